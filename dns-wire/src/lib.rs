@@ -1,0 +1,37 @@
+//! DNS messages, names and types, as both DNS servers see them.
+//!
+//! Everything here works on bytes that are already in memory: no sockets, no clocks, no
+//! allocation on the paths a server takes per query. Words are those of RFC 9499.
+//!
+//! ```text
+//! datagram ─► Query::parse ─► (a server decides) ─► Composer ─► datagram
+//!                 │                                    ▲
+//!               Name, Type, Class, Edns             rdata, Layout
+//! ```
+//!
+//! * [`Query`] reads the one shape of message a server accepts: a header, a single question and
+//!   perhaps an OPT record. It borrows from the datagram and copies nothing.
+//! * [`Records`] walks any message, such as an upstream's response.
+//! * [`Composer`] writes messages, compressing names as RFC 1035 §4.1.4 and RFC 3597 §4 allow.
+//! * [`rdata`] turns the text of master files into RDATA and back.
+
+pub mod code;
+pub mod composer;
+pub mod edns;
+pub mod hash;
+pub mod header;
+pub mod layout;
+pub mod name;
+pub mod query;
+pub mod rdata;
+pub mod records;
+pub mod rtype;
+
+pub use code::{Opcode, Rcode};
+pub use composer::{Composer, Full, Owner};
+pub use edns::{ClientSubnet, Edns};
+pub use header::Flags;
+pub use name::{Name, NameError};
+pub use query::{Query, QueryError};
+pub use records::{RecordRef, Records, Section};
+pub use rtype::{Class, Type};

@@ -1,0 +1,646 @@
+//! Domain names in uncompressed wire form (RFC 1035 §3.1), with their master-file spelling.
+//!
+//! A [`Name`] keeps the letter case it was written in and compares without regard to it
+//! (RFC 4343). Labels may hold any octet (RFC 2181 §11).
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+/// The longest name in wire form, its root label included (RFC 1035 §2.3.4).
+pub const MAX_NAME: usize = 255;
+/// The longest label.
+pub const MAX_LABEL: usize = 63;
+/// How many compression pointers one name may follow: a name has at most 127 labels, so more
+/// jumps than that cannot each lead to a new label.
+const MAX_JUMPS: usize = 127;
+
+/// A domain name, absolute, owned, in wire form.
+#[derive(Clone)]
+pub struct Name {
+    wire: Box<[u8]>,
+}
+
+/// Why bytes or text are no domain name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameError {
+    /// Two dots in a row, or a leading dot.
+    EmptyLabel,
+    /// A `\` without a character, or `\DDD` above 255.
+    Escape,
+    /// A label above 63 octets.
+    LongLabel,
+    /// A name above 255 octets.
+    LongName,
+    /// A compression pointer that does not point backwards, or a chain of too many.
+    Pointer,
+    /// The bytes end inside the name.
+    Short,
+}
+
+impl Name {
+    /// The root: a single empty label.
+    #[must_use]
+    pub fn root() -> Self {
+        Self {
+            wire: Box::new([0]),
+        }
+    }
+
+    /// Whether this is the root.
+    #[must_use]
+    pub fn is_root(&self) -> bool {
+        self.wire.len() == 1
+    }
+
+    /// The wire form, root label included.
+    #[must_use]
+    pub fn as_wire(&self) -> &[u8] {
+        &self.wire
+    }
+
+    /// The labels from left to right, without the root's empty one.
+    #[must_use]
+    pub fn labels(&self) -> Labels<'_> {
+        labels(&self.wire)
+    }
+
+    /// How many labels, not counting the root's.
+    #[must_use]
+    pub fn n_labels(&self) -> usize {
+        self.labels().count()
+    }
+
+    /// The name without its leftmost label; `None` for the root.
+    #[must_use]
+    pub fn parent(&self) -> Option<Self> {
+        let skip = usize::from(*self.wire.first().filter(|length| **length != 0)?) + 1;
+        self.wire.get(skip..).map(|rest| Self { wire: rest.into() })
+    }
+
+    /// The rightmost `n` labels; the whole name when it has no more than that.
+    #[must_use]
+    pub fn suffix(&self, n: usize) -> Self {
+        let mut rest: &[u8] = &self.wire;
+        for _ in n..self.n_labels() {
+            let skip = usize::from(rest.first().copied().unwrap_or(0)) + 1;
+            rest = rest.get(skip..).unwrap_or(&[0]);
+        }
+        Self { wire: rest.into() }
+    }
+
+    /// Whether this name is `other` or below it.
+    #[must_use]
+    pub fn is_within(&self, other: &Self) -> bool {
+        let (own, above) = (self.n_labels(), other.n_labels());
+        own >= above && self.suffix(own.min(above)) == *other
+    }
+
+    /// Whether the leftmost label is a lone asterisk (RFC 4592 §2.1.1).
+    #[must_use]
+    pub fn is_wildcard(&self) -> bool {
+        self.wire.starts_with(b"\x01*")
+    }
+
+    /// The name in lower case, as it is hashed and signed.
+    #[must_use]
+    pub fn to_lowercase(&self) -> Self {
+        // Length octets are at most 63 and so never in the range of letters.
+        Self {
+            wire: self.wire.to_ascii_lowercase().into(),
+        }
+    }
+
+    /// The name one level down.
+    ///
+    /// # Errors
+    /// When the label is empty or too long, or the name grows too long.
+    pub fn prepend(&self, label: &[u8]) -> Result<Self, NameError> {
+        let mut builder = Builder::default();
+        builder.push(label)?;
+        builder.finish(&self.wire)
+    }
+
+    /// This name's labels, then `suffix`'s.
+    ///
+    /// # Errors
+    /// When the result is too long.
+    pub fn append(&self, suffix: &Self) -> Result<Self, NameError> {
+        let mut builder = Builder::default();
+        for label in self.labels() {
+            builder.push(label)?;
+        }
+        builder.finish(&suffix.wire)
+    }
+
+    //--- Text
+
+    /// Reads master-file text as an absolute name; a final dot is optional, `@` is no special
+    /// case, and `.` is the root.
+    ///
+    /// # Errors
+    /// When the text breaks the rules of RFC 1035 §5.1 or the lengths of §2.3.4.
+    pub fn parse(text: &str) -> Result<Self, NameError> {
+        Self::parse_bytes(text.as_bytes(), &Self::root())
+    }
+
+    /// Reads master-file text; without a final dot it is below `origin`.
+    ///
+    /// # Errors
+    /// As [`Name::parse`].
+    pub fn parse_relative(text: &str, origin: &Self) -> Result<Self, NameError> {
+        Self::parse_bytes(text.as_bytes(), origin)
+    }
+
+    /// As [`Name::parse_relative`], for text that need not be UTF-8.
+    ///
+    /// # Errors
+    /// As [`Name::parse`].
+    pub fn parse_bytes(text: &[u8], origin: &Self) -> Result<Self, NameError> {
+        if text == b"." {
+            return Ok(Self::root());
+        }
+        let mut builder = Builder::default();
+        let mut label = [0_u8; MAX_LABEL];
+        let mut length = 0;
+        let mut rest = text;
+        while let [byte, tail @ ..] = rest {
+            rest = tail;
+            let octet = match *byte {
+                b'.' => {
+                    builder.push(label.get(..length).unwrap_or_default())?;
+                    length = 0;
+                    continue;
+                }
+                b'\\' => unescape(&mut rest)?,
+                plain => plain,
+            };
+            *label.get_mut(length).ok_or(NameError::LongLabel)? = octet;
+            length += 1;
+        }
+        if length == 0 && !builder.is_empty() {
+            return builder.finish(&[0]);
+        }
+        builder.push(label.get(..length).unwrap_or_default())?;
+        builder.finish(&origin.wire)
+    }
+
+    //--- Wire
+
+    /// Reads a name without compression from the start of `bytes`; gives also its length.
+    ///
+    /// # Errors
+    /// When the bytes end early, a label is no plain label, or the name is too long.
+    pub fn from_wire(bytes: &[u8]) -> Result<(Self, usize), NameError> {
+        let length = wire_length(bytes)?;
+        let wire = bytes.get(..length).ok_or(NameError::Short)?;
+        Ok((Self { wire: wire.into() }, length))
+    }
+
+    /// Reads a name at `offset` of a message, following compression pointers; gives also the
+    /// offset just behind it.
+    ///
+    /// # Errors
+    /// As [`Name::from_wire`], and when a pointer does not point backwards.
+    pub fn read(message: &[u8], offset: usize) -> Result<(Self, usize), NameError> {
+        let mut builder = Builder::default();
+        let (mut at, mut behind, mut jumps) = (offset, None, 0);
+        loop {
+            match step(message, at)? {
+                Step::Label(label) => {
+                    builder.push(label)?;
+                    at += label.len() + 1;
+                }
+                Step::Root => return Ok((builder.finish(&[0])?, behind.unwrap_or(at + 1))),
+                Step::Pointer(target) if target < at && jumps < MAX_JUMPS => {
+                    jumps += 1;
+                    behind = behind.or(Some(at + 2));
+                    at = target;
+                }
+                Step::Pointer(_) => return Err(NameError::Pointer),
+            }
+        }
+    }
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        self.wire.eq_ignore_ascii_case(&other.wire)
+    }
+}
+
+impl Eq for Name {}
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        for byte in &self.wire {
+            state.write_u8(byte.to_ascii_lowercase());
+        }
+    }
+}
+
+/// The canonical order of RFC 4034 §6.1: label by label from the right, in lower case.
+impl Ord for Name {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let mut own: Vec<&[u8]> = self.labels().collect();
+        let mut their: Vec<&[u8]> = other.labels().collect();
+        loop {
+            let (a, b) = match (own.pop(), their.pop()) {
+                (None, None) => return Ordering::Equal,
+                (None, Some(_)) => return Ordering::Less,
+                (Some(_), None) => return Ordering::Greater,
+                (Some(a), Some(b)) => (a, b),
+            };
+            let lower = |label: &[u8]| label.to_ascii_lowercase();
+            match lower(a).cmp(&lower(b)) {
+                Ordering::Equal => {}
+                unequal => return unequal,
+            }
+        }
+    }
+}
+
+impl PartialOrd for Name {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Master-file text with a final dot; octets that are special or unprintable are escaped.
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_root() {
+            return f.write_str(".");
+        }
+        for label in self.labels() {
+            for octet in label {
+                match octet {
+                    b'.' | b'\\' | b'"' | b';' | b'(' | b')' | b'@' | b'$' => {
+                        write!(f, "\\{}", char::from(*octet))?;
+                    }
+                    0x21..=0x7e => write!(f, "{}", char::from(*octet))?,
+                    _ => write!(f, "\\{octet:03}")?,
+                }
+            }
+            f.write_str(".")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Name({self})")
+    }
+}
+
+impl std::str::FromStr for Name {
+    type Err = NameError;
+
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        Self::parse(text)
+    }
+}
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::EmptyLabel => "empty label in a domain name",
+            Self::Escape => "bad escape in a domain name",
+            Self::LongLabel => "label longer than 63 octets",
+            Self::LongName => "domain name longer than 255 octets",
+            Self::Pointer => "bad compression pointer",
+            Self::Short => "domain name cut short",
+        })
+    }
+}
+
+impl std::error::Error for NameError {}
+
+//--- Labels
+
+/// The labels of a name in wire form; made by [`Name::labels`] and [`labels`].
+#[derive(Clone, Debug)]
+pub struct Labels<'a> {
+    rest: &'a [u8],
+}
+
+/// The labels of an uncompressed wire-form name, without the root's.
+#[must_use]
+pub const fn labels(wire: &[u8]) -> Labels<'_> {
+    Labels { rest: wire }
+}
+
+impl<'a> Iterator for Labels<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let (length, tail) = self.rest.split_first()?;
+        if *length == 0 {
+            return None;
+        }
+        let (label, rest) = tail.split_at_checked(usize::from(*length))?;
+        self.rest = rest;
+        Some(label)
+    }
+}
+
+//--- Building and stepping
+
+/// Collects labels within the lengths of RFC 1035 §2.3.4.
+struct Builder {
+    wire: [u8; MAX_NAME],
+    length: usize,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            wire: [0; MAX_NAME],
+            length: 0,
+        }
+    }
+}
+
+impl Builder {
+    const fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    fn push(&mut self, label: &[u8]) -> Result<(), NameError> {
+        if label.is_empty() {
+            return Err(NameError::EmptyLabel);
+        }
+        let octet = u8::try_from(label.len()).map_err(|_| NameError::LongLabel)?;
+        if label.len() > MAX_LABEL {
+            return Err(NameError::LongLabel);
+        }
+        let end = self.length + 1 + label.len();
+        match self.wire.get_mut(self.length..end) {
+            Some([first, rest @ ..]) => {
+                *first = octet;
+                rest.copy_from_slice(label);
+            }
+            _ => return Err(NameError::LongName),
+        }
+        self.length = end;
+        Ok(())
+    }
+
+    /// Ends the name with another one in wire form; `[0]` is the root.
+    fn finish(&self, suffix: &[u8]) -> Result<Name, NameError> {
+        let own = self.wire.get(..self.length).unwrap_or_default();
+        if own.len() + suffix.len() > MAX_NAME {
+            return Err(NameError::LongName);
+        }
+        Ok(Name {
+            wire: [own, suffix].concat().into(),
+        })
+    }
+}
+
+/// What stands at one place of a name in a message.
+enum Step<'a> {
+    Label(&'a [u8]),
+    Pointer(usize),
+    Root,
+}
+
+fn step(message: &[u8], at: usize) -> Result<Step<'_>, NameError> {
+    let length = *message.get(at).ok_or(NameError::Short)?;
+    match length {
+        0 => Ok(Step::Root),
+        1..=63 => {
+            let end = at + 1 + usize::from(length);
+            message
+                .get(at + 1..end)
+                .map(Step::Label)
+                .ok_or(NameError::Short)
+        }
+        192..=255 => {
+            let low = *message.get(at + 1).ok_or(NameError::Short)?;
+            Ok(Step::Pointer(
+                usize::from(length & 0x3f) << 8 | usize::from(low),
+            ))
+        }
+        // RFC 6891 §5 leaves 0x40 and 0x80 unused for good.
+        _ => Err(NameError::Pointer),
+    }
+}
+
+/// The length of an uncompressed name at the start of `bytes`, root label included.
+///
+/// # Errors
+/// When the bytes end early, a label is no plain label, or the name is too long.
+pub fn wire_length(bytes: &[u8]) -> Result<usize, NameError> {
+    let mut at = 0;
+    loop {
+        let length = *bytes.get(at).ok_or(NameError::Short)?;
+        at += 1 + usize::from(length);
+        if length == 0 {
+            return Ok(at);
+        }
+        if usize::from(length) > MAX_LABEL {
+            return Err(NameError::Pointer);
+        }
+        if at >= MAX_NAME {
+            return Err(NameError::LongName);
+        }
+    }
+}
+
+/// The offset behind a name in a message, its pointers not followed.
+///
+/// # Errors
+/// When the bytes end early or a label's type is unknown.
+pub fn skip(message: &[u8], offset: usize) -> Result<usize, NameError> {
+    let mut at = offset;
+    loop {
+        match step(message, at)? {
+            Step::Label(label) => at += label.len() + 1,
+            Step::Root => return Ok(at + 1),
+            Step::Pointer(_) => return Ok(at + 2),
+        }
+        if at - offset >= MAX_NAME {
+            return Err(NameError::LongName);
+        }
+    }
+}
+
+/// The octet behind a `\`: `\DDD` in decimal, or any other character as itself.
+fn unescape(rest: &mut &[u8]) -> Result<u8, NameError> {
+    let (octet, tail) = match *rest {
+        [a @ b'0'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', tail @ ..] => {
+            let value = [a, b, c]
+                .iter()
+                .fold(0, |sum, digit| sum * 10 + u16::from(**digit - b'0'));
+            (u8::try_from(value).map_err(|_| NameError::Escape)?, tail)
+        }
+        [b'0'..=b'9', ..] | [] => return Err(NameError::Escape),
+        [plain, tail @ ..] => (*plain, tail),
+    };
+    *rest = tail;
+    Ok(octet)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn text_reads_back_as_written() {
+        for text in [
+            ".",
+            "a.",
+            "Api.Ocp4.Redhat.Ren.",
+            "*.apps.",
+            "a\\.b.c.",
+            "\\000\\255.x.",
+            "x\\@y.",
+            "\\032.",
+        ] {
+            assert_eq!(name(text).to_string(), text);
+        }
+        assert_eq!(name("a.b").to_string(), "a.b.");
+        assert_eq!(name("\\065\\b.").to_string(), "Ab.");
+    }
+
+    #[test]
+    fn text_that_is_no_name_is_refused() {
+        let long_label = "x".repeat(64);
+        let long_name = format!("{}.", "abcdefg.".repeat(32));
+        let table = [
+            ("", NameError::EmptyLabel),
+            ("..", NameError::EmptyLabel),
+            (".a", NameError::EmptyLabel),
+            ("a..b", NameError::EmptyLabel),
+            ("a\\", NameError::Escape),
+            ("a\\25", NameError::Escape),
+            ("a\\256", NameError::Escape),
+            (&long_label, NameError::LongLabel),
+            (&long_name, NameError::LongName),
+        ];
+        for (text, error) in table {
+            assert_eq!(Name::parse(text), Err(error), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_longest_name_has_255_octets() {
+        let longest = format!("{}{}.", "abcdefg.".repeat(31), "abcde");
+        assert_eq!(name(&longest).as_wire().len(), MAX_NAME);
+        assert_eq!(name(&longest).prepend(b"x"), Err(NameError::LongName));
+        let wire = name(&longest).as_wire().to_vec();
+        assert_eq!(Name::from_wire(&wire).unwrap().1, MAX_NAME);
+        assert_eq!(
+            Name::from_wire(&[b"\x01x", &wire[..]].concat()),
+            Err(NameError::LongName)
+        );
+    }
+
+    #[test]
+    fn relative_text_is_below_its_origin() {
+        let origin = name("ocp4.redhat.ren");
+        let join = |text| Name::parse_relative(text, &origin).unwrap().to_string();
+        assert_eq!(join("api"), "api.ocp4.redhat.ren.");
+        assert_eq!(join("api."), "api.");
+        assert_eq!(join("."), ".");
+        assert_eq!(join("x\\."), "x\\..ocp4.redhat.ren.");
+    }
+
+    #[test]
+    fn case_does_not_count_but_is_kept() {
+        use std::collections::HashSet;
+        let (upper, lower) = (name("API.Example."), name("api.example."));
+        assert_eq!(upper, lower);
+        assert_eq!(upper.cmp(&lower), Ordering::Equal);
+        assert!(HashSet::from([upper.clone()]).contains(&lower));
+        assert_eq!(upper.to_string(), "API.Example.");
+        assert_eq!(upper.to_lowercase().to_string(), "api.example.");
+    }
+
+    #[test]
+    fn order_is_the_canonical_one_of_rfc_4034() {
+        let sorted = [
+            "example.",
+            "a.example.",
+            "yljkjljk.a.example.",
+            "Z.a.example.",
+            "zABC.a.EXAMPLE.",
+            "z.example.",
+            "\\001.z.example.",
+            "*.z.example.",
+            "\\200.z.example.",
+        ];
+        let names: Vec<Name> = sorted.iter().map(|text| name(text)).collect();
+        assert!(names.is_sorted());
+    }
+
+    #[test]
+    fn families_of_names() {
+        let deep = name("c.apps.example.");
+        assert_eq!(deep.parent(), Some(name("apps.example.")));
+        assert_eq!(Name::root().parent(), None);
+        assert_eq!(deep.suffix(1), name("example."));
+        assert_eq!(deep.suffix(9), deep);
+        assert_eq!(deep.suffix(0), Name::root());
+        assert!(deep.is_within(&name("APPS.example.")) && deep.is_within(&deep));
+        assert!(deep.is_within(&Name::root()));
+        assert!(!name("xapps.example.").is_within(&name("apps.example.")));
+        assert!(!name("example.").is_within(&deep));
+        assert!(name("*.a.").is_wildcard() && !name("**.a.").is_wildcard());
+        assert_eq!(name("a.b.").append(&name("c.")).unwrap(), name("a.b.c."));
+    }
+
+    #[test]
+    fn pointers_are_followed_backwards_only() {
+        let message = b"\x00\x03com\x00\x01a\xc0\x01\xc0\x06\xc0\x0c\xc0\x0f\x01x\xc0\x99";
+        assert_eq!(Name::read(message, 6), Ok((name("a.com."), 10)));
+        assert_eq!(Name::read(message, 10), Ok((name("a.com."), 12)));
+        assert_eq!(Name::read(message, 12), Err(NameError::Pointer));
+        assert_eq!(Name::read(message, 14), Err(NameError::Pointer));
+        assert_eq!(Name::read(message, 16), Err(NameError::Pointer));
+        assert_eq!(Name::read(message, 999), Err(NameError::Short));
+        assert_eq!(skip(message, 6), Ok(10));
+        assert_eq!(Name::read(b"\x40a\x00", 0), Err(NameError::Pointer));
+    }
+
+    #[test]
+    fn a_long_chain_of_pointers_ends() {
+        let mut message = vec![1, b'x', 0];
+        let mut target = 0_u16;
+        for _ in 0..MAX_JUMPS + 1 {
+            let here = u16::try_from(message.len()).unwrap();
+            message.extend((0xc000 | target).to_be_bytes());
+            target = here;
+        }
+        assert_eq!(
+            Name::read(&message, usize::from(target)),
+            Err(NameError::Pointer)
+        );
+        assert!(Name::read(&message, usize::from(target) - 2).is_ok());
+    }
+
+    #[test]
+    fn any_bytes_are_read_without_panic() {
+        let mut seed = 1_u64;
+        for _ in 0..20_000 {
+            let bytes: Vec<u8> = (0..24)
+                .map(|_| {
+                    seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    [0, 1, 2, 3, 0xc0, 0x3f, b'a', seed.to_be_bytes()[3]][(seed >> 33) as usize % 8]
+                })
+                .collect();
+            for offset in 0..26 {
+                if let Ok((name, behind)) = Name::read(&bytes, offset) {
+                    assert!(name.as_wire().len() <= MAX_NAME && behind <= bytes.len());
+                    assert_eq!(name.to_string().parse(), Ok(name));
+                }
+            }
+        }
+    }
+}

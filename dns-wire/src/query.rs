@@ -1,0 +1,318 @@
+//! Reading a query: header, one question, perhaps OPT and TSIG, nothing else.
+//!
+//! Borrows from the datagram and allocates nothing. A message that is no answerable query says
+//! why, and [`reply_to_error`] makes the response it deserves.
+
+use crate::code::{Opcode, Rcode};
+use crate::edns::Edns;
+use crate::header::{self, Flags};
+use crate::name;
+use crate::rtype::{Class, Type};
+
+/// A query with exactly one question.
+#[derive(Clone, Copy, Debug)]
+pub struct Query<'a> {
+    /// The message's identifier.
+    pub id: u16,
+    /// The header's flags, as asked.
+    pub flags: Flags,
+    /// The question as it stands in the message: name, type, class.
+    pub question: &'a [u8],
+    /// The question's name in wire form, case as asked.
+    pub qname: &'a [u8],
+    /// The question's type.
+    pub qtype: Type,
+    /// The question's class.
+    pub qclass: Class,
+    /// The OPT record, when there is one.
+    pub edns: Option<Edns<'a>>,
+    /// Whether the message is signed with TSIG (RFC 8945).
+    pub tsig: bool,
+    /// The records between question and OPT, of no use in a plain query: IXFR puts a SOA there.
+    pub authority: &'a [u8],
+}
+
+/// Why a message cannot be answered as a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueryError {
+    /// Shorter than a header, or itself a response: silence is the only safe answer.
+    Ignore,
+    /// The message breaks the format.
+    FormErr,
+    /// An opcode this server does not do.
+    NotImp(Opcode),
+}
+
+impl<'a> Query<'a> {
+    /// Reads a standard query (opcode QUERY).
+    ///
+    /// # Errors
+    /// [`QueryError`] says what to do with the message.
+    pub fn parse(message: &'a [u8]) -> Result<Self, QueryError> {
+        let query = Self::parse_any_opcode(message)?;
+        match query.flags.opcode() {
+            Opcode::QUERY => Ok(query),
+            other => Err(QueryError::NotImp(other)),
+        }
+    }
+
+    /// Reads a message whatever its opcode, for NOTIFY and its kind. An opcode that is not in
+    /// the registry need not have a question, so it is refused before the body is read.
+    ///
+    /// # Errors
+    /// [`QueryError`] says what to do with the message.
+    pub fn parse_any_opcode(message: &'a [u8]) -> Result<Self, QueryError> {
+        let flags = Flags::read(message).ok_or(QueryError::Ignore)?;
+        let counts = header::counts(message).ok_or(QueryError::Ignore)?;
+        if flags.has(Flags::QR) {
+            return Err(QueryError::Ignore);
+        }
+        match flags.opcode() {
+            Opcode::QUERY | Opcode::NOTIFY => {}
+            other => return Err(QueryError::NotImp(other)),
+        }
+        let [1, n_answers, n_authorities, n_additionals] = counts else {
+            return Err(QueryError::FormErr);
+        };
+        // RFC 9619: a query has one question. Answers have no place in a query, but NOTIFY may
+        // carry the new SOA there (RFC 1996 §3.7).
+        if n_answers > 0 && flags.opcode() == Opcode::QUERY {
+            return Err(QueryError::FormErr);
+        }
+        let body = message.get(header::LENGTH..).ok_or(QueryError::Ignore)?;
+        let name_length = name::wire_length(body).map_err(|_| QueryError::FormErr)?;
+        let (question, _) = body
+            .split_at_checked(name_length + 4)
+            .ok_or(QueryError::FormErr)?;
+        let mut at = header::LENGTH + question.len();
+        let authority_start = at;
+        for _ in 0..u32::from(n_answers) + u32::from(n_authorities) {
+            at = skip_record(message, at)?;
+        }
+        let mut query = Self {
+            id: header::id(message).ok_or(QueryError::Ignore)?,
+            flags,
+            question,
+            qname: question.get(..name_length).ok_or(QueryError::FormErr)?,
+            qtype: Type(header::word(question, name_length).ok_or(QueryError::FormErr)?),
+            qclass: Class(header::word(question, name_length + 2).ok_or(QueryError::FormErr)?),
+            edns: None,
+            tsig: false,
+            authority: message
+                .get(authority_start..at)
+                .ok_or(QueryError::FormErr)?,
+        };
+        query.read_additional(message, at, n_additionals)?;
+        Ok(query)
+    }
+
+    fn read_additional(
+        &mut self,
+        message: &'a [u8],
+        from: usize,
+        n: u16,
+    ) -> Result<(), QueryError> {
+        let mut at = from;
+        for _ in 0..n {
+            let behind_owner = name::skip(message, at).map_err(|_| QueryError::FormErr)?;
+            let end = skip_record(message, at)?;
+            let fixed = message
+                .get(behind_owner..behind_owner + 10)
+                .ok_or(QueryError::FormErr)?;
+            match header::word(fixed, 0).map(Type) {
+                Some(Type::OPT) => {
+                    // RFC 6891 §6.1.1: one OPT, owned by the root.
+                    if self.edns.is_some() || behind_owner != at + 1 {
+                        return Err(QueryError::FormErr);
+                    }
+                    let &[_, _, c1, c0, t3, t2, t1, t0, ..] = fixed else {
+                        return Err(QueryError::FormErr);
+                    };
+                    let options = message
+                        .get(behind_owner + 10..end)
+                        .ok_or(QueryError::FormErr)?;
+                    let class = u16::from_be_bytes([c1, c0]);
+                    let edns =
+                        Edns::from_record(class, u32::from_be_bytes([t3, t2, t1, t0]), options);
+                    if !edns.is_well_formed() {
+                        return Err(QueryError::FormErr);
+                    }
+                    self.edns = Some(edns);
+                }
+                Some(Type::TSIG) => self.tsig = true,
+                _ => {}
+            }
+            at = end;
+        }
+        Ok(())
+    }
+
+    /// The opcode.
+    #[must_use]
+    pub const fn opcode(&self) -> Opcode {
+        self.flags.opcode()
+    }
+
+    /// How large a UDP response the client takes: 512 without EDNS (RFC 1035 §4.2.1), with it
+    /// what OPT says but never less than 512.
+    #[must_use]
+    pub fn udp_limit(&self) -> usize {
+        self.edns
+            .map_or(512, |edns| usize::from(edns.udp_size.max(512)))
+    }
+
+    /// Whether the client wants DNSSEC records.
+    #[must_use]
+    pub fn dnssec_ok(&self) -> bool {
+        self.edns.is_some_and(|edns| edns.dnssec_ok)
+    }
+}
+
+/// The offset behind the record at `at`.
+fn skip_record(message: &[u8], at: usize) -> Result<usize, QueryError> {
+    let behind_owner = name::skip(message, at).map_err(|_| QueryError::FormErr)?;
+    let length = header::word(message, behind_owner + 8).ok_or(QueryError::FormErr)?;
+    let end = behind_owner + 10 + usize::from(length);
+    if end > message.len() {
+        return Err(QueryError::FormErr);
+    }
+    Ok(end)
+}
+
+/// Writes the response that a message deserves which [`Query::parse`] refused; gives its length,
+/// or `None` for silence.
+///
+/// The response is a bare header: what follows it in the message could not be trusted.
+pub fn reply_to_error(message: &[u8], error: QueryError, out: &mut [u8]) -> Option<usize> {
+    let rcode = match error {
+        QueryError::Ignore => return None,
+        QueryError::FormErr => Rcode::FORMERR,
+        QueryError::NotImp(_) => Rcode::NOTIMP,
+    };
+    let flags = Flags::read(message)?.of_response().with_rcode(rcode);
+    let reply = out.get_mut(..header::LENGTH)?;
+    reply.fill(0);
+    reply.get_mut(..2)?.copy_from_slice(message.get(..2)?);
+    reply.get_mut(2..4)?.copy_from_slice(&flags.0.to_be_bytes());
+    Some(header::LENGTH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: &[u8] = b"\x12\x34\x01\x00\0\x01\0\0\0\0\0\0\x03Api\x07example\0\0\x01\0\x01";
+
+    fn with(counts: [u8; 4], tail: &[u8]) -> Vec<u8> {
+        let mut message = [PLAIN, tail].concat();
+        for (index, count) in counts.into_iter().enumerate() {
+            message[5 + 2 * index] = count;
+        }
+        message
+    }
+
+    const OPT: &[u8] = b"\0\0\x29\x04\xd0\0\0\x80\0\0\0";
+    const TSIG: &[u8] = b"\x03key\0\0\xfa\0\xff\0\0\0\0\0\x01x";
+
+    #[test]
+    fn a_plain_query_is_read() {
+        let query = Query::parse(PLAIN).unwrap();
+        assert_eq!(
+            (query.id, query.qtype, query.qclass),
+            (0x1234, Type::A, Class::IN)
+        );
+        assert_eq!(query.qname, b"\x03Api\x07example\0");
+        assert_eq!(
+            (query.udp_limit(), query.dnssec_ok(), query.tsig),
+            (512, false, false)
+        );
+        assert!(query.flags.has(Flags::RD));
+    }
+
+    #[test]
+    fn opt_and_tsig_are_found() {
+        let message = with([1, 0, 0, 2], &[OPT, TSIG].concat());
+        let query = Query::parse(&message).unwrap();
+        assert_eq!(query.udp_limit(), 1232);
+        assert!(query.dnssec_ok() && query.tsig);
+    }
+
+    #[test]
+    fn what_breaks_the_format_is_told_apart_from_what_is_ignored() {
+        let mut response = PLAIN.to_vec();
+        response[2] |= 0x80;
+        let mut status = PLAIN.to_vec();
+        status[2] = 0x10;
+        let mut unassigned = PLAIN[..12].to_vec();
+        unassigned[2] = 0x78;
+        let table: Vec<(Vec<u8>, QueryError)> = vec![
+            (PLAIN[..11].to_vec(), QueryError::Ignore),
+            (response, QueryError::Ignore),
+            (status, QueryError::NotImp(Opcode::STATUS)),
+            (unassigned, QueryError::NotImp(Opcode(15))),
+            (with([0, 0, 0, 0], b""), QueryError::FormErr),
+            (with([2, 0, 0, 0], b""), QueryError::FormErr),
+            (
+                with([1, 1, 0, 0], b"\0\0\x01\0\x01\0\0\0\0\0\0"),
+                QueryError::FormErr,
+            ),
+            (with([1, 0, 0, 1], b""), QueryError::FormErr),
+            (
+                with([1, 0, 0, 2], &[OPT, OPT].concat()),
+                QueryError::FormErr,
+            ),
+            (
+                with([1, 0, 0, 1], b"\x01x\0\0\x29\x04\xd0\0\0\0\0\0\0"),
+                QueryError::FormErr,
+            ),
+            (
+                with([1, 0, 0, 1], b"\0\0\x29\x04\xd0\0\0\0\0\0\x01\0"),
+                QueryError::FormErr,
+            ),
+            (PLAIN[..PLAIN.len() - 1].to_vec(), QueryError::FormErr),
+            (PLAIN[..12].to_vec(), QueryError::FormErr),
+            (
+                b"\0\0\0\0\0\x01\0\0\0\0\0\0\xc0\x0c\0\x01\0\x01".to_vec(),
+                QueryError::FormErr,
+            ),
+        ];
+        for (message, error) in table {
+            assert_eq!(Query::parse(&message).unwrap_err(), error, "{message:02x?}");
+        }
+    }
+
+    #[test]
+    fn an_error_is_answered_with_a_bare_header() {
+        let mut out = [0xff; 64];
+        let length = reply_to_error(PLAIN, QueryError::FormErr, &mut out).unwrap();
+        assert_eq!(&out[..length], b"\x12\x34\x81\x01\0\0\0\0\0\0\0\0");
+        assert_eq!(reply_to_error(PLAIN, QueryError::Ignore, &mut out), None);
+        assert_eq!(
+            reply_to_error(PLAIN, QueryError::FormErr, &mut out[..11]),
+            None
+        );
+        reply_to_error(&PLAIN[..12], QueryError::NotImp(Opcode(0)), &mut out).unwrap();
+        assert_eq!(out[3] & 0x0f, 4);
+    }
+
+    #[test]
+    fn every_cut_and_every_flipped_octet_is_read_without_panic() {
+        let message = with(
+            [1, 0, 1, 2],
+            &[b"\xc0\x0c\0\x06\0\x01\0\0\0\0\0\0", OPT, TSIG].concat(),
+        );
+        assert!(Query::parse(&message).is_ok());
+        for cut in 0..message.len() {
+            assert!(Query::parse(&message[..cut]).is_err());
+        }
+        for place in 0..message.len() {
+            for value in 0..=255 {
+                let mut bent = message.clone();
+                bent[place] = value;
+                if let Err(error) = Query::parse(&bent) {
+                    reply_to_error(&bent, error, &mut [0; 512]);
+                }
+            }
+        }
+    }
+}
