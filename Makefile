@@ -1,0 +1,64 @@
+# The commands of the house. `make` alone is what has to pass before a commit.
+# Whatever needs a tool that rustup and Debian do not have says so.
+
+CARGO ?= cargo
+TARGET ?= query
+SECS ?= 60
+SEEDS ?= 256
+
+.PHONY: default fmt fmt-check clippy test it sim fuzz doc deny configs bench up ci
+
+default: fmt-check clippy test
+
+# Formats everything.
+fmt:
+	$(CARGO) fmt --all
+
+# Fails if something is not formatted.
+fmt-check:
+	$(CARGO) fmt --all --check
+
+# Every lint, everywhere, as errors.
+clippy:
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+# Tests that need no privileges and no packages.
+test:
+	$(CARGO) test --workspace --locked
+
+# Everything, end to end too: installs the Debian packages it needs and uses network namespaces (root, or sudo).
+it:
+	tests/run
+
+# Seeded simulations of the cores, SEEDS of each: make sim SEEDS=4096. A failure prints its seed: SIM_SEED=17 make sim.
+sim:
+	SIM_SEEDS=$(SEEDS) $(CARGO) test --workspace --locked --release -- sim
+
+# Coverage-guided fuzzing of one target: make fuzz TARGET=zone SECS=600. Targets: query, zone, named_conf, health.
+fuzz:
+	tests/fuzz/run $(TARGET) $(SECS)
+
+# The documentation of every item, private ones too.
+doc:
+	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --workspace --no-deps --document-private-items --locked
+
+# Licences, advisories and banned crates; needs `cargo install cargo-deny`.
+deny:
+	$(CARGO) deny check
+
+# Every configuration template through the `check` of its service.
+configs:
+	$(CARGO) build --locked -p healthd -p dns-authd -p dns-recursor
+	$(CARGO) test --locked -p tests --test it -- tidy::every_template
+
+# Both DNS servers beside their peers; needs an otherwise idle machine with two cores or more.
+bench:
+	tests/bench/dns
+
+# A whole site on this machine, on loopback, until Ctrl-C.
+up:
+	$(CARGO) run --release -p deploy -- up
+
+# What the continuous integration runs.
+ci:
+	.ci/run
