@@ -92,8 +92,12 @@ impl Name {
     /// Whether this name is `other` or below it.
     #[must_use]
     pub fn is_within(&self, other: &Self) -> bool {
-        let (own, above) = (self.n_labels(), other.n_labels());
-        own >= above && self.suffix(own.min(above)) == *other
+        let mut rest: &[u8] = &self.wire;
+        while rest.len() > other.wire.len() {
+            let skip = usize::from(rest.first().copied().unwrap_or(0)) + 1;
+            rest = rest.get(skip..).unwrap_or_default();
+        }
+        rest.eq_ignore_ascii_case(&other.wire)
     }
 
     /// Whether the leftmost label is a lone asterisk (RFC 4592 §2.1.1).

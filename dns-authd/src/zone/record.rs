@@ -1,0 +1,49 @@
+//! Records of a zone, as a master file states them.
+
+use dns_wire::{Class, Name, Type};
+
+use crate::position::Position;
+
+/// One resource record and where it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Whose record it is.
+    pub owner: Name,
+    /// How long resolvers may keep it, in seconds.
+    pub ttl: u32,
+    /// Its class.
+    pub class: Class,
+    /// Its type and data.
+    pub data: RecordData,
+    /// Where it was written.
+    pub position: Position,
+}
+
+/// What a record says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RecordData {
+    /// Plain data.
+    Wire {
+        /// The record's type.
+        rtype: Type,
+        /// The data in wire form, names uncompressed.
+        rdata: Box<[u8]>,
+    },
+    /// A `LUA` record: a program that makes the data.
+    Lua {
+        /// The type of the records it makes.
+        rtype: Type,
+        /// The program's text.
+        code: String,
+    },
+}
+
+impl Record {
+    /// The type that a question must have to get this record.
+    #[must_use]
+    pub const fn rtype(&self) -> Type {
+        match &self.data {
+            RecordData::Wire { rtype, .. } | RecordData::Lua { rtype, .. } => *rtype,
+        }
+    }
+}
