@@ -1,0 +1,261 @@
+//! The admin listener: how people, probes and scrapers look into a daemon.
+//!
+//! | path | answers |
+//! | --- | --- |
+//! | `GET /livez` | 200 while the process makes progress, else 503 and what does not |
+//! | `GET /readyz` | 200 when ready, else 503 with each reason on a line; details follow |
+//! | `GET /metrics` | OpenMetrics or Prometheus text, as `Accept` asks |
+//! | `GET /status` | JSON: service, version, state, uptime, readiness, and the service's own `detail` |
+//!
+//! A service adds its own paths to [`Routes`]. What changes something is a `POST`, and is answered to
+//! loopback only, never to a browser's page (a request with `Origin`).
+
+mod client;
+mod server;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use serde_json::Value;
+
+pub use client::{ClientError, Response, get, post};
+pub(crate) use server::{Server, Shared};
+
+/// What a handler is told.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Request {
+    /// The path, as it was routed.
+    pub path: String,
+    /// The query without its `?`, still percent-encoded.
+    pub query: String,
+    /// The body of a `POST`.
+    pub body: Vec<u8>,
+}
+
+impl Request {
+    /// The decoded value of `name` in the query: the first of that name.
+    #[must_use]
+    pub fn parameter(&self, name: &str) -> Option<String> {
+        self.query.split('&').find_map(|pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decode(key) == name).then(|| decode(value))
+        })
+    }
+
+    /// The body as text; what is not UTF-8 is replaced.
+    #[must_use]
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+/// What a handler answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// The HTTP status.
+    pub status: u16,
+    /// The `Content-Type`.
+    pub content_type: &'static str,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Reply {
+    /// Plain text.
+    pub fn text(status: u16, body: impl Into<String>) -> Self {
+        Self {
+            status,
+            content_type: "text/plain; charset=utf-8",
+            body: body.into().into_bytes(),
+        }
+    }
+
+    /// JSON with a final newline.
+    #[must_use]
+    pub fn json(status: u16, value: &Value) -> Self {
+        Self {
+            status,
+            content_type: "application/json",
+            body: format!("{value:#}\n").into_bytes(),
+        }
+    }
+
+    /// A page.
+    pub fn html(body: impl Into<String>) -> Self {
+        Self {
+            status: 200,
+            content_type: "text/html; charset=utf-8",
+            body: body.into().into_bytes(),
+        }
+    }
+}
+
+impl From<(u16, &'static str, Vec<u8>)> for Reply {
+    fn from((status, content_type, body): (u16, &'static str, Vec<u8>)) -> Self {
+        Self {
+            status,
+            content_type,
+            body,
+        }
+    }
+}
+
+/// What a path may be asked to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Method {
+    /// Show something; `HEAD` too.
+    Get,
+    /// Change something.
+    Post,
+}
+
+type Answer = Pin<Box<dyn Future<Output = Reply> + Send>>;
+type Handler = Arc<dyn Fn(Request) -> Answer + Send + Sync>;
+type StatusSource = Arc<dyn Fn() -> Value + Send + Sync>;
+
+/// The paths a service adds; clones share them, and they may be added while the listener is up.
+#[derive(Clone, Default)]
+pub struct Routes {
+    table: Arc<RwLock<Table>>,
+}
+
+#[derive(Default)]
+struct Table {
+    handlers: BTreeMap<(String, Method), Handler>,
+    status: Option<StatusSource>,
+}
+
+impl Routes {
+    /// No paths beyond the built-in ones.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Answers `method path` with what `handler` makes of the request.
+    pub fn add<H, F>(&self, method: Method, path: impl Into<String>, handler: H)
+    where
+        H: Fn(Request) -> F + Send + Sync + 'static,
+        F: Future<Output = Reply> + Send + 'static,
+    {
+        let handler: Handler = Arc::new(move |request| Box::pin(handler(request)));
+        self.write(|table| {
+            table.handlers.insert((path.into(), method), handler);
+        });
+    }
+
+    /// Answers `GET path`.
+    pub fn get<H, F>(&self, path: impl Into<String>, handler: H)
+    where
+        H: Fn(Request) -> F + Send + Sync + 'static,
+        F: Future<Output = Reply> + Send + 'static,
+    {
+        self.add(Method::Get, path, handler);
+    }
+
+    /// Answers `POST path`, to loopback only.
+    pub fn post<H, F>(&self, path: impl Into<String>, handler: H)
+    where
+        H: Fn(Request) -> F + Send + Sync + 'static,
+        F: Future<Output = Reply> + Send + 'static,
+    {
+        self.add(Method::Post, path, handler);
+    }
+
+    /// Where `/status` takes its `detail` from; wins over the service's own `status`.
+    pub fn status(&self, source: impl Fn() -> Value + Send + Sync + 'static) {
+        self.write(|table| table.status = Some(Arc::new(source)));
+    }
+
+    fn write(&self, change: impl FnOnce(&mut Table)) {
+        // Changes are whole inserts, so a panic elsewhere leaves the table usable.
+        change(&mut self.table.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn handler(&self, method: Method, path: &str) -> Option<Handler> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        table.handlers.get(&(path.to_owned(), method)).cloned()
+    }
+
+    fn status_source(&self) -> Option<StatusSource> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        table.status.clone()
+    }
+
+    fn paths(&self) -> Vec<String> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let line = |(path, method): &(String, Method)| match method {
+            Method::Get => format!("GET {path}"),
+            Method::Post => format!("POST {path}"),
+        };
+        table.handlers.keys().map(line).collect()
+    }
+}
+
+impl fmt::Debug for Routes {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_list().entries(self.paths()).finish()
+    }
+}
+
+/// Percent-decoding (RFC 3986 §2.1) with `+` as a space; what is malformed stays as it is.
+fn decode(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        rest = after;
+        match (first, after) {
+            (b'+', _) => bytes.push(b' '),
+            (b'%', [high, low, tail @ ..]) => match (hex(*high), hex(*low)) {
+                (Some(high), Some(low)) => {
+                    bytes.push(high << 4 | low);
+                    rest = tail;
+                }
+                _ => bytes.push(b'%'),
+            },
+            _ => bytes.push(*first),
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    let value = char::from(digit).to_digit(16)?;
+    u8::try_from(value).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_decoded() {
+        let request = Request {
+            query: "zone=a%2eb+c&empty&bad=%zz%4&zone=second".to_owned(),
+            ..Request::default()
+        };
+        for (name, expected) in [
+            ("zone", Some("a.b c")),
+            ("empty", Some("")),
+            ("bad", Some("%zz%4")),
+            ("none", None),
+        ] {
+            assert_eq!(request.parameter(name).as_deref(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_path_is_found_by_its_method() {
+        let routes = Routes::new();
+        routes.get("/zones", |_| async { Reply::text(200, "a.\n") });
+        routes.post("/zones", |request| async move {
+            Reply::text(200, request.text())
+        });
+        assert!(routes.handler(Method::Get, "/zones").is_some());
+        assert!(routes.handler(Method::Get, "/zone").is_none());
+        assert_eq!(format!("{routes:?}"), r#"["GET /zones", "POST /zones"]"#);
+    }
+}

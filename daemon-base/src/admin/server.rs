@@ -1,0 +1,258 @@
+//! Serves the admin listener: bounded connections, time and bodies, so that it can never be what
+//! brings a daemon down.
+
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue, ORIGIN};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
+use super::{Method, Reply, Request, Routes};
+use crate::metrics::{Exposition, Metrics};
+use crate::readiness::Readiness;
+use crate::run::{Life, Progress};
+
+/// Scrapers, probes and people at once; more wait in the kernel's queue.
+const MAX_CONNECTIONS: usize = 64;
+
+/// A client sends its request head within this time, or is cut off.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A handler answers within this time, or the client is told that it did not.
+const HANDLER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The service's own status comes within this time, or is left out.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Bodies are verbs' arguments, never data.
+const MAX_BODY: usize = 256 << 10;
+
+/// Request heads larger than this are refused.
+const MAX_HEAD: usize = 16 << 10;
+
+/// How long to wait when the system has no descriptor for a new connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+
+/// What the answers are made from.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) service: &'static str,
+    pub(crate) started: Instant,
+    pub(crate) life: Life,
+    pub(crate) readiness: Readiness,
+    pub(crate) metrics: Metrics,
+    pub(crate) progress: Progress,
+    pub(crate) routes: Routes,
+    /// Asks the service itself for its status.
+    pub(crate) status: mpsc::Sender<oneshot::Sender<Value>>,
+}
+
+/// The listener of one daemon.
+#[derive(Debug)]
+pub(crate) struct Server {
+    shared: Arc<Shared>,
+    connections: Arc<Semaphore>,
+}
+
+impl Server {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            connections: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+        }
+    }
+
+    /// Accepts until it is dropped.
+    pub(crate) async fn serve(self, listener: TcpListener) {
+        loop {
+            let Ok(permit) = Arc::clone(&self.connections).acquire_owned().await else {
+                return;
+            };
+            match listener.accept().await {
+                Ok((stream, peer)) => {
+                    let shared = Arc::clone(&self.shared);
+                    tokio::spawn(async move {
+                        serve_connection(shared, stream, peer).await;
+                        drop(permit);
+                    });
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "Admin connection was not accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+}
+
+async fn serve_connection(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr) {
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        let shared = Arc::clone(&shared);
+        async move { Ok::<_, Infallible>(respond(&shared, request, peer.ip()).await) }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(MAX_HEAD)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+    if let Err(error) = served {
+        tracing::debug!(%peer, %error, "Admin connection ended early");
+    }
+}
+
+async fn respond(
+    shared: &Shared,
+    request: hyper::Request<Incoming>,
+    peer: IpAddr,
+) -> hyper::Response<Full<Bytes>> {
+    let reply = match tokio::time::timeout(HANDLER_TIMEOUT, route(shared, request, peer)).await {
+        Ok(reply) => reply,
+        Err(_) => Reply::text(504, "no answer in time\n"),
+    };
+    let mut response = hyper::Response::new(Full::new(Bytes::from(reply.body)));
+    *response.status_mut() = hyper::StatusCode::from_u16(reply.status)
+        .unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(reply.content_type));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+async fn route(shared: &Shared, request: hyper::Request<Incoming>, peer: IpAddr) -> Reply {
+    let method = match *request.method() {
+        hyper::Method::GET | hyper::Method::HEAD => Method::Get,
+        hyper::Method::POST => Method::Post,
+        _ => return Reply::text(405, "only GET, HEAD and POST are known\n"),
+    };
+    let (head, body) = request.into_parts();
+    let path = head.uri.path();
+    if let Some(handler) = shared.routes.handler(method, path) {
+        if method == Method::Post
+            && let Err(refusal) = may_change(peer, &head.headers)
+        {
+            return refusal;
+        }
+        let body = match Limited::new(body, MAX_BODY).collect().await {
+            Ok(body) => body.to_bytes().to_vec(),
+            Err(_) => return Reply::text(413, format!("at most {MAX_BODY} bytes are read\n")),
+        };
+        let request = Request {
+            path: path.to_owned(),
+            query: head.uri.query().unwrap_or_default().to_owned(),
+            body,
+        };
+        return handler(request).await;
+    }
+    if method == Method::Post {
+        return not_found(shared);
+    }
+    match path {
+        "/livez" => livez(shared),
+        "/readyz" => readyz(shared),
+        "/metrics" => metrics(shared, &head.headers),
+        "/status" => Reply::json(200, &status(shared).await),
+        _ => not_found(shared),
+    }
+}
+
+/// Changes are asked for on this node, and not by a page that a browser on it has loaded.
+fn may_change(peer: IpAddr, headers: &HeaderMap) -> Result<(), Reply> {
+    if !peer.to_canonical().is_loopback() {
+        return Err(Reply::text(403, "changes are taken from loopback only\n"));
+    }
+    if headers.contains_key(ORIGIN) {
+        return Err(Reply::text(403, "changes are not taken from web pages\n"));
+    }
+    Ok(())
+}
+
+fn not_found(shared: &Shared) -> Reply {
+    let mut known =
+        "no such path; known are:\nGET /livez\nGET /readyz\nGET /metrics\nGET /status\n".to_owned();
+    for path in shared.routes.paths() {
+        known.push_str(&path);
+        known.push('\n');
+    }
+    Reply::text(404, known)
+}
+
+fn livez(shared: &Shared) -> Reply {
+    let stalled = shared.progress.stalled();
+    if stalled.is_empty() {
+        return Reply::text(200, "ok\n");
+    }
+    let lines: String = stalled
+        .iter()
+        .map(|name| format!("{name} makes no progress\n"))
+        .collect();
+    Reply::text(503, lines)
+}
+
+fn readyz(shared: &Shared) -> Reply {
+    let reasons = shared.readiness.unready_reasons();
+    let details = shared.readiness.details();
+    let (status, first) = if reasons.is_empty() {
+        (200, "ok\n")
+    } else {
+        (503, "")
+    };
+    let lines: String = reasons
+        .iter()
+        .chain(&details)
+        .flat_map(|line| [line.as_str(), "\n"])
+        .collect();
+    Reply::text(status, format!("{first}{lines}"))
+}
+
+fn metrics(shared: &Shared, headers: &HeaderMap) -> Reply {
+    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+    let exposition = Exposition::accepted(accept);
+    Reply {
+        status: 200,
+        content_type: exposition.content_type(),
+        body: shared.metrics.encode(exposition).into_bytes(),
+    }
+}
+
+async fn status(shared: &Shared) -> Value {
+    let reasons = shared.readiness.unready_reasons();
+    json!({
+        "service": shared.service,
+        "version": crate::args::PACKAGE_VERSION,
+        "revision": crate::args::REVISION,
+        "pid": std::process::id(),
+        "state": shared.life.state().to_string(),
+        "uptime_seconds": shared.started.elapsed().as_secs_f64(),
+        "ready": reasons.is_empty(),
+        "reasons": reasons,
+        "notes": shared.readiness.details(),
+        "detail": detail(shared).await,
+    })
+}
+
+/// The service's own part, null while it starts or is too busy to say.
+async fn detail(shared: &Shared) -> Value {
+    if let Some(source) = shared.routes.status_source() {
+        return source();
+    }
+    let (sender, receiver) = oneshot::channel();
+    let asked = async {
+        shared.status.send(sender).await.ok()?;
+        receiver.await.ok()
+    };
+    tokio::time::timeout(STATUS_TIMEOUT, asked)
+        .await
+        .ok()
+        .flatten()
+        .unwrap_or(Value::Null)
+}

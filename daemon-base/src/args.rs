@@ -1,0 +1,115 @@
+//! The command-line arguments every daemon has, so that all of them read the same.
+//!
+//! A service embeds these in its own `clap` enum of verbs and adds what is its own.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use crate::log::{Format, Level};
+
+/// Package version, git revision and build date: `0.1.0 (git 1a2b3c4d5, built 2026-11-21)`.
+pub const VERSION: &str = env!("OUTPOST_VERSION");
+
+/// The package version alone: `0.1.0`.
+pub const PACKAGE_VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The git revision the program was built from, or `unknown`.
+pub const REVISION: &str = env!("OUTPOST_REVISION");
+
+/// The text of `--version`, for `#[command(version = daemon_base::version!())]`.
+#[macro_export]
+macro_rules! version {
+    () => {
+        $crate::args::VERSION
+    };
+}
+
+/// Arguments of `serve`.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct ServeArgs {
+    /// Configuration file (TOML, `version = "v1"`)
+    ///
+    /// SIGHUP reads it again; a file with a problem changes nothing.
+    #[arg(long, short, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// How much to log and in which form.
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+/// Arguments that say how to log; they win over the configuration file.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+pub struct LogArgs {
+    /// Log events of this level and above; wins over the configuration file
+    #[arg(long, value_name = "LEVEL", value_enum)]
+    pub log_level: Option<Level>,
+
+    /// Form of the log on standard error; wins over the configuration file
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    pub log_format: Option<Format>,
+}
+
+/// Arguments of `check`.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct CheckArgs {
+    /// Configuration file to check, with all data it names
+    #[arg(long, short, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// Arguments of `status`.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+pub struct StatusArgs {
+    /// Address of the running daemon's admin listener
+    #[arg(long, value_name = "IP:PORT")]
+    pub admin: Option<SocketAddr>,
+
+    /// Print the daemon's answer as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    #[command(version = crate::version!())]
+    struct Command {
+        #[command(flatten)]
+        serve: ServeArgs,
+        #[command(flatten)]
+        status: StatusArgs,
+    }
+
+    #[test]
+    fn the_common_arguments_are_understood() {
+        let command = Command::try_parse_from([
+            "x",
+            "--config",
+            "/etc/x.toml",
+            "--log-level",
+            "debug",
+            "--log-format",
+            "json",
+            "--admin",
+            "127.0.0.1:9402",
+            "--json",
+        ])
+        .ok()
+        .unwrap();
+        assert_eq!(command.serve.config, Some(PathBuf::from("/etc/x.toml")));
+        assert_eq!(command.serve.log.log_level, Some(Level::Debug));
+        assert_eq!(command.serve.log.log_format, Some(Format::Json));
+        assert!(command.status.json);
+    }
+
+    #[test]
+    fn the_version_names_package_revision_and_date() {
+        assert!(VERSION.starts_with(PACKAGE_VERSION), "{VERSION}");
+        assert!(VERSION.contains("(git "), "{VERSION}");
+        assert!(VERSION.contains(", built 20"), "{VERSION}");
+    }
+}

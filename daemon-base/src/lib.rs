@@ -1,0 +1,31 @@
+//! What every Outpost daemon does the same way.
+//!
+//! A service is `main → run::serve → its own Service::start`; [`run`] holds the one order in which
+//! a process lives:
+//!
+//! ```text
+//! args → early log → config (exit 78) → real log → inherited sockets → admin up, not ready
+//!      → start → ready, READY=1 → serve ⟲ SIGHUP: load everything, swap once
+//!      → SIGTERM: STOPPING=1, not ready, drain with a deadline → exit 0
+//! ```
+//!
+//! Nothing here knows DNS, liveness or any other service's business.
+
+pub mod acl;
+pub mod admin;
+pub mod args;
+pub mod calendar;
+pub mod config;
+pub mod drain;
+pub mod environment;
+pub mod exit;
+pub mod listen;
+pub mod log;
+pub mod metrics;
+pub mod notify;
+pub mod print;
+pub mod readiness;
+pub mod run;
+pub mod signal;
+pub mod snapshot;
+pub mod udp;

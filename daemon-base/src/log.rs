@@ -1,0 +1,300 @@
+//! Events to standard error, as text or as JSON, one line each.
+//!
+//! There is one log for the life of the process: [`start`] makes it before anything can go wrong,
+//! [`apply`] gives it what the configuration says, then and on every reload. Under systemd, whose
+//! journal knows the time and wants a priority, a text line is `<6>Sentence key=value`; elsewhere it
+//! begins with the time.
+//!
+//! Other people's crates are heard from `warn` up, and fully at `trace`.
+
+mod line;
+
+use std::fmt;
+use std::io::Write;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+use serde::{Deserialize, Serialize};
+use tracing::subscriber::Interest;
+use tracing::{Event, Metadata, Subscriber, span};
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::registry::{LookupSpan, Registry};
+
+use crate::calendar::Timestamp;
+use crate::environment::Environment;
+
+/// How much is logged.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Default,
+    Serialize,
+    Deserialize,
+    clap::ValueEnum,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// What makes the daemon fail at its task.
+    Error,
+    /// What an operator should look at.
+    Warn,
+    /// Changes of state an operator would ask about.
+    #[default]
+    Info,
+    /// Single queries, probes and connections.
+    Debug,
+    /// Everything, other crates' events too.
+    Trace,
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        })
+    }
+}
+
+/// A word that is no level.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no log level; known are error, warn, info, debug and trace")]
+pub struct UnknownLevel(String);
+
+impl FromStr for Level {
+    type Err = UnknownLevel;
+
+    fn from_str(text: &str) -> Result<Self, UnknownLevel> {
+        [
+            Self::Error,
+            Self::Warn,
+            Self::Info,
+            Self::Debug,
+            Self::Trace,
+        ]
+        .into_iter()
+        .find(|level| level.to_string().eq_ignore_ascii_case(text))
+        .ok_or_else(|| UnknownLevel(text.to_owned()))
+    }
+}
+
+impl From<Level> for tracing::Level {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::Error => Self::ERROR,
+            Level::Warn => Self::WARN,
+            Level::Info => Self::INFO,
+            Level::Debug => Self::DEBUG,
+            Level::Trace => Self::TRACE,
+        }
+    }
+}
+
+/// The form of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// For people and the journal.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// How to log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LogSettings {
+    /// How much.
+    pub level: Level,
+    /// In which form.
+    pub format: Format,
+}
+
+static LEVEL: AtomicU8 = AtomicU8::new(Level::Info as u8);
+static JSON: AtomicBool = AtomicBool::new(false);
+
+/// Makes the log. A second call only applies the settings.
+pub fn start(settings: LogSettings) {
+    apply(settings);
+    let sink = Sink {
+        journal: stderr_is_journal(Environment::current().journal_stream),
+    };
+    // A test or an embedding program may have made its own log: it stays.
+    drop(tracing::subscriber::set_global_default(
+        Registry::default().with(sink),
+    ));
+}
+
+/// Logs from here on as `settings` say.
+pub fn apply(settings: LogSettings) {
+    JSON.store(settings.format == Format::Json, Ordering::Relaxed);
+    let old = LEVEL.swap(settings.level as u8, Ordering::Relaxed);
+    if old != settings.level as u8 {
+        // Each place that logs remembers whether it is heard.
+        tracing::callsite::rebuild_interest_cache();
+    }
+}
+
+fn level() -> Level {
+    match LEVEL.load(Ordering::Relaxed) {
+        0 => Level::Error,
+        1 => Level::Warn,
+        2 => Level::Info,
+        3 => Level::Debug,
+        _ => Level::Trace,
+    }
+}
+
+/// Crates whose events are the daemon's own: all others are heard from `warn` up.
+const OWN: [&str; 9] = [
+    "daemon_base",
+    "deploy",
+    "dns_authd",
+    "dns_recursor",
+    "dns_wire",
+    "healthd",
+    "lb_proxy",
+    "proto",
+    "registry_svc",
+];
+
+fn is_own(target: &str) -> bool {
+    let krate = target.split("::").next().unwrap_or(target);
+    OWN.contains(&krate) || krate == "timesync_agent"
+}
+
+fn is_heard(metadata: &Metadata<'_>, level: Level) -> bool {
+    let allowed = if level == Level::Trace || is_own(metadata.target()) {
+        level
+    } else {
+        level.min(Level::Warn)
+    };
+    *metadata.level() <= tracing::Level::from(allowed)
+}
+
+/// Writes each event as one line with one write, so that lines of threads never mix.
+struct Sink {
+    journal: bool,
+}
+
+impl<S> Layer<S> for Sink
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
+        if is_heard(metadata, level()) {
+            Interest::always()
+        } else {
+            Interest::never()
+        }
+    }
+
+    fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
+        is_heard(metadata, level())
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(tracing::Level::from(level()).into())
+    }
+
+    fn on_new_span(
+        &self,
+        attributes: &span::Attributes<'_>,
+        id: &span::Id,
+        context: Context<'_, S>,
+    ) {
+        if let Some(span) = context.span(id) {
+            let mut fields = line::Fields::default();
+            attributes.record(&mut fields);
+            span.extensions_mut().insert(fields);
+        }
+    }
+
+    fn on_record(&self, id: &span::Id, values: &span::Record<'_>, context: Context<'_, S>) {
+        if let Some(span) = context.span(id)
+            && let Some(fields) = span.extensions_mut().get_mut::<line::Fields>()
+        {
+            values.record(fields);
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        let mut fields = line::Fields::default();
+        if let Some(scope) = context.event_scope(event) {
+            for span in scope.from_root() {
+                if let Some(outer) = span.extensions().get::<line::Fields>() {
+                    fields.adopt(outer);
+                }
+            }
+        }
+        event.record(&mut fields);
+        let line = line::Line {
+            time: Timestamp::now(),
+            level: *event.metadata().level(),
+            target: event.metadata().target(),
+            fields: &fields,
+        };
+        let text = if JSON.load(Ordering::Relaxed) {
+            line.json()
+        } else if self.journal {
+            line.journal()
+        } else {
+            line.text()
+        };
+        // A log that cannot be written has nobody to complain to.
+        drop(std::io::stderr().lock().write_all(text.as_bytes()));
+    }
+}
+
+/// True when standard error is the very stream systemd connected to the journal
+/// (systemd.exec(5), `JOURNAL_STREAM`).
+fn stderr_is_journal(stream: Option<(u64, u64)>) -> bool {
+    let Ok(stat) = rustix::fs::fstat(std::io::stderr()) else {
+        return false;
+    };
+    stream == Some((stat.st_dev, stat.st_ino))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_read_as_they_print() {
+        for level in [
+            Level::Error,
+            Level::Warn,
+            Level::Info,
+            Level::Debug,
+            Level::Trace,
+        ] {
+            assert_eq!(level.to_string().parse(), Ok(level));
+            assert_eq!(level.to_string().to_uppercase().parse(), Ok(level));
+        }
+        assert!("loud".parse::<Level>().is_err());
+    }
+
+    #[test]
+    fn other_crates_are_quieter_than_our_own() {
+        assert!(is_own("dns_authd::reload"));
+        assert!(is_own("timesync_agent"));
+        assert!(!is_own("hyper::proto::h1"));
+        assert!(!is_own("dns_authd_like"));
+    }
+
+    #[test]
+    fn a_stream_that_is_not_the_journal_is_not_taken_for_it() {
+        assert!(!stderr_is_journal(None));
+        assert!(!stderr_is_journal(Some((0, 0))));
+    }
+}

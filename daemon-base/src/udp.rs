@@ -1,0 +1,290 @@
+//! The UDP engine: threads that answer datagrams at the price of the system calls alone.
+//!
+//! Each thread serves one socket, and blocks in a single receive while the queue is empty; under load
+//! it receives and sends in batches (`recvmmsg`, `sendmmsg`). Buffers are made once: nothing is
+//! allocated per datagram. On a wildcard address the reply leaves from the address the query came to
+//! (`IP_PKTINFO`, `IPV6_PKTINFO`); elsewhere the kernel knows and is not asked.
+//!
+//! Sockets may be shared with another process, which goes on when this one ends: the engine never
+//! shuts a socket down, and answers what is queued before it stops.
+//!
+//! ```text
+//!           quiet                                     busy
+//!   ┌──────────────────────┐  more in the queue  ┌──────────────────────┐
+//!   │ receive one, blocking├────────────────────►│ receive many, block  │
+//!   │ respond, send        │◄────────────────────┤ for the first only;  │
+//!   └──────────────────────┘ one at a time again │ respond, send many   │
+//!                                                └──────────────────────┘
+//! ```
+//!
+//! Knows nothing of what the datagrams say: that is [`Respond`]'s.
+
+mod counters;
+mod path;
+mod sys;
+mod worker;
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+pub use counters::{Collector, Counters};
+pub use path::ReturnPath;
+
+use path::{Peer, Source};
+use worker::Worker;
+
+use crate::run::Heartbeat;
+
+/// The largest datagram that is received whole; a larger one is dropped. No DNS query, NTP packet or
+/// other request that these daemons answer comes near.
+pub const RECEIVE_CAPACITY: usize = 4096;
+
+/// How long a thread sleeps at most before it looks whether it is to stop.
+const WAKE: Duration = Duration::from_millis(250);
+
+/// What a service does with datagrams. Each thread has its own.
+pub trait Respond: Send + 'static {
+    /// Called before each batch and on each idle wake-up: pick up new snapshots here.
+    fn refresh(&mut self) {}
+
+    /// Answers one datagram into `reply`, whose old content is of no meaning.
+    fn respond(&mut self, datagram: &Datagram<'_>, reply: &mut [u8]) -> Outcome;
+
+    /// Called after each batch is sent and on each idle wake-up: flush counters here.
+    fn settle(&mut self) {}
+}
+
+/// What became of a datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// The first so many bytes of the reply buffer are sent back.
+    Reply(usize),
+    /// Nothing is sent, or later through a [`ReturnPath`].
+    Silent,
+}
+
+/// A datagram that was received.
+pub struct Datagram<'a> {
+    payload: &'a [u8],
+    peer: Peer,
+    source: Source,
+    socket: Option<&'a Arc<UdpSocket>>,
+    bound: Option<IpAddr>,
+}
+
+impl<'a> Datagram<'a> {
+    /// A datagram that came from nowhere, to run a [`Respond`] without an engine. Its return path
+    /// leads nowhere.
+    #[must_use]
+    pub fn detached(payload: &'a [u8], peer: SocketAddr, local: Option<IpAddr>) -> Self {
+        Self {
+            payload,
+            peer: Peer::new(peer),
+            source: Source::Bound,
+            socket: None,
+            bound: local,
+        }
+    }
+
+    /// What it holds.
+    #[must_use]
+    pub fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+
+    /// Who sent it; an IPv4 address mapped into IPv6 is given as IPv4.
+    #[must_use]
+    pub fn peer(&self) -> SocketAddr {
+        self.peer.address()
+    }
+
+    /// The address it was sent to, if it is known.
+    #[must_use]
+    pub fn local(&self) -> Option<IpAddr> {
+        self.source.address().or(self.bound)
+    }
+
+    /// The way back, for a reply that another thread sends later.
+    #[must_use]
+    pub fn return_path(&self) -> ReturnPath {
+        ReturnPath::new(self.socket.map(Arc::clone), self.peer, self.source)
+    }
+}
+
+impl fmt::Debug for Datagram<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Datagram")
+            .field("peer", &self.peer())
+            .field("local", &self.local())
+            .field("length", &self.payload.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// How an engine is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EngineOptions {
+    /// Threads are called `name-udp-0` and so on.
+    pub name: &'static str,
+    /// The longest reply, at most 65535 bytes.
+    pub reply_capacity: usize,
+    /// Datagrams received with one system call at most.
+    pub batch: usize,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self {
+            name: "engine",
+            reply_capacity: 4096,
+            batch: 64,
+        }
+    }
+}
+
+/// Threads that serve a set of sockets. Dropping it stops them.
+#[derive(Debug)]
+pub struct Engine {
+    stop: Arc<AtomicBool>,
+    threads: Vec<Thread>,
+    counters: Counters,
+}
+
+#[derive(Debug)]
+struct Thread {
+    name: String,
+    handle: JoinHandle<()>,
+    heartbeat: Heartbeat,
+}
+
+impl Engine {
+    /// Starts `threads` threads, at least one for each socket; several may share one. `make` is
+    /// given the number of a thread and makes what answers on it.
+    ///
+    /// # Errors
+    ///
+    /// When there is no socket, an option of a socket cannot be set or a thread cannot be made.
+    pub fn start<R: Respond>(
+        sockets: Vec<UdpSocket>,
+        threads: usize,
+        options: EngineOptions,
+        mut make: impl FnMut(usize) -> R,
+    ) -> io::Result<Self> {
+        if sockets.is_empty() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "an engine needs a socket",
+            ));
+        }
+        let sockets = sockets
+            .into_iter()
+            .map(Socket::prepare)
+            .collect::<io::Result<Vec<_>>>()?;
+        let n_threads = threads.max(sockets.len());
+        // Dropped on an error, it stops the threads it has.
+        let mut engine = Self {
+            stop: Arc::new(AtomicBool::new(false)),
+            threads: Vec::with_capacity(n_threads),
+            counters: Counters::default(),
+        };
+        for (number, socket) in sockets.iter().cycle().take(n_threads).enumerate() {
+            let name = format!("{}-udp-{number}", options.name);
+            let heartbeat = Heartbeat::default();
+            let worker = Worker {
+                socket: socket.clone(),
+                options,
+                responder: make(number),
+                counts: engine.counters.add_thread(),
+                heartbeat: Arc::clone(&heartbeat),
+                stop: Arc::clone(&engine.stop),
+            };
+            let handle = thread::Builder::new()
+                .name(name.clone())
+                .spawn(move || worker.run())?;
+            engine.threads.push(Thread {
+                name,
+                handle,
+                heartbeat,
+            });
+        }
+        Ok(engine)
+    }
+
+    /// What the threads have counted so far; the handle outlives the engine.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.counters.clone()
+    }
+
+    /// Every thread's name and heartbeat, for [`crate::run::Progress::register_all`].
+    #[must_use]
+    pub fn heartbeats(&self) -> Vec<(String, Heartbeat)> {
+        self.threads
+            .iter()
+            .map(|thread| (thread.name.clone(), Arc::clone(&thread.heartbeat)))
+            .collect()
+    }
+
+    /// Asks the threads to stop, without waiting for them.
+    pub fn ask_to_stop(&self) {
+        self.stop.store(true, Ordering::Release);
+    }
+
+    /// Answers what is queued and ends the threads: within about 250 ms when it is quiet.
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.ask_to_stop();
+        for thread in self.threads.drain(..) {
+            if thread.handle.join().is_err() {
+                tracing::error!(
+                    thread = thread.name,
+                    "A thread of the UDP engine has panicked"
+                );
+            }
+        }
+    }
+}
+
+/// A socket as its threads use it.
+#[derive(Debug, Clone)]
+struct Socket {
+    socket: Arc<UdpSocket>,
+    /// The address it is bound to, unless that is a wildcard.
+    bound: Option<IpAddr>,
+}
+
+impl Socket {
+    fn prepare(socket: UdpSocket) -> io::Result<Self> {
+        socket.set_nonblocking(false)?;
+        socket.set_read_timeout(Some(WAKE))?;
+        socket.set_write_timeout(Some(WAKE))?;
+        let address = socket.local_addr()?.ip();
+        let bound = (!address.is_unspecified()).then_some(address);
+        if bound.is_none() {
+            sys::receive_destination(&socket, address)?;
+        }
+        Ok(Self {
+            socket: Arc::new(socket),
+            bound,
+        })
+    }
+
+    /// True when each datagram tells which address it came to.
+    fn tells_destination(&self) -> bool {
+        self.bound.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests;

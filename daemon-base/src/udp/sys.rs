@@ -1,0 +1,409 @@
+//! The system calls of the UDP engine, which no safe wrapper offers without allocating.
+//!
+//! One of the files with unsafe code. [`Batch`] owns all memory the kernel reads and writes; it hands
+//! out ordinary slices between calls and keeps the raw pointers to itself.
+#![expect(unsafe_code, reason = "recvmmsg, sendmmsg and their message headers")]
+
+use std::io;
+use std::mem;
+use std::net::{IpAddr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::ptr::{self, NonNull};
+
+use super::RECEIVE_CAPACITY;
+use super::path::{CONTROL_SIZE, PEER_SIZE, Peer, Source};
+use super::worker::Sent;
+
+/// Distance of one received datagram from the next: an odd number of cache lines, so that their
+/// beginnings do not all fall into one set of the cache.
+const RECEIVE_STRIDE: usize = RECEIVE_CAPACITY + 64;
+
+/// Most replies are shorter than this; the arena has room for a batch of them.
+const USUAL_REPLY: usize = 512;
+
+/// The longest reply a UDP datagram carries.
+const LONGEST_REPLY: usize = 65_535;
+
+/// The most datagrams one call handles (linux/socket.h, `UIO_MAXIOV`).
+const LARGEST_BATCH: usize = 1024;
+
+/// Whether to wait for datagrams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// Take what is there.
+    No,
+    /// Wait for the first, then take what is there.
+    ForFirst,
+}
+
+/// Control messages in the kernel's alignment.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+struct Control([u8; CONTROL_SIZE]);
+
+/// A received datagram, read out of a batch.
+pub(super) struct Message<'a> {
+    pub(super) payload: &'a [u8],
+    pub(super) peer: Peer,
+    pub(super) source: Source,
+}
+
+//--- Memory
+
+/// An array whose elements the kernel writes through pointers that are handed to it beforehand.
+///
+/// References to elements are made for as long as one is looked at, from the same pointer as the
+/// kernel's, so that neither ever goes stale.
+struct Memory<T> {
+    first: NonNull<T>,
+    length: usize,
+}
+
+impl<T: Copy> Memory<T> {
+    fn new(value: T, length: usize) -> Self {
+        let boxed = vec![value; length].into_boxed_slice();
+        let first = NonNull::from(Box::leak(boxed)).cast();
+        Self { first, length }
+    }
+
+    /// A pointer to the element at `index` and those after it.
+    fn at(&self, index: usize) -> *mut T {
+        assert!(index < self.length, "beyond the memory of a batch");
+        // SAFETY: The offset is within the allocation, as was just checked.
+        unsafe { self.first.add(index) }.as_ptr()
+    }
+
+    fn slice(&self, from: usize, length: usize) -> &[T] {
+        assert!(
+            from <= self.length && length <= self.length - from,
+            "beyond the memory of a batch"
+        );
+        // SAFETY: The range is within the allocation, as was just checked, and initialised; the
+        // kernel writes only during calls, which take the batch exclusively.
+        unsafe { std::slice::from_raw_parts(self.first.as_ptr().add(from), length) }
+    }
+
+    fn slice_mut(&mut self, from: usize, length: usize) -> &mut [T] {
+        assert!(
+            from <= self.length && length <= self.length - from,
+            "beyond the memory of a batch"
+        );
+        // SAFETY: As in `slice`, and `self` is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.first.as_ptr().add(from), length) }
+    }
+
+    fn get(&self, index: usize) -> T {
+        assert!(index < self.length, "beyond the memory of a batch");
+        // SAFETY: The element is within the allocation and initialised.
+        unsafe { self.first.add(index).read() }
+    }
+
+    fn get_mut(&mut self, index: usize) -> &mut T {
+        assert!(index < self.length, "beyond the memory of a batch");
+        // SAFETY: The element is within the allocation and initialised, and `self` is borrowed
+        // exclusively.
+        unsafe { self.first.add(index).as_mut() }
+    }
+}
+
+impl<T> Drop for Memory<T> {
+    fn drop(&mut self) {
+        let slice = NonNull::slice_from_raw_parts(self.first, self.length);
+        // SAFETY: `new` leaked exactly this slice, and nothing else frees it.
+        drop(unsafe { Box::from_raw(slice.as_ptr()) });
+    }
+}
+
+//--- Batch
+
+/// Buffers and headers for as many datagrams as one call handles.
+pub(super) struct Batch {
+    size: usize,
+    reply_capacity: usize,
+    tells_destination: bool,
+    payloads: Memory<u8>,
+    peers: Memory<Peer>,
+    controls: Memory<Control>,
+    received: Memory<libc::mmsghdr>,
+    replies: Memory<u8>,
+    sending: Memory<libc::mmsghdr>,
+    /// What `received` points to; written once.
+    _receive_vectors: Memory<libc::iovec>,
+    send_vectors: Memory<libc::iovec>,
+    n_staged: usize,
+    replies_used: usize,
+}
+
+impl Batch {
+    pub(super) fn new(size: usize, reply_capacity: usize, tells_destination: bool) -> Self {
+        let size = size.clamp(1, LARGEST_BATCH);
+        let reply_capacity = reply_capacity.clamp(512, LONGEST_REPLY);
+        let payloads = Memory::new(0, size * RECEIVE_STRIDE);
+        let mut peers = Memory::new(Peer::EMPTY, size);
+        let controls = Memory::new(Control([0; CONTROL_SIZE]), size);
+        let mut receive_vectors = Memory::new(empty_vector(), size);
+        let mut received = Memory::new(empty_header(), size);
+        for index in 0..size {
+            *receive_vectors.get_mut(index) = libc::iovec {
+                iov_base: payloads.at(index * RECEIVE_STRIDE).cast(),
+                iov_len: RECEIVE_CAPACITY,
+            };
+            peers.get_mut(index).length = 0;
+            let header = &mut received.get_mut(index).msg_hdr;
+            header.msg_name = peers.at(index).cast();
+            header.msg_iov = receive_vectors.at(index);
+            header.msg_iovlen = 1;
+            if tells_destination {
+                header.msg_control = controls.at(index).cast();
+            }
+        }
+        Self {
+            size,
+            reply_capacity,
+            tells_destination,
+            payloads,
+            peers,
+            controls,
+            received,
+            replies: Memory::new(0, reply_capacity + size * USUAL_REPLY),
+            sending: Memory::new(empty_header(), size),
+            _receive_vectors: receive_vectors,
+            send_vectors: Memory::new(empty_vector(), size),
+            n_staged: 0,
+            replies_used: 0,
+        }
+    }
+
+    /// Receives one datagram, blocking as the socket does.
+    pub(super) fn receive_one(&mut self, socket: &UdpSocket) -> io::Result<usize> {
+        self.make_ready(1);
+        let header = &mut self.received.get_mut(0).msg_hdr;
+        // SAFETY: The header points to memory of this batch, which is borrowed exclusively for the
+        // call; its lengths are those of that memory.
+        let length = unsafe { libc::recvmsg(socket.as_raw_fd(), header, 0) };
+        let length = u32::try_from(length).map_err(|_| io::Error::last_os_error())?;
+        self.received.get_mut(0).msg_len = length;
+        Ok(1)
+    }
+
+    /// Receives as many datagrams as there are, up to the size of the batch.
+    pub(super) fn receive_many(&mut self, socket: &UdpSocket, wait: Wait) -> io::Result<usize> {
+        self.make_ready(self.size);
+        let flags = match wait {
+            Wait::No => libc::MSG_DONTWAIT,
+            Wait::ForFirst => libc::MSG_WAITFORONE,
+        };
+        let headers = self.received.at(0);
+        let n_headers = length_of(self.size);
+        // SAFETY: `headers` points to `size` headers, each of which points to memory of this batch
+        // that is borrowed exclusively for the call; their lengths are those of that memory.
+        let n_received = unsafe {
+            libc::recvmmsg(
+                socket.as_raw_fd(),
+                headers,
+                n_headers,
+                flags,
+                ptr::null_mut(),
+            )
+        };
+        usize::try_from(n_received).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// Restores the lengths that the last call has overwritten.
+    fn make_ready(&mut self, count: usize) {
+        let control_length = if self.tells_destination {
+            CONTROL_SIZE
+        } else {
+            0
+        };
+        for header in self.received.slice_mut(0, count) {
+            header.msg_hdr.msg_namelen = length_of(PEER_SIZE);
+            header.msg_hdr.msg_controllen = control_length;
+        }
+        self.n_staged = 0;
+        self.replies_used = 0;
+    }
+
+    /// The datagram at `index` of the last receive with room for its reply; none when it was cut.
+    pub(super) fn message(&mut self, index: usize) -> Option<(Message<'_>, &mut [u8])> {
+        let header = self.received.get(index);
+        if header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
+            return None;
+        }
+        let length = usize::try_from(header.msg_len)
+            .unwrap_or(0)
+            .min(RECEIVE_CAPACITY);
+        let peer = self.peers.get_mut(index);
+        peer.length = header.msg_hdr.msg_namelen.min(length_of(PEER_SIZE));
+        let peer = *peer;
+        let source = if self.tells_destination {
+            let control = self.controls.get(index);
+            let filled = header.msg_hdr.msg_controllen.min(CONTROL_SIZE);
+            Source::read(control.0.get(..filled).unwrap_or_default())
+        } else {
+            Source::Bound
+        };
+        let message = Message {
+            payload: self.payloads.slice(index * RECEIVE_STRIDE, length),
+            peer,
+            source,
+        };
+        let reply = self
+            .replies
+            .slice_mut(self.replies_used, self.reply_capacity);
+        Some((message, reply))
+    }
+
+    /// True while another reply of full length fits.
+    pub(super) fn has_room(&self) -> bool {
+        self.replies_used + self.reply_capacity <= self.replies.length
+    }
+
+    /// Puts the reply that [`Batch::message`] had room for behind those to be sent.
+    pub(super) fn stage(&mut self, index: usize, length: usize) {
+        let length = length.min(self.reply_capacity);
+        let slot = self.n_staged;
+        *self.send_vectors.get_mut(slot) = libc::iovec {
+            iov_base: self.replies.at(self.replies_used).cast(),
+            iov_len: length,
+        };
+        let mut control_length = 0;
+        if self.tells_destination {
+            let control = self.controls.get_mut(index);
+            let filled = self.received.get(index).msg_hdr.msg_controllen;
+            let source = Source::read(control.0.get(..filled).unwrap_or_default());
+            control_length = source.write(&mut control.0);
+        }
+        let peer = self.peers.at(index);
+        let peer_length = self.peers.get(index).length;
+        let vector = self.send_vectors.at(slot);
+        let control = if control_length > 0 {
+            self.controls.at(index).cast()
+        } else {
+            ptr::null_mut()
+        };
+        let header = &mut self.sending.get_mut(slot).msg_hdr;
+        header.msg_name = peer.cast();
+        header.msg_namelen = peer_length;
+        header.msg_iov = vector;
+        header.msg_iovlen = 1;
+        header.msg_control = control;
+        header.msg_controllen = control_length;
+        self.n_staged += 1;
+        // Replies begin on a cache line each.
+        self.replies_used += length.next_multiple_of(64);
+    }
+
+    /// Sends what is staged. A reply the kernel refuses is given up, the others go on.
+    pub(super) fn send(&mut self, socket: &UdpSocket) -> Sent {
+        let mut sent = Sent::default();
+        let mut next = 0;
+        while next < self.n_staged {
+            let pending = self.n_staged - next;
+            let headers = self.sending.at(next);
+            let n_sent = if pending == 1 {
+                // SAFETY: The header and all it points to belong to this batch, borrowed exclusively.
+                let result =
+                    unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const (*headers).msg_hdr, 0) };
+                if result < 0 { -1 } else { 1 }
+            } else {
+                // SAFETY: `headers` points to `pending` headers that were staged; they and all they
+                // point to belong to this batch, borrowed exclusively.
+                unsafe { libc::sendmmsg(socket.as_raw_fd(), headers, length_of(pending), 0) }
+            };
+            match usize::try_from(n_sent) {
+                Ok(count) if count > 0 => {
+                    sent.taken += count;
+                    next += count;
+                }
+                _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+                _ => {
+                    sent.refused += 1;
+                    next += 1;
+                }
+            }
+        }
+        self.n_staged = 0;
+        self.replies_used = 0;
+        sent
+    }
+}
+
+//--- Single calls
+
+/// Sends one datagram to `peer` from the address that `source` names.
+pub(super) fn send_from(
+    socket: &UdpSocket,
+    payload: &[u8],
+    peer: &Peer,
+    source: Source,
+) -> io::Result<()> {
+    let mut control = Control([0; CONTROL_SIZE]);
+    let control_length = source.write(&mut control.0);
+    let mut vector = libc::iovec {
+        iov_base: payload.as_ptr().cast_mut().cast(),
+        iov_len: payload.len(),
+    };
+    let mut header = empty_header().msg_hdr;
+    header.msg_name = ptr::from_ref(peer).cast_mut().cast();
+    header.msg_namelen = peer.length;
+    header.msg_iov = &raw mut vector;
+    header.msg_iovlen = 1;
+    if control_length > 0 {
+        header.msg_control = (&raw mut control).cast();
+        header.msg_controllen = control_length;
+    }
+    loop {
+        // SAFETY: The header points to locals and borrows that live through the call, with their
+        // lengths; sendmsg reads and never writes them.
+        let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, 0) };
+        if sent >= 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// Makes every datagram tell which address it was sent to.
+pub(super) fn receive_destination(socket: &UdpSocket, address: IpAddr) -> io::Result<()> {
+    let (level, option) = match address {
+        IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_PKTINFO),
+        IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
+    };
+    let on: libc::c_int = 1;
+    // SAFETY: `on` is an integer of the length given, and lives through the call.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            (&raw const on).cast(),
+            length_of(size_of::<libc::c_int>()),
+        )
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+fn empty_header() -> libc::mmsghdr {
+    // SAFETY: The structure is of integers and pointers, for which zero is a value; some have
+    // private padding, so that they cannot be written out.
+    unsafe { mem::zeroed() }
+}
+
+fn empty_vector() -> libc::iovec {
+    libc::iovec {
+        iov_base: ptr::null_mut(),
+        iov_len: 0,
+    }
+}
+
+/// A length as the kernel counts it.
+fn length_of(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}

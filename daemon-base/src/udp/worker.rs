@@ -1,0 +1,248 @@
+//! One thread of the engine: receive, respond, send, and change between one and many.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::counters::Counts;
+use super::sys::{Batch, Wait};
+use super::{Datagram, EngineOptions, Outcome, Respond, Socket};
+use crate::run::Heartbeat;
+
+/// In quiet times every so many datagrams the queue is looked into for more.
+const LOOK_EVERY: u32 = 4;
+
+/// So many batches of one datagram in a row mean that it is quiet.
+const QUIET_AFTER: u32 = 4;
+
+/// A thread that stops answers this many queued datagrams at most: more than any receive buffer
+/// holds, so that clients who never pause cannot keep it.
+const LAST_DATAGRAMS: usize = 1 << 16;
+
+/// So many failed receives in a row are taken at full speed: an ICMP error is reported once.
+const ERRORS_AT_ONCE: u32 = 8;
+
+/// A thread whose socket fails on and on tries again after this long.
+const ERROR_PAUSE: Duration = Duration::from_millis(100);
+
+pub(super) struct Worker<R> {
+    pub(super) socket: Socket,
+    pub(super) options: EngineOptions,
+    pub(super) responder: R,
+    pub(super) counts: Arc<Counts>,
+    pub(super) heartbeat: Heartbeat,
+    pub(super) stop: Arc<AtomicBool>,
+}
+
+/// How datagrams are received.
+#[derive(Debug, Clone, Copy)]
+enum Pace {
+    /// One by one, blocking. Counts down to the next look for more.
+    Quiet { look_in: u32 },
+    /// All there are, blocking for the first. Counts batches of one.
+    Busy { singles: u32 },
+}
+
+impl<R: Respond> Worker<R> {
+    /// Serves until asked to stop, then answers what is queued.
+    pub(super) fn run(mut self) {
+        let mut batch = Batch::new(
+            self.options.batch,
+            self.options.reply_capacity,
+            self.socket.tells_destination(),
+        );
+        let mut pace = Pace::Quiet {
+            look_in: LOOK_EVERY,
+        };
+        let mut errors = 0;
+        while !self.stop.load(Ordering::Acquire) {
+            let beats = self.heartbeat.load(Ordering::Relaxed).wrapping_add(1);
+            self.heartbeat.store(beats, Ordering::Relaxed);
+            match self.receive(&mut batch, pace) {
+                Ok(0) => {
+                    pace = pace.after(0);
+                    self.rest();
+                }
+                Ok(received) => {
+                    errors = 0;
+                    pace = pace.after(received);
+                    self.answer(&mut batch, received);
+                }
+                Err(error) => {
+                    self.counts.receive_errors.add(1);
+                    errors += 1;
+                    self.pause_after(errors, &error);
+                }
+            }
+        }
+        self.finish(&mut batch);
+    }
+
+    /// Receives as the pace has it; none when the time is up.
+    fn receive(&self, batch: &mut Batch, pace: Pace) -> io::Result<usize> {
+        let socket = &self.socket.socket;
+        let received = match pace {
+            Pace::Quiet { look_in: 0 } => batch.receive_many(socket, Wait::No),
+            Pace::Quiet { .. } => batch.receive_one(socket),
+            Pace::Busy { .. } => batch.receive_many(socket, Wait::ForFirst),
+        };
+        match received {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock
+                        | io::ErrorKind::Interrupted
+                        | io::ErrorKind::TimedOut
+                ) =>
+            {
+                Ok(0)
+            }
+            other => other,
+        }
+    }
+
+    /// Responds to each datagram of a batch and sends the replies.
+    fn answer(&mut self, batch: &mut Batch, received: usize) {
+        self.responder.refresh();
+        let mut handled = received;
+        let mut sent = Sent::default();
+        for index in 0..received {
+            if !batch.has_room() {
+                sent.add(batch.send(&self.socket.socket));
+            }
+            let Some((message, reply)) = batch.message(index) else {
+                // Cut off by the kernel: whoever sends as much speaks something else.
+                handled -= 1;
+                self.counts.dropped.add(1);
+                continue;
+            };
+            let capacity = reply.len();
+            let datagram = Datagram {
+                payload: message.payload,
+                peer: message.peer,
+                source: message.source,
+                socket: Some(&self.socket.socket),
+                bound: self.socket.bound,
+            };
+            match self.responder.respond(&datagram, reply) {
+                Outcome::Reply(length) if length <= capacity => batch.stage(index, length),
+                Outcome::Reply(_) => self.counts.dropped.add(1),
+                Outcome::Silent => {}
+            }
+        }
+        sent.add(batch.send(&self.socket.socket));
+        self.counts.received.add(handled);
+        self.counts.batches.add(1);
+        self.counts.replied.add(sent.taken);
+        self.counts.send_errors.add(sent.refused);
+        self.responder.settle();
+    }
+
+    /// Nothing came: lets the responder drop an old snapshot and flush what it has counted.
+    fn rest(&mut self) {
+        self.responder.refresh();
+        self.responder.settle();
+    }
+
+    /// Answers what is queued, without waiting for more.
+    fn finish(&mut self, batch: &mut Batch) {
+        let mut answered = 0;
+        let mut errors = 0;
+        while answered < LAST_DATAGRAMS && errors < ERRORS_AT_ONCE {
+            match batch.receive_many(&self.socket.socket, Wait::No) {
+                Ok(0) => break,
+                Ok(received) => {
+                    answered += received;
+                    self.answer(batch, received);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => {
+                    self.counts.receive_errors.add(1);
+                    errors += 1;
+                }
+            }
+        }
+        self.rest();
+    }
+
+    /// A receive failed. A socket reports what once went wrong and then works again; one that does
+    /// not must not keep the processor busy.
+    fn pause_after(&self, errors: u32, error: &io::Error) {
+        if errors < ERRORS_AT_ONCE {
+            tracing::debug!(%error, "Receive failed");
+            return;
+        }
+        if errors == ERRORS_AT_ONCE {
+            tracing::error!(%error, address = ?self.socket.socket.local_addr(), "Socket fails again and again");
+        }
+        std::thread::sleep(ERROR_PAUSE);
+    }
+}
+
+impl Pace {
+    fn after(self, received: usize) -> Self {
+        match self {
+            Self::Quiet { look_in: 0 } if received > 1 => Self::Busy { singles: 0 },
+            Self::Quiet { look_in: 0 } => Self::Quiet {
+                look_in: LOOK_EVERY,
+            },
+            Self::Quiet { look_in } => Self::Quiet {
+                look_in: look_in - 1,
+            },
+            Self::Busy { .. } if received > 1 => Self::Busy { singles: 0 },
+            Self::Busy { singles } if singles + 1 < QUIET_AFTER => Self::Busy {
+                singles: singles + 1,
+            },
+            Self::Busy { .. } => Self::Quiet {
+                look_in: LOOK_EVERY,
+            },
+        }
+    }
+}
+
+/// What became of replies.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sent {
+    pub(super) taken: usize,
+    pub(super) refused: usize,
+}
+
+impl Sent {
+    fn add(&mut self, more: Self) {
+        self.taken += more.taken;
+        self.refused += more.refused;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pace_follows_the_queue() {
+        let mut pace = Pace::Quiet { look_in: 1 };
+        pace = pace.after(1);
+        assert!(matches!(pace, Pace::Quiet { look_in: 0 }));
+        assert!(matches!(
+            pace.after(1),
+            Pace::Quiet {
+                look_in: LOOK_EVERY
+            }
+        ));
+        assert!(matches!(
+            pace.after(0),
+            Pace::Quiet {
+                look_in: LOOK_EVERY
+            }
+        ));
+        pace = pace.after(2);
+        assert!(matches!(pace, Pace::Busy { singles: 0 }));
+        for _ in 1..QUIET_AFTER {
+            pace = pace.after(1);
+            assert!(matches!(pace, Pace::Busy { .. }));
+        }
+        assert!(matches!(pace.after(5), Pace::Busy { singles: 0 }));
+        assert!(matches!(pace.after(1), Pace::Quiet { .. }));
+    }
+}
