@@ -1,0 +1,3 @@
+//! Forwarding and caching DNS server.
+
+fn main() {}

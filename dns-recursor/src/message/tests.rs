@@ -1,0 +1,215 @@
+use super::*;
+use crate::testing::{addresses, answer, query, question, response};
+
+const ANSWER: Section = Section::Answer;
+const AUTHORITY: Section = Section::Authority;
+const ADDITIONAL: Section = Section::Additional;
+
+fn reader(question: &[u8]) -> Reader<'_> {
+    Reader {
+        question,
+        limits: TtlLimits::default(),
+        trust_ad: false,
+    }
+}
+
+fn ttls(message: &Message) -> Vec<u32> {
+    Records::new(message.bytes())
+        .unwrap()
+        .map(|record| record.unwrap().ttl)
+        .collect()
+}
+
+#[test]
+fn the_lifetime_is_the_least_ttl_of_all_sections() {
+    let kept = answer(
+        "www.example",
+        Type::A,
+        Rcode::NOERROR,
+        &[
+            (ANSWER, "www.example", Type::CNAME, 300, "web.example"),
+            (ANSWER, "web.example", Type::A, 60, "192.0.2.1"),
+            (AUTHORITY, "example", Type::NS, 3600, "ns.example"),
+            (ADDITIONAL, "ns.example", Type::A, 30, "192.0.2.53"),
+        ],
+    );
+    assert_eq!(
+        (kept.pool, kept.lifetime, kept.dangling),
+        (Pool::Positive, 30, None)
+    );
+    assert_eq!(ttls(&kept.message), [300, 60, 3600, 30]);
+    assert_eq!(kept.message.ttl_offsets().count(), 4);
+    for offset in kept.message.ttl_offsets() {
+        let ttl: [u8; 4] = kept.message.bytes()[offset..offset + 4].try_into().unwrap();
+        assert!(ttls(&kept.message).contains(&u32::from_be_bytes(ttl)));
+    }
+}
+
+#[test]
+fn a_denial_lives_as_long_as_its_soa_allows() {
+    // SOA TTL, MINIMUM, expected.
+    for (ttl, minimum, expected) in [(180, "604800", 180), (3600, "30", 30), (7200, "7200", 3600)] {
+        for rcode in [Rcode::NXDOMAIN, Rcode::NOERROR] {
+            let soa = (AUTHORITY, "example", Type::SOA, ttl, minimum);
+            let kept = answer("x.example", Type::A, rcode, &[soa]);
+            assert_eq!((kept.pool, kept.lifetime), (Pool::Negative, expected));
+            assert_eq!(ttls(&kept.message), [expected]);
+        }
+    }
+    let bare = answer("x.example", Type::A, Rcode::NXDOMAIN, &[]);
+    assert_eq!((bare.pool, bare.lifetime), (Pool::Negative, 0));
+}
+
+#[test]
+fn a_chain_without_an_end_says_where_it_leads() {
+    let alias = (ANSWER, "www.example", Type::CNAME, 300, "web.other");
+    let kept = answer("www.example", Type::A, Rcode::NOERROR, &[alias]);
+    assert_eq!(kept.dangling, Some(Name::parse("web.other").unwrap()));
+    let soa = (AUTHORITY, "other", Type::SOA, 60, "60");
+    let kept = answer("www.example", Type::A, Rcode::NOERROR, &[alias, soa]);
+    assert_eq!((kept.dangling, kept.pool), (None, Pool::Negative));
+    let kept = answer("www.example", Type::CNAME, Rcode::NOERROR, &[alias]);
+    assert_eq!((kept.dangling, kept.pool), (None, Pool::Positive));
+    let kept = answer("www.example", Type::ANY, Rcode::NOERROR, &[alias]);
+    assert_eq!(kept.dangling, None);
+}
+
+#[test]
+fn what_is_no_answer_is_told_apart() {
+    let question = question("x.example", Type::A);
+    let query = query(1, &question, Some(false));
+    let mut scratch = vec![0; MAX_MESSAGE];
+    let mut read = |flags, rcode, rows: &[_]| {
+        reader(&question).read(&response(&query, flags, rcode, rows), &mut scratch)
+    };
+    for rcode in [
+        Rcode::SERVFAIL,
+        Rcode::REFUSED,
+        Rcode::FORMERR,
+        Rcode::NOTAUTH,
+    ] {
+        assert_eq!(read(0, rcode, &[]), Err(Unusable::Rcode(rcode)));
+    }
+    assert_eq!(
+        read(0, Rcode::BADVERS, &[]),
+        Err(Unusable::Rcode(Rcode::BADVERS))
+    );
+    let delegation = (AUTHORITY, "example", Type::NS, 60, "ns.example");
+    assert_eq!(
+        read(0, Rcode::NOERROR, &[delegation]),
+        Err(Unusable::Referral)
+    );
+    assert!(read(Flags::AA, Rcode::NOERROR, &[delegation]).is_ok());
+    let unrelated = (ANSWER, "y.example", Type::A, 60, "192.0.2.1");
+    assert_eq!(
+        read(0, Rcode::NOERROR, &[unrelated]),
+        Err(Unusable::Malformed)
+    );
+    let circle = (ANSWER, "x.example", Type::CNAME, 60, "x.example");
+    assert_eq!(read(0, Rcode::NOERROR, &[circle]), Err(Unusable::Malformed));
+}
+
+#[test]
+fn opt_goes_and_ad_stays_only_on_trust() {
+    let question = question("x.example", Type::A);
+    let query = query(1, &question, Some(true));
+    let row = (ANSWER, "x.example", Type::A, 60, "192.0.2.1");
+    let message = response(
+        &query,
+        Flags::AD | Flags::AA | Flags::RA,
+        Rcode::NOERROR,
+        &[row],
+    );
+    for trust_ad in [false, true] {
+        let reader = Reader {
+            trust_ad,
+            ..reader(&question)
+        };
+        let kept = reader.read(&message, &mut vec![0; MAX_MESSAGE]).unwrap();
+        assert_eq!(header::counts(kept.message.bytes()), Some([1, 1, 0, 0]));
+        assert_eq!(kept.message.flags().has(Flags::AD), trust_ad);
+        assert!(!kept.message.flags().has(Flags::AA));
+    }
+}
+
+#[test]
+fn ttls_are_held_to_the_limits() {
+    let question = question("x.example", Type::A);
+    let query = query(1, &question, None);
+    let read = |ttl, limits| {
+        let row = (ANSWER, "x.example", Type::A, ttl, "192.0.2.1");
+        let message = response(&query, 0, Rcode::NOERROR, &[row]);
+        let reader = Reader {
+            limits,
+            ..reader(&question)
+        };
+        reader
+            .read(&message, &mut vec![0; MAX_MESSAGE])
+            .unwrap()
+            .lifetime
+    };
+    let limits = TtlLimits {
+        positive_min: 10,
+        positive_max: 900,
+        negative_max: 30,
+    };
+    assert_eq!(
+        (read(5, limits), read(60, limits), read(9000, limits)),
+        (10, 60, 900)
+    );
+    assert_eq!(read(5, TtlLimits::default()), 5);
+    // RFC 2181 §8.
+    assert_eq!(read(0x8000_0000, TtlLimits::default()), 0);
+    let absurd = TtlLimits {
+        positive_min: 1000,
+        ..limits
+    };
+    assert_eq!(read(5, absurd), 900);
+}
+
+#[test]
+fn broken_responses_are_refused_wherever_they_break() {
+    let question = question("www.example", Type::A);
+    let query = query(1, &question, Some(true));
+    let rows = [
+        (ANSWER, "www.example", Type::CNAME, 300, "web.example"),
+        (ANSWER, "web.example", Type::A, 60, "192.0.2.1"),
+    ];
+    let whole = response(&query, 0, Rcode::NOERROR, &rows);
+    let mut scratch = vec![0; MAX_MESSAGE];
+    for cut in 0..whole.len() {
+        assert!(
+            reader(&question).read(&whole[..cut], &mut scratch).is_err(),
+            "{cut}"
+        );
+    }
+    // Whatever single octet is wrong, nothing panics and what comes out can be walked.
+    for at in 2..whole.len() {
+        for flip in [0x01, 0x40, 0x80, 0xc0, 0xff] {
+            let mut broken = whole.clone();
+            broken[at] ^= flip;
+            if let Ok(kept) = reader(&question).read(&broken, &mut scratch) {
+                let records = Records::new(kept.message.bytes()).unwrap();
+                assert!(records.into_iter().all(|r| r.is_ok()));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_joined_chain_has_both_parts_and_the_last_ones_code() {
+    let alias = (ANSWER, "www.example", Type::CNAME, 300, "web.other");
+    let first = answer("www.example", Type::A, Rcode::NOERROR, &[alias]).message;
+    let address = (ANSWER, "web.other", Type::A, 60, "192.0.2.7");
+    let rest = answer("web.other", Type::A, Rcode::NOERROR, &[address]).message;
+    let joined = join(&first, &rest, &mut vec![0; MAX_MESSAGE]).unwrap();
+    assert_eq!(joined.question(), first.question());
+    assert_eq!(addresses(joined.bytes()), ["192.0.2.7"]);
+    assert_eq!(ttls(&joined), [300, 60]);
+
+    let soa = (AUTHORITY, "other", Type::SOA, 60, "60");
+    let denial = answer("web.other", Type::A, Rcode::NXDOMAIN, &[soa]).message;
+    let joined = join(&first, &denial, &mut vec![0; MAX_MESSAGE]).unwrap();
+    assert_eq!(joined.rcode(), Rcode::NXDOMAIN);
+    assert_eq!(header::counts(joined.bytes()), Some([1, 1, 1, 0]));
+}
