@@ -1,0 +1,503 @@
+"""Server CPU per DNS query, beside the peers.
+
+All servers run at the same time, pinned to one core; dnsperf runs on another and loads one of them at a time, in
+rounds that go through all servers for each set of queries. What a round gives is the CPU time (user and system, all
+threads and children) that the server used, divided by the queries it answered, at a fixed rate and at the client's
+maximum. Ratios are taken within a round, between neighbours in time, and their median is printed.
+
+Absolute times hold for one machine and one run; ratios travel better.
+"""
+
+import argparse
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+TICK = os.sysconf("SC_CLK_TCK")
+HOME = Path(__file__).resolve().parents[2]
+SITE = "site.bench"
+LUA = "lua.bench"
+BIG = "big.bench"
+
+
+# --- Servers
+
+
+class Server:
+    """A running server: a process that leads a session of its own, and where it answers."""
+
+    def __init__(self, name, command, port, core, directory, environment=None):
+        self.name = name
+        self.port = port
+        self.log = open(directory / f"{name}.log", "wb")
+        self.process = subprocess.Popen(
+            ["taskset", "-c", str(core), *map(str, command)],
+            stdin=subprocess.DEVNULL,
+            stdout=self.log,
+            stderr=self.log,
+            cwd=directory,
+            start_new_session=True,
+            env={**os.environ, **(environment or {})},
+        )
+
+    def members(self):
+        """The statistics of every process of the session: the server and its children."""
+        for entry in os.scandir("/proc"):
+            if not entry.name.isdigit():
+                continue
+            try:
+                text = Path(entry.path, "stat").read_text()
+            except OSError:
+                continue
+            fields = text.rpartition(")")[2].split()
+            if int(fields[3]) == self.process.pid:
+                yield int(entry.name), fields
+
+    def cpu(self):
+        """Seconds of CPU used so far."""
+        return sum(int(fields[11]) + int(fields[12]) for _, fields in self.members()) / TICK
+
+    def memory(self):
+        """Resident MiB."""
+        return sum(int(fields[21]) for _, fields in self.members()) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+    def stop(self):
+        for pid, _ in list(self.members()):
+            try:
+                os.kill(pid, signal.SIGTERM)
+            except ProcessLookupError:
+                pass
+        try:
+            self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            for pid, _ in list(self.members()):
+                os.kill(pid, signal.SIGKILL)
+            self.process.wait()
+        self.log.close()
+
+    def wait(self, name, limit=60):
+        """Waits until the server answers for `name` with data."""
+        deadline = time.monotonic() + limit
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                break
+            if ask(self.port, name) == (0, True):
+                return
+            time.sleep(0.1)
+        log = Path(self.log.name).read_text(errors="replace")[-2000:]
+        sys.exit(f"{self.name} does not answer for {name}:\n{log}")
+
+
+def ask(port, name, rtype=1):
+    """Asks once: response code and whether there is an answer."""
+    question = b"".join(bytes([len(label)]) + label.encode() for label in name.split(".")) + b"\0"
+    query = struct.pack(">6H", 1, 0x100, 1, 0, 0, 0) + question + struct.pack(">2H", rtype, 1)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.settimeout(0.5)
+        s.connect(("127.0.0.1", port))
+        try:
+            s.send(query)
+            answer = s.recv(4096)
+        except OSError:
+            return None
+    return answer[3] & 15, struct.unpack(">H", answer[6:8])[0] > 0
+
+
+class Bench:
+    """Everything of one run: directory, cores, servers."""
+
+    def __init__(self, options):
+        self.options = options
+        self.directory = Path(tempfile.mkdtemp(prefix="outpost-bench-"))
+        self.servers = {}
+        self.helpers = []
+        self.next_port = options.port
+        self.random = random.Random(options.seed)
+
+    def port(self):
+        self.next_port += 1
+        return self.next_port - 1
+
+    def path(self, name, text=None):
+        path = self.directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if text is not None:
+            path.write_text(text)
+        return path
+
+    def start(self, name, command, port, helper=False, core=None, environment=None):
+        core = self.options.server_core if core is None else core
+        server = Server(name, command, port, core, self.directory, environment)
+        if helper:
+            self.helpers.append(server)
+        else:
+            self.servers[name] = server
+        return server
+
+    def binary(self, name):
+        return self.options.binaries / name
+
+    def wanted(self, name):
+        return self.options.servers is None or name in self.options.servers
+
+    def close(self):
+        for server in [*self.servers.values(), *self.helpers]:
+            server.stop()
+        if self.options.keep:
+            print(f"kept: {self.directory}", file=sys.stderr)
+        else:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    # --- Authoritative servers
+
+    def start_authorities(self):
+        head = (
+            "$TTL 180\n@ IN SOA ns1 postmaster 1 3H 30M 2W 1W\n IN NS ns1\n IN NS ns2\n"
+            "ns1 IN A 192.0.2.1\nns2 IN A 192.0.2.2\n"
+        )
+        names = [f"master-{n}" for n in range(3)] + [f"worker-{n}" for n in range(3)] + [f"etcd-{n}" for n in range(3)]
+        names += ["helper", "yum", "nexus", "git", "tmp-registry", "api", "api-int", "registry", "quay"]
+        self.names = names
+        static = "".join(f"{name} IN A 192.168.7.{n + 11}\n" for n, name in enumerate(names))
+        self.path("zones/site", head + static + "*.apps IN A 192.168.7.13\n")
+        # Three addresses on this machine that accept connections, for the health checks of LUA records.
+        masters = [f"127.0.{self.options.port % 250}.{n}" for n in (13, 14, 15)]
+        members = ", ".join(f"'{address}'" for address in masters)
+        probe_port = self.port()
+        for address in masters:
+            listener = socket.socket()
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((address, probe_port))
+            # Never accepted: the kernel completes the connections, and drops those above the backlog.
+            listener.listen(4096)
+            self.helpers_sockets = [*getattr(self, "helpers_sockets", []), listener]
+        lua_names = [f"l{n}" for n in range(18)]
+        self.lua_names = lua_names
+        lua = "".join(f'{name} IN LUA A "ifportup({probe_port}, {{{members}}})"\n' for name in lua_names)
+        self.path("zones/lua", head + lua + f'*.w IN LUA A "ifportup({probe_port}, {{{members}}})"\n')
+        plain = "".join(f"{name} IN A 192.168.7.13\n" for name in lua_names)
+        self.path("zones/lua-static", head + plain + "*.w IN A 192.168.7.13\n")
+        zones = {SITE: "site", LUA: "lua"}
+        plain_zones = {SITE: "site", LUA: "lua-static"}
+        if self.options.big:
+            big = "".join(f"n{n} IN A 10.{n >> 16}.{n >> 8 & 255}.{n & 255}\n" for n in range(self.options.big))
+            self.path("zones/big", head + big)
+            zones[BIG] = plain_zones[BIG] = "big"
+        if self.wanted("dns-authd"):
+            self.start_authd(zones)
+        if self.wanted("pdns"):
+            self.start_pdns("pdns", zones, "yes")
+        if self.wanted("pdns-shared"):
+            self.start_pdns("pdns-shared", zones, "shared")
+        if self.wanted("knot"):
+            self.start_knot(plain_zones)
+        if self.wanted("nsd"):
+            self.start_nsd(plain_zones)
+        for server in self.servers.values():
+            server.wait(f"helper.{SITE}", 300)
+            server.wait(f"l1.{LUA}")
+            if self.options.big:
+                server.wait(f"n1.{BIG}", 300)
+        time.sleep(2)
+
+    def zone_list(self, name, zones):
+        lines = [f'zone "{apex}" {{ type master; file "{self.path(f"zones/{file}")}"; }};\n' for apex, file in zones.items()]
+        return self.path(name, "".join(lines))
+
+    def start_authd(self, zones):
+        run = self.path("authd")
+        run.mkdir()
+        health = self.path(
+            "healthd.toml",
+            f'version = "v1"\n[admin]\nlisten = "none"\n[grpc]\nsocket = "{run}/healthd.sock"\n[state]\ndirectory = "{run}/state"\n',
+        )
+        healthd = self.start("healthd", [self.binary("healthd"), "serve", "--config", health], 0, helper=True)
+        time.sleep(0.5)
+        if healthd.process.poll() is not None:
+            sys.exit(f"healthd ended:\n{Path(healthd.log.name).read_text()}")
+        port = self.port()
+        named = self.zone_list("authd/named.conf", zones)
+        config = self.path(
+            "authd.toml",
+            AUTHD.format(port=port, named=named, socket=f"{run}/healthd.sock"),
+        )
+        self.start("dns-authd", [self.binary("dns-authd"), "serve", "--config", config], port)
+
+    def start_pdns(self, name, zones, lua):
+        port = self.port()
+        directory = self.path(name)
+        directory.mkdir()
+        named = self.zone_list(f"{name}/named.conf", zones)
+        settings = {
+            "launch": "bind",
+            "bind-config": named,
+            "local-address": "127.0.0.1",
+            "local-port": port,
+            "socket-dir": directory,
+            "enable-lua-records": lua,
+            "receiver-threads": 1,
+            "distributor-threads": 1,
+            "daemon": "no",
+            "guardian": "no",
+            "security-poll-suffix": "",
+            "version-string": "anonymous",
+        }
+        self.path(f"{name}/pdns.conf", "".join(f"{key}={value}\n" for key, value in settings.items()))
+        self.start(name, ["pdns_server", f"--config-dir={directory}"], port)
+
+    def start_knot(self, zones):
+        port = self.port()
+        directory = self.path("knot")
+        directory.mkdir()
+        text = (
+            f"server:\n    rundir: {directory}\n    listen: 127.0.0.1@{port}\n    udp-workers: 1\n    tcp-workers: 1\n"
+            f"    background-workers: 1\ndatabase:\n    storage: {directory}/db\nlog:\n  - target: stderr\n    any: warning\n"
+            "template:\n  - id: default\n    zonefile-load: whole\n    journal-content: none\n    zonefile-sync: -1\nzone:\n"
+        )
+        for apex, file in zones.items():
+            text += f"  - domain: {apex}\n    file: {self.path(f'zones/{file}')}\n"
+        self.start("knot", ["knotd", "--config", self.path("knot/knot.conf", text)], port)
+
+    def start_nsd(self, zones, name="nsd", helper=False, core=None):
+        port = self.port()
+        directory = self.path(name)
+        directory.mkdir()
+        text = (
+            f'server:\n  ip-address: 127.0.0.1@{port}\n  server-count: 1\n  username: ""\n  zonesdir: "{self.path("zones")}"\n'
+            f'  database: ""\n  pidfile: "{directory}/pid"\n  xfrdfile: "{directory}/xfrd"\n  xfrdir: "{directory}"\n'
+            f'  zonelistfile: "{directory}/list"\n  rrl-ratelimit: 0\n  round-robin: no\n'
+            "remote-control:\n  control-enable: no\n"
+        )
+        for apex, file in zones.items():
+            text += f'zone:\n  name: "{apex}"\n  zonefile: "{self.path(f"zones/{file}")}"\n'
+        config = self.path(f"{name}/nsd.conf", text)
+        return self.start(name, ["nsd", "-d", "-c", config], port, helper=helper, core=core)
+
+    # --- Recursors
+
+    def start_recursors(self):
+        self.path("zones/hits", "$TTL 86400\n@ IN SOA ns1 postmaster 1 3H 30M 2W 1W\n IN NS ns1\nns1 IN A 192.0.2.1\n"
+                  + "".join(f"n{n} IN A 10.0.{n >> 8}.{n & 255}\n" for n in range(1000)) + "*.miss IN A 192.0.2.3\n")
+        # The authority shares the client's core: its work is not the recursor's.
+        authority = self.start_nsd({SITE: "hits"}, "authority", helper=True, core=self.options.client_core)
+        authority.wait(f"n1.{SITE}")
+        upstream = authority.port
+        if self.wanted("dns-recursor"):
+            port = self.port()
+            config = self.path("recursor.toml", RECURSOR.format(port=port, upstream=upstream, zone=SITE))
+            self.start("dns-recursor", [self.binary("dns-recursor"), "serve", "--config", config], port)
+        if self.wanted("pdns-recursor"):
+            port = self.port()
+            directory = self.path("pdns-recursor")
+            directory.mkdir()
+            settings = {
+                "local-address": "127.0.0.1",
+                "local-port": port,
+                "socket-dir": directory,
+                "threads": 1,
+                "dnssec": "off",
+                "forward-zones": f"{SITE}=127.0.0.1:{upstream}",
+                "security-poll-suffix": "",
+                "daemon": "no",
+                "quiet": "yes",
+            }
+            self.path("pdns-recursor/recursor.conf", "".join(f"{key}={value}\n" for key, value in settings.items()))
+            self.start("pdns-recursor", ["pdns_recursor", f"--config-dir={directory}"], port)
+        if self.wanted("unbound"):
+            port = self.port()
+            text = (
+                f"server:\n  interface: 127.0.0.1@{port}\n  num-threads: 1\n  do-not-query-localhost: no\n  use-syslog: no\n"
+                f'  module-config: "iterator"\n  chroot: ""\n  username: ""\n  pidfile: "{self.directory}/unbound.pid"\n'
+                "  do-daemonize: no\n  msg-cache-size: 64m\n  rrset-cache-size: 128m\n"
+                f'remote-control:\n  control-enable: no\nstub-zone:\n  name: "{SITE}"\n  stub-addr: 127.0.0.1@{upstream}\n'
+            )
+            self.start("unbound", ["unbound", "-d", "-c", self.path("unbound.conf", text)], port)
+        if self.wanted("dnsmasq"):
+            port = self.port()
+            command = ["dnsmasq", "--no-daemon", f"--port={port}", "--listen-address=127.0.0.1", "--bind-interfaces",
+                       "--no-resolv", "--no-hosts", f"--server=127.0.0.1#{upstream}", "--cache-size=10000",
+                       "--dns-forward-max=10000", "--conf-file=/dev/null", f"--pid-file={self.directory}/dnsmasq.pid"]
+            self.start("dnsmasq", command, port)
+        for server in self.servers.values():
+            server.wait(f"n1.{SITE}")
+            for n in range(1000):
+                if ask(server.port, f"n{n}.{SITE}") != (0, True):
+                    sys.exit(f"{server.name} does not resolve n{n}.{SITE}")
+
+    # --- Queries
+
+    def queries(self, kind):
+        """A file of queries for dnsperf."""
+        n = 20_000
+        pick = self.random.choice
+        word = lambda: "".join(self.random.choices("abcdefghijklmnopqrstuvwxyz", k=8))
+        makers = {
+            "static": lambda: f"{pick(self.names)}.{SITE}",
+            "wildcard": lambda: f"{word()}.apps.{SITE}",
+            "nxdomain": lambda: f"{word()}.{SITE}",
+            "lua": lambda: f"{pick(self.lua_names)}.{LUA}",
+            "lua-wildcard": lambda: f"{word()}.w.{LUA}",
+            "big-static": lambda: f"n{self.random.randrange(self.options.big)}.{BIG}",
+            "big-nxdomain": lambda: f"{word()}.{BIG}",
+            "hit": lambda: f"n{self.random.randrange(1000)}.{SITE}",
+            "miss": lambda: f"{word()}.miss.{SITE}",
+        }
+
+        def mixed():
+            return makers[self.random.choices(["static", "wildcard", "nxdomain"], [60, 35, 5])[0]]()
+
+        make = makers.get(kind, mixed)
+        if kind == "miss":
+            n = 400_000
+        return self.path(f"queries-{kind}", "".join(f"{make()} A\n" for _ in range(n)))
+
+    # --- Measuring
+
+    def measure(self, server, queries, rate):
+        """One run of dnsperf against one server."""
+        command = ["taskset", "-c", str(self.options.client_core), "dnsperf", "-s", "127.0.0.1", "-p", str(server.port),
+                   "-d", str(queries), "-l", str(self.options.seconds), "-c", "16", "-T", "1", "-t", "2"]
+        command += ["-Q", str(rate), "-q", "1000"] if rate else ["-q", "200"]
+        before = server.cpu()
+        text = subprocess.run(command, capture_output=True, text=True, timeout=self.options.seconds + 30).stdout
+        used = server.cpu() - before
+        field = lambda name: float(re.search(rf"{name}:\s+([\d.]+)", text)[1])
+        completed, lost = field("Queries completed"), field("Queries lost")
+        if completed == 0:
+            sys.exit(f"{server.name} answered nothing:\n{text}")
+        codes = dict(re.findall(r"(NOERROR|NXDOMAIN|SERVFAIL|REFUSED) (\d+)", text))
+        return {"us": used / completed * 1e6, "qps": field("Queries per second"), "lost": lost, "completed": completed,
+                "codes": {code: int(n) for code, n in codes.items()}}
+
+    def run(self, kinds, rates):
+        """All rounds: results[kind, rate][server] = list of measurements."""
+        results = {}
+        skip = lambda kind, name: kind.startswith("lua") and name == "pdns" and not self.options.slow
+        for number in range(self.options.rounds):
+            for kind in kinds:
+                queries = self.queries(kind)
+                for rate in rates:
+                    order = list(self.servers.values())
+                    # Each round begins with another server, so that none is always the first on a cool core.
+                    order = order[number % len(order):] + order[:number % len(order)]
+                    for server in order:
+                        if skip(kind, server.name):
+                            continue
+                        if kind == "miss":
+                            queries = self.queries(kind)
+                        result = self.measure(server, queries, rate)
+                        results.setdefault((kind, rate), {}).setdefault(server.name, []).append(result)
+                        print(f"round {number + 1} {kind} {rate or 'max'} {server.name}: {result['us']:.2f} us, "
+                              f"{result['qps']:.0f} q/s, lost {result['lost']:.0f}, {result['codes']}", file=sys.stderr)
+        return results
+
+
+def table(results, ours):
+    """The results as a table in Markdown."""
+    median = statistics.median
+    for rate in dict.fromkeys(rate for _, rate in results):
+        print(f"\n### {'At ' + format(rate, ',') + ' q/s' if rate else 'At the maximum of the client'}\n")
+        print("| queries | server | µs CPU a query (min-max) | ours ÷ this (min-max) |" + ("" if rate else " q/s |"))
+        print("| --- | --- | --- | --- |" + ("" if rate else " --- |"))
+        for (kind, at), servers in results.items():
+            if at != rate:
+                continue
+            for name, rounds in servers.items():
+                cost = [one["us"] for one in rounds]
+                ratio = "" if name == ours or ours not in servers else None
+                if ratio is None:
+                    ratios = [mine["us"] / other["us"] for mine, other in zip(servers[ours], rounds)]
+                    ratio = f"**{median(ratios):.2f}** ({min(ratios):.2f}-{max(ratios):.2f})"
+                line = f"| {kind} | {name} | {median(cost):.2f} ({min(cost):.2f}-{max(cost):.2f}) | {ratio} |"
+                if not rate:
+                    line += f" {median(one['qps'] for one in rounds):,.0f} |"
+                print(line)
+    lost = sum(one["lost"] for servers in results.values() for rounds in servers.values() for one in rounds)
+    print(f"\nLost queries in all runs: {lost:.0f}")
+
+
+AUTHD = """version = "v1"
+listen = ["127.0.0.1:{port}"]
+named-conf = "{named}"
+
+[admin]
+listen = "none"
+
+[health]
+endpoint = "unix:{socket}"
+"""
+
+RECURSOR = """version = "v1"
+listen = ["127.0.0.1:{port}"]
+
+[admin]
+listen = "none"
+
+[[forward]]
+zone = "{zone}"
+upstreams = ["127.0.0.1:{upstream}"]
+"""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="*", choices=["authority", "recursor", []], help="default: both")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=int, default=4, help="of each run")
+    parser.add_argument("--rate", type=int, default=50_000, help="the fixed rate, q/s")
+    parser.add_argument("--only", choices=["rate", "max"], help="only at the fixed rate, or only at the maximum")
+    parser.add_argument("--sets", type=lambda text: text.split(","), help="of queries: static, wildcard, nxdomain, mixed, "
+                        "lua, lua-wildcard; with --big, big-static and big-nxdomain; hit and miss for recursors")
+    parser.add_argument("--servers", type=lambda text: text.split(","), help="names as in the table")
+    parser.add_argument("--big", type=int, default=0, metavar="NAMES", help="also serve a zone with that many names")
+    parser.add_argument("--slow", action="store_true", help="also ask pdns, as sites configure it, for LUA names")
+    parser.add_argument("--binaries", type=Path, default=HOME / "target/release")
+    parser.add_argument("--server-core", type=int, default=0)
+    parser.add_argument("--client-core", type=int, default=1)
+    parser.add_argument("--port", type=int, default=15_300, help="first of some twenty ports in use")
+    parser.add_argument("--seed", type=int, default=17)
+    parser.add_argument("--json", type=Path, help="write every measurement to a file")
+    parser.add_argument("--keep", action="store_true", help="keep the directory with configurations and logs")
+    options = parser.parse_args()
+    options.binaries = options.binaries.resolve()
+
+    rates = {"rate": [options.rate], "max": [0]}.get(options.only, [options.rate, 0])
+    measured = {}
+    for what in options.what or ["authority", "recursor"]:
+        bench = Bench(options)
+        try:
+            if what == "authority":
+                bench.start_authorities()
+                kinds = ["static", "wildcard", "nxdomain", "mixed", "lua", "lua-wildcard"]
+                kinds += ["big-static", "big-nxdomain"] if options.big else []
+                ours = "dns-authd"
+            else:
+                bench.start_recursors()
+                kinds, ours = ["hit", "miss"], "dns-recursor"
+            if options.sets:
+                kinds = [kind for kind in kinds if kind in options.sets]
+            results = bench.run(kinds, rates)
+            memory = {server.name: server.memory() for server in bench.servers.values()}
+        finally:
+            bench.close()
+        print(f"\n## {ours} and its peers")
+        table(results, ours)
+        print("Resident: " + ", ".join(f"{name} {size:.0f} MiB" for name, size in memory.items()))
+        measured[what] = [{"set": kind, "rate": rate, "servers": servers} for (kind, rate), servers in results.items()]
+    if options.json:
+        options.json.write_text(json.dumps(measured, indent=1))
+
+
+if __name__ == "__main__":
+    main()

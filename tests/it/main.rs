@@ -1,0 +1,7 @@
+//! Real processes, driven from outside.
+//!
+//! Tests that need network namespaces are `ignored` by default, because those need root;
+//! `tests/run` runs them.
+
+mod harness;
+mod tidy;

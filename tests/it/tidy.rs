@@ -1,0 +1,342 @@
+//! The rules of the house that a machine can hold.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tests::binaries::{binary, checkout};
+use tests::daemon::run;
+
+/// Files that decide and never do I/O. A new core is added here.
+const CORES: &[&str] = &["dns-wire/src"];
+
+/// What a core never says: sockets, clocks, threads, chance, logs, the runtime, the shell's crates.
+const FORBIDDEN_IN_CORES: &[&str] = &[
+    "tokio",
+    "UdpSocket",
+    "TcpStream",
+    "TcpListener",
+    "UnixStream",
+    "UnixListener",
+    "Instant::now",
+    "SystemTime",
+    "std::fs",
+    "std::thread",
+    "std::process",
+    "std::env",
+    "rand::",
+    "tracing::",
+    "daemon_base",
+    "prometheus_client",
+    "serde::",
+];
+
+/// Which of the project's crates each may name.
+const EDGES: &[(&str, &[&str])] = &[
+    ("daemon-base", &[]),
+    ("deploy", &["daemon-base"]),
+    ("dns-authd", &["daemon-base", "dns-wire", "proto"]),
+    ("dns-recursor", &["daemon-base", "dns-wire", "proto"]),
+    ("dns-wire", &[]),
+    ("healthd", &["daemon-base", "dns-wire", "proto"]),
+    ("proto", &[]),
+    (
+        "tests",
+        &[
+            "daemon-base",
+            "dns-authd",
+            "dns-recursor",
+            "dns-wire",
+            "healthd",
+            "proto",
+        ],
+    ),
+];
+
+/// Daemons, which have a template of their configuration each.
+const DAEMONS: &[&str] = &["healthd", "dns-authd", "dns-recursor"];
+
+#[test]
+fn cores_do_no_input_or_output() {
+    let mut found = Vec::new();
+    for core in CORES {
+        let path = checkout().join(core);
+        let files = if path.is_dir() {
+            rust_files(&path)
+        } else {
+            vec![path]
+        };
+        assert!(!files.is_empty(), "{core} is not there");
+        for file in files {
+            for (number, line) in code_lines(&file) {
+                for word in FORBIDDEN_IN_CORES {
+                    if line.contains(word) {
+                        found.push(format!("{}:{number}: {word}", shown(&file)));
+                    }
+                }
+            }
+        }
+    }
+    assert!(
+        found.is_empty(),
+        "cores that are not pure:\n{}",
+        found.join("\n")
+    );
+}
+
+#[test]
+fn crates_depend_in_one_direction() {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args([
+        "metadata",
+        "--format-version",
+        "1",
+        "--no-deps",
+        "--offline",
+    ]);
+    command.current_dir(checkout());
+    let (status, stdout, stderr) = run(command);
+    assert!(status.success(), "{stderr}");
+    let metadata: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    let names: BTreeSet<&str> = packages
+        .iter()
+        .map(|package| package["name"].as_str().unwrap())
+        .collect();
+    let allowed: BTreeMap<&str, &[&str]> = EDGES.iter().copied().collect();
+    for package in packages {
+        let name = package["name"].as_str().unwrap();
+        let allowed = allowed
+            .get(name)
+            .unwrap_or_else(|| panic!("{name} has no place in EDGES"));
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let on = dependency["name"].as_str().unwrap();
+            assert!(
+                !names.contains(on) || allowed.contains(&on),
+                "{name} must not know {on}"
+            );
+        }
+    }
+    let placed: BTreeSet<&str> = allowed.keys().copied().collect();
+    assert_eq!(
+        placed, names,
+        "EDGES and the workspace name the same crates"
+    );
+}
+
+#[test]
+fn files_have_names_and_sizes_that_help() {
+    let mut found = Vec::new();
+    for file in all_rust_files() {
+        let name = file.file_name().and_then(|name| name.to_str()).unwrap();
+        if matches!(
+            name,
+            "mod.rs" | "utils.rs" | "util.rs" | "helpers.rs" | "common.rs" | "types.rs"
+        ) && shown(&file) != "daemon-base/src/config/common.rs"
+        {
+            found.push(format!("{}: the name says nothing", shown(&file)));
+        }
+        let text = std::fs::read_to_string(&file).unwrap();
+        let n_lines = text.lines().count();
+        if n_lines > 800 && !text.lines().any(|line| line.starts_with("//! Size:")) {
+            found.push(format!(
+                "{}: {n_lines} lines, and no `//! Size:` that says why",
+                shown(&file)
+            ));
+        }
+        if !text.starts_with("//!") {
+            found.push(format!(
+                "{}: no doc of the module on its first line",
+                shown(&file)
+            ));
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn nothing_is_left_to_do_later() {
+    // Put together from parts, so that this file does not find itself.
+    let words =
+        [["FIX", "ME"], ["TO", "DO"], ["XX", "X:"], ["HA", "CK:"]].map(|parts| parts.concat());
+    let mut found = Vec::new();
+    for file in tracked_files() {
+        let Ok(text) = std::fs::read_to_string(&file) else {
+            continue;
+        };
+        for (number, line) in (1..).zip(text.lines()) {
+            for word in &words {
+                if has_word(line, word) {
+                    found.push(format!("{}:{number}: {line}", shown(&file)));
+                }
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn lint_exceptions_say_why() {
+    let mut found = Vec::new();
+    for file in all_rust_files() {
+        let text = std::fs::read_to_string(&file).unwrap();
+        for (at, _) in text
+            .match_indices("#[allow(")
+            .chain(text.match_indices("#![allow("))
+        {
+            let number = text[..at].lines().count() + 1;
+            found.push(format!(
+                "{}:{number}: `expect` with a reason, not `allow`",
+                shown(&file)
+            ));
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn every_template_passes_the_check_of_its_daemon() {
+    for daemon in DAEMONS {
+        let template = checkout().join(format!("deploy/config/{daemon}.toml"));
+        let mut command = Command::new(binary(daemon));
+        command.arg("check").arg("--config").arg(&template);
+        let (status, stdout, stderr) = run(command);
+        assert!(status.success(), "{}\n{stdout}{stderr}", shown(&template));
+    }
+}
+
+#[test]
+fn every_metric_is_documented() {
+    let documented = std::fs::read_to_string(checkout().join("docs/metrics.md")).unwrap();
+    let mut missing = Vec::new();
+    for file in all_rust_files() {
+        let is_metrics = file.file_name().is_some_and(|name| name == "metrics.rs");
+        if !is_metrics {
+            continue;
+        }
+        for name in constants(&file) {
+            if !documented.contains(&format!("`{name}")) {
+                missing.push(format!("{}: {name}", shown(&file)));
+            }
+        }
+    }
+    assert!(
+        missing.is_empty(),
+        "not in docs/metrics.md:\n{}",
+        missing.join("\n")
+    );
+}
+
+#[test]
+fn the_documents_name_files_that_exist() {
+    for document in [
+        "README.md",
+        "ARCHITECTURE.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        "SECURITY.md",
+    ] {
+        let text = std::fs::read_to_string(checkout().join(document)).unwrap();
+        for link in text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next())
+        {
+            let is_local = !link.contains("://") && !link.starts_with('#');
+            let exists = checkout().join(link).exists();
+            assert!(
+                !is_local || exists,
+                "{document} links to {link}, which is not there"
+            );
+        }
+    }
+}
+
+//--- Files
+
+/// The part of a file that ends up in the product, with line numbers, comments left out.
+fn code_lines(file: &Path) -> Vec<(usize, String)> {
+    let text = std::fs::read_to_string(file).unwrap();
+    let is_tests = file.file_name().is_some_and(|name| name == "tests.rs");
+    (1..)
+        .zip(text.lines())
+        .take_while(|(_, line)| !is_tests && !line.starts_with("#[cfg(test)]"))
+        .filter(|(_, line)| !line.trim_start().starts_with("//"))
+        .map(|(number, line)| (number, line.to_owned()))
+        .collect()
+}
+
+/// String constants of a file: `const NAME: &str = "value";`.
+fn constants(file: &Path) -> Vec<String> {
+    let is_constant = |line: &str| line.contains("const ") && line.contains("&str");
+    let text = std::fs::read_to_string(file).unwrap();
+    // A long value stands on the line after its name.
+    let joined = text.replace("=\n", "=");
+    joined
+        .lines()
+        .filter(|line| is_constant(line))
+        .filter_map(|line| line.split('"').nth(1))
+        .filter(|value| value.contains('_') && !value.contains(' '))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn has_word(line: &str, word: &str) -> bool {
+    line.match_indices(word).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        let after = line[at + word.len()..].chars().next();
+        let apart = |c: Option<char>| !c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+        apart(before) && (apart(after) || word.ends_with(':'))
+    })
+}
+
+fn all_rust_files() -> Vec<PathBuf> {
+    tracked_files()
+        .into_iter()
+        .filter(|file| file.extension().is_some_and(|e| e == "rs"))
+        .collect()
+}
+
+/// Every file of the checkout that is not built or fetched.
+fn tracked_files() -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    walk(checkout(), &mut files);
+    files
+}
+
+fn rust_files(directory: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    walk(directory, &mut files);
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "rs"));
+    files
+}
+
+fn walk(directory: &Path, files: &mut Vec<PathBuf>) {
+    let mut entries: Vec<_> = std::fs::read_dir(directory)
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    entries.sort_by_key(std::fs::DirEntry::path);
+    for entry in entries {
+        let name = entry.file_name();
+        if matches!(
+            name.to_str(),
+            Some("target" | ".git" | "corpus" | "artifacts" | "LICENSE-APACHE")
+        ) {
+            continue;
+        }
+        if entry.file_type().unwrap().is_dir() {
+            walk(&entry.path(), files);
+        } else {
+            files.push(entry.path());
+        }
+    }
+}
+
+fn shown(file: &Path) -> String {
+    let root = checkout();
+    file.strip_prefix(root)
+        .unwrap_or(file)
+        .display()
+        .to_string()
+}

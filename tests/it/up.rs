@@ -1,0 +1,253 @@
+//! `outpost up`, from the outside: the whole site on loopback addresses, its commands and its end.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+use tests::binaries::binary;
+use tests::daemon::{Daemon, run};
+use tests::dns::{self, Question, ask_a};
+use tests::scratch::{Scratch, loopback};
+use tests::wait;
+
+/// A loopback network and a run directory that belong to one site of one test.
+struct Place {
+    net: [u8; 3],
+    scratch: Scratch,
+}
+
+impl Place {
+    fn new(label: &str) -> Self {
+        static NEXT: AtomicU8 = AtomicU8::new(192);
+        // Beyond the addresses that `loopback` gives; its third byte tells processes apart.
+        let [_, _, process, _] = loopback().octets();
+        let net = [127, NEXT.fetch_add(1, Ordering::Relaxed), process];
+        Self { net, scratch: Scratch::new(label) }
+    }
+
+    fn host(&self, last: u8) -> Ipv4Addr {
+        let [first, second, third] = self.net;
+        Ipv4Addr::new(first, second, third, last)
+    }
+
+    fn run_dir(&self) -> PathBuf {
+        self.scratch.join("site")
+    }
+
+    fn recursor(&self) -> SocketAddr {
+        (self.host(1), 5300).into()
+    }
+
+    /// Every address that the site listens on.
+    fn listeners(&self) -> Vec<SocketAddr> {
+        let own = [5300, 5301, 9401, 9402, 9403].map(|port| (self.host(1), port).into());
+        let masters = [13, 14, 15]
+            .into_iter()
+            .flat_map(|last| [6443, 8443, 5443].map(|port| (self.host(last), port).into()));
+        own.into_iter().chain(masters).collect()
+    }
+
+    fn up(&self) -> Command {
+        let [first, second, third] = self.net;
+        let mut command = self.outpost(&["up", "--no-build", "--log", "--net"]);
+        command.arg(format!("{first}.{second}.{third}"));
+        command
+    }
+
+    /// A verb of `outpost` for the site at this place.
+    fn outpost(&self, arguments: &[&str]) -> Command {
+        // The services have to be beside it.
+        for service in ["healthd", "dns-authd", "dns-recursor"] {
+            binary(service);
+        }
+        let mut command = Command::new(binary("outpost"));
+        command.args(arguments).arg("--run-dir").arg(self.run_dir());
+        command
+    }
+
+    fn start(&self) -> Daemon {
+        Daemon::start("outpost up", self.up())
+    }
+
+    fn status(&self) -> Value {
+        let (status, text, complaint) = run(self.outpost(&["status", "--json"]));
+        assert!(status.success(), "{complaint}");
+        serde_json::from_str(&text).expect("status is JSON")
+    }
+
+    fn services(&self) -> Vec<Value> {
+        self.status()["services"].as_array().expect("a list of services").clone()
+    }
+
+    fn pids(&self) -> Vec<u64> {
+        self.services().iter().filter_map(|service| service["pid"].as_u64()).collect()
+    }
+
+    fn masters(&self) -> BTreeSet<IpAddr> {
+        [13, 14, 15].map(|last| self.host(last).into()).into()
+    }
+
+    /// The one address that a name has at this moment.
+    fn address(&self, name: &str) -> IpAddr {
+        let message = ask_a(self.recursor(), name).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(message.rcode, dns::NOERROR, "{name}: {message:?}");
+        let addresses = message.addresses();
+        assert_eq!(addresses.len(), 1, "{name}: {message:?}");
+        addresses.into_iter().next().expect("one address")
+    }
+}
+
+fn is_gone(pid: u64) -> bool {
+    !Path::new(&format!("/proc/{pid}")).exists()
+}
+
+/// What must not be there once a site has ended.
+fn assert_nothing_is_left(place: &Place, pids: &[u64]) {
+    for pid in pids {
+        assert!(is_gone(*pid), "process {pid} is left");
+    }
+    assert!(!place.run_dir().exists(), "the run directory is left");
+    for address in place.listeners() {
+        TcpListener::bind(address).unwrap_or_else(|error| panic!("TCP {address}: {error}"));
+        UdpSocket::bind(address).unwrap_or_else(|error| panic!("UDP {address}: {error}"));
+    }
+}
+
+#[test]
+fn a_site_answers_follows_its_masters_and_leaves_nothing_behind() {
+    let place = Place::new("up");
+    let site = place.start();
+
+    for name in ["api", "c.apps", "registry", "quay"] {
+        let address = place.address(&format!("{name}.ocp4.redhat.ren"));
+        assert!(place.masters().contains(&address), "{name}: {address}");
+    }
+    assert_eq!(place.address("helper.ocp4.redhat.ren"), IpAddr::from([192, 168, 7, 11]));
+    assert_eq!(place.address("etcd-1.ocp4.redhat.ren"), IpAddr::from(place.host(14)));
+
+    let asked = Instant::now();
+    let outside = ask_a(place.recursor(), "example.com").expect("an answer");
+    assert_eq!(outside.rcode, dns::SERVFAIL, "{outside:?}");
+    assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+
+    // A master taken down leaves the answers and stays away.
+    let gone = IpAddr::from(place.host(14));
+    let (status, text, complaint) = run(place.outpost(&["master", "down", "1"]));
+    assert!(status.success(), "{complaint}");
+    assert_eq!(text.trim(), "master-1 is down");
+    let names = ["api", "c.apps", "registry"].map(|name| format!("{name}.ocp4.redhat.ren"));
+    wait::for_it("no answer names a master that is down", PATIENCE, || {
+        (0..ROUNDS).all(|_| {
+            std::thread::sleep(Duration::from_millis(20));
+            names.iter().all(|name| place.address(name) != gone)
+        })
+    });
+    let (status, _, complaint) = run(place.outpost(&["master", "up", "master-1"]));
+    assert!(status.success(), "{complaint}");
+    for name in &names {
+        wait::for_it("a master that is up again is named again", PATIENCE, || {
+            place.address(name) == gone
+        });
+    }
+
+    let pids = place.pids();
+    assert_eq!(pids.len(), 3);
+    site.stop();
+    assert_nothing_is_left(&place, &pids);
+}
+
+#[test]
+fn every_rendered_configuration_passes_the_check_of_its_service() {
+    let place = Place::new("up-check");
+    let site = place.start();
+    for service in ["healthd", "dns-authd", "dns-recursor"] {
+        let mut command = Command::new(binary(service));
+        command.args(["check", "--config"]).arg(place.run_dir().join(format!("{service}.toml")));
+        let (status, text, complaint) = run(command);
+        assert!(status.success(), "{service}: {text}{complaint}");
+    }
+    site.stop();
+}
+
+#[test]
+fn a_service_that_dies_is_started_again() {
+    let place = Place::new("up-restart");
+    let site = place.start();
+    let victim = place.pids()[1];
+    signal(victim, Signal::KILL);
+    wait::for_it("dns-authd is ready again", PATIENCE, || {
+        let authd = &place.services()[1];
+        authd["restarts"] == 1 && authd["state"] == "ready"
+    });
+    assert!(site.log().is_empty(), "nothing is amiss: {}", site.log());
+    let pids = place.pids();
+    site.stop();
+    assert_nothing_is_left(&place, &pids);
+}
+
+#[test]
+fn services_do_not_outlive_an_outpost_that_is_killed() {
+    let place = Place::new("up-killed");
+    let site = place.start();
+    let pids = place.pids();
+    site.kill();
+    wait::for_it("the services end", PATIENCE, || pids.iter().all(|pid| is_gone(*pid)));
+
+    // What is left in the run directory does not stop the next one, which clears it.
+    let next = place.start();
+    let pids = place.pids();
+    next.stop();
+    assert_nothing_is_left(&place, &pids);
+}
+
+#[test]
+fn a_taken_port_is_named_with_its_owner_before_anything_starts() {
+    let place = Place::new("up-taken");
+    let taken: SocketAddr = (place.host(1), 9402).into();
+    let holder = TcpListener::bind(taken).expect("a free port");
+    let (status, text, complaint) = run(place.up());
+    assert_eq!(status.code(), Some(69), "{complaint}");
+    assert_eq!(text, "");
+    let wanted = format!("TCP {taken}, wanted for the admin listener of dns-authd: taken by ");
+    assert!(complaint.contains(&wanted), "{complaint}");
+    assert!(complaint.contains(&format!("(pid {})", std::process::id())), "{complaint}");
+    drop(holder);
+    assert_nothing_is_left(&place, &[]);
+}
+
+#[test]
+fn a_second_site_in_the_same_directory_is_refused() {
+    let place = Place::new("up-twice");
+    let site = place.start();
+    let (status, _, complaint) = run(place.up());
+    assert_eq!(status.code(), Some(69), "{complaint}");
+    assert!(complaint.contains(&format!("pid {}", site.id())), "{complaint}");
+    // The first one does not mind.
+    assert!(dns::ask(place.recursor(), &Question::new("api.ocp4.redhat.ren", dns::A)).is_ok());
+    site.stop();
+}
+
+#[test]
+fn a_command_without_a_site_says_so() {
+    let place = Place::new("up-none");
+    for arguments in [&["status"][..], &["master", "down", "1"]] {
+        let (status, _, complaint): (ExitStatus, _, _) = run(place.outpost(arguments));
+        assert_eq!(status.code(), Some(69), "{complaint}");
+        assert!(complaint.contains("no site is running in"), "{complaint}");
+    }
+}
+
+fn signal(pid: u64, signal: Signal) {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    rustix::process::kill_process(pid.expect("a process id"), signal).expect("it runs");
+}
+
+/// How long anything may take. Wide: the machine may be building at the same time.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Looks at an answer that has to stay as it is.
+const ROUNDS: usize = 50;

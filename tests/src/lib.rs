@@ -1,0 +1,17 @@
+//! The harness of the end-to-end tests: real processes, real sockets, a network of namespaces.
+//!
+//! It shares no code with what it tests: its DNS client reads messages with a parser of its own, so
+//! that a mistake in `dns-wire` cannot hide itself. It never touches anything outside the
+//! namespaces, loopback addresses, directories and processes that it made.
+
+pub mod binaries;
+pub mod daemon;
+pub mod dns;
+pub mod fuzz;
+pub mod load;
+pub mod masters;
+pub mod netns;
+pub mod scratch;
+pub mod sockets;
+pub mod upstream;
+pub mod wait;

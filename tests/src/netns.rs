@@ -1,0 +1,157 @@
+//! Machines on one wire: network namespaces joined by a bridge.
+//!
+//! Needs root (or the capabilities that `ip netns` wants). Names carry the process id, so that
+//! what a killed run left behind is found and swept by the next.
+
+use std::ffi::OsStr;
+use std::process::{Command, Stdio};
+use std::sync::Once;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// One wire, and the machines on it.
+#[derive(Debug)]
+pub struct Network {
+    /// Start of the names of all namespaces.
+    prefix: String,
+    hub: String,
+    n_machines: u32,
+}
+
+impl Network {
+    /// A wire with nobody on it.
+    ///
+    /// # Panics
+    ///
+    /// Panics if this machine does not allow it.
+    #[must_use]
+    pub fn new() -> Self {
+        SWEEP.call_once(sweep);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let prefix = format!("{PREFIX}{}-{number}-", std::process::id());
+        let hub = format!("{prefix}hub");
+        ip(["netns", "add", &hub]);
+        ip(["-n", &hub, "link", "add", "br0", "type", "bridge"]);
+        ip(["-n", &hub, "link", "set", "br0", "up"]);
+        Self {
+            prefix,
+            hub,
+            n_machines: 0,
+        }
+    }
+
+    /// Adds a machine with an address (`192.168.7.13/24`).
+    ///
+    /// # Panics
+    ///
+    /// Panics if this machine does not allow it.
+    pub fn machine(&mut self, name: &str, address: &str) -> Machine {
+        let namespace = format!("{}{name}", self.prefix);
+        let port = format!("p{}", self.n_machines);
+        self.n_machines += 1;
+        ip(["netns", "add", &namespace]);
+        ip(["-n", &namespace, "link", "set", "lo", "up"]);
+        ip([
+            "-n", &namespace, "link", "add", "eth0", "type", "veth", "peer", "name", &port,
+            "netns", &self.hub,
+        ]);
+        ip(["-n", &self.hub, "link", "set", &port, "master", "br0"]);
+        ip(["-n", &self.hub, "link", "set", &port, "up"]);
+        ip(["-n", &namespace, "addr", "add", address, "dev", "eth0"]);
+        ip(["-n", &namespace, "link", "set", "eth0", "up"]);
+        Machine { namespace }
+    }
+}
+
+impl Default for Network {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        remove(&self.hub);
+    }
+}
+
+/// A network namespace with one address on the wire.
+#[derive(Debug)]
+pub struct Machine {
+    namespace: String,
+}
+
+impl Machine {
+    /// A command that runs on this machine; its process id is that of the program itself.
+    #[must_use]
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new("ip");
+        command
+            .args(["netns", "exec", &self.namespace])
+            .arg(program);
+        command
+    }
+
+    /// The link of the machine goes down, as when its cable is pulled.
+    pub fn unplug(&self) {
+        ip(["-n", &self.namespace, "link", "set", "eth0", "down"]);
+    }
+
+    /// The link comes back.
+    pub fn plug(&self) {
+        ip(["-n", &self.namespace, "link", "set", "eth0", "up"]);
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        remove(&self.namespace);
+    }
+}
+
+fn ip<const N: usize>(arguments: [&str; N]) {
+    let output = Command::new("ip")
+        .args(arguments)
+        .output()
+        .expect("iproute2 is installed");
+    assert!(
+        output.status.success(),
+        "ip {}: {}",
+        arguments.join(" "),
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+}
+
+/// Removes a namespace, whatever state it is in: this runs while a test may be failing.
+fn remove(namespace: &str) {
+    let status = Command::new("ip")
+        .args(["netns", "del", namespace])
+        .stderr(Stdio::null())
+        .status();
+    drop(status);
+}
+
+/// Removes what runs of the tests that were killed left behind.
+fn sweep() {
+    let Ok(entries) = std::fs::read_dir("/run/netns") else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let Some(name) = name.to_str() else { continue };
+        let owner = name
+            .strip_prefix(PREFIX)
+            .and_then(|rest| rest.split('-').next());
+        let Some(owner) = owner.and_then(|pid| pid.parse::<u32>().ok()) else {
+            continue;
+        };
+        if !std::path::Path::new(&format!("/proc/{owner}")).exists() {
+            remove(name);
+        }
+    }
+}
+
+/// Start of the name of every namespace of the tests.
+const PREFIX: &str = "outpost-test-";
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+static SWEEP: Once = Once::new();
