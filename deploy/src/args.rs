@@ -1,0 +1,335 @@
+//! The command line of `outpost`.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Starts an Outpost site and looks after it
+///
+/// A site is one to three masters that need no machine beside them: their own DNS servers answer
+/// for the site, and every answer names only masters that work.
+#[derive(Debug, Parser)]
+#[command(
+    name = "outpost",
+    version = daemon_base::version!(),
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    max_term_width = 100,
+    after_long_help = EXIT_STATUS
+)]
+pub(crate) struct Outpost {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The verbs of `outpost`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a whole site on this machine, on loopback addresses, until Ctrl-C
+    ///
+    /// Runs the real services (healthd, dns-authd, dns-recursor) as child processes with the
+    /// configuration of an example site: the domain ocp4.redhat.ren with three masters. Each
+    /// master is a small TCP responder on a loopback address of its own, so that health checks
+    /// have something to check. No privileges are needed, and nothing outside the run directory
+    /// is written.
+    ///
+    /// On a terminal there is one live screen; otherwise each event is a line. Everything stops
+    /// on q, Ctrl-C, SIGTERM or SIGHUP, or when `outpost` dies, and nothing is left behind.
+    ///
+    /// Started from a checkout, the services are built first (cargo build) when they are missing
+    /// or older than their sources. Installed, those beside the `outpost` binary are used.
+    #[command(after_long_help = UP_NOTES)]
+    Up(UpArgs),
+
+    /// Take masters of the running site down, or bring them up again
+    ///
+    /// A master that is down refuses connections on all of its ports. Within one probe interval
+    /// (a second) no answer names it any more.
+    #[command(after_long_help = MASTER_EXAMPLES)]
+    Master(MasterArgs),
+
+    /// Show the running site
+    Status(StatusArgs),
+
+    /// Become another program that ends when its parent ends
+    #[command(hide = true)]
+    ExecChild(ExecChildArgs),
+}
+
+/// Arguments of `up`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct UpArgs {
+    /// Directory for configuration, sockets and state; removed at the end
+    ///
+    /// Default: outpost-up below `$XDG_RUNTIME_DIR`, or outpost-up-UID in the directory for
+    /// temporary files. It has to be new, or empty and private.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) run_dir: Option<PathBuf>,
+
+    /// Print a line for each event, even on a terminal
+    #[arg(long)]
+    pub(crate) plain: bool,
+
+    /// Also print what the services log (with plain lines; the screen shows it with `l`)
+    #[arg(long)]
+    pub(crate) log: bool,
+
+    /// Do not build; use the service binaries as they are
+    #[arg(long)]
+    pub(crate) no_build: bool,
+
+    /// Resolve outside names with this server; may be repeated
+    ///
+    /// Without one, names outside the site fail at once with SERVFAIL: a site may have no way out.
+    #[arg(long, value_name = "IP[:PORT]", value_parser = upstream)]
+    pub(crate) upstream: Vec<SocketAddr>,
+
+    /// Addresses and ports.
+    #[command(flatten, next_help_heading = "Addresses and ports")]
+    pub(crate) places: Places,
+}
+
+/// Where everything listens.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Places {
+    /// First three bytes of all addresses: services on NET.1, masters on NET.13, .14 and .15
+    #[arg(long, value_name = "NET", default_value = "127.0.0", value_parser = net)]
+    pub(crate) net: Net,
+
+    /// Where clients ask dns-recursor, UDP and TCP [default: NET.1:5300]
+    #[arg(long, value_name = "IP:PORT")]
+    pub(crate) dns: Option<SocketAddr>,
+
+    /// Port of dns-authd, on NET.1
+    #[arg(long, value_name = "PORT", default_value_t = 5301, value_parser = port())]
+    pub(crate) authority_port: u16,
+
+    /// First of three ports, on NET.1, for the admin listeners of the services
+    #[arg(long, value_name = "PORT", default_value_t = 9401, value_parser = clap::value_parser!(u16).range(1..=65_533))]
+    pub(crate) admin_port: u16,
+
+    /// Port of the masters' API server
+    #[arg(long, value_name = "PORT", default_value_t = 6443, value_parser = port())]
+    pub(crate) api_port: u16,
+
+    /// Port of the masters' ingress, in place of 443, which needs privileges
+    #[arg(long, value_name = "PORT", default_value_t = 8443, value_parser = port())]
+    pub(crate) ingress_port: u16,
+
+    /// Port of the masters' registry
+    #[arg(long, value_name = "PORT", default_value_t = 5443, value_parser = port())]
+    pub(crate) registry_port: u16,
+}
+
+/// Arguments of `master`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct MasterArgs {
+    /// Down or up.
+    #[command(subcommand)]
+    pub(crate) verb: MasterVerb,
+}
+
+/// What to do with masters.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum MasterVerb {
+    /// Take masters down
+    Down(Masters),
+    /// Bring masters up again
+    Up(Masters),
+}
+
+/// Which masters, and of which site.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Masters {
+    /// Name (master-1) or number (1) of a master, or `all`
+    #[arg(required = true, value_name = "MASTER")]
+    pub(crate) masters: Vec<String>,
+
+    /// Run directory of the site, if `outpost up` was given one
+    #[arg(long, value_name = "DIR")]
+    pub(crate) run_dir: Option<PathBuf>,
+}
+
+/// Arguments of `status`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Run directory of the site, if `outpost up` was given one
+    #[arg(long, value_name = "DIR")]
+    pub(crate) run_dir: Option<PathBuf>,
+}
+
+/// Arguments of `exec-child`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ExecChildArgs {
+    /// Process id of the parent
+    pub(crate) parent: u32,
+
+    /// The program
+    pub(crate) program: PathBuf,
+
+    /// Its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) arguments: Vec<std::ffi::OsString>,
+}
+
+//--- Values
+
+/// The first three bytes of a loopback network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Net(u8, u8, u8);
+
+impl Net {
+    /// The address of a host in it.
+    pub(crate) fn host(self, last: u8) -> Ipv4Addr {
+        Ipv4Addr::new(self.0, self.1, self.2, last)
+    }
+}
+
+impl std::fmt::Display for Net {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}.{}", self.0, self.1, self.2)
+    }
+}
+
+fn net(text: &str) -> Result<Net, String> {
+    let bytes: Result<Vec<u8>, _> = text
+        .trim_end_matches('.')
+        .split('.')
+        .map(str::parse)
+        .collect();
+    match bytes.as_deref() {
+        Ok(&[127, second, third]) => Ok(Net(127, second, third)),
+        _ => Err("three numbers of a loopback network are wanted, as in 127.0.5".to_owned()),
+    }
+}
+
+fn upstream(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .or_else(|_| text.parse().map(|ip| SocketAddr::new(ip, 53)))
+        .map_err(|_| "an IP address is wanted, with or without a port".to_owned())
+}
+
+fn port() -> clap::builder::RangedI64ValueParser<u16> {
+    clap::value_parser!(u16).range(1..)
+}
+
+//--- Texts
+
+const UP_NOTES: &str = "\
+Keys:
+  0 1 2   take master-0, master-1 or master-2 down, or up again
+  r       restart a service
+  l       show what the services log
+  q       quit; Ctrl-C does the same
+
+Examples:
+  outpost up
+      Then ask, in another terminal:
+          dig @127.0.0.1 -p 5300 api.ocp4.redhat.ren
+          dig @127.0.0.1 -p 5300 c.apps.ocp4.redhat.ren
+          dig @127.0.0.1 -p 5300 helper.ocp4.redhat.ren
+      and take a master away, and see it leave the answers:
+          outpost master down 1
+  outpost up --upstream 192.168.7.1
+      Answer outside names too.
+  outpost up --net 127.0.7 --run-dir /tmp/second
+      A second site beside the first; ask it at 127.0.7.1 port 5300.
+  cargo run --release -p deploy -- up
+      From a checkout.
+
+Exit status:
+  0   stopped as asked
+  64  the command line is wrong
+  69  a port is taken, a service binary is missing or does not start
+  70  a bug
+  77  no permission";
+
+const MASTER_EXAMPLES: &str = "\
+Examples:
+  outpost master down 1
+  outpost master up master-1
+  outpost master down all
+
+Exit status:
+  0   done
+  64  the command line is wrong
+  69  no site is running, or there is no such master";
+
+const EXIT_STATUS: &str = "\
+Examples:
+  outpost up
+  outpost status
+  outpost master down 1
+
+Exit status:
+  0   done
+  64  the command line is wrong
+  69  what is asked for is not there: no site runs, a port is taken, a service does not start
+  70  a bug
+  77  no permission";
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_definitions_are_consistent() {
+        Outpost::command().debug_assert();
+    }
+
+    #[test]
+    fn only_loopback_networks_are_taken() {
+        assert_eq!(
+            net("127.0.7").map(|net| net.host(13)),
+            Ok(Ipv4Addr::new(127, 0, 7, 13))
+        );
+        for wrong in [
+            "",
+            "127",
+            "127.0",
+            "127.0.0.1",
+            "10.0.0",
+            "127.0.256",
+            "127.0.x",
+        ] {
+            assert!(net(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_upstream_has_port_53_unless_it_says_otherwise() {
+        assert_eq!(upstream("192.0.2.1"), Ok(([192, 0, 2, 1], 53).into()));
+        assert_eq!(
+            upstream("192.0.2.1:5353"),
+            Ok(([192, 0, 2, 1], 5353).into())
+        );
+        assert_eq!(upstream("2001:db8::1").map(|at| at.port()), Ok(53));
+        assert_eq!(upstream("[2001:db8::1]:5353").map(|at| at.port()), Ok(5353));
+        assert!(upstream("example.com").is_err());
+    }
+
+    #[test]
+    fn a_child_keeps_its_own_flags() {
+        let parsed = Outpost::parse_from([
+            "outpost",
+            "exec-child",
+            "17",
+            "/bin/x",
+            "serve",
+            "--config",
+            "/y",
+        ]);
+        let Command::ExecChild(args) = parsed.command else {
+            panic!("{parsed:?}")
+        };
+        assert_eq!(args.arguments, ["serve", "--config", "/y"]);
+    }
+}

@@ -1,0 +1,196 @@
+//! From a [`Site`] and a [`Layout`] to the files that its services read.
+//!
+//! Pure: the same site and layout give the same bytes. Nothing here writes a file, looks at this
+//! machine or reads a clock; [`crate::up`] writes what is rendered.
+
+mod dns_authd;
+mod dns_recursor;
+mod healthd;
+mod zone;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::service::{PerService, Service};
+use crate::site::Site;
+
+/// Where the services of one node listen and keep their files, and what differs between a node
+/// and a demonstration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Where the rendered files lie. Absolute.
+    pub(crate) directory: PathBuf,
+    /// Where services keep state. Absolute.
+    pub(crate) state: PathBuf,
+    /// The socket of healthd.
+    pub(crate) healthd_socket: PathBuf,
+    /// Where dns-recursor listens.
+    pub(crate) dns: SocketAddr,
+    /// Where dns-authd listens.
+    pub(crate) authority: SocketAddr,
+    /// The admin listeners.
+    pub(crate) admin: PerService<SocketAddr>,
+    /// How often each port of each master is probed.
+    pub(crate) probe_interval: Duration,
+    /// How long a service may take to finish what has begun.
+    pub(crate) drain: Duration,
+    /// Servers that resolve names outside the site. Empty: such names are refused at once.
+    pub(crate) upstreams: Vec<SocketAddr>,
+}
+
+/// A rendered file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct File {
+    /// Its name below [`Layout::directory`].
+    pub(crate) name: String,
+    /// What is in it.
+    pub(crate) text: String,
+}
+
+/// Renders every file of a site's node.
+pub(crate) fn render(site: &Site, layout: &Layout) -> Vec<File> {
+    let mut files = vec![File {
+        name: zone_name(site),
+        text: zone::render(site),
+    }];
+    for service in Service::ALL {
+        let text = match service {
+            Service::Healthd => healthd::render(layout),
+            Service::DnsAuthd => dns_authd::render(site, layout),
+            Service::DnsRecursor => dns_recursor::render(site, layout),
+        };
+        files.push(File {
+            name: config_name(service),
+            text,
+        });
+    }
+    files
+}
+
+/// The name of a service's configuration file.
+pub(crate) fn config_name(service: Service) -> String {
+    format!("{service}.toml")
+}
+
+/// The name of the zone's master file.
+fn zone_name(site: &Site) -> String {
+    format!("{}.zone", site.domain)
+}
+
+/// The lines that every configuration begins with: no table is open after them.
+fn head(service: Service, layout: &Layout) -> String {
+    format!(
+        "# {service}, rendered by `outpost`.\nversion = \"v1\"\ndrain = {}\n",
+        duration(layout.drain)
+    )
+}
+
+/// The table of the admin listener.
+fn admin(service: Service, layout: &Layout) -> String {
+    format!(
+        "\n[admin]\nlisten = {}\n",
+        quoted(&layout.admin.of(service).to_string())
+    )
+}
+
+//--- TOML
+
+/// A basic string (TOML 1.0, "String").
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            control if control.is_control() => {
+                quoted.push_str(&format!("\\u{:04X}", u32::from(control)));
+            }
+            plain => quoted.push(plain),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// A path. One that is no UTF-8 cannot be written in TOML; its wrong bytes are replaced, and the
+/// service that reads it says that there is no such file.
+fn path(path: &Path) -> String {
+    quoted(&path.to_string_lossy())
+}
+
+/// A duration as configuration files have it.
+fn duration(duration: Duration) -> String {
+    let millis = duration.as_millis();
+    if millis.is_multiple_of(1000) {
+        format!("\"{}s\"", millis / 1000)
+    } else {
+        format!("\"{millis}ms\"")
+    }
+}
+
+/// A list of strings.
+fn list(items: impl IntoIterator<Item = String>) -> String {
+    let items: Vec<String> = items.into_iter().map(|item| quoted(&item)).collect();
+    format!("[{}]", items.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A demonstration as `outpost up` lays it out.
+    pub(super) fn demo() -> (Site, Layout) {
+        let masters = [13, 14, 15].map(|last| [127, 0, 0, last].into());
+        let site =
+            Site::example().with_masters_at(&masters, |port| if port == 443 { 8443 } else { port });
+        let at = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+        let layout = Layout {
+            directory: "/run/user/1000/outpost-up".into(),
+            state: "/run/user/1000/outpost-up/state".into(),
+            healthd_socket: "/run/user/1000/outpost-up/healthd.sock".into(),
+            dns: at(5300),
+            authority: at(5301),
+            admin: PerService {
+                healthd: at(9401),
+                dns_authd: at(9402),
+                dns_recursor: at(9403),
+            },
+            probe_interval: Duration::from_secs(1),
+            drain: Duration::from_secs(2),
+            upstreams: Vec::new(),
+        };
+        (site, layout)
+    }
+
+    #[test]
+    fn every_configuration_is_toml_whatever_the_paths_are() {
+        let (site, mut layout) = demo();
+        layout.directory = "/tmp/a \"b\"\\c\n\u{7f}d".into();
+        layout.healthd_socket = layout.directory.join("healthd.sock");
+        for file in render(&site, &layout)
+            .iter()
+            .filter(|file| file.name.ends_with(".toml"))
+        {
+            let parsed: Result<toml::Table, _> = toml::from_str(&file.text);
+            assert!(parsed.is_ok(), "{}: {:?}\n{}", file.name, parsed, file.text);
+            assert_eq!(
+                parsed.unwrap().get("version").and_then(toml::Value::as_str),
+                Some("v1")
+            );
+        }
+    }
+
+    #[test]
+    fn durations_are_written_with_their_unit() {
+        assert_eq!(duration(Duration::from_secs(2)), "\"2s\"");
+        assert_eq!(duration(Duration::from_millis(250)), "\"250ms\"");
+        assert_eq!(duration(Duration::ZERO), "\"0s\"");
+    }
+
+    #[test]
+    fn files_do_not_depend_on_anything_but_site_and_layout() {
+        let (site, layout) = demo();
+        assert_eq!(render(&site, &layout), render(&site, &layout));
+    }
+}

@@ -1,0 +1,192 @@
+//! The site's zone as a BIND master file (RFC 1035 §5), health records as pdns has them.
+
+use std::fmt::{self, Write as _};
+use std::net::IpAddr;
+
+use crate::site::{Role, Site};
+
+/// Renders the zone of a site.
+pub(crate) fn render(site: &Site) -> String {
+    let mut text = String::new();
+    match write_zone(&mut text, site) {
+        Ok(()) | Err(fmt::Error) => text,
+    }
+}
+
+fn write_zone(text: &mut String, site: &Site) -> fmt::Result {
+    let domain = &site.domain;
+    let zone = &site.zone;
+    let primary = zone
+        .name_servers
+        .first()
+        .map_or("@", |host| host.name.as_str());
+    writeln!(text, "; The zone of site {}.", site.name)?;
+    writeln!(text, "$ORIGIN {domain}.")?;
+    writeln!(text, "$TTL {}", zone.ttl)?;
+    writeln!(
+        text,
+        "@ IN SOA {primary}.{domain}. {}.{domain}. (",
+        zone.contact
+    )?;
+    writeln!(text, "        {:<11} ; serial", zone.serial)?;
+    writeln!(text, "        {:<11} ; refresh", zone.refresh)?;
+    writeln!(text, "        {:<11} ; retry", zone.retry)?;
+    writeln!(text, "        {:<11} ; expire", zone.expire)?;
+    writeln!(
+        text,
+        "        {:<11} ; minimum",
+        format!("{} )", zone.minimum)
+    )?;
+    for host in &zone.name_servers {
+        writeln!(text, "        IN NS {}.{domain}.", host.name)?;
+    }
+    for host in &zone.name_servers {
+        write_address(text, &host.name, host.address)?;
+    }
+
+    let masters: Vec<IpAddr> = site.masters().map(|node| node.address).collect();
+    for published in &site.published {
+        writeln!(
+            text,
+            "\n; {}: the masters on which port {} is up.",
+            published.what, published.port
+        )?;
+        for name in &published.names {
+            write_health(text, name, published.port, &masters)?;
+        }
+    }
+
+    writeln!(text, "\n; Nodes.")?;
+    for node in &site.nodes {
+        write_address(text, &node.name, node.address)?;
+    }
+    writeln!(text, "\n; etcd runs on the masters.")?;
+    for (index, node) in site
+        .nodes
+        .iter()
+        .filter(|node| node.role == Role::Master)
+        .enumerate()
+    {
+        write_address(text, &format!("etcd-{index}"), node.address)?;
+    }
+    writeln!(text, "\n; Other hosts.")?;
+    for host in &site.hosts {
+        write_address(text, &host.name, host.address)?;
+    }
+    Ok(())
+}
+
+fn write_address(text: &mut String, name: &str, address: IpAddr) -> fmt::Result {
+    let rtype = rtype(address);
+    writeln!(text, "{name:<15} IN {rtype:<5} {address}")
+}
+
+/// One LUA record for each address family that the masters have.
+fn write_health(text: &mut String, name: &str, port: u16, masters: &[IpAddr]) -> fmt::Result {
+    for family in ["A", "AAAA"] {
+        let quoted: Vec<String> = masters
+            .iter()
+            .filter(|address| rtype(**address) == family)
+            .map(|address| format!("'{address}'"))
+            .collect();
+        if !quoted.is_empty() {
+            let addresses = quoted.join(", ");
+            writeln!(
+                text,
+                "{name:<15} IN LUA   {family} \"ifportup({port}, {{{addresses}}})\""
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn rtype(address: IpAddr) -> &'static str {
+    match address {
+        IpAddr::V4(_) => "A",
+        IpAddr::V6(_) => "AAAA",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The zone that the example site is taken from, as its people wrote it.
+    const ORIGINAL: &str = r#"
+@       IN    LUA    A    "ifportup(6443, {'192.168.7.13', '192.168.7.14', '192.168.7.15'})"
+ns1     IN A 8.8.8.8
+ns2     IN A 8.8.4.4
+helper  IN      A       192.168.7.11
+api             IN    LUA    A    "ifportup(6443, {'192.168.7.13', '192.168.7.14', '192.168.7.15'})"
+api-int         IN    LUA    A    "ifportup(6443, {'192.168.7.13', '192.168.7.14', '192.168.7.15'})"
+*.apps          IN    LUA    A    "ifportup(443, {'192.168.7.13', '192.168.7.14', '192.168.7.15'})"
+master-0                IN      A       192.168.7.13
+master-1                IN      A       192.168.7.14
+master-2                IN      A       192.168.7.15
+worker-0                IN      A       192.168.7.16
+worker-1                IN      A       192.168.7.17
+worker-2                IN      A       192.168.7.18
+etcd-0  IN      A       192.168.7.13
+etcd-1  IN      A       192.168.7.14
+etcd-2  IN      A       192.168.7.15
+registry        IN    LUA    A    "ifportup(5443, {'192.168.7.13', '192.168.7.14', '192.168.7.15'})"
+yum             IN      A       192.168.7.1
+quay            IN    LUA    A    "ifportup(5443, {'192.168.7.13', '192.168.7.14', '192.168.7.15'})"
+nexus           IN      A       192.168.7.1
+git             IN      A       192.168.7.11
+tmp-registry    IN      A       192.168.7.177
+"#;
+
+    /// The records below the zone's head, blanks made one.
+    fn records(text: &str) -> BTreeSet<String> {
+        text.lines()
+            .filter(|line| !line.starts_with([';', '$', ' ']) && !line.contains("SOA"))
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .filter(|line| !line.is_empty())
+            .collect()
+    }
+
+    #[test]
+    fn the_example_site_has_exactly_the_records_of_the_zone_it_comes_from() {
+        assert_eq!(records(&render(&Site::example())), records(ORIGINAL));
+    }
+
+    #[test]
+    fn the_head_of_the_zone_is_as_people_write_it() {
+        let text = render(&Site::example());
+        let head: Vec<&str> = text.lines().take(13).collect();
+        assert_eq!(
+            head,
+            [
+                "; The zone of site ocp4.",
+                "$ORIGIN ocp4.redhat.ren.",
+                "$TTL 180",
+                "@ IN SOA ns1.ocp4.redhat.ren. postmaster.ocp4.redhat.ren. (",
+                "        2014080704  ; serial",
+                "        3H          ; refresh",
+                "        30M         ; retry",
+                "        2W          ; expire",
+                "        1W )        ; minimum",
+                "        IN NS ns1.ocp4.redhat.ren.",
+                "        IN NS ns2.ocp4.redhat.ren.",
+                "ns1             IN A     8.8.8.8",
+                "ns2             IN A     8.8.4.4",
+            ]
+        );
+    }
+
+    #[test]
+    fn masters_of_both_families_get_a_record_for_each() {
+        let mut site = Site::example();
+        site.nodes.truncate(2);
+        site.nodes[1].address = "2001:db8::14".parse().unwrap();
+        let text = render(&site);
+        assert!(text.contains("api             IN LUA   A \"ifportup(6443, {'192.168.7.13'})\"\n"));
+        assert!(
+            text.contains("api             IN LUA   AAAA \"ifportup(6443, {'2001:db8::14'})\"\n")
+        );
+        assert!(text.contains("etcd-1          IN AAAA  2001:db8::14\n"));
+    }
+}

@@ -1,0 +1,99 @@
+//! The services of a site that this machine can run, in the order in which they start.
+
+use std::fmt;
+
+/// A service of the site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Service {
+    /// Probes the masters and publishes what is up.
+    Healthd,
+    /// Answers for the site's own zone.
+    DnsAuthd,
+    /// What clients ask; forwards the site's zone to `dns-authd`.
+    DnsRecursor,
+}
+
+impl Service {
+    /// Every service, in the order in which they start; they stop in reverse.
+    pub(crate) const ALL: [Self; 3] = [Self::Healthd, Self::DnsAuthd, Self::DnsRecursor];
+
+    /// The name of the service, of its package and of its binary.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Healthd => "healthd",
+            Self::DnsAuthd => "dns-authd",
+            Self::DnsRecursor => "dns-recursor",
+        }
+    }
+
+    /// The service that starts after this one.
+    pub(crate) fn next(self) -> Option<Self> {
+        match self {
+            Self::Healthd => Some(Self::DnsAuthd),
+            Self::DnsAuthd => Some(Self::DnsRecursor),
+            Self::DnsRecursor => None,
+        }
+    }
+
+    /// The service that stops after this one.
+    pub(crate) fn previous(self) -> Option<Self> {
+        match self {
+            Self::Healthd => None,
+            Self::DnsAuthd => Some(Self::Healthd),
+            Self::DnsRecursor => Some(Self::DnsAuthd),
+        }
+    }
+}
+
+impl fmt::Display for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// One value for each service.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PerService<T> {
+    /// What belongs to healthd.
+    pub(crate) healthd: T,
+    /// What belongs to dns-authd.
+    pub(crate) dns_authd: T,
+    /// What belongs to dns-recursor.
+    pub(crate) dns_recursor: T,
+}
+
+impl<T> PerService<T> {
+    /// Makes one value for each service.
+    pub(crate) fn from_fn(mut make: impl FnMut(Service) -> T) -> Self {
+        Self {
+            healthd: make(Service::Healthd),
+            dns_authd: make(Service::DnsAuthd),
+            dns_recursor: make(Service::DnsRecursor),
+        }
+    }
+
+    /// The value of one service.
+    pub(crate) fn of(&self, service: Service) -> &T {
+        match service {
+            Service::Healthd => &self.healthd,
+            Service::DnsAuthd => &self.dns_authd,
+            Service::DnsRecursor => &self.dns_recursor,
+        }
+    }
+
+    /// The value of one service, to change.
+    pub(crate) fn of_mut(&mut self, service: Service) -> &mut T {
+        match service {
+            Service::Healthd => &mut self.healthd,
+            Service::DnsAuthd => &mut self.dns_authd,
+            Service::DnsRecursor => &mut self.dns_recursor,
+        }
+    }
+
+    /// All values, in the order of [`Service::ALL`].
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Service, &T)> {
+        Service::ALL
+            .into_iter()
+            .map(|service| (service, self.of(service)))
+    }
+}

@@ -1,0 +1,227 @@
+//! `outpost up`: the whole site on this machine, on loopback addresses, until Ctrl-C.
+//!
+//! In this order: find (and build) the service binaries → make the run directory → see that every
+//! port is free → render the site → bring the masters up → start the services → show them →
+//! stop them in reverse → remove the run directory. Nothing is started before everything that can
+//! be refused has been asked for.
+
+mod binaries;
+mod child;
+mod conductor;
+pub(crate) mod control;
+mod event;
+mod keys;
+mod life;
+mod master;
+mod poll;
+mod ports;
+mod printer;
+pub(crate) mod run_dir;
+mod sample;
+mod screen;
+mod terminal;
+mod view;
+
+use std::env;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use daemon_base::{errln, exit, outln};
+
+use self::child::Plan;
+use self::life::{Outcome, Setup};
+use self::ports::{Refusal, Wanted};
+use self::run_dir::RunDir;
+use crate::args::{Places, UpArgs};
+use crate::render::{self, Layout};
+use crate::service::PerService;
+use crate::site::Site;
+
+/// Runs the site and gives the exit code.
+pub(crate) fn run(args: &UpArgs) -> ExitCode {
+    match try_run(args) {
+        Ok(Outcome::Stopped(after)) => {
+            outln!("The site ran for {} and is gone.", view::short(after));
+            exit::code(exit::OK)
+        }
+        Ok(Outcome::Failed(service, lines)) => {
+            errln!("outpost: {service} does not start; its last lines:");
+            for line in lines {
+                errln!("  {line}");
+            }
+            exit::code(exit::UNAVAILABLE)
+        }
+        Err(error) => {
+            errln!("outpost: {error:#}");
+            let refused = error
+                .downcast_ref::<Refusal>()
+                .is_some_and(|refusal| refusal.permission);
+            exit::code(if refused {
+                exit::NO_PERMISSION
+            } else {
+                exit::UNAVAILABLE
+            })
+        }
+    }
+}
+
+fn try_run(args: &UpArgs) -> anyhow::Result<Outcome> {
+    let binaries = binaries::find(!args.no_build)?;
+    let path = args.run_dir.clone().unwrap_or_else(RunDir::default_path);
+    let run_dir = RunDir::take(&path)?;
+    let outcome = run_in(&run_dir, args, &binaries);
+    let removed = run_dir.remove().context("cannot remove the run directory");
+    let outcome = outcome?;
+    removed?;
+    Ok(outcome)
+}
+
+fn run_in(
+    run_dir: &RunDir,
+    args: &UpArgs,
+    binaries: &PerService<PathBuf>,
+) -> anyhow::Result<Outcome> {
+    let site = site(&args.places);
+    let layout = layout(args, run_dir.path());
+    check_socket_length(&layout.healthd_socket)?;
+    ports::check(&wanted(&site, &layout))?;
+    run_dir
+        .make_dir("state")
+        .context("cannot write to the run directory")?;
+    for file in render::render(&site, &layout) {
+        run_dir
+            .write(&file.name, &file.text)
+            .with_context(|| format!("cannot write {} in the run directory", file.name))?;
+    }
+    let setup = Setup {
+        dns: layout.dns,
+        admin: layout.admin.clone(),
+        plans: PerService::from_fn(|service| Plan {
+            service,
+            program: binaries.of(service).clone(),
+            config: layout.directory.join(render::config_name(service)),
+            notify: layout.directory.join(format!("{service}.notify")),
+        }),
+        serves: PerService {
+            healthd: "the masters".to_owned(),
+            dns_authd: layout.authority.to_string(),
+            dns_recursor: layout.dns.to_string(),
+        },
+        control: control::socket(run_dir.path()),
+        commands: vec![command_line(
+            "master down master-1",
+            args.run_dir.as_deref(),
+        )],
+        site,
+        plain: args.plain,
+        log: args.log,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    runtime.block_on(life::run(setup))
+}
+
+/// How a user of this shell would run a verb of this program.
+fn command_line(verb: &str, run_dir: Option<&Path>) -> String {
+    let own = env::current_exe().unwrap_or_else(|_| "outpost".into());
+    let is_own = |path: PathBuf| path.canonicalize().is_ok_and(|path| path == own);
+    let paths = env::var_os("PATH").unwrap_or_default();
+    let program = if env::split_paths(&paths).any(|path| is_own(path.join("outpost"))) {
+        Path::new("outpost")
+    } else {
+        let here = env::current_dir().unwrap_or_default();
+        // A bare name would be looked for in the path.
+        own.strip_prefix(here)
+            .ok()
+            .filter(|path| path.components().count() > 1)
+            .unwrap_or(&own)
+    };
+    match run_dir {
+        None => format!("{} {verb}", program.display()),
+        Some(run_dir) => format!(
+            "{} {verb} --run-dir {}",
+            program.display(),
+            run_dir.display()
+        ),
+    }
+}
+
+/// The example site with its masters on loopback addresses and ports that need no privileges.
+fn site(places: &Places) -> Site {
+    let masters = [13, 14, 15].map(|last| places.net.host(last));
+    Site::example().with_masters_at(&masters, |port| match port {
+        443 => places.ingress_port,
+        5443 => places.registry_port,
+        6443 => places.api_port,
+        other => other,
+    })
+}
+
+fn layout(args: &UpArgs, directory: &Path) -> Layout {
+    let own: Ipv4Addr = args.places.net.host(1);
+    let at = |port: u16| SocketAddr::from((own, port));
+    let admin = args.places.admin_port;
+    Layout {
+        directory: directory.to_owned(),
+        state: directory.join("state"),
+        healthd_socket: directory.join("healthd.sock"),
+        dns: args.places.dns.unwrap_or_else(|| at(5300)),
+        authority: at(args.places.authority_port),
+        // The range of the argument leaves room for two more.
+        admin: PerService {
+            healthd: at(admin),
+            dns_authd: at(admin.saturating_add(1)),
+            dns_recursor: at(admin.saturating_add(2)),
+        },
+        probe_interval: Duration::from_secs(1),
+        drain: Duration::from_secs(2),
+        upstreams: args.upstream.clone(),
+    }
+}
+
+/// Everything that will be listened on.
+fn wanted(site: &Site, layout: &Layout) -> Vec<Wanted> {
+    let mut wanted = Vec::new();
+    for (name, address) in [
+        ("dns-recursor", layout.dns),
+        ("dns-authd", layout.authority),
+    ] {
+        wanted.push(Wanted::udp(name, address));
+        wanted.push(Wanted::tcp(name, address));
+    }
+    for (service, address) in layout.admin.iter() {
+        wanted.push(Wanted::tcp(
+            &format!("the admin listener of {service}"),
+            *address,
+        ));
+    }
+    for node in site.masters() {
+        for published in &site.published {
+            let what = format!("the {} of {}", published.what, node.name);
+            wanted.push(Wanted::tcp(
+                &what,
+                SocketAddr::new(node.address, published.port),
+            ));
+        }
+    }
+    wanted
+}
+
+/// A Unix socket's path has to fit into `struct sockaddr_un` (unix(7)).
+fn check_socket_length(socket: &Path) -> anyhow::Result<()> {
+    /// 108 bytes with the final zero.
+    const LONGEST: usize = 107;
+    let length = socket.as_os_str().len();
+    anyhow::ensure!(
+        length <= LONGEST,
+        "the run directory's path is {} bytes too long for the socket {}",
+        length - LONGEST,
+        socket.display(),
+    );
+    Ok(())
+}

@@ -1,0 +1,192 @@
+//! Where the service binaries are: built from the checkout, or beside the running one.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, bail};
+use daemon_base::errln;
+
+use crate::service::{PerService, Service};
+
+/// Finds the binaries, after building them if this is a checkout and `build` is wanted.
+///
+/// # Errors
+///
+/// When the build fails or a binary is missing.
+pub(crate) fn find(build: bool) -> anyhow::Result<PerService<PathBuf>> {
+    let own = env::current_exe().context("cannot find the running executable")?;
+    let directory = own
+        .parent()
+        .context("the running executable is in no directory")?;
+    let checkout = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    if build && let Some(place) = BuildPlace::of(directory, checkout.as_deref()) {
+        build_services(&place)?;
+    }
+    let paths = PerService::from_fn(|service| directory.join(service.name()));
+    let missing: Vec<&str> = paths
+        .iter()
+        .filter(|(_, path)| !path.is_file())
+        .map(|(service, _)| service.name())
+        .collect();
+    if !missing.is_empty() {
+        bail!(
+            "no {} beside {}; build with: cargo build --release, or install the services there",
+            missing.join(", no "),
+            own.display(),
+        );
+    }
+    Ok(paths)
+}
+
+/// A checkout, and the profile and target directory that the running executable was built with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct BuildPlace {
+    checkout: PathBuf,
+    target: PathBuf,
+    profile: OsString,
+}
+
+impl BuildPlace {
+    /// The place, if the executable's directory belongs to Cargo and a checkout is known: from
+    /// `cargo run`, which names the package's directory, or as a directory above the executable.
+    fn of(directory: &Path, package: Option<&Path>) -> Option<Self> {
+        if !directory.join(".cargo-lock").exists() {
+            return None;
+        }
+        let is_checkout = |path: &&Path| {
+            Service::ALL
+                .iter()
+                .all(|service| path.join(service.name()).join("Cargo.toml").is_file())
+        };
+        let checkout = package
+            .and_then(Path::parent)
+            .filter(is_checkout)
+            .or_else(|| directory.ancestors().find(is_checkout))?;
+        Some(Self {
+            checkout: checkout.to_owned(),
+            target: directory.parent()?.to_owned(),
+            profile: directory.file_name()?.to_owned(),
+        })
+    }
+
+    fn command(&self) -> Command {
+        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut command = Command::new(cargo);
+        command.current_dir(&self.checkout).arg("build");
+        // The directory of the profile `dev` is called `debug`.
+        let profile = if self.profile == "debug" {
+            "dev".into()
+        } else {
+            self.profile.clone()
+        };
+        command.arg("--profile").arg(profile);
+        command.arg("--target-dir").arg(&self.target);
+        for service in Service::ALL {
+            command.args(["-p", service.name()]);
+        }
+        command
+    }
+}
+
+/// Has Cargo bring the binaries up to date; its output goes where ours goes.
+fn build_services(place: &BuildPlace) -> anyhow::Result<()> {
+    let mut command = place.command();
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => bail!("cargo build ended with {status}"),
+        Err(error) => {
+            // Without Cargo there may still be binaries; whether they are current is unknown.
+            errln!("outpost: cannot run cargo ({error}); using the services as they are");
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Self {
+            let path =
+                env::temp_dir().join(format!("outpost-binaries-{name}-{}", std::process::id()));
+            fs::create_dir(&path).unwrap();
+            Self(path)
+        }
+
+        fn file(&self, name: &str) -> PathBuf {
+            let path = self.0.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, "").unwrap();
+            path
+        }
+
+        fn checkout(&self) {
+            for service in Service::ALL {
+                self.file(&format!("{service}/Cargo.toml"));
+            }
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
+    fn arguments(place: &BuildPlace) -> String {
+        let words: Vec<String> = place
+            .command()
+            .get_args()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        words.join(" ")
+    }
+
+    #[test]
+    fn an_installed_executable_builds_nothing() {
+        let scratch = Scratch::new("installed");
+        scratch.checkout();
+        scratch.file("bin/outpost");
+        assert_eq!(
+            BuildPlace::of(&scratch.0.join("bin"), Some(&scratch.0.join("deploy"))),
+            None
+        );
+    }
+
+    #[test]
+    fn the_target_directory_inside_the_checkout_leads_to_it() {
+        let scratch = Scratch::new("inside");
+        scratch.checkout();
+        scratch.file("target/release/.cargo-lock");
+        let place = BuildPlace::of(&scratch.0.join("target/release"), None).unwrap();
+        assert_eq!(place.checkout, scratch.0);
+        let target = scratch.0.join("target");
+        assert_eq!(
+            arguments(&place),
+            format!(
+                "build --profile release --target-dir {} -p healthd -p dns-authd -p dns-recursor",
+                target.display()
+            )
+        );
+    }
+
+    #[test]
+    fn a_target_directory_elsewhere_needs_cargo_to_name_the_package() {
+        let scratch = Scratch::new("elsewhere");
+        let checkout = Scratch::new("elsewhere-checkout");
+        checkout.checkout();
+        scratch.file("t/debug/.cargo-lock");
+        let directory = scratch.0.join("t/debug");
+        assert_eq!(BuildPlace::of(&directory, None), None);
+        let place = BuildPlace::of(&directory, Some(&checkout.0.join("deploy"))).unwrap();
+        assert_eq!(place.checkout, checkout.0);
+        assert!(arguments(&place).starts_with("build --profile dev --target-dir "));
+    }
+}

@@ -1,0 +1,297 @@
+use super::Service::{DnsAuthd, DnsRecursor, Healthd};
+use super::*;
+
+/// A step of a story: what happens so many milliseconds after the start.
+enum Step {
+    Told(Input),
+    Clock,
+}
+
+#[expect(clippy::disallowed_methods, reason = "any moment will do")]
+fn moment() -> Instant {
+    Instant::now()
+}
+
+/// Plays a story and gives the outputs in words.
+fn play(steps: Vec<(u64, Step)>) -> Vec<String> {
+    let start = moment();
+    let mut conductor = Conductor::new();
+    let mut words = Vec::new();
+    for (at, step) in steps {
+        let now = start + Duration::from_millis(at);
+        match step {
+            Step::Told(input) => conductor.handle(input, now),
+            Step::Clock => {
+                let deadline = conductor.next_deadline().expect("a deadline is armed");
+                assert_eq!(
+                    (deadline - start).as_millis(),
+                    u128::from(at),
+                    "the armed deadline"
+                );
+                conductor.handle_deadline(now);
+            }
+        }
+        while let Some(output) = conductor.poll_output() {
+            words.push(match output {
+                Output::Spawn(service) => format!("spawn {service}"),
+                Output::Terminate(service) => format!("terminate {service}"),
+                Output::Kill(service) => format!("kill {service}"),
+                Output::Finished => "finished".to_owned(),
+                Output::Tell(event) => format!("{}: {event}", event.subject()),
+            });
+        }
+    }
+    words
+}
+
+fn told(at: u64, input: Input) -> (u64, Step) {
+    (at, Step::Told(input))
+}
+
+/// All three services started and ready within 30 ms.
+fn running() -> Vec<(u64, Step)> {
+    vec![
+        told(0, Input::Begin),
+        told(10, Input::Ready(Healthd)),
+        told(20, Input::Ready(DnsAuthd)),
+        told(30, Input::Ready(DnsRecursor)),
+    ]
+}
+
+fn after_running(more: Vec<(u64, Step)>) -> Vec<String> {
+    let mut steps = running();
+    steps.extend(more);
+    play(steps).split_off(6)
+}
+
+#[test]
+fn each_service_starts_when_the_one_before_is_ready() {
+    assert_eq!(
+        play(running()),
+        [
+            "spawn healthd",
+            "healthd: ready after 0.01 s",
+            "spawn dns-authd",
+            "dns-authd: ready after 0.01 s",
+            "spawn dns-recursor",
+            "dns-recursor: ready after 0.01 s",
+        ]
+    );
+}
+
+#[test]
+fn a_service_that_is_slow_to_be_ready_holds_nobody_up_for_long() {
+    assert_eq!(
+        play(vec![
+            told(0, Input::Begin),
+            (3_000, Step::Clock),
+            (6_000, Step::Clock),
+            told(6_100, Input::Ready(Healthd)),
+        ]),
+        [
+            "spawn healthd",
+            "spawn dns-authd",
+            "spawn dns-recursor",
+            "healthd: ready after 6.10 s"
+        ]
+    );
+}
+
+#[test]
+fn stop_goes_in_reverse_and_waits_for_each() {
+    assert_eq!(
+        after_running(vec![
+            told(100, Input::Stop),
+            told(150, Input::Ended(DnsRecursor, Ending::Code(0))),
+            told(200, Input::Ended(DnsAuthd, Ending::Code(0))),
+            told(250, Input::Ended(Healthd, Ending::Code(0))),
+        ]),
+        [
+            "terminate dns-recursor",
+            "dns-recursor: stopped",
+            "terminate dns-authd",
+            "dns-authd: stopped",
+            "terminate healthd",
+            "healthd: stopped",
+            "finished",
+        ]
+    );
+}
+
+#[test]
+fn a_service_that_does_not_stop_is_killed() {
+    assert_eq!(
+        after_running(vec![
+            told(100, Input::Stop),
+            (4_100, Step::Clock),
+            told(4_110, Input::Ended(DnsRecursor, Ending::Signal(9))),
+        ]),
+        [
+            "terminate dns-recursor",
+            "kill dns-recursor",
+            "dns-recursor: did not stop in time: killed",
+            "dns-recursor: stopped",
+            "terminate dns-authd",
+        ]
+    );
+}
+
+#[test]
+fn who_does_not_want_to_wait_has_everything_killed() {
+    let words = after_running(vec![told(100, Input::Stop), told(110, Input::Hurry)]);
+    for service in Service::ALL {
+        assert!(words.contains(&format!("kill {service}")), "{words:?}");
+    }
+}
+
+#[test]
+fn a_second_stop_changes_nothing() {
+    assert_eq!(
+        after_running(vec![told(100, Input::Stop), told(110, Input::Stop)]),
+        ["terminate dns-recursor"]
+    );
+}
+
+#[test]
+fn a_dead_service_starts_again_after_a_pause_that_doubles() {
+    let died = |at| told(at, Input::Ended(DnsAuthd, Ending::Signal(9)));
+    assert_eq!(
+        after_running(vec![
+            died(1_000),
+            (1_200, Step::Clock),
+            died(1_300),
+            (1_700, Step::Clock),
+            died(1_800),
+            (2_600, Step::Clock),
+            told(2_700, Input::Ready(DnsAuthd)),
+            died(13_000),
+        ]),
+        [
+            "dns-authd: ended (killed); starts again in 0.2 s",
+            "spawn dns-authd",
+            "dns-authd: ended (killed); starts again in 0.4 s",
+            "spawn dns-authd",
+            "dns-authd: ended (killed); starts again in 0.8 s",
+            "spawn dns-authd",
+            "dns-authd: ready after 0.10 s",
+            "dns-authd: ended (killed); starts again in 0.2 s",
+        ]
+    );
+}
+
+#[test]
+fn the_pause_has_an_upper_bound() {
+    assert_eq!(pause(1), Duration::from_millis(200));
+    assert_eq!(pause(5), Duration::from_millis(3_200));
+    assert_eq!(pause(6), LONGEST_PAUSE);
+    assert_eq!(pause(u32::MAX), LONGEST_PAUSE);
+}
+
+#[test]
+fn a_refused_configuration_stops_everything_at_once() {
+    assert_eq!(
+        play(vec![
+            told(0, Input::Begin),
+            told(10, Input::Ready(Healthd)),
+            told(20, Input::Ended(DnsAuthd, Ending::Code(78))),
+            told(30, Input::Ended(Healthd, Ending::Code(0))),
+        ])
+        .split_off(3),
+        [
+            "dns-authd: does not start (exit code 78, configuration refused)",
+            "terminate healthd",
+            "healthd: stopped",
+            "finished",
+        ]
+    );
+}
+
+#[test]
+fn a_service_that_never_was_ready_gets_three_attempts() {
+    let died = |at| told(at, Input::Ended(Healthd, Ending::Code(70)));
+    assert_eq!(
+        play(vec![
+            told(0, Input::Begin),
+            died(10),
+            (210, Step::Clock),
+            died(220),
+            (620, Step::Clock),
+            died(630),
+        ])
+        .split_off(4),
+        [
+            "spawn healthd",
+            "healthd: does not start (exit code 70, internal error)",
+            "finished"
+        ]
+    );
+}
+
+#[test]
+fn a_restart_stops_and_starts_one_service_only() {
+    assert_eq!(
+        after_running(vec![
+            told(100, Input::Restart(DnsAuthd)),
+            told(101, Input::Restart(DnsAuthd)),
+            told(200, Input::Ended(DnsAuthd, Ending::Code(0))),
+            told(300, Input::Ready(DnsAuthd)),
+        ]),
+        [
+            "dns-authd: stopping, to start again",
+            "terminate dns-authd",
+            "spawn dns-authd",
+            "dns-authd: ready after 0.10 s",
+        ]
+    );
+}
+
+#[test]
+fn a_restart_cuts_a_pause_short() {
+    assert_eq!(
+        after_running(vec![
+            told(100, Input::Ended(DnsAuthd, Ending::Signal(11))),
+            told(110, Input::Restart(DnsAuthd)),
+        ]),
+        [
+            "dns-authd: ended (segmentation fault); starts again in 0.2 s",
+            "spawn dns-authd"
+        ]
+    );
+}
+
+#[test]
+fn a_stop_during_a_restart_does_not_start_it_again() {
+    assert_eq!(
+        after_running(vec![
+            told(100, Input::Restart(DnsRecursor)),
+            told(110, Input::Stop),
+            told(120, Input::Ended(DnsRecursor, Ending::Code(0))),
+        ])
+        .split_off(2),
+        ["dns-recursor: stopped", "terminate dns-authd"]
+    );
+}
+
+#[test]
+fn a_stop_during_a_pause_waits_for_nothing() {
+    assert_eq!(
+        play(vec![
+            told(0, Input::Begin),
+            told(10, Input::Ended(Healthd, Ending::Signal(9))),
+            told(20, Input::Stop),
+        ])
+        .split_off(2),
+        ["finished"]
+    );
+}
+
+#[test]
+fn a_late_word_of_readiness_from_a_dead_service_changes_nothing() {
+    assert_eq!(
+        after_running(vec![
+            told(100, Input::Ended(DnsAuthd, Ending::Signal(9))),
+            told(101, Input::Ready(DnsAuthd)),
+        ]),
+        ["dns-authd: ended (killed); starts again in 0.2 s"]
+    );
+}

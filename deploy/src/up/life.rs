@@ -1,0 +1,651 @@
+//! A site from its first process to its last: the loop that carries out what the
+//! [`Conductor`](super::conductor::Conductor) decides and shows what happens.
+//!
+//! One task owns all state. Beside it run: a task for each process ([`super::child`]), one that asks
+//! the admin listeners ([`poll`]), one for the control socket ([`super::control`]), and those of the
+//! masters ([`super::master`]). Every channel between them is bounded; a task that is dropped at an
+//! `await` loses nothing but a sample.
+
+use std::collections::VecDeque;
+use std::future::pending;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use daemon_base::notify;
+use tokio::net::UnixListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval, sleep_until};
+
+use super::child::{self, Order, Plan, Report, Running};
+use super::conductor::{Conductor, Input, Output, Phase};
+use super::control::{self, Call, Request};
+use super::event::{Ending, Event};
+use super::keys::Key;
+use super::master::Master;
+use super::poll::{self, Sample};
+use super::printer::Printer;
+use super::sample::Meter;
+use super::screen::{self, Page};
+use super::terminal::Terminal;
+use super::view::{MasterView, Offer, Seen, ServiceView, State, View, clean};
+use crate::service::{PerService, Service};
+use crate::site::Site;
+
+/// Everything a site needs to run.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    /// The site, at the addresses where it runs.
+    pub(crate) site: Site,
+    /// Where clients ask.
+    pub(crate) dns: SocketAddr,
+    /// The admin listener of each service.
+    pub(crate) admin: PerService<SocketAddr>,
+    /// How to start each service.
+    pub(crate) plans: PerService<Plan>,
+    /// What each service serves, said before it says so itself.
+    pub(crate) serves: PerService<String>,
+    /// The control socket.
+    pub(crate) control: PathBuf,
+    /// Commands worth trying in another shell.
+    pub(crate) commands: Vec<String>,
+    /// Lines even on a terminal.
+    pub(crate) plain: bool,
+    /// Log lines too.
+    pub(crate) log: bool,
+}
+
+/// How it ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Somebody wanted it to stop, after this long.
+    Stopped(Duration),
+    /// A service does not start; the last lines that it wrote.
+    Failed(Service, Vec<String>),
+}
+
+/// Runs a site until somebody wants it to stop.
+///
+/// # Errors
+///
+/// When a master, the control socket or a signal handler cannot be had. Nothing was started then.
+pub(crate) async fn run(setup: Setup) -> anyhow::Result<Outcome> {
+    let mut signals = Signals::catch().context("cannot catch signals")?;
+    let listener = UnixListener::bind(&setup.control).context("cannot make the control socket")?;
+    let (report, mut reports) = mpsc::channel(REPORTS);
+    let (call, mut calls) = mpsc::channel(CALLS);
+    let (sample, mut samples) = mpsc::channel(SAMPLES);
+    let mut life = Life::new(setup, report)?;
+    life.bring_masters_up().await?;
+    tokio::spawn(control::serve(listener, call));
+    tokio::spawn(poll::poll(life.setup.admin.clone(), sample));
+    let (terminal, mut keys) = if life.setup.plain {
+        None
+    } else {
+        Terminal::take()
+    }
+    .unzip();
+    if terminal.is_none() {
+        life.printer = Some(Printer::start().context("cannot start a thread")?);
+    }
+
+    let mut tick = interval(FRAME);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    life.handle(Input::Begin);
+    while !life.finished {
+        let deadline = life.conductor.next_deadline();
+        tokio::select! {
+            Some(report) = reports.recv() => life.report(report),
+            Some(call) = calls.recv() => life.call(call).await,
+            Some(sample) = samples.recv() => life.sample(sample),
+            next = next_keys(keys.as_mut()) => match next {
+                Some(next) => life.keys(next).await,
+                // A terminal that is gone wants what its hang-up signal wants.
+                None => {
+                    keys = None;
+                    life.stop();
+                }
+            },
+            event = signals.next() => life.signal(event),
+            () = until(deadline) => life.deadline(),
+            _ = tick.tick() => life.dirty = true,
+        }
+        if life.dirty
+            && let Some(terminal) = &terminal
+        {
+            life.refresh();
+            let frame = screen::frame(&life.view, life.page, terminal.look());
+            life.dirty = !terminal.show(frame);
+        }
+    }
+    drop(terminal);
+    Ok(life.end().await)
+}
+
+/// All state of a running site.
+struct Life {
+    setup: Setup,
+    conductor: Conductor,
+    processes: PerService<Process>,
+    masters: Vec<Master>,
+    view: View,
+    page: Page,
+    printer: Option<Printer>,
+    reports: mpsc::Sender<Report>,
+    started: Instant,
+    was_ready: bool,
+    dirty: bool,
+    finished: bool,
+}
+
+/// What is known about the process of a service.
+#[derive(Debug, Default)]
+struct Process {
+    running: Option<Running>,
+    since: Option<Instant>,
+    starts: u32,
+    meter: Meter,
+    /// Why it is not ready, as it says itself.
+    unready: Option<String>,
+}
+
+impl Life {
+    fn new(setup: Setup, reports: mpsc::Sender<Report>) -> anyhow::Result<Self> {
+        let offers: Vec<Offer> = setup
+            .site
+            .published
+            .iter()
+            .map(|published| Offer {
+                what: published.what.clone(),
+                port: published.port,
+            })
+            .collect();
+        let masters: Vec<Master> = setup
+            .site
+            .masters()
+            .map(|node| Master::new(&node.name, node.address, offers.clone()))
+            .collect();
+        let view = View {
+            site: setup.site.name.clone(),
+            domain: setup.site.domain.clone(),
+            dns: setup.dns,
+            elapsed: Duration::ZERO,
+            services: PerService::from_fn(|service| ServiceView {
+                serves: setup.serves.of(service).clone(),
+                ..Default::default()
+            }),
+            masters: setup
+                .site
+                .masters()
+                .map(|node| MasterView {
+                    name: node.name.clone(),
+                    address: node.address,
+                    taken_down: false,
+                    seen: vec![Seen::Unknown; offers.len()],
+                })
+                .collect(),
+            offers,
+            examples: ["api", "*.apps", "helper"]
+                .map(|name| setup.site.example_name(name))
+                .into(),
+            commands: setup.commands.clone(),
+            events: VecDeque::new(),
+            log: VecDeque::new(),
+        };
+        Ok(Self {
+            setup,
+            conductor: Conductor::new(),
+            processes: PerService::from_fn(|_| Process::default()),
+            masters,
+            view,
+            page: Page::Site,
+            printer: None,
+            reports,
+            started: now(),
+            was_ready: false,
+            dirty: true,
+            finished: false,
+        })
+    }
+
+    async fn bring_masters_up(&mut self) -> anyhow::Result<()> {
+        for master in &mut self.masters {
+            master
+                .bring_up()
+                .await
+                .with_context(|| format!("cannot bring {} up", master.name()))?;
+        }
+        Ok(())
+    }
+
+    //--- What comes in
+
+    fn handle(&mut self, input: Input) {
+        self.conductor.handle(input, now());
+        self.perform();
+    }
+
+    fn deadline(&mut self) {
+        self.conductor.handle_deadline(now());
+        self.perform();
+    }
+
+    fn report(&mut self, report: Report) {
+        match report {
+            Report::Ready(service) => self.handle(Input::Ready(service)),
+            Report::Line(service, line) => self.tell(Event::Log { service, line }),
+            Report::Ended(service, ending) => {
+                let process = self.processes.of_mut(service);
+                process.running = None;
+                process.since = None;
+                process.unready = None;
+                process.meter.reset();
+                self.handle(Input::Ended(service, ending));
+            }
+        }
+    }
+
+    fn signal(&mut self, event: SignalEvent) {
+        match event {
+            SignalEvent::Interrupt => self.interrupt(),
+            SignalEvent::HangUp => self.stop(),
+            SignalEvent::Resized => self.dirty = true,
+        }
+    }
+
+    async fn keys(&mut self, keys: Vec<Key>) {
+        for key in keys {
+            self.key(key).await;
+        }
+        self.dirty = true;
+    }
+
+    async fn key(&mut self, key: Key) {
+        let page = self.page;
+        if page == Page::AskRestart {
+            self.page = Page::Site;
+        }
+        match (page, key) {
+            (_, Key::Interrupt | Key::Char('q')) => self.interrupt(),
+            (Page::AskRestart, Key::Char('h')) => self.handle(Input::Restart(Service::Healthd)),
+            (Page::AskRestart, Key::Char('a')) => self.handle(Input::Restart(Service::DnsAuthd)),
+            (Page::AskRestart, Key::Char('r')) => self.handle(Input::Restart(Service::DnsRecursor)),
+            (Page::AskRestart | Page::Stopping, _) | (_, Key::Redraw | Key::Escape) => {}
+            (Page::Site, Key::Char('l')) => self.page = Page::Log,
+            (Page::Log, Key::Char('l')) => self.page = Page::Site,
+            (_, Key::Char('r')) => self.page = Page::AskRestart,
+            (_, Key::Char(digit)) => {
+                let index = digit
+                    .to_digit(10)
+                    .and_then(|digit| usize::try_from(digit).ok());
+                let Some(index) = index else { return };
+                if let Some(up) = self.masters.get(index).map(Master::is_up) {
+                    // What goes wrong is told as an event.
+                    drop(self.switch(index, !up).await);
+                }
+            }
+        }
+    }
+
+    async fn call(&mut self, call: Call) {
+        let result = match call.request {
+            Request::Status { json } => {
+                self.refresh();
+                Ok(if json {
+                    self.view.to_json().to_string()
+                } else {
+                    screen::text(&self.view)
+                })
+            }
+            Request::Switch { masters, up } => self.switch_named(&masters, up).await,
+        };
+        // The caller may be gone.
+        drop(call.answer.send(result));
+        self.dirty = true;
+    }
+
+    fn sample(&mut self, sample: Sample) {
+        let service = sample.service;
+        if !matches!(
+            self.conductor.phase(service),
+            Phase::Starting { .. } | Phase::Ready { .. }
+        ) {
+            return;
+        }
+        let process = self.processes.of_mut(service);
+        let was_unready = process.unready.take();
+        process.unready = sample.unready.map(|reasons| reasons.replace('\n', "; "));
+        if let Some(count) = sample.count {
+            process.meter.add(sample.at, count);
+        }
+        if let Some(serves) = sample.serves {
+            self.view.services.of_mut(service).serves = serves;
+        }
+        let event = match (&was_unready, &process.unready) {
+            (None, Some(reasons)) => Some(Event::NotReady {
+                service,
+                reasons: reasons.clone(),
+            }),
+            (Some(_), None) => Some(Event::ReadyAgain { service }),
+            (None, None) | (Some(_), Some(_)) => None,
+        };
+        if matches!(self.conductor.phase(service), Phase::Ready { .. })
+            && let Some(event) = event
+        {
+            self.tell(event);
+        }
+        for (address, seen) in sample.seen {
+            self.saw(address, seen);
+        }
+        self.announce_once();
+    }
+
+    /// Takes note of what healthd thinks of an address.
+    fn saw(&mut self, address: SocketAddr, seen: Seen) {
+        let mut events = Vec::new();
+        let offers = &self.view.offers;
+        for master in self
+            .view
+            .masters
+            .iter_mut()
+            .filter(|master| master.address == address.ip())
+        {
+            for (offer, known) in offers.iter().zip(&mut master.seen) {
+                if offer.port == address.port() && *known != seen {
+                    *known = seen;
+                    if seen != Seen::Unknown {
+                        events.push(Event::Seen {
+                            master: master.name.clone(),
+                            what: offer.what.clone(),
+                            up: seen == Seen::Up,
+                        });
+                    }
+                }
+            }
+        }
+        for event in events {
+            self.tell(event);
+        }
+    }
+
+    //--- What goes out
+
+    fn perform(&mut self) {
+        while let Some(output) = self.conductor.poll_output() {
+            match output {
+                Output::Spawn(service) => self.spawn(service),
+                Output::Terminate(service) => self.order(service, Order::Terminate),
+                Output::Kill(service) => self.order(service, Order::Kill),
+                Output::Tell(event) => self.tell(event),
+                Output::Finished => self.finished = true,
+            }
+        }
+        self.dirty = true;
+        self.announce_once();
+    }
+
+    fn spawn(&mut self, service: Service) {
+        let process = self.processes.of_mut(service);
+        match child::spawn(self.setup.plans.of(service), self.reports.clone()) {
+            Ok(running) => {
+                process.running = Some(running);
+                process.since = Some(now());
+                process.starts += 1;
+            }
+            Err(error) => {
+                let ending = Ending::NotRun(error.to_string());
+                self.conductor.handle(Input::Ended(service, ending), now());
+            }
+        }
+    }
+
+    fn order(&self, service: Service, order: Order) {
+        if let Some(running) = &self.processes.of(service).running {
+            running.order(order);
+        }
+    }
+
+    fn stop(&mut self) {
+        self.page = Page::Stopping;
+        notify::stopping();
+        self.handle(Input::Stop);
+    }
+
+    /// Stops; asked for again, at once.
+    fn interrupt(&mut self) {
+        if self.conductor.is_stopping() {
+            self.handle(Input::Hurry);
+        } else {
+            self.stop();
+        }
+    }
+
+    async fn switch_named(&mut self, names: &[String], up: bool) -> Result<String, String> {
+        let mut chosen = Vec::new();
+        for name in names {
+            let found: Vec<usize> = (0..self.masters.len())
+                .filter(|index| {
+                    name == "all"
+                        || index.to_string() == *name
+                        || self
+                            .masters
+                            .get(*index)
+                            .is_some_and(|master| master.name() == name)
+                })
+                .collect();
+            if found.is_empty() {
+                let known: Vec<&str> = self.masters.iter().map(Master::name).collect();
+                return Err(format!("no master {name}; there are {}", known.join(", ")));
+            }
+            chosen.extend(found);
+        }
+        chosen.sort_unstable();
+        chosen.dedup();
+        let mut done = Vec::new();
+        for index in chosen {
+            done.push(self.switch(index, up).await?);
+        }
+        Ok(done.join("\n"))
+    }
+
+    async fn switch(&mut self, index: usize, up: bool) -> Result<String, String> {
+        let Some(master) = self.masters.get_mut(index) else {
+            return Err(format!("no master {index}"));
+        };
+        let name = master.name().to_owned();
+        let word = if up { "up" } else { "down" };
+        if master.is_up() == up {
+            return Ok(format!("{name} is {word} already"));
+        }
+        if up {
+            if let Err(error) = master.bring_up().await {
+                let what = format!("cannot bring {name} up: {error}");
+                self.tell(Event::Trouble { what: what.clone() });
+                return Err(what);
+            }
+        } else {
+            master.take_down().await;
+        }
+        if let Some(view) = self.view.masters.get_mut(index) {
+            view.taken_down = !up;
+        }
+        self.tell(Event::Switched {
+            master: name.clone(),
+            up,
+        });
+        Ok(format!("{name} is {word}"))
+    }
+
+    fn tell(&mut self, event: Event) {
+        let at = now().saturating_duration_since(self.started);
+        let wanted = self.setup.log || !matches!(event, Event::Log { .. });
+        if let Some(printer) = self.printer.as_ref().filter(|_| wanted) {
+            let text = clean(&event.to_string());
+            printer.print(format!(
+                "{:>8.2}s  {:<13} {text}",
+                at.as_secs_f64(),
+                event.subject()
+            ));
+        }
+        self.view.remember(at, event);
+        self.dirty = true;
+    }
+
+    /// Tells people who read lines what to try, once, when everything is ready.
+    fn announce_once(&mut self) {
+        if self.was_ready {
+            return;
+        }
+        self.refresh();
+        if !self.view.is_ready() {
+            return;
+        }
+        self.was_ready = true;
+        notify::ready();
+        if let Some(printer) = &self.printer {
+            let seconds = self.view.elapsed.as_secs_f64();
+            printer.print(format!(
+                "\nSite {}, {}, is ready after {seconds:.1} s. Try, in another terminal:\n",
+                self.view.site, self.view.domain
+            ));
+            for line in screen::examples(&self.view) {
+                printer.print(format!("    {line}"));
+            }
+            printer.print("\nCtrl-C stops everything.\n".to_owned());
+        }
+    }
+
+    /// Brings the view up to date with what changes by itself.
+    fn refresh(&mut self) {
+        let now = now();
+        self.view.elapsed = now.saturating_duration_since(self.started);
+        for service in Service::ALL {
+            let state = self.state(service);
+            let process = self.processes.of(service);
+            let view = self.view.services.of_mut(service);
+            view.state = state;
+            view.pid = process.running.as_ref().map(|running| running.pid);
+            view.uptime = process
+                .since
+                .map(|since| now.saturating_duration_since(since));
+            view.restarts = process.starts.saturating_sub(1);
+            view.rate = process.meter.per_second();
+        }
+    }
+
+    fn state(&self, service: Service) -> State {
+        match self.conductor.phase(service) {
+            Phase::Waiting => State::Waiting,
+            Phase::Starting { .. } => State::Starting,
+            Phase::Ready { .. } => match &self.processes.of(service).unready {
+                None => State::Ready,
+                Some(reasons) => State::NotReady(reasons.clone()),
+            },
+            Phase::Leaving { .. } => State::Stopping,
+            Phase::BackOff { .. } => State::Died(
+                self.view
+                    .last_line(service)
+                    .unwrap_or("it wrote nothing")
+                    .to_owned(),
+            ),
+            Phase::Stopped => State::Stopped,
+        }
+    }
+
+    async fn end(mut self) -> Outcome {
+        for master in &mut self.masters {
+            master.take_down().await;
+        }
+        if let Some(printer) = self.printer.take() {
+            printer.finish();
+        }
+        match self.conductor.failed() {
+            None => Outcome::Stopped(now().saturating_duration_since(self.started)),
+            Some(service) => {
+                let lines: Vec<String> = self
+                    .view
+                    .log
+                    .iter()
+                    .filter(|(of, _)| *of == service)
+                    .map(|(_, line)| clean(line))
+                    .collect();
+                let skip = lines.len().saturating_sub(LAST_LINES);
+                Outcome::Failed(service, lines.into_iter().skip(skip).collect())
+            }
+        }
+    }
+}
+
+//--- Things to wait for
+
+/// What a signal means here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SignalEvent {
+    Interrupt,
+    HangUp,
+    Resized,
+}
+
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+    window: Signal,
+}
+
+impl Signals {
+    fn catch() -> io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+            window: signal(SignalKind::window_change())?,
+        })
+    }
+
+    async fn next(&mut self) -> SignalEvent {
+        tokio::select! {
+            _ = self.interrupt.recv() => SignalEvent::Interrupt,
+            _ = self.terminate.recv() => SignalEvent::Interrupt,
+            _ = self.hangup.recv() => SignalEvent::HangUp,
+            _ = self.window.recv() => SignalEvent::Resized,
+        }
+    }
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline.into()).await,
+        None => pending().await,
+    }
+}
+
+/// The next keys; nothing when the terminal is gone.
+async fn next_keys(keys: Option<&mut mpsc::Receiver<Vec<Key>>>) -> Option<Vec<Key>> {
+    match keys {
+        Some(keys) => keys.recv().await,
+        None => pending().await,
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the shell reads the clock for its cores"
+)]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// Time between two frames, if nothing happens.
+const FRAME: Duration = Duration::from_millis(500);
+/// Reports that wait for the loop; a child that logs faster than that waits.
+const REPORTS: usize = 256;
+/// Requests from other shells that wait for the loop.
+const CALLS: usize = 8;
+/// Samples that wait for the loop.
+const SAMPLES: usize = 8;
+/// Lines shown of a service that does not start.
+const LAST_LINES: usize = 20;

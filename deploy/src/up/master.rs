@@ -1,0 +1,191 @@
+//! The stand-in for a master: a TCP responder on each of its ports, which can be taken down.
+//!
+//! Down means that nothing listens: a connect is refused at once, as on a machine whose service
+//! is stopped. What it answers is a line of HTTP, for people who try `curl`.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use super::view::Offer;
+
+/// A master.
+#[derive(Debug)]
+pub(crate) struct Master {
+    name: String,
+    address: IpAddr,
+    offers: Vec<Offer>,
+    /// One task for each offer; empty while the master is down.
+    listeners: JoinSet<()>,
+}
+
+impl Master {
+    /// A master that is down.
+    pub(crate) fn new(name: &str, address: IpAddr, offers: Vec<Offer>) -> Self {
+        Self {
+            name: name.to_owned(),
+            address,
+            offers,
+            listeners: JoinSet::new(),
+        }
+    }
+
+    /// Its name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it listens.
+    pub(crate) fn is_up(&self) -> bool {
+        !self.listeners.is_empty()
+    }
+
+    /// Listens on every port.
+    ///
+    /// # Errors
+    ///
+    /// When a port is taken; then none is listened on.
+    pub(crate) async fn bring_up(&mut self) -> io::Result<()> {
+        if self.is_up() {
+            return Ok(());
+        }
+        let mut bound = Vec::new();
+        for offer in &self.offers {
+            let address = SocketAddr::new(self.address, offer.port);
+            let listener = TcpListener::bind(address)
+                .await
+                .map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))?;
+            bound.push((listener, format!("{}, {}\n", self.name, offer.what)));
+        }
+        for (listener, greeting) in bound {
+            self.listeners.spawn(respond(listener, greeting.into()));
+        }
+        Ok(())
+    }
+
+    /// Closes every port, and every connection to it.
+    pub(crate) async fn take_down(&mut self) {
+        self.listeners.shutdown().await;
+    }
+}
+
+/// Answers every connection to one port. Connections end with the task that runs this.
+async fn respond(listener: TcpListener, greeting: Arc<str>) {
+    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut connections = JoinSet::new();
+    loop {
+        let Ok(permit) = Arc::clone(&room).acquire_owned().await else {
+            return;
+        };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let greeting = Arc::clone(&greeting);
+                connections.spawn(async move {
+                    // A client that goes away in the middle is its own business.
+                    drop(tokio::time::timeout(CONNECTION_LIMIT, greet(stream, &greeting)).await);
+                    drop(permit);
+                });
+            }
+            // Out of file descriptors, mostly: what is open has to close first.
+            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+        }
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+/// Reads a request, or not, and says who is here.
+async fn greet(mut stream: TcpStream, greeting: &str) -> io::Result<()> {
+    let mut request = [0; 1024];
+    if stream.read(&mut request).await? == 0 {
+        return Ok(());
+    }
+    let length = greeting.len();
+    let response = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\n\
+         Connection: close\r\n\r\n{greeting}"
+    );
+    stream.write_all(response.as_bytes()).await?;
+    stream.shutdown().await
+}
+
+/// Open connections to one port; further ones wait in the kernel's queue.
+const CONNECTIONS: usize = 64;
+/// How long one connection may last.
+const CONNECTION_LIMIT: Duration = Duration::from_secs(2);
+/// How long to wait after an accept that failed.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    /// A port of one loopback address that is free at this moment.
+    fn free_port(address: IpAddr) -> u16 {
+        std::net::TcpListener::bind((address, 0))
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port()
+    }
+
+    #[tokio::test]
+    async fn a_master_answers_refuses_and_answers_again() {
+        let address = IpAddr::V4(Ipv4Addr::new(127, 61, 0, 13));
+        let port = free_port(address);
+        let offers = vec![Offer {
+            what: "API".to_owned(),
+            port,
+        }];
+        let mut master = Master::new("master-0", address, offers);
+        assert!(TcpStream::connect((address, port)).await.is_err());
+
+        master.bring_up().await.unwrap();
+        let mut stream = TcpStream::connect((address, port)).await.unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.ends_with("\r\n\r\nmaster-0, API\n"), "{answer}");
+
+        master.take_down().await;
+        assert!(!master.is_up());
+        assert!(TcpStream::connect((address, port)).await.is_err());
+
+        master.bring_up().await.unwrap();
+        assert!(TcpStream::connect((address, port)).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_master_with_a_taken_port_stays_down_whole() {
+        let address = IpAddr::V4(Ipv4Addr::new(127, 61, 0, 14));
+        let taken = std::net::TcpListener::bind((address, 0)).unwrap();
+        let free = free_port(address);
+        let offers = vec![
+            Offer {
+                what: "API".to_owned(),
+                port: free,
+            },
+            Offer {
+                what: "registry".to_owned(),
+                port: taken.local_addr().unwrap().port(),
+            },
+        ];
+        let mut master = Master::new("master-0", address, offers);
+        let error = master.bring_up().await.unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains(&taken.local_addr().unwrap().to_string()),
+            "{error}"
+        );
+        assert!(!master.is_up());
+        assert!(TcpStream::connect((address, free)).await.is_err());
+    }
+}

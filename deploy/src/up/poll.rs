@@ -1,0 +1,100 @@
+//! Asks the admin listeners of the services how they are, again and again.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use daemon_base::admin;
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::sample;
+use super::view::Seen;
+use crate::service::{PerService, Service};
+
+/// What a service told.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Sample {
+    /// Which one.
+    pub(crate) service: Service,
+    /// When.
+    pub(crate) at: Instant,
+    /// Why it is not ready, if it is not.
+    pub(crate) unready: Option<String>,
+    /// What it has served since it started.
+    pub(crate) count: Option<f64>,
+    /// What it serves, in a few words.
+    pub(crate) serves: Option<String>,
+    /// What it thinks of addresses: only healthd does.
+    pub(crate) seen: Vec<(SocketAddr, Seen)>,
+}
+
+/// Sends samples until nobody wants them any more.
+pub(crate) async fn poll(listeners: PerService<SocketAddr>, samples: mpsc::Sender<Sample>) {
+    let mut tick = interval(INTERVAL);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        tick.tick().await;
+        for (service, address) in listeners.iter() {
+            // A service that does not answer is not running, which its process tells as well.
+            if let Ok(Some(sample)) = timeout(LIMIT, ask(service, *address)).await
+                && samples.send(sample).await.is_err()
+            {
+                return;
+            }
+        }
+    }
+}
+
+async fn ask(service: Service, address: SocketAddr) -> Option<Sample> {
+    let ready = admin::get(address, "/readyz").await.ok()?;
+    let metrics = admin::get(address, "/metrics").await.ok()?;
+    let status = admin::get(address, "/status").await.ok()?;
+    let status = serde_json::from_slice(&status.body).unwrap_or(Value::Null);
+    Some(Sample {
+        service,
+        at: now(),
+        unready: (!ready.is_success()).then(|| ready.text()),
+        count: sample::total(&metrics.text(), counter(service)),
+        serves: None,
+        seen: seen(&status),
+    })
+}
+
+/// What healthd thinks of each address; nothing from other services.
+fn seen(status: &Value) -> Vec<(SocketAddr, Seen)> {
+    let targets = status.get("targets").and_then(Value::as_array);
+    targets.into_iter().flatten().filter_map(target).collect()
+}
+
+fn target(target: &Value) -> Option<(SocketAddr, Seen)> {
+    let address = target.get("address")?.as_str()?.parse().ok()?;
+    let seen = match target.get("liveness")?.as_str()? {
+        "up" => Seen::Up,
+        "down" => Seen::Down,
+        _ => Seen::Unknown,
+    };
+    Some((address, seen))
+}
+
+/// The counter that tells how much a service does.
+fn counter(service: Service) -> &'static str {
+    match service {
+        Service::Healthd => "healthd_probes_total",
+        Service::DnsAuthd => "dns_authd_queries_total",
+        Service::DnsRecursor => "dns_recursor_queries_total",
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the shell reads the clock for its cores"
+)]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// Time between two rounds.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// How long one service may take to answer.
+const LIMIT: Duration = Duration::from_millis(400);

@@ -1,0 +1,206 @@
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::super::event::Event;
+use super::super::view::{Offer, ServiceView};
+use super::*;
+use crate::service::PerService;
+
+fn view() -> View {
+    let service = |serves: &str, pid, rate| ServiceView {
+        state: State::Ready,
+        pid: Some(pid),
+        uptime: Some(Duration::from_secs(192)),
+        restarts: 0,
+        serves: serves.to_owned(),
+        rate: Some(rate),
+    };
+    let master = |name: &str, last: u8, seen: Seen| MasterView {
+        name: name.to_owned(),
+        address: [127, 0, 0, last].into(),
+        taken_down: seen == Seen::Down,
+        seen: vec![seen; 3],
+    };
+    let offer = |what: &str, port| Offer {
+        what: what.to_owned(),
+        port,
+    };
+    View {
+        site: "ocp4".to_owned(),
+        domain: "ocp4.redhat.ren".to_owned(),
+        dns: ([127, 0, 0, 1], 5300).into(),
+        elapsed: Duration::from_secs(193),
+        services: PerService {
+            healthd: service("9 targets, 6 up", 4711, 9.0),
+            dns_authd: service("127.0.0.1:5301, 1 zone", 4712, 0.4),
+            dns_recursor: service("127.0.0.1:5300", 4713, 12_345.6),
+        },
+        offers: vec![
+            offer("API", 6443),
+            offer("ingress", 8443),
+            offer("registry", 5443),
+        ],
+        masters: vec![
+            master("master-0", 13, Seen::Up),
+            master("master-1", 14, Seen::Down),
+            master("master-2", 15, Seen::Unknown),
+        ],
+        examples: vec![
+            "api.ocp4.redhat.ren".to_owned(),
+            "c.apps.ocp4.redhat.ren".to_owned(),
+            "helper.ocp4.redhat.ren".to_owned(),
+        ],
+        commands: vec!["outpost master down master-1".to_owned()],
+        events: VecDeque::from([
+            (
+                Duration::from_millis(210),
+                Event::Ready {
+                    service: Service::Healthd,
+                    after: Duration::from_millis(40),
+                },
+            ),
+            (
+                Duration::from_millis(12_150),
+                Event::Switched {
+                    master: "master-1".to_owned(),
+                    up: false,
+                },
+            ),
+        ]),
+        log: VecDeque::from([(Service::Healthd, "Serving".to_owned())]),
+    }
+}
+
+const PLAIN: Look = Look {
+    columns: 80,
+    rows: 24,
+    colour: false,
+    unicode: true,
+};
+
+/// The lines as they stand on the screen, without trailing blanks.
+fn shown(view: &View, page: Page, look: Look) -> Vec<String> {
+    lines(view, page, look)
+        .iter()
+        .map(|line| {
+            let mut text = String::new();
+            line.paint(
+                &mut text,
+                Look {
+                    colour: false,
+                    ..look
+                },
+            );
+            text.trim_end().to_owned()
+        })
+        .collect()
+}
+
+#[test]
+fn the_whole_site_fits_an_old_terminal() {
+    let shown = shown(&view(), Page::Site, PLAIN);
+    assert_eq!(
+        shown,
+        [
+            " Outpost  ocp4 · ocp4.redhat.ren                                       up 3m13s",
+            "",
+            " SERVICE      STATE       SERVES                       PER SECOND     UP     PID",
+            " healthd      ● ready     9 targets, 6 up              9.0 probes  3m12s    4711",
+            " dns-authd    ● ready     127.0.0.1:5301, 1 zone      0.4 queries  3m12s    4712",
+            " dns-recursor ● ready     127.0.0.1:5300           12,346 queries  3m12s    4713",
+            "",
+            " MASTER       ADDRESS         API :6443      ingress :8443  registry :5443",
+            " master-0     127.0.0.13      ● up           ● up           ● up",
+            " master-1     127.0.0.14      ○ down         ○ down         ○ down         off",
+            " master-2     127.0.0.15      ○ unknown      ○ unknown      ○ unknown",
+            "",
+            " TRY, in another terminal",
+            "   dig @127.0.0.1 -p 5300 api.ocp4.redhat.ren",
+            "   dig @127.0.0.1 -p 5300 c.apps.ocp4.redhat.ren",
+            "   dig @127.0.0.1 -p 5300 helper.ocp4.redhat.ren",
+            "   outpost master down master-1",
+            "",
+            " EVENTS",
+            "     0.2s  healthd       ready after 0.04 s",
+            "    12.2s  master-1      taken down",
+            "",
+            "",
+            " 0 1 2 master down or up   r restart a service   l log   q quit",
+        ]
+    );
+}
+
+#[test]
+fn no_frame_is_larger_than_its_terminal() {
+    for page in [Page::Site, Page::AskRestart, Page::Log, Page::Stopping] {
+        for rows in [1, 2, 5, 11, 17, 19, 22, 24, 60] {
+            for columns in [1, 10, 40, 80, 200] {
+                let look = Look {
+                    columns,
+                    rows,
+                    ..PLAIN
+                };
+                let shown = shown(&view(), page, look);
+                assert!(shown.len() <= rows, "{page:?} {rows} rows: {shown:#?}");
+                for line in shown {
+                    assert!(line.chars().count() <= columns, "{columns} columns: {line}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_keys_stay_on_the_last_row() {
+    for rows in [1, 8, 24, 50] {
+        let shown = shown(&view(), Page::Site, Look { rows, ..PLAIN });
+        assert_eq!(shown.len(), rows);
+        assert!(shown.last().unwrap().ends_with("q quit"), "{shown:#?}");
+    }
+}
+
+#[test]
+fn a_service_that_is_not_ready_says_why_where_it_says_what_it_serves() {
+    let mut view = view();
+    view.services.dns_authd.state = State::NotReady("zones are loading\x1b[2J".to_owned());
+    let shown = shown(&view, Page::Site, PLAIN);
+    assert_eq!(
+        shown[4],
+        " dns-authd    ○ not ready zones are loading\\x1b[2J"
+    );
+}
+
+#[test]
+fn the_log_page_shows_the_last_lines() {
+    let mut view = view();
+    for n in 0..100 {
+        view.log.push_back((Service::DnsAuthd, format!("line {n}")));
+    }
+    let shown = shown(&view, Page::Log, PLAIN);
+    assert_eq!(shown[21], " dns-authd    line 99");
+    assert_eq!(shown[23], " l back to the site   q quit");
+}
+
+#[test]
+fn an_ascii_terminal_gets_ascii_only() {
+    let look = Look {
+        unicode: false,
+        ..PLAIN
+    };
+    assert!(frame(&view(), Page::Site, look).is_ascii());
+}
+
+#[test]
+fn colours_are_switched_off_at_the_end_of_each_piece() {
+    let frame = frame(
+        &view(),
+        Page::Site,
+        Look {
+            colour: true,
+            ..PLAIN
+        },
+    );
+    assert!(frame.contains("\x1b[32m● ready     \x1b[0m"), "{frame:?}");
+    assert!(frame.starts_with("\x1b[?2026h"));
+    assert!(frame.ends_with("\x1b[J\x1b[?2026l"));
+}

@@ -1,0 +1,340 @@
+//! What people see of a running site: the same facts for the screen, the plain lines and `--json`.
+//!
+//! Never asks anybody anything; [`super::life`] fills it in.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::event::Event;
+use crate::service::{PerService, Service};
+
+/// Everything there is to see.
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    /// The site's name.
+    pub(crate) site: String,
+    /// Its domain.
+    pub(crate) domain: String,
+    /// Where clients ask.
+    pub(crate) dns: SocketAddr,
+    /// How long the site has run.
+    pub(crate) elapsed: Duration,
+    /// The services.
+    pub(crate) services: PerService<ServiceView>,
+    /// What every master offers.
+    pub(crate) offers: Vec<Offer>,
+    /// The masters.
+    pub(crate) masters: Vec<MasterView>,
+    /// Names worth asking for.
+    pub(crate) examples: Vec<String>,
+    /// Other commands worth trying.
+    pub(crate) commands: Vec<String>,
+    /// What happened lately, oldest first.
+    pub(crate) events: VecDeque<(Duration, Event)>,
+    /// What the services wrote lately, oldest first.
+    pub(crate) log: VecDeque<(Service, String)>,
+}
+
+/// One service.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ServiceView {
+    /// Where it stands.
+    pub(crate) state: State,
+    /// Its process, while it has one.
+    pub(crate) pid: Option<u32>,
+    /// How long that process has run.
+    pub(crate) uptime: Option<Duration>,
+    /// How often it started after the first time.
+    pub(crate) restarts: u32,
+    /// What it serves, in a few words.
+    pub(crate) serves: String,
+    /// How much of it per second.
+    pub(crate) rate: Option<f64>,
+}
+
+/// Where a service stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Its turn to start has not come.
+    #[default]
+    Waiting,
+    /// It is starting.
+    Starting,
+    /// It serves.
+    Ready,
+    /// It runs, and says why it is not ready.
+    NotReady(String),
+    /// It died; it starts again after a pause. The last line that it wrote.
+    Died(String),
+    /// It is stopping.
+    Stopping,
+    /// It is gone.
+    Stopped,
+}
+
+impl State {
+    /// The state in one word.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+            Self::NotReady(_) => "not ready",
+            Self::Died(_) => "died",
+            Self::Stopping => "stopping",
+            Self::Stopped => "stopped",
+        }
+    }
+
+    /// Why it is so, if there is more to say.
+    pub(crate) fn reason(&self) -> Option<&str> {
+        match self {
+            Self::NotReady(reason) | Self::Died(reason) => Some(reason),
+            Self::Waiting | Self::Starting | Self::Ready | Self::Stopping | Self::Stopped => None,
+        }
+    }
+}
+
+/// Something that every master offers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Offer {
+    /// What it is.
+    pub(crate) what: String,
+    /// On which port.
+    pub(crate) port: u16,
+}
+
+/// One master.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MasterView {
+    /// Its name.
+    pub(crate) name: String,
+    /// Where it is.
+    pub(crate) address: IpAddr,
+    /// Whether it was taken down by hand.
+    pub(crate) taken_down: bool,
+    /// What healthd thinks of each offer, in the order of [`View::offers`].
+    pub(crate) seen: Vec<Seen>,
+}
+
+/// What healthd thinks of a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// Nothing yet.
+    #[default]
+    Unknown,
+    /// It answers.
+    Up,
+    /// It does not.
+    Down,
+}
+
+impl Seen {
+    /// The state in one word.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Up => "up",
+            Self::Down => "down",
+        }
+    }
+}
+
+impl View {
+    /// Remembers an event, and forgets the oldest when there are many.
+    pub(crate) fn remember(&mut self, at: Duration, event: Event) {
+        if let Event::Log { service, line } = event {
+            if self.log.len() >= LOG_LINES {
+                self.log.pop_front();
+            }
+            self.log.push_back((service, line));
+        } else {
+            if self.events.len() >= EVENTS {
+                self.events.pop_front();
+            }
+            self.events.push_back((at, event));
+        }
+    }
+
+    /// The last line that a service wrote.
+    pub(crate) fn last_line(&self, service: Service) -> Option<&str> {
+        self.log
+            .iter()
+            .rev()
+            .find(|(of, _)| *of == service)
+            .map(|(_, line)| line.as_str())
+    }
+
+    /// Whether every service is ready.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.services
+            .iter()
+            .all(|(_, service)| service.state == State::Ready)
+    }
+
+    /// The `dig` lines that show the site at work.
+    pub(crate) fn dig_lines(&self) -> Vec<String> {
+        let address = match self.dns.ip() {
+            IpAddr::V4(any) if any.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(any) if any.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+            address => address,
+        };
+        let port = self.dns.port();
+        self.examples
+            .iter()
+            .map(|name| format!("dig @{address} -p {port} {name}"))
+            .collect()
+    }
+
+    /// The view for programs.
+    pub(crate) fn to_json(&self) -> Value {
+        let services: Vec<Value> = self
+            .services
+            .iter()
+            .map(|(service, view)| {
+                json!({
+                    "name": service.name(),
+                    "state": view.state.word(),
+                    "reason": view.state.reason(),
+                    "pid": view.pid,
+                    "uptime_seconds": view.uptime.map(|uptime| uptime.as_secs()),
+                    "restarts": view.restarts,
+                    "serves": view.serves,
+                    "rate": view.rate,
+                })
+            })
+            .collect();
+        let masters: Vec<Value> = self
+            .masters
+            .iter()
+            .map(|master| self.master_json(master))
+            .collect();
+        json!({
+            "site": self.site,
+            "domain": self.domain,
+            "dns": self.dns.to_string(),
+            "ready": self.is_ready(),
+            "uptime_seconds": self.elapsed.as_secs(),
+            "services": services,
+            "masters": masters,
+        })
+    }
+
+    fn master_json(&self, master: &MasterView) -> Value {
+        let offers: Vec<Value> = self
+            .offers
+            .iter()
+            .zip(&master.seen)
+            .map(|(offer, seen)| {
+                json!({ "what": offer.what, "port": offer.port, "state": seen.word() })
+            })
+            .collect();
+        json!({
+            "name": master.name,
+            "address": master.address.to_string(),
+            "taken_down": master.taken_down,
+            "offers": offers,
+        })
+    }
+}
+
+/// A span of time in at most six characters: `42s`, `3m12s`, `5h07m`, `12d3h`.
+pub(crate) fn short(span: Duration) -> String {
+    let seconds = span.as_secs();
+    let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3_600 => format!("{minutes}m{:02}s", seconds % 60),
+        3_600..86_400 => format!("{hours}h{:02}m", minutes % 60),
+        _ => format!("{days}d{}h", hours % 24),
+    }
+}
+
+/// A rate people can take in: `0`, `0.5`, `9.0`, `12`, `12,345`.
+pub(crate) fn rate(per_second: f64) -> String {
+    if !per_second.is_finite() || per_second < 0.05 {
+        return "0".to_owned();
+    }
+    if per_second < 9.95 {
+        return format!("{per_second:.1}");
+    }
+    let digits = format!("{per_second:.0}");
+    let mut grouped = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// Makes a line safe to show: no control characters, so no escape sequences.
+pub(crate) fn clean(line: &str) -> String {
+    let mut clean = String::with_capacity(line.len());
+    for character in line.chars() {
+        match character {
+            '\t' => clean.push(' '),
+            control if control.is_control() => {
+                // Writing to a `String` cannot fail.
+                let _infallible = write!(clean, "\\x{:02x}", u32::from(control));
+            }
+            plain => clean.push(plain),
+        }
+    }
+    clean
+}
+
+/// Lines of log kept for the log view.
+const LOG_LINES: usize = 500;
+/// Events kept for the screen.
+const EVENTS: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_of_time_stay_short() {
+        for (seconds, text) in [
+            (0, "0s"),
+            (59, "59s"),
+            (60, "1m00s"),
+            (3_599, "59m59s"),
+            (3_600, "1h00m"),
+            (86_399, "23h59m"),
+            (86_400, "1d0h"),
+            (1_000_000, "11d13h"),
+        ] {
+            assert_eq!(short(Duration::from_secs(seconds)), text);
+        }
+    }
+
+    #[test]
+    fn rates_have_as_many_digits_as_they_deserve() {
+        for (per_second, text) in [
+            (0.0, "0"),
+            (0.04, "0"),
+            (0.5, "0.5"),
+            (9.0, "9.0"),
+            (9.96, "10"),
+            (999.4, "999"),
+            (1_234.5, "1,234"),
+            (1_234_567.0, "1,234,567"),
+            (f64::NAN, "0"),
+            (f64::INFINITY, "0"),
+            (-3.0, "0"),
+        ] {
+            assert_eq!(rate(per_second), text, "{per_second}");
+        }
+    }
+
+    #[test]
+    fn a_logged_escape_sequence_cannot_reach_the_terminal() {
+        assert_eq!(clean("a\tb\x1b[2Jc\r\u{9b}d"), "a b\\x1b[2Jc\\x0d\\x9bd");
+    }
+}
