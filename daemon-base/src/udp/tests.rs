@@ -1,1 +1,467 @@
+use super::*;
+use std::collections::HashSet;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::AtomicUsize;
+use std::sync::mpsc;
 
+/// Answers with the payload, its letters in capitals and the address it came to.
+struct Shout {
+    settled: Arc<AtomicUsize>,
+    refreshed: Arc<AtomicUsize>,
+}
+
+impl Shout {
+    fn new() -> Self {
+        Self {
+            settled: Arc::default(),
+            refreshed: Arc::default(),
+        }
+    }
+}
+
+impl Respond for Shout {
+    fn refresh(&mut self) {
+        self.refreshed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn respond(&mut self, datagram: &Datagram<'_>, reply: &mut [u8]) -> Outcome {
+        let text = match datagram.payload() {
+            b"silent" => return Outcome::Silent,
+            b"overflow" => return Outcome::Reply(reply.len() + 1),
+            payload => payload.to_ascii_uppercase(),
+        };
+        reply[..text.len()].copy_from_slice(&text);
+        Outcome::Reply(text.len())
+    }
+
+    fn settle(&mut self) {
+        self.settled.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn options() -> EngineOptions {
+    EngineOptions {
+        name: "test",
+        reply_capacity: 4096,
+        batch: 8,
+    }
+}
+
+fn bind(address: &str) -> (UdpSocket, SocketAddr) {
+    let socket = UdpSocket::bind(address).unwrap();
+    let address = socket.local_addr().unwrap();
+    (socket, address)
+}
+
+fn client(address: &str) -> UdpSocket {
+    let socket = UdpSocket::bind(address).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
+    socket
+}
+
+fn receive(socket: &UdpSocket) -> (String, SocketAddr) {
+    let mut buffer = [0; 65_536];
+    let (length, from) = socket.recv_from(&mut buffer).unwrap();
+    let text = String::from_utf8(buffer[..length].to_vec()).unwrap();
+    (text, from)
+}
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..1_000 {
+        if holds() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{what} did not come");
+}
+
+#[test]
+fn a_question_is_answered() {
+    let (socket, address) = bind("127.0.0.1:0");
+    let engine = Engine::start(vec![socket], 1, options(), |_| Shout::new()).unwrap();
+    let asker = client("127.0.0.1:0");
+    for question in ["a", "bc", ""] {
+        asker.send_to(question.as_bytes(), address).unwrap();
+        assert_eq!(receive(&asker), (question.to_uppercase(), address));
+    }
+    wait_until("the count", || engine.counters().replied() == 3);
+    assert_eq!(engine.counters().received(), 3);
+    assert!(engine.counters().batches() <= 3);
+}
+
+#[test]
+fn on_a_wildcard_the_reply_leaves_from_the_address_asked() {
+    let (v4, v4_address) = bind("0.0.0.0:0");
+    let (v6, v6_address) = bind_v6_wildcard(true);
+    let engine = Engine::start(vec![v4, v6], 2, options(), |_| Shout::new()).unwrap();
+    for (asker, target) in [
+        (
+            "127.0.0.1:0",
+            SocketAddr::new(Ipv4Addr::new(127, 0, 0, 2).into(), v4_address.port()),
+        ),
+        (
+            "127.0.0.9:0",
+            SocketAddr::new(Ipv4Addr::new(127, 3, 2, 1).into(), v4_address.port()),
+        ),
+        (
+            "127.0.0.1:0",
+            SocketAddr::new(Ipv4Addr::LOCALHOST.into(), v4_address.port()),
+        ),
+        (
+            "[::1]:0",
+            SocketAddr::new(Ipv6Addr::LOCALHOST.into(), v6_address.port()),
+        ),
+    ] {
+        let asker = client(asker);
+        asker.send_to(b"who", target).unwrap();
+        assert_eq!(receive(&asker), ("WHO".to_owned(), target));
+    }
+    engine.stop();
+}
+
+/// A wildcard of IPv6, which takes IPv4 too unless it is told not to.
+fn bind_v6_wildcard(only_v6: bool) -> (UdpSocket, SocketAddr) {
+    let socket = socket2::Socket::new(
+        socket2::Domain::IPV6,
+        socket2::Type::DGRAM,
+        Some(socket2::Protocol::UDP),
+    )
+    .unwrap();
+    socket.set_only_v6(only_v6).unwrap();
+    let wildcard: SocketAddr = "[::]:0".parse().unwrap();
+    socket.bind(&wildcard.into()).unwrap();
+    let socket = UdpSocket::from(socket);
+    let address = socket.local_addr().unwrap();
+    (socket, address)
+}
+
+#[test]
+fn an_inherited_socket_of_both_families_answers_ipv4_as_ipv4() {
+    struct Peers(mpsc::Sender<(SocketAddr, Option<IpAddr>)>);
+    impl Respond for Peers {
+        fn respond(&mut self, datagram: &Datagram<'_>, reply: &mut [u8]) -> Outcome {
+            self.0.send((datagram.peer(), datagram.local())).unwrap();
+            reply[0] = b'!';
+            Outcome::Reply(1)
+        }
+    }
+    let (socket, address) = bind_v6_wildcard(false);
+    let (sender, seen) = mpsc::channel();
+    let engine = Engine::start(vec![socket], 1, options(), |_| Peers(sender.clone())).unwrap();
+    let asker = client("127.0.0.1:0");
+    let target = SocketAddr::new(Ipv4Addr::new(127, 0, 0, 2).into(), address.port());
+    asker.send_to(b"x", target).unwrap();
+    assert_eq!(receive(&asker), ("!".to_owned(), target));
+    let (peer, local) = seen.recv().unwrap();
+    assert_eq!(peer, asker.local_addr().unwrap());
+    assert_eq!(local, Some(target.ip()));
+    engine.stop();
+}
+
+#[test]
+fn batches_answer_every_datagram_to_its_own_peer() {
+    for address in ["127.0.0.1:0", "0.0.0.0:0"] {
+        let (socket, bound) = bind(address);
+        let target = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), bound.port());
+        // Filled before the engine starts, so that it meets a full queue.
+        let askers: Vec<UdpSocket> = (0..40).map(|_| client("127.0.0.1:0")).collect();
+        for (number, asker) in askers.iter().enumerate() {
+            for part in 0..3 {
+                let question = format!("q{number}-{part}");
+                asker.send_to(question.as_bytes(), target).unwrap();
+            }
+        }
+        let engine = Engine::start(vec![socket], 1, options(), |_| Shout::new()).unwrap();
+        for (number, asker) in askers.iter().enumerate() {
+            let answers: HashSet<_> = (0..3).map(|_| receive(asker)).collect();
+            let expected = (0..3).map(|part| (format!("Q{number}-{part}"), target));
+            assert_eq!(answers, expected.collect());
+        }
+        let counters = engine.counters();
+        engine.stop();
+        assert_eq!((counters.received(), counters.replied()), (120, 120));
+        assert!(counters.batches() < 60, "{} batches", counters.batches());
+    }
+}
+
+#[test]
+fn long_replies_of_a_batch_all_fit() {
+    struct Long;
+    impl Respond for Long {
+        fn respond(&mut self, datagram: &Datagram<'_>, reply: &mut [u8]) -> Outcome {
+            reply.fill(datagram.payload()[0]);
+            Outcome::Reply(reply.len())
+        }
+    }
+    let (socket, address) = bind("127.0.0.1:0");
+    let asker = client("127.0.0.1:0");
+    for letter in b"abcdefghijklmnop" {
+        asker.send_to(&[*letter], address).unwrap();
+    }
+    let engine = Engine::start(vec![socket], 1, options(), |_| Long).unwrap();
+    let mut letters = String::new();
+    for _ in 0..16 {
+        let (text, _) = receive(&asker);
+        assert_eq!(text.len(), 4096);
+        letters.push_str(&text[..1]);
+        assert_eq!(text, text[..1].repeat(4096));
+    }
+    assert_eq!(letters, "abcdefghijklmnop");
+    engine.stop();
+}
+
+#[test]
+fn what_is_too_large_is_dropped_and_counted() {
+    let (socket, address) = bind("127.0.0.1:0");
+    let engine = Engine::start(vec![socket], 1, options(), |_| Shout::new()).unwrap();
+    let asker = client("127.0.0.1:0");
+    asker
+        .send_to(&[b'x'; RECEIVE_CAPACITY + 1], address)
+        .unwrap();
+    asker.send_to(b"overflow", address).unwrap();
+    asker.send_to(b"silent", address).unwrap();
+    asker.send_to(&[b'y'; RECEIVE_CAPACITY], address).unwrap();
+    assert_eq!(receive(&asker).0, "Y".repeat(RECEIVE_CAPACITY));
+    let counters = engine.counters();
+    engine.stop();
+    assert_eq!(counters.dropped(), 2);
+    assert_eq!((counters.received(), counters.replied()), (3, 1));
+}
+
+#[test]
+fn every_socket_is_served_and_threads_share_one() {
+    let bound: Vec<_> = (0..5).map(|_| bind("127.0.0.1:0")).collect();
+    let (sockets, addresses): (Vec<_>, Vec<_>) = bound.into_iter().unzip();
+    let engine = Engine::start(sockets, 2, options(), |_| Shout::new()).unwrap();
+    assert_eq!(engine.heartbeats().len(), 5);
+    let asker = client("127.0.0.1:0");
+    for address in addresses {
+        asker.send_to(b"you", address).unwrap();
+        assert_eq!(receive(&asker), ("YOU".to_owned(), address));
+    }
+    engine.stop();
+    let (socket, address) = bind("127.0.0.1:0");
+    let mut numbers = Vec::new();
+    let engine = Engine::start(vec![socket], 4, options(), |number| {
+        numbers.push(number);
+        Shout::new()
+    })
+    .unwrap();
+    assert_eq!(numbers, [0, 1, 2, 3]);
+    for _ in 0..100 {
+        asker.send_to(b"any", address).unwrap();
+        assert_eq!(receive(&asker).0, "ANY");
+    }
+    let counters = engine.counters();
+    engine.stop();
+    assert_eq!(counters.replied(), 100);
+}
+
+#[test]
+fn a_reply_may_come_later_from_another_thread() {
+    struct Later(mpsc::Sender<(ReturnPath, Vec<u8>)>);
+    impl Respond for Later {
+        fn respond(&mut self, datagram: &Datagram<'_>, _: &mut [u8]) -> Outcome {
+            let question = datagram.payload().to_vec();
+            self.0.send((datagram.return_path(), question)).unwrap();
+            Outcome::Silent
+        }
+    }
+    let (sender, questions) = mpsc::channel();
+    let (v4, v4_address) = bind("0.0.0.0:0");
+    let (v6, v6_address) = bind_v6_wildcard(true);
+    let engine = Engine::start(vec![v4, v6], 2, options(), |_| Later(sender.clone())).unwrap();
+    let answering = thread::spawn(move || {
+        for _ in 0..2 {
+            let (path, question) = questions.recv().unwrap();
+            let path = path.clone();
+            path.send(&question.to_ascii_uppercase()).unwrap();
+        }
+        questions
+    });
+    for (asker, ip) in [
+        ("127.0.0.1:0", IpAddr::from([127, 0, 0, 2])),
+        ("[::1]:0", IpAddr::from(Ipv6Addr::LOCALHOST)),
+    ] {
+        let port = if ip.is_ipv4() { v4_address } else { v6_address }.port();
+        let asker = client(asker);
+        asker.send_to(b"later", (ip, port)).unwrap();
+        assert_eq!(
+            receive(&asker),
+            ("LATER".to_owned(), SocketAddr::new(ip, port))
+        );
+    }
+    let questions = answering.join().unwrap();
+    // A path outlives its engine: an answer that comes late is still sent.
+    let asker = client("127.0.0.1:0");
+    asker
+        .send_to(b"late", ("127.0.0.1", v4_address.port()))
+        .unwrap();
+    let (path, _) = questions.recv().unwrap();
+    assert_eq!(path.peer(), asker.local_addr().unwrap());
+    engine.stop();
+    path.send(b"still").unwrap();
+    assert_eq!(receive(&asker).0, "still");
+}
+
+#[test]
+fn what_is_queued_when_it_stops_is_answered() {
+    /// Slow enough that most of the queue is unread when the stop is asked for.
+    struct Slow;
+    impl Respond for Slow {
+        fn respond(&mut self, datagram: &Datagram<'_>, reply: &mut [u8]) -> Outcome {
+            thread::sleep(Duration::from_millis(2));
+            reply[..2].copy_from_slice(datagram.payload());
+            Outcome::Reply(2)
+        }
+    }
+    let (socket, address) = bind("127.0.0.1:0");
+    let engine = Engine::start(vec![socket], 1, options(), |_| Slow).unwrap();
+    let asker = client("127.0.0.1:0");
+    for number in 0..100_u16 {
+        asker.send_to(&number.to_be_bytes(), address).unwrap();
+    }
+    engine.stop();
+    let mut buffer = [0; 8];
+    let answered: HashSet<u16> = (0..100)
+        .map(|_| {
+            let length = asker.recv(&mut buffer).unwrap();
+            u16::from_be_bytes(buffer[..length].try_into().unwrap())
+        })
+        .collect();
+    assert_eq!(answered.len(), 100);
+}
+
+#[test]
+fn another_process_goes_on_with_a_shared_socket() {
+    let (socket, address) = bind("127.0.0.1:0");
+    let shared = socket.try_clone().unwrap();
+    let first = Engine::start(vec![socket], 1, options(), |_| Shout::new()).unwrap();
+    let second = Engine::start(vec![shared], 1, options(), |_| Shout::new()).unwrap();
+    let asker = client("127.0.0.1:0");
+    asker.send_to(b"both", address).unwrap();
+    assert_eq!(receive(&asker).0, "BOTH");
+    first.stop();
+    for _ in 0..20 {
+        asker.send_to(b"second", address).unwrap();
+        assert_eq!(receive(&asker).0, "SECOND");
+    }
+    second.stop();
+}
+
+#[test]
+fn an_idle_engine_has_a_heartbeat_and_refreshes() {
+    let (socket, _) = bind("127.0.0.1:0");
+    let shout = Shout::new();
+    let (refreshed, settled) = (Arc::clone(&shout.refreshed), Arc::clone(&shout.settled));
+    let mut shout = Some(shout);
+    let engine = Engine::start(vec![socket], 1, options(), |_| shout.take().unwrap()).unwrap();
+    let (name, beat) = engine.heartbeats().remove(0);
+    assert_eq!(name, "test-udp-0");
+    wait_until("the heartbeat", || beat.load(Ordering::Relaxed) >= 3);
+    assert!(beat.load(Ordering::Relaxed) < 1_000, "it spins");
+    wait_until("the refresh", || {
+        refreshed.load(Ordering::Relaxed) >= 2 && settled.load(Ordering::Relaxed) >= 2
+    });
+    engine.stop();
+    assert_eq!(Arc::strong_count(&beat), 1);
+}
+
+#[test]
+fn icmp_errors_of_a_connected_socket_are_survived() {
+    // A connected socket is told that nobody listens at the other end.
+    let (socket, address) = bind("127.0.0.1:0");
+    let (gone, gone_address) = bind("127.0.0.1:0");
+    drop(gone);
+    socket.connect(gone_address).unwrap();
+    let trigger = socket.try_clone().unwrap();
+    let engine = Engine::start(vec![socket], 1, options(), |_| Shout::new()).unwrap();
+    for _ in 0..3 {
+        drop(trigger.send(b"anyone?"));
+        thread::sleep(Duration::from_millis(20));
+    }
+    wait_until("the error", || engine.counters().receive_errors() > 0);
+    let asker = UdpSocket::bind(gone_address).unwrap();
+    asker
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
+    asker.send_to(b"still", address).unwrap();
+    assert_eq!(receive(&asker).0, "STILL");
+    engine.stop();
+}
+
+#[test]
+fn a_refused_reply_does_not_hold_up_the_others() {
+    /// Sends the second datagram of a batch where nothing can be sent.
+    struct Huge;
+    impl Respond for Huge {
+        fn respond(&mut self, datagram: &Datagram<'_>, reply: &mut [u8]) -> Outcome {
+            match datagram.payload() {
+                b"huge" => Outcome::Reply(reply.len()),
+                payload => {
+                    reply[..payload.len()].copy_from_slice(payload);
+                    Outcome::Reply(payload.len())
+                }
+            }
+        }
+    }
+    let (socket, address) = bind("127.0.0.1:0");
+    let asker = client("127.0.0.1:0");
+    for question in ["one", "huge", "two", "huge", "three"] {
+        asker.send_to(question.as_bytes(), address).unwrap();
+    }
+    let options = EngineOptions {
+        // 65535 bytes are more than fit with the headers of IP and UDP.
+        reply_capacity: 65_535,
+        ..options()
+    };
+    let engine = Engine::start(vec![socket], 1, options, |_| Huge).unwrap();
+    for expected in ["one", "two", "three"] {
+        assert_eq!(receive(&asker).0, expected);
+    }
+    let counters = engine.counters();
+    engine.stop();
+    assert_eq!((counters.replied(), counters.send_errors()), (3, 2));
+}
+
+#[test]
+fn no_sockets_are_no_engine() {
+    let error = Engine::start(Vec::new(), 1, options(), |_| Shout::new()).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+}
+
+#[test]
+fn a_detached_datagram_is_what_it_was_given() {
+    let peer = "[2001:db8::1]:99".parse().unwrap();
+    let local = Some("10.0.0.1".parse().unwrap());
+    let datagram = Datagram::detached(b"q", peer, local);
+    assert_eq!(
+        (datagram.payload(), datagram.peer(), datagram.local()),
+        (&b"q"[..], peer, local)
+    );
+    assert!(datagram.return_path().send(b"a").is_err());
+}
+
+#[test]
+fn counts_are_shown_to_a_scraper() {
+    let (socket, address) = bind("127.0.0.1:0");
+    let engine = Engine::start(vec![socket], 1, options(), |_| Shout::new()).unwrap();
+    let asker = client("127.0.0.1:0");
+    asker.send_to(b"a", address).unwrap();
+    receive(&asker);
+    let metrics = crate::metrics::Metrics::new("x");
+    metrics.register_collector(Collector::new("dns_authd", engine.counters()));
+    engine.stop();
+    let text = metrics.encode(crate::metrics::Exposition::Prometheus);
+    assert!(
+        text.contains("\ndns_authd_udp_received_datagrams_total 1\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("\ndns_authd_udp_sent_datagrams_total 1\n"),
+        "{text}"
+    );
+}
