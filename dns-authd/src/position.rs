@@ -1,7 +1,7 @@
 //! Where in a file something stands, and what is wrong there.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A place in a text file; lines and columns count from 1.
@@ -40,3 +40,29 @@ impl fmt::Display for Problem {
 }
 
 impl std::error::Error for Problem {}
+
+/// How many problems of one set of files are reported; whoever has more begins with these.
+pub const MAX_PROBLEMS: usize = 100;
+/// How many warnings of one set of files are kept.
+pub const MAX_WARNINGS: usize = 1000;
+
+/// Why what some files say was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejected {
+    /// What is wrong, in the order of the files; never empty.
+    pub problems: Vec<Problem>,
+    /// Every file that was read or looked for: when one of them changes, try again.
+    pub files: Vec<PathBuf>,
+}
+
+impl fmt::Display for Rejected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.problems.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "\n" };
+            write!(f, "{separator}{problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Rejected {}

@@ -31,12 +31,8 @@ use dns_wire::{Class, Name, Type};
 use super::lexer::{Entry, Lexer, Place};
 use super::merge;
 use super::record::{Record, RecordData};
-use crate::position::{Position, Problem};
+use crate::position::{MAX_PROBLEMS, MAX_WARNINGS, Position, Problem, Rejected};
 
-/// How many problems of one zone are reported; whoever has more begins with these.
-pub const MAX_PROBLEMS: usize = 100;
-/// How many warnings of one zone are kept.
-pub const MAX_WARNINGS: usize = 1000;
 /// The longest TTL (RFC 2181 §8).
 const MAX_TTL: u32 = i32::MAX as u32;
 
@@ -54,15 +50,6 @@ pub struct ZoneFile {
     pub files: Vec<PathBuf>,
     /// What is odd but no reason to refuse the zone.
     pub warnings: Vec<Problem>,
-}
-
-/// Why a zone was refused.
-#[derive(Clone, Debug)]
-pub struct Rejected {
-    /// What is wrong, in the order of the files.
-    pub problems: Vec<Problem>,
-    /// Every file that was read or looked for: when one of them changes, try again.
-    pub files: Vec<PathBuf>,
 }
 
 /// How master files are read.
