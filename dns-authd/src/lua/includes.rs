@@ -1,0 +1,105 @@
+//! `include` and `dblookup`: what programs read of the zone they are in.
+
+use std::fmt;
+use std::rc::Rc;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use dns_wire::{Name, Type};
+use mlua::chunk::ChunkMode;
+use mlua::{Function, Lua, Value};
+
+use super::Note;
+use super::run::Run;
+use super::values;
+
+/// The records that programs may read, as the server holds them.
+pub trait Records: fmt::Debug + Send + Sync {
+    /// The programs of the `LUA LUA` records at this name, in zone order.
+    fn programs(&self, name: &Name) -> Vec<Arc<str>>;
+
+    /// The data of the records of this name and type, as text.
+    fn data(&self, name: &Name, rtype: Type) -> Vec<String>;
+}
+
+/// No records at all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NoRecords;
+
+impl Records for NoRecords {
+    fn programs(&self, _: &Name) -> Vec<Arc<str>> {
+        Vec::new()
+    }
+
+    fn data(&self, _: &Name, _: Type) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// How deep included programs may include others.
+const MAX_DEPTH: u32 = 8;
+
+/// `include(name)` runs the `LUA LUA` records at a name of the zone, in the globals of the
+/// program that includes them. As in `PowerDNS` a failing one is reported and passed over.
+pub(super) fn include(lua: &Lua, run: &Rc<Run>) -> mlua::Result<Function> {
+    let run = Rc::clone(run);
+    let depth = std::cell::Cell::new(0);
+    lua.create_function(move |lua, name: Value| {
+        let name = values::string(&name, "include: the name")?;
+        let subject = run.subject()?;
+        let zone = &subject.snippet.zone;
+        let owner = Name::parse_relative(&name, zone)
+            .map_err(|error| values::refuse(format!("include: `{name}` is no name: {error}")))?;
+        if depth.get() == MAX_DEPTH {
+            return Err(values::refuse(format!(
+                "include: programs include each other more than {MAX_DEPTH} deep"
+            )));
+        }
+        let programs = subject.snippet.records.programs(&owner);
+        if programs.is_empty() {
+            run.note(Note::warning(format!(
+                "include: {owner} has no LUA record of type LUA"
+            )));
+        }
+        depth.set(depth.get() + 1);
+        for program in programs {
+            let chunk = lua
+                .load(&*program)
+                .set_mode(ChunkMode::Text)
+                .set_name("=include");
+            let chunk = match run.environment() {
+                Some(environment) => chunk.set_environment(environment),
+                None => chunk,
+            };
+            if let Err(error) = chunk.exec() {
+                let message = super::evaluator::message(&error);
+                run.note(Note::error(format!("include: {owner}: {message}")));
+            }
+        }
+        depth.set(depth.get() - 1);
+        if run.exhausted.get() {
+            return Err(values::refuse("out of instructions"));
+        }
+        Ok(())
+    })
+}
+
+/// `dblookup(name, type)` lists the data of records that this server has.
+pub(super) fn lookup(lua: &Lua, run: &Rc<Run>) -> mlua::Result<Function> {
+    let run = Rc::clone(run);
+    lua.create_function(move |_, (name, rtype): (Value, Value)| {
+        let text = values::string(&name, "dblookup: the name")?;
+        let name = Name::parse(&text)
+            .map_err(|error| values::refuse(format!("dblookup: `{text}` is no name: {error}")))?;
+        let rtype = match values::string(&rtype, "dblookup: the type")? {
+            number if number.bytes().all(|octet| octet.is_ascii_digit()) => {
+                number.parse().ok().map(Type)
+            }
+            mnemonic => Type::from_str(&mnemonic).ok(),
+        };
+        let Some(rtype) = rtype else {
+            return Err(values::refuse("dblookup: no such type"));
+        };
+        Ok(run.subject()?.snippet.records.data(&name, rtype))
+    })
+}

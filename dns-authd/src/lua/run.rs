@@ -1,0 +1,302 @@
+//! One run of a program: what it may see, and what it did that the outcome depends on.
+//!
+//! The functions that programs call share a [`Run`] with the evaluator. No borrow of it is held
+//! while Lua code runs, since that code calls back into it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dns_wire::Name;
+use mlua::Table;
+
+use super::choice::{Certainty, Choice};
+use super::client::Client;
+use super::error::LuaError;
+use super::health::LivenessView;
+use super::select::{Draw, Member, Random, Select};
+use super::settings::LuaSettings;
+use super::target::{Liveness, Target};
+use super::{Note, Snippet};
+
+/// What functions and evaluator share.
+pub(super) struct Run {
+    pub(super) settings: Arc<LuaSettings>,
+    /// The instruction limit was reached; no `pcall` may hide it.
+    pub(super) exhausted: Cell<bool>,
+    /// What pattern matching may still cost in this run.
+    pub(super) pattern_steps: Cell<u32>,
+    state: RefCell<State>,
+}
+
+struct State {
+    subject: Option<Rc<Subject>>,
+    plan: Plan,
+    random: Random,
+    picks: Vec<usize>,
+    environment: Option<Table>,
+    trace: Trace,
+}
+
+/// What a run is about.
+pub(super) struct Subject {
+    pub(super) snippet: Snippet,
+    pub(super) client: Client,
+    pub(super) view: Arc<dyn LivenessView>,
+}
+
+/// How a run draws.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Plan {
+    /// As the client, the name and the seed say: this is a query.
+    Query,
+    /// By a script: the n-th draw takes the n-th entry, and 0 beyond the end.
+    Script(Vec<usize>),
+    /// Always the first, with functions that judge the client saying this.
+    Survey(bool),
+}
+
+/// What a run did that its result depends on.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Trace {
+    /// It read who asks, or for what name where names differ.
+    pub(super) reads_query: bool,
+    /// It used random numbers that are no draw from members.
+    pub(super) random_numbers: bool,
+    /// Every draw there was, in order.
+    pub(super) draws: Vec<Drawn>,
+    /// What is known of the health it asked for, all calls together.
+    pub(super) health: Option<Health>,
+    /// Every target that was named.
+    pub(super) targets: BTreeSet<Target>,
+    pub(super) notes: Vec<Note>,
+}
+
+/// One draw of a scripted run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Drawn {
+    pub(super) choice: Choice,
+    pub(super) answers: Vec<String>,
+}
+
+/// What several health functions know together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Health {
+    pub(super) certainty: Certainty,
+    pub(super) ttl_bound: Duration,
+}
+
+/// The most targets one run may name, and the most notes it may leave.
+const MAX_TARGETS: usize = 4096;
+const MAX_NOTES: usize = 16;
+/// What pattern matching may cost in one run: some milliseconds.
+const PATTERN_STEPS: u32 = 200_000;
+
+impl Run {
+    pub(super) fn new(settings: Arc<LuaSettings>) -> Rc<Self> {
+        Rc::new(Self {
+            settings,
+            exhausted: Cell::new(false),
+            pattern_steps: Cell::new(0),
+            state: RefCell::new(State {
+                subject: None,
+                plan: Plan::Query,
+                random: Random::new(0),
+                picks: Vec::new(),
+                environment: None,
+                trace: Trace::default(),
+            }),
+        })
+    }
+
+    /// Forgets the last run and prepares the next.
+    pub(super) fn begin(&self, subject: Rc<Subject>, plan: Plan, seed: u64, environment: Table) {
+        self.exhausted.set(false);
+        self.pattern_steps.set(PATTERN_STEPS);
+        let mut state = self.state.borrow_mut();
+        state.subject = Some(subject);
+        state.plan = plan;
+        state.random = Random::new(seed);
+        state.environment = Some(environment);
+        state.trace = Trace::default();
+    }
+
+    /// Ends the run, and says what it did.
+    pub(super) fn end(&self) -> Trace {
+        let mut state = self.state.borrow_mut();
+        state.subject = None;
+        state.environment = None;
+        std::mem::take(&mut state.trace)
+    }
+
+    /// What the run is about.
+    pub(super) fn subject(&self) -> mlua::Result<Rc<Subject>> {
+        let subject = self.state.borrow().subject.clone();
+        subject.ok_or_else(|| super::values::refuse("no record is being evaluated"))
+    }
+
+    /// The globals of the running program.
+    pub(super) fn environment(&self) -> Option<Table> {
+        self.state.borrow().environment.clone()
+    }
+
+    /// Notes that the result depends on who asks.
+    pub(super) fn reads_query(&self) {
+        self.state.borrow_mut().trace.reads_query = true;
+    }
+
+    /// The name asked for: the record's own, unless a wildcard makes it differ.
+    pub(super) fn qname(&self) -> mlua::Result<Name> {
+        let subject = self.subject()?;
+        if subject.snippet.owner.is_wildcard() {
+            self.reads_query();
+            return Ok(subject.client.qname.clone());
+        }
+        Ok(subject.snippet.owner.clone())
+    }
+
+    /// What a function that judges the client is to say, if not the truth.
+    pub(super) fn pretence(&self) -> Option<bool> {
+        match self.state.borrow().plan {
+            Plan::Survey(answer) => Some(answer),
+            _ => None,
+        }
+    }
+
+    /// Random bits that are no draw from members.
+    pub(super) fn random<T>(&self, take: impl FnOnce(&mut Random) -> T) -> T {
+        let mut state = self.state.borrow_mut();
+        state.trace.random_numbers = true;
+        take(&mut state.random)
+    }
+
+    /// Leaves a note for the operator.
+    pub(super) fn note(&self, note: Note) {
+        let notes = &mut self.state.borrow_mut().trace.notes;
+        if notes.len() < MAX_NOTES && !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+
+    /// Notes that a target was named.
+    pub(super) fn names(&self, target: &Target) -> mlua::Result<()> {
+        let targets = &mut self.state.borrow_mut().trace.targets;
+        if targets.len() >= MAX_TARGETS && !targets.contains(target) {
+            let message = format!("more than {MAX_TARGETS} targets are named");
+            return Err(super::values::refuse(message));
+        }
+        targets.insert(target.clone());
+        Ok(())
+    }
+
+    /// Draws from members that stand for themselves.
+    pub(super) fn pick(&self, members: Vec<Member>, select: Select) -> mlua::Result<Vec<String>> {
+        self.draw(Choice {
+            members,
+            select,
+            certainty: Certainty::Known,
+            ttl_bound: None,
+        })
+    }
+
+    /// Draws from a choice.
+    pub(super) fn draw(&self, choice: Choice) -> mlua::Result<Vec<String>> {
+        let subject = self.subject()?;
+        let mut state = self.state.borrow_mut();
+        let state = &mut *state;
+        if let Some(ttl_bound) = choice.ttl_bound {
+            let health = state.trace.health.get_or_insert(Health {
+                certainty: choice.certainty,
+                ttl_bound,
+            });
+            health.certainty = health.certainty.max(choice.certainty);
+            health.ttl_bound = health.ttl_bound.min(ttl_bound);
+        }
+        match &state.plan {
+            Plan::Query => {
+                let draw = Draw {
+                    client: subject.client.best_who(),
+                    qname: subject.client.qname.as_wire(),
+                    seed: state.random.bits(),
+                };
+                choice.draw(&draw, &mut state.picks);
+                Ok(choice.answers(&state.picks))
+            }
+            Plan::Script(_) | Plan::Survey(_) => {
+                let turn = match &state.plan {
+                    Plan::Script(script) => script.get(state.trace.draws.len()).copied(),
+                    _ => None,
+                };
+                let answers = choice.variant(turn.unwrap_or(0));
+                state.trace.draws.push(Drawn {
+                    choice,
+                    answers: answers.clone(),
+                });
+                Ok(answers)
+            }
+        }
+    }
+}
+
+impl Choice {
+    /// In how many ways a scripted run can draw from it.
+    pub(super) fn n_variants(&self) -> usize {
+        match self.select {
+            Select::All | Select::Sample(0) => 1,
+            _ => self.members.len().max(1),
+        }
+    }
+
+    /// What a scripted run draws: each way shows every member in first place once.
+    fn variant(&self, turn: usize) -> Vec<String> {
+        let n = self.members.len();
+        let count = match self.select {
+            Select::All => n,
+            Select::Sample(count) => count.min(n),
+            _ => 1,
+        };
+        let turn = if self.select == Select::All { 0 } else { turn };
+        self.members
+            .iter()
+            .cycle()
+            .skip(turn)
+            .take(count.min(n))
+            .map(|member| member.value.clone())
+            .collect()
+    }
+
+    /// The answers at these positions.
+    fn answers(&self, picks: &[usize]) -> Vec<String> {
+        picks
+            .iter()
+            .filter_map(|pick| self.members.get(*pick))
+            .map(|member| member.value.clone())
+            .collect()
+    }
+}
+
+//--- Views for surveys
+
+/// A view in which everything is in the same state.
+pub(super) struct Uniform(pub(super) Liveness);
+
+impl LivenessView for Uniform {
+    fn liveness(&self, _: &Target) -> Liveness {
+        self.0
+    }
+}
+
+impl std::fmt::Debug for Run {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Run")
+            .field("exhausted", &self.exhausted)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An error that keeps its kind on its way through Lua.
+pub(super) fn raise(error: LuaError) -> mlua::Error {
+    mlua::Error::external(error)
+}
