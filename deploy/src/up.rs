@@ -19,14 +19,15 @@ mod printer;
 pub(crate) mod run_dir;
 mod sample;
 mod screen;
+mod signals;
 mod terminal;
 mod view;
 
-use std::env;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
+use std::{env, io};
 
 use anyhow::Context as _;
 use daemon_base::{errln, exit, outln};
@@ -56,16 +57,24 @@ pub(crate) fn run(args: &UpArgs) -> ExitCode {
         }
         Err(error) => {
             errln!("outpost: {error:#}");
-            let refused = error
-                .downcast_ref::<Refusal>()
-                .is_some_and(|refusal| refusal.permission);
-            exit::code(if refused {
+            exit::code(if is_forbidden(&error) {
                 exit::NO_PERMISSION
             } else {
                 exit::UNAVAILABLE
             })
         }
     }
+}
+
+/// Whether privileges are all that is missing.
+fn is_forbidden(error: &anyhow::Error) -> bool {
+    let is_denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+    error
+        .downcast_ref::<Refusal>()
+        .is_some_and(|refusal| refusal.permission)
+        || error
+            .chain()
+            .any(|cause| cause.downcast_ref().is_some_and(is_denied))
 }
 
 fn try_run(args: &UpArgs) -> anyhow::Result<Outcome> {

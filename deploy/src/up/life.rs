@@ -8,7 +8,6 @@
 
 use std::collections::VecDeque;
 use std::future::pending;
-use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -16,7 +15,6 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use daemon_base::notify;
 use tokio::net::UnixListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 
@@ -25,11 +23,12 @@ use super::conductor::{Conductor, Input, Output, Phase};
 use super::control::{self, Call, Request};
 use super::event::{Ending, Event};
 use super::keys::Key;
-use super::master::Master;
+use super::master::{self, Master};
 use super::poll::{self, Sample};
 use super::printer::Printer;
 use super::sample::Meter;
 use super::screen::{self, Page};
+use super::signals::{Meaning, Signals};
 use super::terminal::Terminal;
 use super::view::{MasterView, Offer, Seen, ServiceView, State, View, clean};
 use crate::service::{PerService, Service};
@@ -248,11 +247,11 @@ impl Life {
         }
     }
 
-    fn signal(&mut self, event: SignalEvent) {
+    fn signal(&mut self, event: Meaning) {
         match event {
-            SignalEvent::Interrupt => self.interrupt(),
-            SignalEvent::HangUp => self.stop(),
-            SignalEvent::Resized => self.dirty = true,
+            Meaning::Interrupt => self.interrupt(),
+            Meaning::HangUp => self.stop(),
+            Meaning::Resized => self.dirty = true,
         }
     }
 
@@ -424,26 +423,8 @@ impl Life {
     }
 
     async fn switch_named(&mut self, names: &[String], up: bool) -> Result<String, String> {
-        let mut chosen = Vec::new();
-        for name in names {
-            let found: Vec<usize> = (0..self.masters.len())
-                .filter(|index| {
-                    name == "all"
-                        || index.to_string() == *name
-                        || self
-                            .masters
-                            .get(*index)
-                            .is_some_and(|master| master.name() == name)
-                })
-                .collect();
-            if found.is_empty() {
-                let known: Vec<&str> = self.masters.iter().map(Master::name).collect();
-                return Err(format!("no master {name}; there are {}", known.join(", ")));
-            }
-            chosen.extend(found);
-        }
-        chosen.sort_unstable();
-        chosen.dedup();
+        let known: Vec<&str> = self.masters.iter().map(Master::name).collect();
+        let chosen = master::choose(names, &known)?;
         let mut done = Vec::new();
         for index in chosen {
             done.push(self.switch(index, up).await?);
@@ -489,6 +470,17 @@ impl Life {
                 at.as_secs_f64(),
                 event.subject()
             ));
+            if let Event::Ended { service, .. } = event
+                && !self.setup.log
+                && let Some(line) = self.view.last_line(service)
+            {
+                printer.print(format!(
+                    "{:>9}  {:<13} its last line: {}",
+                    "",
+                    "",
+                    clean(line)
+                ));
+            }
         }
         self.view.remember(at, event);
         self.dirty = true;
@@ -580,41 +572,6 @@ impl Life {
 }
 
 //--- Things to wait for
-
-/// What a signal means here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SignalEvent {
-    Interrupt,
-    HangUp,
-    Resized,
-}
-
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    hangup: Signal,
-    window: Signal,
-}
-
-impl Signals {
-    fn catch() -> io::Result<Self> {
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            hangup: signal(SignalKind::hangup())?,
-            window: signal(SignalKind::window_change())?,
-        })
-    }
-
-    async fn next(&mut self) -> SignalEvent {
-        tokio::select! {
-            _ = self.interrupt.recv() => SignalEvent::Interrupt,
-            _ = self.terminate.recv() => SignalEvent::Interrupt,
-            _ = self.hangup.recv() => SignalEvent::HangUp,
-            _ = self.window.recv() => SignalEvent::Resized,
-        }
-    }
-}
 
 async fn until(deadline: Option<Instant>) {
     match deadline {

@@ -75,6 +75,32 @@ impl Master {
     }
 }
 
+/// The places in `known` of the masters that people mean: by name, by number, or `all`.
+///
+/// # Errors
+///
+/// When there is no such master: who there is.
+pub(crate) fn choose(names: &[String], known: &[&str]) -> Result<Vec<usize>, String> {
+    let mut chosen = Vec::new();
+    for name in names {
+        let is_meant =
+            |index: usize, own: &str| name == "all" || name == own || *name == index.to_string();
+        let before = chosen.len();
+        chosen.extend(
+            (0..)
+                .zip(known)
+                .filter(|(index, own)| is_meant(*index, own))
+                .map(|(index, _)| index),
+        );
+        if chosen.len() == before {
+            return Err(format!("no master {name}; there are {}", known.join(", ")));
+        }
+    }
+    chosen.sort_unstable();
+    chosen.dedup();
+    Ok(chosen)
+}
+
 /// Answers every connection to one port. Connections end with the task that runs this.
 async fn respond(listener: TcpListener, greeting: Arc<str>) {
     let room = Arc::new(Semaphore::new(CONNECTIONS));
@@ -134,6 +160,21 @@ mod tests {
             .local_addr()
             .unwrap()
             .port()
+    }
+
+    #[test]
+    fn masters_go_by_name_and_by_number() {
+        let known = ["master-0", "master-1", "master-2"];
+        let chosen = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            choose(&names, &known)
+        };
+        assert_eq!(chosen(&["1"]), Ok(vec![1]));
+        assert_eq!(chosen(&["master-2", "0", "2"]), Ok(vec![0, 2]));
+        assert_eq!(chosen(&["all", "1"]), Ok(vec![0, 1, 2]));
+        let refusal = Err("no master 3; there are master-0, master-1, master-2".to_owned());
+        assert_eq!(chosen(&["0", "3"]), refusal);
+        assert!(chosen(&["01"]).is_err());
     }
 
     #[tokio::test]
