@@ -1,0 +1,297 @@
+//! Between the generated messages and the typed values.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::{
+    AdminState, DnsProbe, HealthError, HttpProbe, Liveness, Schedule, Target, TargetKind,
+    TargetStatus, Verify,
+};
+use crate::wire;
+
+//--- Targets
+
+impl TryFrom<wire::Target> for Target {
+    type Error = HealthError;
+
+    fn try_from(target: wire::Target) -> Result<Self, HealthError> {
+        let address = address_from_wire(&target.address)?;
+        let port = u16::try_from(target.port).ok().filter(|port| *port != 0);
+        let port = port.ok_or(HealthError::Port(target.port))?;
+        let source = match target.source.as_str() {
+            "" => None,
+            text => Some(address_from_wire(text)?),
+        };
+        Ok(Self {
+            kind: kind_from_wire(target.kind.ok_or(HealthError::Kind)?)?,
+            address: SocketAddr::new(address, port),
+            schedule: target.schedule.unwrap_or_default().into(),
+            source,
+        })
+    }
+}
+
+impl From<&Target> for wire::Target {
+    fn from(target: &Target) -> Self {
+        Self {
+            address: target.address.ip().to_string(),
+            port: u32::from(target.address.port()),
+            schedule: Some(target.schedule.into()),
+            source: target
+                .source
+                .map(|source| source.to_string())
+                .unwrap_or_default(),
+            kind: Some(kind_to_wire(&target.kind)),
+        }
+    }
+}
+
+fn address_from_wire(text: &str) -> Result<IpAddr, HealthError> {
+    text.parse()
+        .map_err(|_| HealthError::Address(text.to_owned()))
+}
+
+fn kind_from_wire(kind: wire::target::Kind) -> Result<TargetKind, HealthError> {
+    use wire::target::Kind;
+    Ok(match kind {
+        Kind::Tcp(wire::TcpProbe {}) => TargetKind::Tcp,
+        Kind::Http(probe) => TargetKind::Http(probe.try_into()?),
+        Kind::Https(probe) => TargetKind::Https(probe.try_into()?),
+        Kind::Grpc(wire::GrpcProbe { service }) => TargetKind::Grpc { service },
+        Kind::Dns(probe) => TargetKind::Dns(probe.try_into()?),
+        Kind::Ntp(wire::NtpProbe {}) => TargetKind::Ntp,
+    })
+}
+
+fn kind_to_wire(kind: &TargetKind) -> wire::target::Kind {
+    use wire::target::Kind;
+    match kind {
+        TargetKind::Tcp => Kind::Tcp(wire::TcpProbe {}),
+        TargetKind::Http(probe) => Kind::Http(probe.into()),
+        TargetKind::Https(probe) => Kind::Https(probe.into()),
+        TargetKind::Grpc { service } => Kind::Grpc(wire::GrpcProbe {
+            service: service.clone(),
+        }),
+        TargetKind::Dns(probe) => Kind::Dns(probe.into()),
+        TargetKind::Ntp => Kind::Ntp(wire::NtpProbe {}),
+    }
+}
+
+impl TryFrom<wire::HttpProbe> for HttpProbe {
+    type Error = HealthError;
+
+    fn try_from(probe: wire::HttpProbe) -> Result<Self, HealthError> {
+        let default = Self::default();
+        let status = match probe.status {
+            0 => default.status,
+            given => u16::try_from(given)
+                .ok()
+                .filter(|status| (100..1000).contains(status))
+                .ok_or(HealthError::Status(given))?,
+        };
+        let or = |given: String, other: String| if given.is_empty() { other } else { given };
+        Ok(Self {
+            verify: match probe.verify() {
+                wire::TlsVerify::System => Verify::System,
+                wire::TlsVerify::None => Verify::Off,
+                wire::TlsVerify::Ca => Verify::Ca(probe.ca_file),
+            },
+            method: or(probe.method, default.method),
+            host: probe.host,
+            path: or(probe.path, default.path),
+            status,
+            body: Some(probe.body).filter(|body| !body.is_empty()),
+            user_agent: probe.user_agent,
+            headers: probe
+                .headers
+                .into_iter()
+                .map(|header| (header.name, header.value))
+                .collect(),
+            byte_limit: Some(probe.byte_limit).filter(|limit| *limit != 0),
+        })
+    }
+}
+
+impl From<&HttpProbe> for wire::HttpProbe {
+    fn from(probe: &HttpProbe) -> Self {
+        let (verify, ca_file) = match &probe.verify {
+            Verify::System => (wire::TlsVerify::System, String::new()),
+            Verify::Off => (wire::TlsVerify::None, String::new()),
+            Verify::Ca(file) => (wire::TlsVerify::Ca, file.clone()),
+        };
+        let header = |(name, value): &(String, String)| wire::Header {
+            name: name.clone(),
+            value: value.clone(),
+        };
+        Self {
+            method: probe.method.clone(),
+            path: probe.path.clone(),
+            host: probe.host.clone(),
+            status: u32::from(probe.status),
+            body: probe.body.clone().unwrap_or_default(),
+            user_agent: probe.user_agent.clone(),
+            headers: probe.headers.iter().map(header).collect(),
+            byte_limit: probe.byte_limit.unwrap_or_default(),
+            verify: verify.into(),
+            ca_file,
+        }
+    }
+}
+
+impl TryFrom<wire::DnsProbe> for DnsProbe {
+    type Error = HealthError;
+
+    fn try_from(probe: wire::DnsProbe) -> Result<Self, HealthError> {
+        let default = Self::default();
+        let word =
+            |value: u32, what| u16::try_from(value).map_err(|_| HealthError::Range(value, what));
+        Ok(Self {
+            name: if probe.name.is_empty() {
+                default.name
+            } else {
+                probe.name
+            },
+            rtype: match probe.r#type {
+                0 => default.rtype,
+                given => word(given, "a record type")?,
+            },
+            rcode: probe
+                .rcode
+                .map(|rcode| word(rcode, "a response code"))
+                .transpose()?,
+        })
+    }
+}
+
+impl From<&DnsProbe> for wire::DnsProbe {
+    fn from(probe: &DnsProbe) -> Self {
+        Self {
+            name: probe.name.clone(),
+            r#type: u32::from(probe.rtype),
+            rcode: probe.rcode.map(u32::from),
+        }
+    }
+}
+
+impl From<wire::Schedule> for Schedule {
+    fn from(schedule: wire::Schedule) -> Self {
+        let default = Self::default();
+        let time = |given: u32, default: Duration| match given {
+            0 => default,
+            given => Duration::from_millis(u64::from(given)),
+        };
+        let count = |given: u32, default: u32| if given == 0 { default } else { given };
+        let interval = time(schedule.interval_ms, default.interval).max(Self::MIN_INTERVAL);
+        Self {
+            interval,
+            fast_interval: time(schedule.fast_interval_ms, default.fast_interval)
+                .clamp(Self::MIN_INTERVAL, interval),
+            timeout: time(schedule.timeout_ms, default.timeout),
+            rise: count(schedule.rise, default.rise),
+            fall: count(schedule.fall, default.fall),
+        }
+    }
+}
+
+impl From<Schedule> for wire::Schedule {
+    fn from(schedule: Schedule) -> Self {
+        let millis = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX).max(1);
+        Self {
+            interval_ms: millis(schedule.interval),
+            fast_interval_ms: millis(schedule.fast_interval),
+            timeout_ms: millis(schedule.timeout),
+            rise: schedule.rise,
+            fall: schedule.fall,
+        }
+    }
+}
+
+//--- States
+
+impl From<wire::Liveness> for Liveness {
+    fn from(liveness: wire::Liveness) -> Self {
+        match liveness {
+            wire::Liveness::Unknown => Self::Unknown,
+            wire::Liveness::Up => Self::Up,
+            wire::Liveness::Down => Self::Down,
+        }
+    }
+}
+
+impl From<Liveness> for wire::Liveness {
+    fn from(liveness: Liveness) -> Self {
+        match liveness {
+            Liveness::Unknown => Self::Unknown,
+            Liveness::Up => Self::Up,
+            Liveness::Down => Self::Down,
+        }
+    }
+}
+
+impl From<wire::AdminState> for AdminState {
+    fn from(state: wire::AdminState) -> Self {
+        match state {
+            wire::AdminState::Ready => Self::Ready,
+            wire::AdminState::Drain => Self::Drain,
+            wire::AdminState::Maintenance => Self::Maintenance,
+        }
+    }
+}
+
+impl From<AdminState> for wire::AdminState {
+    fn from(state: AdminState) -> Self {
+        match state {
+            AdminState::Ready => Self::Ready,
+            AdminState::Drain => Self::Drain,
+            AdminState::Maintenance => Self::Maintenance,
+        }
+    }
+}
+
+/// A target and its status; `None` when the target cannot be parsed.
+pub(super) fn status_from_wire(status: &wire::TargetStatus) -> Option<(Target, TargetStatus)> {
+    let target = Target::try_from(status.target.clone()?).ok()?;
+    let moment = |millis: u64| match millis {
+        0 => None,
+        millis => UNIX_EPOCH.checked_add(Duration::from_millis(millis)),
+    };
+    let status = TargetStatus {
+        liveness: status.liveness().into(),
+        admin: status.admin_state().into(),
+        since: moment(status.since_ms),
+        last_check: moment(status.last_check_ms),
+        latency: Duration::from_micros(status.latency_us),
+        reason: status.reason.clone(),
+    };
+    Some((target, status))
+}
+
+/// A target and its status as they travel.
+impl From<(&Target, &TargetStatus)> for wire::TargetStatus {
+    fn from((target, status): (&Target, &TargetStatus)) -> Self {
+        let millis = |moment: Option<SystemTime>| {
+            let since_epoch = moment.and_then(|moment| moment.duration_since(UNIX_EPOCH).ok());
+            since_epoch.map_or(0, |time| {
+                u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+            })
+        };
+        Self {
+            target: Some(target.into()),
+            liveness: wire::Liveness::from(status.liveness).into(),
+            admin_state: wire::AdminState::from(status.admin).into(),
+            since_ms: millis(status.since),
+            last_check_ms: millis(status.last_check),
+            latency_us: u64::try_from(status.latency.as_micros()).unwrap_or(u64::MAX),
+            reason: status.reason.clone(),
+        }
+    }
+}
+
+/// A target and its status from the wire.
+impl TryFrom<&wire::TargetStatus> for (Target, TargetStatus) {
+    type Error = HealthError;
+
+    fn try_from(status: &wire::TargetStatus) -> Result<Self, HealthError> {
+        status_from_wire(status).ok_or(HealthError::Malformed)
+    }
+}
