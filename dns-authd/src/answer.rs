@@ -1,0 +1,693 @@
+//! From a query's octets to a response's.
+//!
+//! One [`Responder`] belongs to one thread. It looks at one snapshot per query and writes into the
+//! caller's buffer; for names whose answers were rendered beforehand it allocates nothing, takes
+//! no lock, reads no clock and logs nothing. What a transport does with the octets, and when a
+//! query that should wait is asked again, is the caller's business.
+//!
+//! ```text
+//! parse ─► class, opcode, EDNS version ─► zone ─► rendered │ live │ resolved ─► OPT ─► header
+//! ```
+
+mod opt;
+
+use std::net::{IpAddr, SocketAddr};
+
+use dns_wire::edns::{self, extended_error};
+use dns_wire::hash::Suffixes;
+use dns_wire::header::{self, Flags};
+use dns_wire::query::reply_to_error;
+use dns_wire::{Class, ClientSubnet, Composer, Name, Opcode, Query, QueryError, Rcode, Type};
+
+use self::opt::Options;
+use crate::live::{Failure, Filled, LiveAnswer, push_record};
+use crate::lua::select::{Draw, Random};
+use crate::render;
+use crate::table::{Served, Table};
+use crate::tally::Tally;
+use crate::zone::resolve::{Pick, Unresolved};
+use crate::zone::{Answer, Zone};
+
+/// Everything an answer depends on beside the query.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// The zones.
+    pub table: Table,
+    /// What the operator decided.
+    pub settings: Settings,
+}
+
+/// What the operator decided about answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The largest UDP response sent, and what OPT records announce.
+    pub udp_payload: u16,
+    /// What ANY gets.
+    pub any: Any,
+    /// What CHAOS TXT questions get, by name.
+    pub chaos: Vec<(Name, String)>,
+    /// The name server identifier (RFC 5001), for clients that ask.
+    pub nsid: Option<Box<[u8]>>,
+    /// Whether client subnets (RFC 7871) count as the client's address.
+    pub client_subnet: bool,
+    /// How long a stream may be idle, in tenths of a second, as RFC 7828 tells clients.
+    pub keepalive: u16,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            udp_payload: 1232,
+            any: Any::One,
+            chaos: Vec::new(),
+            nsid: None,
+            client_subnet: false,
+            keepalive: 100,
+        }
+    }
+}
+
+/// What a question for type ANY gets (RFC 8482 §4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Any {
+    /// One RRset of the name.
+    One,
+    /// All RRsets, but over UDP only a request to come back over TCP.
+    AllOverTcp,
+}
+
+/// How a query came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Transport {
+    /// A datagram.
+    Udp,
+    /// TCP on port 53 (RFC 7766).
+    Tcp,
+    /// TLS (RFC 7858).
+    Tls,
+    /// HTTPS (RFC 8484).
+    Https,
+    /// QUIC (RFC 9250).
+    Quic,
+}
+
+/// Who asks.
+#[derive(Clone, Copy, Debug)]
+pub struct Client {
+    /// The sender.
+    pub peer: SocketAddr,
+    /// The address that the query came to, where it is known.
+    pub local: Option<IpAddr>,
+    /// How the query came.
+    pub transport: Transport,
+    /// Whether the query may be told to wait.
+    pub can_wait: bool,
+}
+
+/// What to do with a query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Send so many octets of the buffer.
+    Reply(usize),
+    /// Send nothing.
+    Silent,
+    /// Ask again a little later: nothing is known yet of the targets behind this live set.
+    Wait {
+        /// The zone.
+        apex: Name,
+        /// The live set.
+        set: u32,
+    },
+    /// Transfer the zone, if the client may have it.
+    Transfer {
+        /// The zone.
+        apex: Name,
+    },
+}
+
+/// Runs programs whose results depend on the query.
+pub trait Programs {
+    /// The TTL and data of the records that a program makes for this query.
+    ///
+    /// # Errors
+    /// When the program fails.
+    fn run(&mut self, program: &Call<'_>) -> Result<(u32, Vec<Vec<u8>>), Failure>;
+}
+
+/// A program to be run for one query.
+#[derive(Debug)]
+pub struct Call<'a> {
+    /// The zone that the program is in.
+    pub zone: &'a Zone,
+    /// The live set's number in the zone.
+    pub set: u32,
+    /// The program's number in the live set.
+    pub program: u32,
+    /// The query.
+    pub query: &'a Query<'a>,
+    /// Who asks.
+    pub client: &'a Client,
+    /// The network to answer for, when the query tells one that counts.
+    pub subnet: Option<ClientSubnet>,
+    /// A number no client can guess.
+    pub seed: u64,
+}
+
+/// Refuses every program.
+#[derive(Debug)]
+pub struct NoPrograms;
+
+impl Programs for NoPrograms {
+    fn run(&mut self, _program: &Call<'_>) -> Result<(u32, Vec<Vec<u8>>), Failure> {
+        Err(Failure::Defect)
+    }
+}
+
+/// Answers queries on one thread.
+#[derive(Debug)]
+pub struct Responder<P> {
+    programs: P,
+    names: Suffixes,
+    random: Random,
+    picks: Vec<usize>,
+    tally: Tally,
+}
+
+/// A response being written: the question stands, records end at `end`.
+struct Draft<'q, 'o> {
+    query: &'q Query<'q>,
+    client: &'q Client,
+    out: &'o mut [u8],
+    end: usize,
+    /// How long the message may be before its OPT record.
+    limit: usize,
+    flags: Flags,
+    counts: [u16; 3],
+    rcode: Rcode,
+    options: Options<'q>,
+    subnet: Option<ClientSubnet>,
+}
+
+impl<P: Programs> Responder<P> {
+    /// A responder whose random draws begin from `seed`.
+    pub fn new(programs: P, seed: u64) -> Self {
+        Self {
+            programs,
+            names: Suffixes::default(),
+            random: Random::new(seed),
+            picks: Vec::with_capacity(16),
+            tally: Tally::default(),
+        }
+    }
+
+    /// What was counted since it was last taken.
+    pub const fn tally(&mut self) -> &mut Tally {
+        &mut self.tally
+    }
+
+    /// The means of running programs.
+    pub const fn programs(&mut self) -> &mut P {
+        &mut self.programs
+    }
+
+    /// Answers one message.
+    ///
+    /// `out` takes what the transport can carry; at least 512 octets.
+    pub fn respond(
+        &mut self,
+        snapshot: &Snapshot,
+        message: &[u8],
+        client: &Client,
+        out: &mut [u8],
+    ) -> Verdict {
+        let query = match Query::parse(message) {
+            Ok(query) => query,
+            Err(error) => return self.refuse_message(message, error, client, out),
+        };
+        let Some(mut draft) = Draft::new(&query, client, &snapshot.settings, out) else {
+            return Verdict::Silent;
+        };
+        let verdict = self.fill(snapshot, &mut draft);
+        if let Some(verdict) = verdict {
+            return verdict;
+        }
+        self.tally.count(&query, client, draft.rcode, draft.flags);
+        draft
+            .finish(&snapshot.settings)
+            .map_or(Verdict::Silent, Verdict::Reply)
+    }
+
+    /// Answers what is no query.
+    #[cold]
+    fn refuse_message(
+        &mut self,
+        message: &[u8],
+        error: QueryError,
+        client: &Client,
+        out: &mut [u8],
+    ) -> Verdict {
+        self.tally.count_refused(error, client);
+        reply_to_error(message, error, out).map_or(Verdict::Silent, Verdict::Reply)
+    }
+
+    /// Fills in the response's records; gives a verdict when there is to be no response now.
+    #[inline]
+    fn fill(&mut self, snapshot: &Snapshot, draft: &mut Draft<'_, '_>) -> Option<Verdict> {
+        let query = draft.query;
+        if query.edns.is_some_and(|edns| edns.version != 0) {
+            // RFC 6891 §6.1.3; the response is no answer, so AA stays clear.
+            draft.rcode = Rcode::BADVERS;
+            return None;
+        }
+        if query.qclass != Class::IN {
+            draft.answer_chaos(&snapshot.settings);
+            return None;
+        }
+        self.names.read(snapshot.table.seed(), query.qname);
+        let Some(served) = snapshot.table.find(&self.names, query.qtype) else {
+            draft.fail(Rcode::REFUSED, extended_error::NOT_AUTHORITATIVE);
+            return None;
+        };
+        let Some(zone) = &served.zone else {
+            draft.fail(Rcode::SERVFAIL, extended_error::NOT_READY);
+            return None;
+        };
+        let answer = match query.qtype {
+            Type::AXFR | Type::IXFR => return draft.answer_transfer(zone),
+            Type::ANY => match draft.answer_any(zone, &self.names, &snapshot.settings) {
+                Some(answer) => answer,
+                None => return None,
+            },
+            qtype => zone.find(&self.names, qtype),
+        };
+        match answer {
+            Answer::Rendered(number) => {
+                draft.copy(zone, number);
+                None
+            }
+            Answer::Live(number) => self.fill_live(served, zone, number, draft),
+            Answer::Resolve => self.fill_resolved(served, zone, draft),
+        }
+    }
+
+    /// Answers from a live set.
+    #[inline]
+    fn fill_live(
+        &mut self,
+        served: &Served,
+        zone: &Zone,
+        number: u32,
+        draft: &mut Draft<'_, '_>,
+    ) -> Option<Verdict> {
+        let Some(answer) = served.live.get(number) else {
+            draft.fail(Rcode::SERVFAIL, extended_error::NOT_READY);
+            return None;
+        };
+        if answer.hold && draft.client.can_wait {
+            return Some(Verdict::Wait {
+                apex: zone.apex().clone(),
+                set: number,
+            });
+        }
+        if let Some(failure) = answer.failure {
+            draft.fail_live(failure);
+            return None;
+        }
+        self.tally.count_live();
+        let start = draft.end;
+        let draw = Draw {
+            client: draft.best_address(answer),
+            qname: draft.query.qname,
+            seed: self.random.bits(),
+        };
+        let room = (&mut *draft.out, start, draft.limit);
+        match answer.fill(&draw, &mut self.picks, room) {
+            Filled::Records { count, end } => {
+                draft.end = end;
+                draft.counts = [count, 0, 0];
+                draft.flags = draft.flags.with(Flags::AA);
+            }
+            Filled::Full => draft.truncate(),
+        }
+        if answer.programs().next().is_some() {
+            self.run_programs(zone, number, answer, draft);
+        }
+        if draft.counts == [0, 0, 0] && draft.rcode == Rcode::NOERROR && !draft.is_truncated() {
+            draft.copy_nodata(zone);
+        }
+        None
+    }
+
+    /// Runs the programs of a live set that must be run for each query.
+    #[cold]
+    fn run_programs(
+        &mut self,
+        zone: &Zone,
+        number: u32,
+        answer: &LiveAnswer,
+        draft: &mut Draft<'_, '_>,
+    ) {
+        let mut made = Vec::new();
+        let mut count = 0_u16;
+        for program in answer.programs() {
+            let call = Call {
+                zone,
+                set: number,
+                program,
+                query: draft.query,
+                client: draft.client,
+                subnet: draft.subnet,
+                seed: self.random.bits(),
+            };
+            match self.programs.run(&call) {
+                Ok((ttl, items)) => {
+                    for rdata in items {
+                        if push_record(&mut made, draft.query.qtype, ttl, &rdata).is_some() {
+                            count = count.saturating_add(1);
+                        }
+                    }
+                }
+                Err(failure) => {
+                    draft.fail_live(failure);
+                    return;
+                }
+            }
+        }
+        let end = draft.end + made.len();
+        match draft.out.get_mut(draft.end..end) {
+            Some(room) if end <= draft.limit => {
+                room.copy_from_slice(&made);
+                draft.end = end;
+                let [answers, ..] = &mut draft.counts;
+                *answers = answers.saturating_add(count);
+            }
+            _ => draft.truncate(),
+        }
+    }
+
+    /// Answers what could not be rendered beforehand.
+    #[cold]
+    fn fill_resolved(
+        &mut self,
+        served: &Served,
+        zone: &Zone,
+        draft: &mut Draft<'_, '_>,
+    ) -> Option<Verdict> {
+        let (client, query, subnet) = (draft.client, draft.query, draft.subnet);
+        let mut waiting = None;
+        let mut failure = None;
+        let (programs, random) = (&mut self.programs, &mut self.random);
+        let mut pick = |number: u32| {
+            let Some(answer) = served.live.get(number) else {
+                failure = Some(Failure::Incomplete);
+                return Pick::Fail;
+            };
+            if answer.hold && client.can_wait {
+                waiting = Some(number);
+                return Pick::Fail;
+            }
+            let draw = Draw {
+                client: client.peer.ip(),
+                qname: query.qname,
+                seed: random.bits(),
+            };
+            let mut rdata = answer.rdata(&draw);
+            let mut ttl = answer.ttl;
+            failure = answer.failure;
+            for program in answer.programs() {
+                let call = Call {
+                    zone,
+                    set: number,
+                    program,
+                    query,
+                    client,
+                    subnet,
+                    seed: random.bits(),
+                };
+                match programs.run(&call) {
+                    Ok((its_ttl, items)) => {
+                        ttl = if rdata.is_empty() {
+                            its_ttl
+                        } else {
+                            ttl.min(its_ttl)
+                        };
+                        rdata.extend(items);
+                    }
+                    Err(error) => failure = Some(error),
+                }
+            }
+            match (failure, rdata.is_empty()) {
+                (Some(_), _) => Pick::Fail,
+                (None, true) => Pick::Empty,
+                (None, false) => Pick::Records { ttl, rdata },
+            }
+        };
+        let asked = (query.qname, &self.names);
+        match zone.resolve(asked, query.qtype, &mut pick) {
+            Ok(resolution) => draft.compose(&resolution),
+            Err(Unresolved::Failed | Unresolved::PerQuery) => {
+                if let Some(set) = waiting {
+                    let apex = zone.apex().clone();
+                    return Some(Verdict::Wait { apex, set });
+                }
+                draft.fail_live(failure.unwrap_or(Failure::Defect));
+            }
+        }
+        None
+    }
+}
+
+impl<'q, 'o> Draft<'q, 'o> {
+    /// Begins a response: the question as it was asked, letter case and all.
+    #[inline]
+    fn new(
+        query: &'q Query<'q>,
+        client: &'q Client,
+        settings: &'q Settings,
+        out: &'o mut [u8],
+    ) -> Option<Self> {
+        let end = header::LENGTH + query.question.len();
+        out.get_mut(header::LENGTH..end)?
+            .copy_from_slice(query.question);
+        let limit = match client.transport {
+            Transport::Udp => query.udp_limit().min(usize::from(settings.udp_payload)),
+            _ => render::MAX_MESSAGE,
+        };
+        let options = match &query.edns {
+            Some(edns) if !edns.options.is_empty() => Options::read(edns, client, settings),
+            _ => Options::default(),
+        };
+        let reserved = match query.edns {
+            Some(_) => edns::OPT_LENGTH + options.length(),
+            None => 0,
+        };
+        Some(Self {
+            query,
+            client,
+            end,
+            limit: limit.min(out.len()).checked_sub(reserved)?,
+            out,
+            flags: query.flags.of_response(),
+            counts: [0; 3],
+            rcode: Rcode::NOERROR,
+            subnet: options.subnet(),
+            options,
+        })
+    }
+
+    /// Copies a rendered response.
+    #[inline]
+    fn copy(&mut self, zone: &Zone, number: u32) {
+        let written = zone.rendered(number).and_then(|rendered| {
+            rendered.write(self.query.qname.len(), self.out, self.end, self.limit)
+        });
+        let Some(written) = written else {
+            self.fail(Rcode::SERVFAIL, extended_error::INVALID_DATA);
+            return;
+        };
+        self.end = written.end;
+        self.counts = written.counts;
+        self.rcode = written.flags.rcode();
+        self.flags = self.flags.with(written.flags.0 & !0x0f);
+    }
+
+    /// The zone's answer for names without data of the type.
+    fn copy_nodata(&mut self, zone: &Zone) {
+        match zone.nodata() {
+            Answer::Rendered(number) => self.copy(zone, number),
+            _ => self.compose(&zone.resolve_negative()),
+        }
+    }
+
+    /// Encodes a response that was resolved for this query.
+    #[cold]
+    fn compose(&mut self, resolution: &crate::zone::resolve::Resolution<'_>) {
+        let Ok(mut message) = Composer::new(self.out, self.limit, 0, Flags::default()) else {
+            return;
+        };
+        if message.question(self.query.question).is_err() {
+            return;
+        }
+        let flags = render::compose(&mut message, resolution);
+        let [_, answers, authorities, additionals] = message.counts();
+        self.end = message.length();
+        self.counts = [answers, authorities, additionals];
+        self.rcode = flags.rcode();
+        self.flags = self.flags.with(flags.0 & !0x0f);
+    }
+
+    /// Answers a question of a class other than IN: only CHAOS TXT is served, and what is served
+    /// there is the operator's choice.
+    #[cold]
+    fn answer_chaos(&mut self, settings: &Settings) {
+        let is_asked = |name: &Name| name.as_wire().eq_ignore_ascii_case(self.query.qname);
+        let text = settings
+            .chaos
+            .iter()
+            .find(|(name, _)| self.query.qclass == Class::CH && is_asked(name))
+            .map(|(_, text)| text.as_bytes());
+        let Some(text) = text else {
+            self.fail(Rcode::REFUSED, extended_error::NOT_AUTHORITATIVE);
+            return;
+        };
+        self.flags = self.flags.with(Flags::AA);
+        if self.query.qtype != Type::TXT && self.query.qtype != Type::ANY {
+            return;
+        }
+        let mut rdata = Vec::with_capacity(text.len() + 1);
+        for string in text.chunks(255) {
+            rdata.push(u8::try_from(string.len()).unwrap_or(u8::MAX));
+            rdata.extend_from_slice(string);
+        }
+        let mut record = Vec::new();
+        let pushed = push_record(&mut record, Type::TXT, 0, &rdata);
+        let end = self.end + record.len();
+        match self.out.get_mut(self.end..end) {
+            Some(room) if end <= self.limit && pushed.is_some() => {
+                room.copy_from_slice(&record);
+                // The class stands behind the pointer and the type.
+                header::set_word(self.out, self.end + 4, Class::CH.0);
+                self.end = end;
+                self.counts = [1, 0, 0];
+            }
+            _ => self.truncate(),
+        }
+    }
+
+    /// Decides what ANY gets; `None` when the response is complete.
+    #[cold]
+    fn answer_any(&mut self, zone: &Zone, name: &Suffixes, settings: &Settings) -> Option<Answer> {
+        match (settings.any, self.client.transport) {
+            (Any::One, _) => Some(zone.find_any(name)),
+            (Any::AllOverTcp, Transport::Udp) => {
+                self.truncate();
+                None
+            }
+            (Any::AllOverTcp, _) => Some(Answer::Resolve),
+        }
+    }
+
+    /// Passes a transfer on to whoever may allow it. Over UDP there are none: AXFR is undefined
+    /// there (RFC 5936 §4.2), and IXFR may be answered with the SOA record alone, which tells the
+    /// client to come over TCP (RFC 1995 §2).
+    #[cold]
+    fn answer_transfer(&mut self, zone: &Zone) -> Option<Verdict> {
+        let at_apex = self.query.qname.eq_ignore_ascii_case(zone.apex().as_wire());
+        if self.client.transport == Transport::Udp || !at_apex {
+            self.fail(Rcode::REFUSED, extended_error::PROHIBITED);
+            return None;
+        }
+        Some(Verdict::Transfer {
+            apex: zone.apex().clone(),
+        })
+    }
+
+    /// The address that hashed draws are made by.
+    #[inline]
+    fn best_address(&mut self, answer: &LiveAnswer) -> IpAddr {
+        match self.subnet {
+            Some(subnet) if answer.depends_on_client() => {
+                self.options.set_scope(subnet.source_prefix);
+                subnet.address
+            }
+            _ => self.client.peer.ip(),
+        }
+    }
+
+    fn truncate(&mut self) {
+        self.end = header::LENGTH + self.query.question.len();
+        self.counts = [0; 3];
+        self.flags = self.flags.with(Flags::TC | Flags::AA);
+    }
+
+    const fn is_truncated(&self) -> bool {
+        self.flags.has(Flags::TC)
+    }
+
+    /// Makes the response an error that says why, to clients that read it (RFC 8914).
+    #[cold]
+    fn fail(&mut self, rcode: Rcode, why: u16) {
+        self.end = header::LENGTH + self.query.question.len();
+        self.counts = [0; 3];
+        self.flags = self.query.flags.of_response();
+        self.rcode = rcode;
+        self.options.set_extended_error(why);
+    }
+
+    fn fail_live(&mut self, failure: Failure) {
+        let why = match failure {
+            Failure::Defect => extended_error::INVALID_DATA,
+            Failure::Incomplete => extended_error::NOT_READY,
+            Failure::AllDown => extended_error::NETWORK_ERROR,
+        };
+        self.fail(Rcode::SERVFAIL, why);
+    }
+
+    /// Adds the OPT record and the header; gives the message's length.
+    #[inline]
+    fn finish(self, settings: &Settings) -> Option<usize> {
+        let mut end = self.end;
+        let [answers, authorities, mut additionals] = self.counts;
+        if let Some(edns) = &self.query.edns {
+            let record = edns::opt_record(settings.udp_payload, self.rcode.high(), edns.dnssec_ok);
+            self.out
+                .get_mut(end..end + edns::OPT_LENGTH)?
+                .copy_from_slice(&record);
+            end += edns::OPT_LENGTH;
+            additionals = additionals.saturating_add(1);
+            if !self.options.is_empty() {
+                end = self.options.write(self.out, end)?;
+            }
+        }
+        let flags = self.flags.with_rcode(self.rcode);
+        let head = self.out.first_chunk_mut::<{ header::LENGTH }>()?;
+        let [i1, i0] = self.query.id.to_be_bytes();
+        let [f1, f0] = flags.0.to_be_bytes();
+        let [a1, a0] = answers.to_be_bytes();
+        let [u1, u0] = authorities.to_be_bytes();
+        let [d1, d0] = additionals.to_be_bytes();
+        *head = [i1, i0, f1, f0, 0, 1, a1, a0, u1, u0, d1, d0];
+        Some(end)
+    }
+}
+
+/// Makes the refusal of a query that a transport could not pass on, such as a transfer that is
+/// not allowed; gives its length.
+pub fn refuse(message: &[u8], rcode: Rcode, out: &mut [u8]) -> Option<usize> {
+    let query = Query::parse(message).ok()?;
+    let end = header::LENGTH + query.question.len();
+    out.get_mut(..header::LENGTH)?.fill(0);
+    out.get_mut(header::LENGTH..end)?
+        .copy_from_slice(query.question);
+    header::set_word(out, 0, query.id);
+    header::set_word(out, 2, query.flags.of_response().with_rcode(rcode).0);
+    header::set_word(out, 4, 1);
+    debug_assert_eq!(query.opcode(), Opcode::QUERY);
+    let Some(edns) = query.edns else {
+        return Some(end);
+    };
+    let opt = edns::opt_record(1232, rcode.high(), edns.dnssec_ok);
+    out.get_mut(end..end + opt.len())?.copy_from_slice(&opt);
+    header::set_word(out, 10, 1);
+    Some(end + opt.len())
+}

@@ -1,0 +1,2 @@
+//! dns-authd
+fn main() {}

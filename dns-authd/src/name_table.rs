@@ -1,0 +1,132 @@
+//! Finding things by name: a hash table whose keys are kept elsewhere.
+//!
+//! Maps the hash of a name (see [`dns_wire::hash`]) to an index into the caller's own array; the
+//! caller compares names, since it has them. Built once, never changed.
+
+use std::num::NonZeroU32;
+
+/// A place in the caller's array. An absent one takes no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Index(NonZeroU32);
+
+impl Index {
+    /// The first place.
+    pub(crate) const FIRST: Self = Self(NonZeroU32::MIN);
+
+    /// The index of a place; `None` beyond 2^32 - 2.
+    pub(crate) fn new(place: usize) -> Option<Self> {
+        let number = u32::try_from(place).ok()?.checked_add(1)?;
+        NonZeroU32::new(number).map(Self)
+    }
+
+    /// The place.
+    pub(crate) const fn get(self) -> usize {
+        self.0.get() as usize - 1
+    }
+}
+
+/// An open-addressed table from hashes of names to indices.
+#[derive(Debug, Default)]
+pub(crate) struct NameTable {
+    slots: Box<[Slot]>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    /// The upper half of the hash; the lower half chose the slot.
+    tag: u32,
+    index: Option<Index>,
+}
+
+impl NameTable {
+    /// A table of these entries; at most half its slots are taken, so searches end.
+    pub(crate) fn new(entries: &[(u64, Index)]) -> Self {
+        if entries.is_empty() {
+            return Self::default();
+        }
+        let size = (entries.len() * 2).next_power_of_two();
+        let mut slots = vec![Slot::default(); size].into_boxed_slice();
+        for (hash, index) in entries {
+            let mut at = start(*hash, size);
+            while let Some(slot) = slots.get_mut(at) {
+                if slot.index.is_none() {
+                    *slot = Slot {
+                        tag: tag(*hash),
+                        index: Some(*index),
+                    };
+                    break;
+                }
+                at = (at + 1) & (size - 1);
+            }
+        }
+        Self { slots }
+    }
+
+    /// The entry under this hash that `is` the one wanted.
+    pub(crate) fn find(&self, hash: u64, mut is: impl FnMut(Index) -> bool) -> Option<Index> {
+        let size = self.slots.len();
+        let mut at = start(hash, size);
+        loop {
+            let slot = self.slots.get(at)?;
+            let index = slot.index?;
+            if slot.tag == tag(hash) && is(index) {
+                return Some(index);
+            }
+            at = (at + 1) & (size - 1);
+        }
+    }
+
+    /// The octets it takes.
+    pub(crate) fn memory(&self) -> usize {
+        size_of_val(&*self.slots)
+    }
+}
+
+const fn tag(hash: u64) -> u32 {
+    (hash >> 32) as u32
+}
+
+/// The slot that a hash starts at; `size` is a power of two, or zero.
+#[expect(clippy::cast_possible_truncation, reason = "the low bits are wanted")]
+const fn start(hash: u64, size: usize) -> usize {
+    hash as usize & size.wrapping_sub(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_hashes_are_told_apart_by_the_caller() {
+        let entries: Vec<(u64, Index)> = (0..100)
+            .map(|place| {
+                (
+                    u64::from(place % 3 == 0),
+                    Index::new(place as usize).unwrap(),
+                )
+            })
+            .collect();
+        let table = NameTable::new(&entries);
+        for (hash, index) in &entries {
+            assert_eq!(table.find(*hash, |found| found == *index), Some(*index));
+            assert_eq!(table.find(*hash + 2, |_| true), None);
+        }
+        assert_eq!(table.find(0, |_| false), None);
+    }
+
+    #[test]
+    fn an_empty_table_finds_nothing() {
+        assert_eq!(NameTable::default().find(7, |_| true), None);
+    }
+
+    #[test]
+    fn indices_reach_from_the_first_place_to_the_last_that_fits() {
+        assert_eq!(Index::new(0), Some(Index::FIRST));
+        assert_eq!(Index::FIRST.get(), 0);
+        assert_eq!(
+            Index::new(u32::MAX as usize - 1).map(Index::get),
+            Some(u32::MAX as usize - 1)
+        );
+        assert_eq!(Index::new(u32::MAX as usize), None);
+    }
+}
