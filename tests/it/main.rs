@@ -3,5 +3,6 @@
 //! Tests that need network namespaces are `ignored` by default, because those need root;
 //! `tests/run` runs them.
 
+mod fuzz_smoke;
 mod harness;
 mod tidy;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
@@ -71,7 +71,9 @@ impl Place {
     }
 
     fn start(&self) -> Daemon {
-        Daemon::start("outpost up", self.up())
+        let mut command = self.up();
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        Daemon::start("outpost up", command)
     }
 
     fn status(&self) -> Value {

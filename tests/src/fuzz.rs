@@ -1,1 +1,110 @@
-//! Fuzz.
+//! What is fuzzed: one function for each kind of bytes that come from outside, and a smoke run.
+//!
+//! The functions are what `tests/fuzz` hands to libFuzzer; they return normally or panic. The
+//! smoke run feeds them the corpus and seeded mutations of it, for a bounded number of steps, on
+//! any toolchain: it finds what is shallow, and shows that the corpus and the targets still fit.
+
+mod health;
+mod mutate;
+mod named_conf;
+mod query;
+mod zone;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+
+use crate::binaries::checkout;
+use mutate::Mutator;
+
+/// Something to fuzz.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Its name: that of its corpus and of its binary.
+    pub name: &'static str,
+    /// Runs on any bytes, and panics if something is wrong.
+    pub body: fn(&[u8]),
+    /// Words that mutations put in.
+    words: &'static [&'static str],
+}
+
+/// Messages to a DNS server.
+pub const QUERY: Target = Target {
+    name: "query",
+    body: query::body,
+    words: &[],
+};
+
+/// Master files.
+pub const ZONE: Target = Target {
+    name: "zone",
+    body: zone::body,
+    words: zone::WORDS,
+};
+
+/// Lists of zones as BIND's named.conf has them.
+pub const NAMED_CONF: Target = Target {
+    name: "named_conf",
+    body: named_conf::body,
+    words: named_conf::WORDS,
+};
+
+/// Messages between healthd and its subscribers.
+pub const HEALTH: Target = Target {
+    name: "health",
+    body: health::body,
+    words: &[],
+};
+
+impl Target {
+    /// The files of the corpus.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there are none.
+    #[must_use]
+    pub fn corpus(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        let directory = checkout().join("tests/fuzz/corpus").join(self.name);
+        let entries = std::fs::read_dir(&directory)
+            .unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
+        let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+        paths.sort();
+        assert!(!paths.is_empty(), "{} is empty", directory.display());
+        let read = |path: PathBuf| {
+            let bytes = std::fs::read(&path).expect("the corpus is readable");
+            (path, bytes)
+        };
+        paths.into_iter().map(read).collect()
+    }
+
+    /// Runs the corpus, and then `steps` mutations of it.
+    ///
+    /// # Panics
+    ///
+    /// Panics with the seed, the step and the file that has the input that failed.
+    pub fn smoke(&self, seed: u64, steps: usize) {
+        let corpus = self.corpus();
+        for (path, bytes) in &corpus {
+            self.run(bytes, &path.display().to_string());
+        }
+        let seeds: Vec<Vec<u8>> = corpus.into_iter().map(|(_, bytes)| bytes).collect();
+        let mut mutator = Mutator::new(seed, self.words, &seeds);
+        for step in 0..steps {
+            let bytes = mutator.next();
+            self.run(&bytes, &format!("seed {seed} step {step}"));
+        }
+    }
+
+    fn run(&self, bytes: &[u8], origin: &str) {
+        let result = catch_unwind(AssertUnwindSafe(|| (self.body)(bytes)));
+        if result.is_err() {
+            let name = format!("outpost-fuzz-{}-{}", self.name, std::process::id());
+            let path = std::env::temp_dir().join(name);
+            std::fs::write(&path, bytes).expect("the directory for temporary files is writable");
+            panic!(
+                "{}: {origin}; the input is in {}",
+                self.name,
+                path.display()
+            );
+        }
+    }
+}

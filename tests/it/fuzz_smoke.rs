@@ -1,0 +1,34 @@
+//! Every fuzz target, on its corpus and a bounded number of mutations.
+//!
+//! `FUZZ_SEED` and `FUZZ_STEPS` ask for others; a failure names the seed and the step.
+
+use tests::fuzz::{HEALTH, NAMED_CONF, QUERY, Target, ZONE};
+
+fn smoke(target: Target, steps: usize) {
+    let number = |key| std::env::var(key).ok().and_then(|text| text.parse().ok());
+    let seed = number("FUZZ_SEED").unwrap_or(17);
+    let steps = number("FUZZ_STEPS")
+        .and_then(|steps| steps.try_into().ok())
+        .unwrap_or(steps);
+    target.smoke(seed, steps);
+}
+
+#[test]
+fn no_message_upsets_a_dns_server() {
+    smoke(QUERY, 40_000);
+}
+
+#[test]
+fn no_master_file_upsets_the_parser_or_the_zone() {
+    smoke(ZONE, 4_000);
+}
+
+#[test]
+fn no_zone_list_upsets_its_parser() {
+    smoke(NAMED_CONF, 20_000);
+}
+
+#[test]
+fn no_message_upsets_healthd_or_its_subscribers() {
+    smoke(HEALTH, 40_000);
+}
