@@ -295,3 +295,84 @@ fn a_late_word_of_readiness_from_a_dead_service_changes_nothing() {
         ["dns-authd: ended (killed); starts again in 0.2 s"]
     );
 }
+
+/// Numbers that look random and depend on the seed alone (Knuth's 64-bit multiplier).
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+}
+
+#[test]
+fn whatever_happens_no_service_runs_twice_and_the_end_comes() {
+    for seed in 0..300 {
+        let mut dice = Dice(seed);
+        let mut now = moment();
+        let mut conductor = Conductor::new();
+        let mut alive = PerService::<bool>::default();
+        let mut finished = false;
+        conductor.handle(Input::Begin, now);
+        for step in 0..400 {
+            while let Some(output) = conductor.poll_output() {
+                assert!(!finished, "output after the end: seed {seed} step {step}");
+                match output {
+                    Output::Spawn(service) => {
+                        let before = std::mem::replace(alive.of_mut(service), true);
+                        assert!(!before, "{service} runs twice: seed {seed} step {step}");
+                    }
+                    Output::Terminate(service) | Output::Kill(service) => {
+                        assert!(
+                            *alive.of(service),
+                            "{service} is gone: seed {seed} step {step}"
+                        );
+                    }
+                    Output::Finished => finished = true,
+                    Output::Tell(_) => {}
+                }
+            }
+            if finished {
+                let left = alive.iter().find(|(_, alive)| **alive);
+                assert_eq!(left, None, "something is left: seed {seed} step {step}");
+            }
+            let service = Service::ALL[usize::try_from(dice.roll(3)).unwrap()];
+            now += Duration::from_millis(dice.roll(2_000));
+            match dice.roll(10) {
+                0..3 => conductor.handle(Input::Ready(service), now),
+                3..6 if *alive.of(service) => {
+                    *alive.of_mut(service) = false;
+                    let ending = [Ending::Code(0), Ending::Code(70), Ending::Signal(9)]
+                        [usize::try_from(dice.roll(3)).unwrap()]
+                    .clone();
+                    conductor.handle(Input::Ended(service, ending), now);
+                }
+                6 => conductor.handle(Input::Restart(service), now),
+                7 if step > 350 => conductor.handle(Input::Stop, now),
+                8 if conductor.is_stopping() => conductor.handle(Input::Hurry, now),
+                _ => conductor.handle_deadline(now),
+            }
+        }
+        // From here on everything that is told to stop stops.
+        conductor.handle(Input::Stop, now);
+        for _ in 0..20 {
+            for service in Service::ALL {
+                let leaving = matches!(conductor.phase(service), Phase::Leaving { .. });
+                if leaving && std::mem::take(alive.of_mut(service)) {
+                    conductor.handle(Input::Ended(service, Ending::Code(0)), now);
+                }
+            }
+            while let Some(output) = conductor.poll_output() {
+                if let Output::Spawn(service) = output {
+                    *alive.of_mut(service) = true;
+                }
+                finished |= output == Output::Finished;
+            }
+        }
+        assert!(finished, "no end: seed {seed}: {conductor:?}");
+    }
+}
