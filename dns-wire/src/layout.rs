@@ -47,7 +47,7 @@ impl Layout {
             Type::MX => (&[Octets(2), Name], true),
             Type::DNAME => (&[Name], false),
             Type::RP | Type::TALINK => (&[Name, Name], false),
-            Type::AFDB | Type::RT | Type::KX | Type::LP => (&[Octets(2), Name], false),
+            Type::AFSDB | Type::RT | Type::KX | Type::LP => (&[Octets(2), Name], false),
             Type::PX => (&[Octets(2), Name, Name], false),
             Type::SRV => (&[Octets(6), Name], false),
             Type::NAPTR => (&[Octets(4), Text, Text, Text, Name], false),

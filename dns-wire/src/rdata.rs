@@ -206,7 +206,7 @@ fn fields(rtype: Type) -> Option<&'static [Field]> {
         Type::NS | Type::CNAME | Type::DNAME | Type::PTR => &[Name],
         Type::MB | Type::MD | Type::MF | Type::MG | Type::MR => &[Name],
         Type::SOA => &[Name, Name, U32, Ttl, Ttl, Ttl, Ttl],
-        Type::MX | Type::AFDB | Type::KX | Type::RT | Type::LP => &[U16, Name],
+        Type::MX | Type::AFSDB | Type::KX | Type::RT | Type::LP => &[U16, Name],
         Type::TXT | Type::SPF | Type::AVC | Type::NINFO | Type::RESINFO | Type::WALLET => {
             &[Strings]
         }

@@ -90,7 +90,7 @@ fn names_are_relative_to_the_origin_and_print_absolute() {
             "+1 mail",
         ],
     );
-    same("AFDB", "1 a.");
+    same("AFSDB", "1 a.");
     same("KX", "2 a.");
     same("RT", "3 a.");
     same("LP", "10 l64-subnet1.example.com.");
