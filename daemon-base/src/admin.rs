@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `GET /livez` | 200 while the process makes progress, else 503 and what does not |
 //! | `GET /readyz` | 200 when ready, else 503 with each reason on a line; details follow |
-//! | `GET /metrics` | OpenMetrics or Prometheus text, as `Accept` asks |
+//! | `GET /metrics` | `OpenMetrics` or Prometheus text, as `Accept` asks |
 //! | `GET /status` | JSON: service, version, state, uptime, readiness, and the service's own `detail` |
 //!
 //! A service adds its own paths to [`Routes`]. What changes something is a `POST`, and is answered to

@@ -1,6 +1,6 @@
 //! The registry of a daemon's metrics, and how they are written for a scraper.
 //!
-//! Written as OpenMetrics when the scraper's `Accept` asks for it, else in Prometheus' text format
+//! Written as `OpenMetrics` when the scraper's `Accept` asks for it, else in Prometheus' text format
 //! 0.0.4. Metrics of the process and of the build are always there.
 
 mod process;
@@ -38,7 +38,7 @@ pub struct Metrics {
 /// How to write metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exposition {
-    /// OpenMetrics 1.0.
+    /// `OpenMetrics` 1.0.
     OpenMetrics,
     /// Prometheus text format 0.0.4.
     Prometheus,

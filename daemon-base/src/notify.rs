@@ -1,4 +1,4 @@
-//! Tells the service manager how the process fares (sd_notify(3)).
+//! Tells the service manager how the process fares (`sd_notify(3)`).
 //!
 //! Without `NOTIFY_SOCKET` nothing is sent and nothing fails. A message that cannot be delivered is
 //! dropped: a daemon serves on when its manager does not listen.

@@ -257,8 +257,8 @@ async fn live<S: Service>(
     }
     starting.release();
     host.life.set(State::Serving);
+    tracing::info!(admin = host.admin.map(tracing::field::display), "Ready");
     notify::ready();
-    tracing::info!(admin = ?host.admin, "Ready");
     let deadline = host
         .serve(&service, common, log_args, &mut signals, load)
         .await;

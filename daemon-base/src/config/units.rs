@@ -181,7 +181,7 @@ impl fmt::Display for ByteSize {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let exact = SIZE_UNITS
             .iter()
-            .filter(|(name, scale)| name.len() > 1 && self.0 != 0 && self.0 % scale == 0)
+            .filter(|(name, scale)| name.len() > 1 && self.0 != 0 && self.0.is_multiple_of(*scale))
             .max_by_key(|(_, scale)| *scale);
         match exact {
             Some((name, scale)) => write!(formatter, "{}{name}", self.0 / scale),

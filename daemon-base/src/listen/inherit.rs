@@ -1,4 +1,4 @@
-//! Sockets handed over by systemd (sd_listen_fds(3)), found by the name of their unit.
+//! Sockets handed over by systemd (`sd_listen_fds(3)`), found by the name of their unit.
 //!
 //! One of the files with unsafe code: a number from the environment becomes an owned descriptor.
 #![expect(

@@ -89,7 +89,7 @@ struct Row {
 
 /// Rows of `/proc/net/{udp,tcp}{,6}`: `sl local remote st queues timer retransmits uid timeout inode`.
 fn rows(table: &str, transport: Transport) -> impl Iterator<Item = Row> {
-    /// The socket listens (linux net/tcp_states.h, `TCP_LISTEN`).
+    /// The socket listens (`TCP_LISTEN` of the kernel's `net/tcp_states.h`).
     const LISTENING: &str = "0A";
     table.lines().skip(1).filter_map(move |line| {
         let columns: Vec<&str> = line.split_ascii_whitespace().collect();

@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::OnceLock;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use rustix::process::{Resource, getrlimit};
@@ -21,32 +21,27 @@ impl Collector for ProcessCollector {
             counter(
                 &mut encoder,
                 "process_cpu_seconds",
-                "User and system CPU time spent",
+                "User and system CPU time spent.",
                 stat.cpu_seconds(),
             )?;
             gauge(
                 &mut encoder,
                 "process_resident_memory_bytes",
-                "Resident memory",
+                "Resident memory.",
                 stat.resident_bytes(),
             )?;
             gauge(
                 &mut encoder,
                 "process_virtual_memory_bytes",
-                "Virtual memory",
-                to_f64(stat.virtual_bytes),
+                "Virtual memory.",
+                stat.virtual_bytes,
             )?;
-            gauge(
-                &mut encoder,
-                "process_threads",
-                "Threads",
-                to_f64(stat.n_threads),
-            )?;
+            gauge(&mut encoder, "process_threads", "Threads.", stat.n_threads)?;
             if let Some(start) = stat.start_time_seconds() {
                 gauge(
                     &mut encoder,
                     "process_start_time_seconds",
-                    "Start time since the Unix epoch",
+                    "Start time since the Unix epoch.",
                     start,
                 )?;
             }
@@ -58,16 +53,16 @@ impl Collector for ProcessCollector {
             gauge(
                 &mut encoder,
                 "process_open_fds",
-                "Open file descriptors",
-                to_f64(open),
+                "Open file descriptors.",
+                open,
             )?;
         }
         if let Some(limit) = getrlimit(Resource::Nofile).current {
             gauge(
                 &mut encoder,
                 "process_max_fds",
-                "File descriptors that may be open",
-                to_f64(limit),
+                "File descriptors that may be open.",
+                limit,
             )?;
         }
         Ok(())
@@ -86,21 +81,21 @@ impl ReadinessCollector {
 
 impl Collector for ReadinessCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let ready = f64::from(u8::from(self.0.is_ready()));
+        let ready = u64::from(self.0.is_ready());
         gauge(
             &mut encoder,
             super::READY,
-            "1 while the daemon is ready",
+            "1 while the daemon is ready.",
             ready,
         )
     }
 }
 
-fn gauge(
+fn gauge<N: EncodeGaugeValue>(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,
-    value: f64,
+    value: N,
 ) -> Result<(), std::fmt::Error> {
     let metric = ConstGauge::new(value);
     metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
@@ -124,11 +119,11 @@ pub fn cpu_seconds() -> Option<f64> {
 
 /// Resident memory of this process in bytes, if the kernel tells.
 #[must_use]
-pub fn resident_memory() -> Option<f64> {
+pub fn resident_memory() -> Option<u64> {
     Stat::read().map(|stat| stat.resident_bytes())
 }
 
-/// The columns of `/proc/self/stat` that matter (proc_pid_stat(5)).
+/// The columns of `/proc/self/stat` that matter (`proc_pid_stat(5)`).
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
     cpu_ticks: u64,
@@ -162,9 +157,9 @@ impl Stat {
         to_f64(self.cpu_ticks) / ticks_per_second()
     }
 
-    fn resident_bytes(&self) -> f64 {
+    fn resident_bytes(&self) -> u64 {
         let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
-        to_f64(self.resident_pages.saturating_mul(page))
+        self.resident_pages.saturating_mul(page)
     }
 
     fn start_time_seconds(&self) -> Option<f64> {
@@ -218,7 +213,7 @@ mod tests {
     #[test]
     fn this_process_has_figures() {
         let stat = Stat::read().unwrap();
-        assert!(stat.resident_bytes() > 100_000.0);
+        assert!(stat.resident_bytes() > 100_000);
         assert!(stat.start_time_seconds().unwrap() > 1_500_000_000.0);
         assert!(cpu_seconds().is_some() && resident_memory().is_some());
     }

@@ -1,6 +1,6 @@
-//! OpenMetrics text rewritten as Prometheus text format 0.0.4. Pure.
+//! `OpenMetrics` text rewritten as Prometheus text format 0.0.4. Pure.
 //!
-//! The two differ in few things: OpenMetrics names a counter without `_total` and an info metric
+//! The two differ in few things: `OpenMetrics` names a counter without `_total` and an info metric
 //! without `_info` where it describes it, carries units, exemplars and an end mark, and has types
 //! the older format lacks.
 

@@ -124,28 +124,28 @@ impl collector::Collector for Collector {
         for (name, help, value) in [
             (
                 "received_datagrams",
-                "Datagrams received",
+                "Datagrams received.",
                 counters.received(),
             ),
-            ("sent_datagrams", "Replies sent", counters.replied()),
+            ("sent_datagrams", "Replies sent.", counters.replied()),
             (
                 "dropped_datagrams",
-                "Datagrams too large to handle",
+                "Datagrams too large to handle.",
                 counters.dropped(),
             ),
             (
                 "batches",
-                "Receives that brought datagrams",
+                "Receives that brought datagrams.",
                 counters.batches(),
             ),
             (
                 "send_errors",
-                "Replies the kernel refused",
+                "Replies the kernel refused.",
                 counters.send_errors(),
             ),
             (
                 "receive_errors",
-                "Receives that failed",
+                "Receives that failed.",
                 counters.receive_errors(),
             ),
         ] {

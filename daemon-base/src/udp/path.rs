@@ -14,8 +14,18 @@ pub(super) const PEER_SIZE: usize = 28;
 /// Room for one control message with the larger `in6_pktinfo`, and to spare.
 pub(super) const CONTROL_SIZE: usize = 64;
 
-const FAMILY_V4: [u8; 2] = (libc::AF_INET as u16).to_ne_bytes();
-const FAMILY_V6: [u8; 2] = (libc::AF_INET6 as u16).to_ne_bytes();
+/// Address families as the first two bytes of a socket address hold them.
+const FAMILY_V4: [u8; 2] = family(libc::AF_INET);
+const FAMILY_V6: [u8; 2] = family(libc::AF_INET6);
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "families are small positive numbers"
+)]
+const fn family(number: i32) -> [u8; 2] {
+    (number as u16).to_ne_bytes()
+}
 
 /// Bytes before the data of a control message: length, level and type (cmsg(3)).
 const HEADER: usize = size_of::<libc::cmsghdr>();

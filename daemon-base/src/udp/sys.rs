@@ -75,34 +75,31 @@ impl<T: Copy> Memory<T> {
 
     fn slice(&self, from: usize, length: usize) -> &[T] {
         assert!(
-            from <= self.length && length <= self.length - from,
+            length <= self.length.saturating_sub(from),
             "beyond the memory of a batch"
         );
         // SAFETY: The range is within the allocation, as was just checked, and initialised; the
         // kernel writes only during calls, which take the batch exclusively.
-        unsafe { std::slice::from_raw_parts(self.first.as_ptr().add(from), length) }
+        unsafe { std::slice::from_raw_parts(self.at(from), length) }
     }
 
     fn slice_mut(&mut self, from: usize, length: usize) -> &mut [T] {
         assert!(
-            from <= self.length && length <= self.length - from,
+            length <= self.length.saturating_sub(from),
             "beyond the memory of a batch"
         );
         // SAFETY: As in `slice`, and `self` is borrowed exclusively.
-        unsafe { std::slice::from_raw_parts_mut(self.first.as_ptr().add(from), length) }
+        unsafe { std::slice::from_raw_parts_mut(self.at(from), length) }
     }
 
     fn get(&self, index: usize) -> T {
-        assert!(index < self.length, "beyond the memory of a batch");
-        // SAFETY: The element is within the allocation and initialised.
-        unsafe { self.first.add(index).read() }
+        // SAFETY: `at` gives an element within the allocation, which is initialised.
+        unsafe { self.at(index).read() }
     }
 
     fn get_mut(&mut self, index: usize) -> &mut T {
-        assert!(index < self.length, "beyond the memory of a batch");
-        // SAFETY: The element is within the allocation and initialised, and `self` is borrowed
-        // exclusively.
-        unsafe { self.first.add(index).as_mut() }
+        // SAFETY: As in `get`, and `self` is borrowed exclusively.
+        unsafe { &mut *self.at(index) }
     }
 }
 
@@ -260,7 +257,7 @@ impl Batch {
     }
 
     /// Puts the reply that [`Batch::message`] had room for behind those to be sent.
-    pub(super) fn stage(&mut self, index: usize, length: usize) {
+    pub(super) fn stage(&mut self, index: usize, length: usize, source: Source) {
         let length = length.min(self.reply_capacity);
         let slot = self.n_staged;
         *self.send_vectors.get_mut(slot) = libc::iovec {
@@ -269,10 +266,7 @@ impl Batch {
         };
         let mut control_length = 0;
         if self.tells_destination {
-            let control = self.controls.get_mut(index);
-            let filled = self.received.get(index).msg_hdr.msg_controllen;
-            let source = Source::read(control.0.get(..filled).unwrap_or_default());
-            control_length = source.write(&mut control.0);
+            control_length = source.write(&mut self.controls.get_mut(index).0);
         }
         let peer = self.peers.at(index);
         let peer_length = self.peers.get(index).length;
@@ -302,9 +296,9 @@ impl Batch {
             let pending = self.n_staged - next;
             let headers = self.sending.at(next);
             let n_sent = if pending == 1 {
-                // SAFETY: The header and all it points to belong to this batch, borrowed exclusively.
-                let result =
-                    unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const (*headers).msg_hdr, 0) };
+                // SAFETY: A `mmsghdr` begins with its `msghdr`. It and all it points to belong to
+                // this batch, which is borrowed exclusively.
+                let result = unsafe { libc::sendmsg(socket.as_raw_fd(), headers.cast(), 0) };
                 if result < 0 { -1 } else { 1 }
             } else {
                 // SAFETY: `headers` points to `pending` headers that were staged; they and all they

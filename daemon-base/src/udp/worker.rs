@@ -118,15 +118,16 @@ impl<R: Respond> Worker<R> {
                 continue;
             };
             let capacity = reply.len();
+            let source = message.source;
             let datagram = Datagram {
                 payload: message.payload,
                 peer: message.peer,
-                source: message.source,
+                source,
                 socket: Some(&self.socket.socket),
                 bound: self.socket.bound,
             };
             match self.responder.respond(&datagram, reply) {
-                Outcome::Reply(length) if length <= capacity => batch.stage(index, length),
+                Outcome::Reply(length) if length <= capacity => batch.stage(index, length, source),
                 Outcome::Reply(_) => self.counts.dropped.add(1),
                 Outcome::Silent => {}
             }
