@@ -11,6 +11,10 @@ use tonic::transport::Channel;
 /// one switch away.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// How often a peer that says nothing is asked whether it is there, and how long it may take to
+/// answer. A healthd that hangs without ending its streams is noticed within the sum.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
+
 /// Where healthd listens: `unix:/run/outpost/healthd.sock` or `http://192.168.7.13:9400`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
@@ -63,7 +67,12 @@ impl Endpoint {
     /// When nobody accepts the connection in time.
     pub async fn connect(&self) -> Result<Channel, tonic::transport::Error> {
         let endpoint = tonic::transport::Endpoint::from_shared(self.to_string())?;
-        endpoint.connect_timeout(CONNECT_TIMEOUT).connect().await
+        endpoint
+            .connect_timeout(CONNECT_TIMEOUT)
+            .http2_keep_alive_interval(KEEP_ALIVE)
+            .keep_alive_timeout(KEEP_ALIVE)
+            .connect()
+            .await
     }
 }
 

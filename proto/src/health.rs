@@ -253,6 +253,8 @@ pub struct TargetStatus {
     pub latency: Duration,
     /// What the last probe said, in words.
     pub reason: String,
+    /// The liveness is from before healthd's restart, and no probe has confirmed it yet.
+    pub warm: bool,
 }
 
 impl TargetStatus {
@@ -295,22 +297,61 @@ impl Snapshot {
             .map_or(Liveness::Unknown, TargetStatus::effective)
     }
 
-    /// This snapshot with a response of the `Watch` stream applied. A target that cannot be
-    /// parsed is left out: it was stated by nobody who shares this contract.
+    /// This snapshot with a response of the `Watch` stream applied, where `stated` is the statement
+    /// that it answers.
+    ///
+    /// A status belongs to the stated target it names by number: what healthd echoes of a target
+    /// may lack what a later version put into it. Without a number it belongs to the target that it
+    /// echoes; one that cannot be parsed is left out.
     #[must_use]
-    pub fn apply(&self, response: &wire::WatchResponse) -> Self {
+    pub fn apply(&self, response: &wire::WatchResponse, stated: &[Target]) -> Self {
         let mut targets = match response.full {
             true => BTreeMap::new(),
             false => self.targets.clone(),
         };
         for status in &response.targets {
-            if let Some((target, status)) = convert::status_from_wire(status) {
-                targets.insert(target, status);
+            let named = usize::try_from(status.stated).ok();
+            let named = named.and_then(|number| stated.get(number.checked_sub(1)?));
+            let target = named.cloned().or_else(|| convert::target_of(status));
+            if let Some(target) = target {
+                targets.insert(target, status.into());
             }
         }
         Self {
             generation: response.generation,
             targets,
+        }
+    }
+
+    /// This snapshot, which follows `before` on another stream, without what healthd forgot.
+    ///
+    /// healthd comes back from a restart with what it had last written to disk, or with nothing. What
+    /// it has not probed since does not outweigh what the subscriber heard from it before.
+    #[must_use]
+    pub fn keep_known(mut self, before: &Self) -> Self {
+        for (target, status) in &mut self.targets {
+            if !status.warm && status.liveness != Liveness::Unknown {
+                continue;
+            }
+            let known = before.status(target);
+            if let Some(known) = known.filter(|known| known.liveness != Liveness::Unknown) {
+                *status = TargetStatus {
+                    admin: status.admin,
+                    ..known.clone()
+                };
+            }
+        }
+        self
+    }
+}
+
+/// Every target that healthd lists.
+impl From<&wire::ListResponse> for Snapshot {
+    fn from(response: &wire::ListResponse) -> Self {
+        let parse = |status| Some((convert::target_of(status)?, TargetStatus::from(status)));
+        Self {
+            generation: response.generation,
+            targets: response.targets.iter().filter_map(parse).collect(),
         }
     }
 }
@@ -344,7 +385,7 @@ pub enum HealthError {
 /// When the octets are no such message.
 pub fn decode_watch_response(octets: &[u8]) -> Result<Snapshot, HealthError> {
     let response = wire::WatchResponse::decode(octets).map_err(|_| HealthError::Malformed)?;
-    Ok(Snapshot::default().apply(&response))
+    Ok(Snapshot::default().apply(&response, &[]))
 }
 
 /// Reads the octets of a `WatchRequest` into the targets it states, as healthd does.

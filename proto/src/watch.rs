@@ -5,9 +5,9 @@
 //! healthd is back its subscribers go on with the snapshot they have; nothing flips because the
 //! prober was swapped. How old that knowledge is, [`Watcher::state`] tells.
 //!
-//! A restarted healthd may know less for a moment than its subscriber does. A target it reports
-//! as unknown keeps the state last heard, so a restart without its saved state is no outage
-//! either.
+//! A restarted healthd may know less for a moment than its subscriber does: what it has not probed
+//! since its restart does not outweigh what was heard before ([`Snapshot::keep_known`]). So a restart
+//! without its saved state is no outage either.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 
 use crate::endpoint::Endpoint;
-use crate::health::{Liveness, Snapshot, Target};
+use crate::health::{Snapshot, Target};
 use crate::wire;
 use crate::wire::health_client::HealthClient;
 
@@ -29,20 +29,20 @@ const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// Statements under way to healthd. Each replaces the one before, so few are ever waiting.
 const STATEMENT_QUEUE: usize = 4;
-/// A message with 16,384 targets of a few hundred octets each fits.
-const MAX_MESSAGE: usize = 16 << 20;
+/// The largest message either side takes: 16,384 targets of a few hundred octets each fit.
+pub const MAX_MESSAGE: usize = 16 << 20;
 
 /// Keeps one `Watch` stream; dropping it ends the stream.
 #[derive(Debug)]
 pub struct Watcher {
-    targets: watch::Sender<Vec<Target>>,
+    wanted: watch::Sender<Wanted>,
     snapshot: watch::Receiver<Arc<Snapshot>>,
     state: Arc<Mutex<State>>,
     task: JoinHandle<()>,
 }
 
 /// How the stream is doing.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     /// Whether healthd is connected.
     pub connected: bool,
@@ -69,24 +69,30 @@ impl Watcher {
     /// Begins to connect. `subscriber` is the name that healthd lists; needs a tokio runtime.
     #[must_use]
     pub fn start(endpoint: Endpoint, subscriber: &str, targets: Vec<Target>) -> Self {
-        let (targets, wanted) = watch::channel(targets);
+        Self::with(endpoint, subscriber, Wanted::new(targets, Shown::Stated))
+    }
+
+    /// As [`start`](Self::start), and is shown every other target there is besides.
+    #[must_use]
+    pub fn start_all(endpoint: Endpoint, subscriber: &str, targets: Vec<Target>) -> Self {
+        Self::with(endpoint, subscriber, Wanted::new(targets, Shown::All))
+    }
+
+    fn with(endpoint: Endpoint, subscriber: &str, wanted: Wanted) -> Self {
+        let (wanted, stated) = watch::channel(wanted);
         let (publish, snapshot) = watch::channel(Arc::new(Snapshot::default()));
-        let state = Arc::new(Mutex::new(State {
-            connected: false,
-            heard: None,
-            connections: 0,
-            error: String::new(),
-        }));
+        let state = Arc::new(Mutex::new(State::default()));
         let stream = Stream {
             endpoint,
             subscriber: subscriber.to_owned(),
-            wanted,
+            wanted: stated,
             publish,
             state: Arc::clone(&state),
+            n_statements: 0,
         };
         let task = tokio::spawn(stream.run());
         Self {
-            targets,
+            wanted,
             snapshot,
             state,
             task,
@@ -95,10 +101,10 @@ impl Watcher {
 
     /// States the full set of targets anew.
     pub fn set_targets(&self, targets: Vec<Target>) {
-        self.targets.send_if_modified(|stated| {
-            let changed = *stated != targets;
+        self.wanted.send_if_modified(|wanted| {
+            let changed = *wanted.targets != targets;
             if changed {
-                *stated = targets;
+                wanted.targets = targets.into();
             }
             changed
         });
@@ -132,13 +138,47 @@ impl Drop for Watcher {
     }
 }
 
+/// What a subscriber wants to know.
+#[derive(Clone, Debug)]
+struct Wanted {
+    targets: Arc<[Target]>,
+    shown: Shown,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shown {
+    Stated,
+    All,
+}
+
+impl Wanted {
+    fn new(targets: Vec<Target>, shown: Shown) -> Self {
+        Self {
+            targets: targets.into(),
+            shown,
+        }
+    }
+}
+
 /// The task behind a [`Watcher`].
 struct Stream {
     endpoint: Endpoint,
     subscriber: String,
-    wanted: watch::Receiver<Vec<Target>>,
+    wanted: watch::Receiver<Wanted>,
     publish: watch::Sender<Arc<Snapshot>>,
     state: Arc<Mutex<State>>,
+    n_statements: u64,
+}
+
+/// An open stream, and what was said on it.
+struct Open {
+    statements: mpsc::Sender<wire::WatchRequest>,
+    responses: Streaming<wire::WatchResponse>,
+    stated: Arc<[Target]>,
+    /// What was known when the stream began.
+    before: Arc<Snapshot>,
+    /// What this stream itself said, without anything from before.
+    heard: Snapshot,
 }
 
 impl Stream {
@@ -146,11 +186,7 @@ impl Stream {
         let mut wait = Backoff::default();
         while !self.publish.is_closed() {
             let error = match self.connect().await {
-                Ok((statements, responses)) => {
-                    tracing::info!(endpoint = %self.endpoint, "Connected to healthd");
-                    wait = Backoff::default();
-                    self.follow(&statements, responses).await
-                }
+                Ok(open) => self.follow(open, &mut wait).await,
                 Err(error) => error,
             };
             self.lost(&error);
@@ -159,51 +195,43 @@ impl Stream {
     }
 
     /// Opens the stream with the first statement already in it.
-    async fn connect(
-        &mut self,
-    ) -> Result<
-        (
-            mpsc::Sender<wire::WatchRequest>,
-            Streaming<wire::WatchResponse>,
-        ),
-        String,
-    > {
-        let channel = self
-            .endpoint
-            .connect()
-            .await
-            .map_err(|error| chain(&error))?;
+    async fn connect(&mut self) -> Result<Open, String> {
+        let channel = self.endpoint.connect().await;
+        let channel = channel.map_err(|error| chain(&error))?;
         let (statements, queue) = mpsc::channel(STATEMENT_QUEUE);
-        let first = self.statement();
-        statements
-            .send(first)
-            .await
-            .map_err(|error| error.to_string())?;
+        let (statement, stated) = self.statement();
+        let sent = statements.send(statement).await;
+        sent.map_err(|error| error.to_string())?;
         let mut client = HealthClient::new(channel)
             .max_decoding_message_size(MAX_MESSAGE)
             .max_encoding_message_size(MAX_MESSAGE);
         let response = client.watch(ReceiverStream::new(queue)).await;
-        let responses = response
-            .map_err(|status| status.message().to_owned())?
-            .into_inner();
+        let response = response.map_err(|status| status.message().to_owned())?;
+        tracing::info!(endpoint = %self.endpoint, "Connected to healthd");
         let mut state = self.lock();
         state.connected = true;
         state.connections += 1;
         state.error.clear();
         drop(state);
-        Ok((statements, responses))
+        Ok(Open {
+            statements,
+            responses: response.into_inner(),
+            stated,
+            before: Arc::clone(&self.publish.borrow()),
+            heard: Snapshot::default(),
+        })
     }
 
     /// Publishes what comes until the stream ends; says why it ended.
-    async fn follow(
-        &mut self,
-        statements: &mpsc::Sender<wire::WatchRequest>,
-        mut responses: Streaming<wire::WatchResponse>,
-    ) -> String {
+    async fn follow(&mut self, mut open: Open, wait: &mut Backoff) -> String {
         loop {
             tokio::select! {
-                message = responses.message() => match message {
-                    Ok(Some(response)) => self.publish(&response),
+                message = open.responses.message() => match message {
+                    Ok(Some(response)) => {
+                        // A peer that ends each stream before it says a word is not back.
+                        *wait = Backoff::default();
+                        self.publish(&mut open, &response);
+                    }
                     Ok(None) => return "healthd ended the stream".to_owned(),
                     Err(status) => return status.message().to_owned(),
                 },
@@ -211,8 +239,9 @@ impl Stream {
                     if changed.is_err() {
                         return "the subscriber is gone".to_owned();
                     }
-                    let statement = self.statement();
-                    if statements.send(statement).await.is_err() {
+                    let (statement, stated) = self.statement();
+                    open.stated = stated;
+                    if open.statements.send(statement).await.is_err() {
                         return "healthd ended the stream".to_owned();
                     }
                 }
@@ -220,19 +249,27 @@ impl Stream {
         }
     }
 
-    fn statement(&mut self) -> wire::WatchRequest {
-        let targets = self.wanted.borrow_and_update();
-        wire::WatchRequest {
-            targets: targets.iter().map(wire::Target::from).collect(),
+    fn statement(&mut self) -> (wire::WatchRequest, Arc<[Target]>) {
+        self.n_statements += 1;
+        let wanted = self.wanted.borrow_and_update().clone();
+        let request = wire::WatchRequest {
+            targets: wanted.targets.iter().map(wire::Target::from).collect(),
             subscriber: self.subscriber.clone(),
-        }
+            statement: self.n_statements,
+            all: wanted.shown == Shown::All,
+        };
+        (request, wanted.targets)
     }
 
-    fn publish(&self, response: &wire::WatchResponse) {
+    fn publish(&self, open: &mut Open, response: &wire::WatchResponse) {
         self.lock().heard = Some(now());
-        let before = Arc::clone(&self.publish.borrow());
-        self.publish
-            .send_replace(Arc::new(keep_known(&before, before.apply(response))));
+        if response.statement != 0 && response.statement != self.n_statements {
+            // What was asked has changed since; the full snapshot of it is on its way.
+            return;
+        }
+        open.heard = open.heard.apply(response, &open.stated);
+        let snapshot = open.heard.clone().keep_known(&open.before);
+        self.publish.send_replace(Arc::new(snapshot));
     }
 
     fn lost(&self, error: &str) {
@@ -250,19 +287,6 @@ impl Stream {
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Keeps what was known of a target that the new snapshot calls unknown.
-fn keep_known(before: &Snapshot, mut after: Snapshot) -> Snapshot {
-    for (target, status) in &mut after.targets {
-        if status.liveness == Liveness::Unknown
-            && let Some(known) = before.status(target)
-        {
-            status.liveness = known.liveness;
-            status.since = known.since;
-        }
-    }
-    after
 }
 
 /// Waits between attempts: doubling, bounded, and spread so that the subscribers of a node do not
@@ -303,7 +327,6 @@ fn now() -> Instant {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::health::TargetStatus;
 
     #[test]
     fn waits_grow_to_a_bound_and_stay_spread() {
@@ -312,36 +335,6 @@ mod tests {
         assert!(waits[0] <= FIRST_WAIT && waits[0] >= FIRST_WAIT.mul_f64(0.75));
         assert!(waits.iter().all(|wait| *wait <= LONGEST_WAIT));
         assert!(waits[30] >= LONGEST_WAIT.mul_f64(0.75));
-    }
-
-    #[test]
-    fn a_healthd_that_forgot_does_not_make_its_subscribers_forget() {
-        let target = |port| Target::tcp(([192, 168, 7, 13], port).into());
-        let snapshot = |states: &[(u16, Liveness)]| Snapshot {
-            generation: 1,
-            targets: states
-                .iter()
-                .map(|(port, liveness)| {
-                    (
-                        target(*port),
-                        TargetStatus {
-                            liveness: *liveness,
-                            ..Default::default()
-                        },
-                    )
-                })
-                .collect(),
-        };
-        let before = snapshot(&[(1, Liveness::Up), (2, Liveness::Down)]);
-        let forgot = [
-            (1, Liveness::Unknown),
-            (2, Liveness::Up),
-            (3, Liveness::Unknown),
-        ];
-        let after = keep_known(&before, snapshot(&forgot));
-        assert_eq!(after.liveness(&target(1)), Liveness::Up);
-        assert_eq!(after.liveness(&target(2)), Liveness::Up);
-        assert_eq!(after.liveness(&target(3)), Liveness::Unknown);
     }
 
     #[test]

@@ -248,22 +248,27 @@ impl From<AdminState> for wire::AdminState {
     }
 }
 
-/// A target and its status; `None` when the target cannot be parsed.
-pub(super) fn status_from_wire(status: &wire::TargetStatus) -> Option<(Target, TargetStatus)> {
-    let target = Target::try_from(status.target.clone()?).ok()?;
-    let moment = |millis: u64| match millis {
-        0 => None,
-        millis => UNIX_EPOCH.checked_add(Duration::from_millis(millis)),
-    };
-    let status = TargetStatus {
-        liveness: status.liveness().into(),
-        admin: status.admin_state().into(),
-        since: moment(status.since_ms),
-        last_check: moment(status.last_check_ms),
-        latency: Duration::from_micros(status.latency_us),
-        reason: status.reason.clone(),
-    };
-    Some((target, status))
+/// The target that a status echoes; `None` when it cannot be parsed.
+pub(super) fn target_of(status: &wire::TargetStatus) -> Option<Target> {
+    Target::try_from(status.target.clone()?).ok()
+}
+
+impl From<&wire::TargetStatus> for TargetStatus {
+    fn from(status: &wire::TargetStatus) -> Self {
+        let moment = |millis: u64| match millis {
+            0 => None,
+            millis => UNIX_EPOCH.checked_add(Duration::from_millis(millis)),
+        };
+        Self {
+            liveness: status.liveness().into(),
+            admin: status.admin_state().into(),
+            since: moment(status.since_ms),
+            last_check: moment(status.last_check_ms),
+            latency: Duration::from_micros(status.latency_us),
+            reason: status.reason.clone(),
+            warm: status.warm,
+        }
+    }
 }
 
 /// A target and its status as they travel.
@@ -283,15 +288,8 @@ impl From<(&Target, &TargetStatus)> for wire::TargetStatus {
             last_check_ms: millis(status.last_check),
             latency_us: u64::try_from(status.latency.as_micros()).unwrap_or(u64::MAX),
             reason: status.reason.clone(),
+            warm: status.warm,
+            stated: 0,
         }
-    }
-}
-
-/// A target and its status from the wire.
-impl TryFrom<&wire::TargetStatus> for (Target, TargetStatus) {
-    type Error = HealthError;
-
-    fn try_from(status: &wire::TargetStatus) -> Result<Self, HealthError> {
-        status_from_wire(status).ok_or(HealthError::Malformed)
     }
 }

@@ -149,14 +149,16 @@ fn a_delta_changes_what_it_names_and_a_full_snapshot_replaces_all() {
             .iter()
             .map(|pair| wire::TargetStatus::from(*pair))
             .collect(),
+        ..Default::default()
     };
     let (up, down) = (status(Liveness::Up), status(Liveness::Down));
-    let first = Snapshot::default().apply(&response(4, true, &[(&all[0], &up), (&all[1], &up)]));
-    let second = first.apply(&response(5, false, &[(&all[1], &down)]));
+    let first =
+        Snapshot::default().apply(&response(4, true, &[(&all[0], &up), (&all[1], &up)]), &[]);
+    let second = first.apply(&response(5, false, &[(&all[1], &down)]), &[]);
     assert_eq!((second.generation, second.targets.len()), (5, 2));
     assert_eq!(second.status(&all[0]), Some(&up));
     assert_eq!(second.liveness(&all[1]), Liveness::Down);
-    let third = second.apply(&response(6, true, &[(&all[2], &up)]));
+    let third = second.apply(&response(6, true, &[(&all[2], &up)]), &[]);
     assert_eq!(third.targets.len(), 1);
     assert_eq!(third.liveness(&all[0]), Liveness::Unknown);
 }
@@ -178,6 +180,7 @@ fn a_message_of_a_later_version_is_read() {
         generation: 9,
         full: true,
         targets: vec![wire::TargetStatus::from((&target, &status(Liveness::Up)))],
+        ..Default::default()
     };
     let mut octets = response.encode_to_vec();
     // Field 900, a string, and field 901, a number, which this version does not know.
@@ -214,6 +217,7 @@ fn a_message_of_an_earlier_version_is_read() {
         generation: 1,
         full: true,
         targets: vec![status],
+        ..Default::default()
     };
     let snapshot = decode_watch_response(&response.encode_to_vec()).unwrap();
     let target = Target::tcp("192.168.7.13:6443".parse().unwrap());
@@ -227,6 +231,8 @@ fn octets_that_are_no_message_are_refused_without_panic() {
     let target = wire::WatchRequest {
         targets: targets().iter().map(wire::Target::from).collect(),
         subscriber: "x".to_owned(),
+        statement: 1,
+        all: true,
     };
     let good = target.encode_to_vec();
     for _ in 0..20_000 {
@@ -239,5 +245,75 @@ fn octets_that_are_no_message_are_refused_without_panic() {
         }
         drop(decode_watch_request(&bent));
         drop(decode_watch_response(&bent));
+    }
+}
+
+#[test]
+fn a_healthd_that_forgot_does_not_make_its_subscribers_forget() {
+    use Liveness::{Down, Unknown, Up};
+    let target = |port| Target::tcp(([192, 168, 7, 13], port).into());
+    let snapshot = |states: &[(u16, Liveness, bool)]| Snapshot {
+        generation: 1,
+        targets: states
+            .iter()
+            .map(|&(port, liveness, warm)| {
+                let status = TargetStatus {
+                    warm,
+                    ..status(liveness)
+                };
+                (target(port), status)
+            })
+            .collect(),
+    };
+    let before = snapshot(&[
+        (1, Up, false),
+        (2, Down, false),
+        (3, Down, false),
+        (5, Unknown, false),
+    ]);
+    let after = snapshot(&[
+        (1, Unknown, false),
+        (2, Up, false),
+        (3, Up, true),
+        (4, Up, true),
+        (5, Down, true),
+        (6, Unknown, false),
+    ]);
+    let after = after.keep_known(&before);
+    let expected = [Up, Up, Down, Up, Down, Unknown];
+    for (liveness, port) in expected.into_iter().zip(1..) {
+        assert_eq!(after.liveness(&target(port)), liveness, "{port}");
+    }
+}
+
+#[test]
+fn a_status_belongs_to_the_target_it_names_by_number() {
+    let stated = [
+        Target::tcp("192.168.7.13:1".parse().unwrap()),
+        Target::tcp("192.168.7.13:2".parse().unwrap()),
+    ];
+    let other = Target::tcp("192.168.7.99:9".parse().unwrap());
+    let named = |number, target: Option<&Target>| wire::TargetStatus {
+        target: target.map(wire::Target::from),
+        liveness: 1,
+        stated: number,
+        ..Default::default()
+    };
+    let table = [
+        (named(1, None), Some(&stated[0])),
+        (named(2, Some(&other)), Some(&stated[1])),
+        (named(3, Some(&other)), Some(&other)),
+        (named(u32::MAX, None), None),
+        (named(0, Some(&stated[1])), Some(&stated[1])),
+        (named(0, None), None),
+    ];
+    for (status, expected) in table {
+        let response = wire::WatchResponse {
+            full: true,
+            targets: vec![status],
+            ..Default::default()
+        };
+        let snapshot = Snapshot::default().apply(&response, &stated);
+        assert_eq!(snapshot.targets.keys().next(), expected);
     }
 }
