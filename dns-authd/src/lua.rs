@@ -27,6 +27,8 @@ mod health;
 mod includes;
 mod objects;
 mod options;
+mod pattern;
+mod patterns;
 mod picks;
 mod places;
 mod reverse;
@@ -34,7 +36,7 @@ mod run;
 mod sandbox;
 pub mod select;
 mod settings;
-pub mod target;
+mod target;
 mod values;
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use mlua::{Lua, Table, Value};
 
 use super::Note;
-use super::health::{Candidate, decide};
+use super::health::{Candidate, decide, suppose};
 use super::options::{Options, Url};
 use super::run::{Run, raise};
 use super::target;
@@ -73,7 +73,7 @@ fn url_up(run: &Run, url: &Value, addresses: &Value, options: &Value) -> mlua::R
         set.into_iter()
             .map(|(address, _)| Candidate {
                 answer: address.to_string(),
-                target: target::url(&url, address, &options.probe, &run.settings),
+                target: Some(target::url(&url, address, &options.probe, &run.settings)),
             })
             .collect()
     });
@@ -103,7 +103,7 @@ fn url_ext_up(run: &Run, sets: &Value, options: &Value) -> mlua::Result<Vec<Stri
             };
             candidates.push(Candidate {
                 answer: address.to_string(),
-                target: target::url(&url, probed, &options.probe, &run.settings),
+                target: Some(target::url(&url, probed, &options.probe, &run.settings)),
             });
         }
         read.push(candidates);
@@ -119,10 +119,20 @@ fn conclude(
     name: &str,
 ) -> mlua::Result<Vec<String>> {
     for candidate in sets.iter().flatten() {
-        run.names(&candidate.target)?;
+        match &candidate.target {
+            Some(target) => run.names(target)?,
+            None => run.note(Note::warning(format!(
+                "{name}: nothing can be up on port 0 of {}",
+                candidate.answer
+            ))),
+        }
     }
     let subject = run.subject()?;
-    let choice = decide(sets, options, &*subject.view, &run.settings).map_err(|error| {
+    let decided = match run.decision(sets.len() + 1) {
+        Some(up) => suppose(sets, options, up, &run.settings),
+        None => decide(sets, options, &*subject.view, &run.settings),
+    };
+    let choice = decided.map_err(|error| {
         if error.is_defect() {
             named(name, &error.to_string())
         } else {

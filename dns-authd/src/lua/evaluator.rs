@@ -4,9 +4,13 @@
 //! What a program comes to is found by running it once for every way its draws can fall, each
 //! run following a script. If what it returns is one draw's result in every run, it is a choice;
 //! if it is the same in every run, it is fixed; otherwise, and whenever it read the query, it
-//! has to run for each query. The targets of branches that no run took are found by surveys:
-//! runs that pretend that all is up, or all is down, and that the client is, or is not, where
-//! the program asks. A target behind a condition that none of these meets is not found.
+//! has to run for each query.
+//!
+//! The targets of branches that no such run took are found by a survey: runs that walk every
+//! path the program can take, as far as it branches on what functions of health, of drawing and
+//! of the client's place say, up to a bound. A target is not found if only a certain client or
+//! name leads to it, through `who` or `qname` say, or if it is made from them; it then counts as
+//! not yet probed for ever. That is wanted: whoever can ask must not choose what is probed.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
@@ -41,6 +45,9 @@ pub struct Evaluator {
 /// for each query.
 const MAX_TRIALS: usize = 256;
 
+/// The most paths that a survey walks.
+const MAX_SURVEYS: usize = 64;
+
 impl Evaluator {
     /// Starts an interpreter.
     ///
@@ -70,7 +77,7 @@ impl Evaluator {
     pub fn evaluate(&mut self, snippet: &Snippet, view: &Arc<dyn LivenessView>) -> Evaluation {
         let mut found = Found::default();
         let outcome = self.settle(snippet, view, &mut found);
-        if branches(&snippet.code) {
+        if branches(&snippet.code) || outcome == Ok(Outcome::PerQuery) {
             self.survey(snippet, &mut found);
         }
         Evaluation {
@@ -165,17 +172,19 @@ impl Evaluator {
         Ok(outcome)
     }
 
-    /// Runs a program under pretences, for the targets it names.
+    /// Runs a program along every path its decisions can take, for the targets it names.
     fn survey(&mut self, snippet: &Snippet, found: &mut Found) {
-        for liveness in [Liveness::Up, Liveness::Down] {
-            for answer in [true, false] {
-                let subject = Rc::new(Subject {
-                    client: super::sample_client(&snippet.owner),
-                    snippet: snippet.clone(),
-                    view: Arc::new(Uniform(liveness)),
-                });
-                let (_, trace) = self.run(&subject, Plan::Survey(answer), 0);
-                found.targets.extend(trace.targets);
+        let subject = Rc::new(Subject {
+            client: super::sample_client(&snippet.owner),
+            snippet: snippet.clone(),
+            view: Arc::new(Uniform(Liveness::Unknown)),
+        });
+        let mut script = Vec::new();
+        for _ in 0..MAX_SURVEYS {
+            let (_, trace) = self.run(&subject, Plan::Survey(script.clone()), 0);
+            found.targets.extend(trace.targets);
+            if !next_path(&mut script, &trace.decisions) {
+                return;
             }
         }
     }
@@ -343,6 +352,20 @@ fn advance(script: &mut [usize], turns: &[usize]) -> bool {
             return true;
         }
         *turn = 0;
+    }
+    false
+}
+
+/// Turns to the next path of a survey, given how many ways each decision on the last one could
+/// have gone; false when all have been walked.
+fn next_path(script: &mut Vec<usize>, decisions: &[usize]) -> bool {
+    script.resize(decisions.len(), 0);
+    while let Some(way) = script.pop() {
+        let n_ways = decisions.get(script.len()).copied().unwrap_or(0);
+        if way + 1 < n_ways {
+            script.push(way + 1);
+            return true;
+        }
     }
     false
 }

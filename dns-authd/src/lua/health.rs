@@ -20,12 +20,22 @@ pub trait LivenessView: Send + Sync {
     fn liveness(&self, target: &Target) -> Liveness;
 }
 
+impl LivenessView for proto::health::Snapshot {
+    fn liveness(&self, target: &Target) -> Liveness {
+        Self::liveness(self, target)
+    }
+}
+
 /// A possible answer and what must be up for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) answer: String,
-    pub(super) target: Target,
+    /// `None` for what cannot be up.
+    pub(super) target: Option<Target>,
 }
+
+/// Sets of candidates, each with what is known of it.
+type Rated<'a> = Vec<Vec<(&'a Candidate, Liveness)>>;
 
 /// Decides among prioritised sets of candidates.
 ///
@@ -38,14 +48,48 @@ pub(super) fn decide(
     view: &dyn LivenessView,
     settings: &LuaSettings,
 ) -> Result<Choice, LuaError> {
-    let rated: Vec<Vec<(&Candidate, Liveness)>> = sets
-        .iter()
-        .map(|set| {
+    let rated = rate(sets, |_, candidate| match &candidate.target {
+        Some(target) => view.liveness(target),
+        None => Liveness::Down,
+    });
+    conclude(&rated, options, settings)
+}
+
+/// Decides as if one set were up and all others down, or all of them down if there is none of
+/// that number.
+///
+/// # Errors
+///
+/// As [`decide`] does.
+pub(super) fn suppose(
+    sets: &[Vec<Candidate>],
+    options: &Options,
+    up: usize,
+    settings: &LuaSettings,
+) -> Result<Choice, LuaError> {
+    let rated = rate(sets, |set, _| match set == up {
+        true => Liveness::Up,
+        false => Liveness::Down,
+    });
+    conclude(&rated, options, settings)
+}
+
+fn rate(sets: &[Vec<Candidate>], state: impl Fn(usize, &Candidate) -> Liveness) -> Rated<'_> {
+    sets.iter()
+        .enumerate()
+        .map(|(number, set)| {
             set.iter()
-                .map(|candidate| (candidate, view.liveness(&candidate.target)))
+                .map(|candidate| (candidate, state(number, candidate)))
                 .collect()
         })
-        .collect();
+        .collect()
+}
+
+fn conclude(
+    rated: &Rated<'_>,
+    options: &Options,
+    settings: &LuaSettings,
+) -> Result<Choice, LuaError> {
     let mut all = rated.iter().flatten().peekable();
     if all.peek().is_none() {
         return Err(LuaError::Program("no address is given".to_owned()));
@@ -74,7 +118,7 @@ pub(super) fn decide(
             Some(bound(decided, settings)),
         ));
     }
-    let ttl_bound = Some(bound(&rated, settings));
+    let ttl_bound = Some(bound(rated, settings));
     let undecided = rated.iter().find(|set| has(set, Liveness::Unknown));
     if let Some(set) = undecided
         && settings.while_unknown == WhileUnknown::All
@@ -131,7 +175,7 @@ fn choice(
 fn bound(sets: &[Vec<(&Candidate, Liveness)>], settings: &LuaSettings) -> Duration {
     sets.iter()
         .flatten()
-        .map(|(candidate, state)| time_to_change(&candidate.target, *state))
+        .filter_map(|(candidate, state)| Some(time_to_change(candidate.target.as_ref()?, *state)))
         .min()
         .unwrap_or_default()
         .max(settings.min_ttl)

@@ -36,32 +36,22 @@ impl Records for NoRecords {
     }
 }
 
-/// How deep included programs may include others.
-const MAX_DEPTH: u32 = 8;
-
 /// `include(name)` runs the `LUA LUA` records at a name of the zone, in the globals of the
 /// program that includes them. As in `PowerDNS` a failing one is reported and passed over.
 pub(super) fn include(lua: &Lua, run: &Rc<Run>) -> mlua::Result<Function> {
     let run = Rc::clone(run);
-    let depth = std::cell::Cell::new(0);
     lua.create_function(move |lua, name: Value| {
         let name = values::string(&name, "include: the name")?;
         let subject = run.subject()?;
         let zone = &subject.snippet.zone;
         let owner = Name::parse_relative(&name, zone)
             .map_err(|error| values::refuse(format!("include: `{name}` is no name: {error}")))?;
-        if depth.get() == MAX_DEPTH {
-            return Err(values::refuse(format!(
-                "include: programs include each other more than {MAX_DEPTH} deep"
-            )));
-        }
         let programs = subject.snippet.records.programs(&owner);
         if programs.is_empty() {
             run.note(Note::warning(format!(
                 "include: {owner} has no LUA record of type LUA"
             )));
         }
-        depth.set(depth.get() + 1);
         for program in programs {
             let chunk = lua
                 .load(&*program)
@@ -71,12 +61,11 @@ pub(super) fn include(lua: &Lua, run: &Rc<Run>) -> mlua::Result<Function> {
                 Some(environment) => chunk.set_environment(environment),
                 None => chunk,
             };
-            if let Err(error) = chunk.exec() {
+            if let Err(error) = run.nested(|| chunk.exec()) {
                 let message = super::evaluator::message(&error);
                 run.note(Note::error(format!("include: {owner}: {message}")));
             }
         }
-        depth.set(depth.get() - 1);
         if run.exhausted.get() {
             return Err(values::refuse("out of instructions"));
         }

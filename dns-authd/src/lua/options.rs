@@ -204,11 +204,12 @@ pub(super) struct Url {
 }
 
 impl Url {
-    /// Reads a URL of scheme http or https; one without a scheme is taken for http, as
-    /// `PowerDNS` does.
+    /// Reads a URL of scheme http or https.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let refuse = |reason: &str| Err(format!("`{text}` is no URL to probe: {reason}"));
-        let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
+        let Some((scheme, rest)) = text.split_once("://") else {
+            return refuse("it has no scheme");
+        };
         let tls = match scheme.to_ascii_lowercase().as_str() {
             "http" => false,
             "https" => true,
@@ -440,14 +441,6 @@ mod tests {
                 "/",
             ),
             ("http://[::1]", false, "::1", 80, "[::1]", "/"),
-            (
-                "a.example/status",
-                false,
-                "a.example",
-                80,
-                "a.example",
-                "/status",
-            ),
         ] {
             let expected = Url {
                 tls,
@@ -464,6 +457,7 @@ mod tests {
     fn what_is_no_url_to_probe_is_refused() {
         for text in [
             "",
+            "a.example/status",
             "http://",
             "http:///path",
             "ftp://a/",

@@ -22,7 +22,7 @@ pub(super) fn install(lua: &Lua, globals: &Table, run: &Rc<Run>) -> mlua::Result
         let nets = networks(&list, "netmask: its argument")?;
         let client = best_who(&netmask_run)?;
         let inside = nets.iter().any(|net| net.contains(&client));
-        Ok(netmask_run.pretence().unwrap_or(inside))
+        Ok(netmask_run.judgement(inside))
     })?;
     globals.raw_set("netmask", netmask)?;
     let view_run = Rc::clone(run);
@@ -34,7 +34,7 @@ pub(super) fn install(lua: &Lua, globals: &Table, run: &Rc<Run>) -> mlua::Result
         let run = Rc::clone(run);
         let is_in = lua.create_function(move |_, _: Value| {
             note_no_places(&run, name);
-            Ok(run.pretence().unwrap_or(false))
+            Ok(run.judgement(false))
         })?;
         globals.raw_set(name, is_in)?;
     }

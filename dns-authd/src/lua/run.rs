@@ -28,6 +28,8 @@ pub(super) struct Run {
     pub(super) exhausted: Cell<bool>,
     /// What pattern matching may still cost in this run.
     pub(super) pattern_steps: Cell<u32>,
+    /// How many library functions that call back into the program are under way.
+    nesting: Cell<u32>,
     state: RefCell<State>,
 }
 
@@ -54,8 +56,9 @@ pub(super) enum Plan {
     Query,
     /// By a script: the n-th draw takes the n-th entry, and 0 beyond the end.
     Script(Vec<usize>),
-    /// Always the first, with functions that judge the client saying this.
-    Survey(bool),
+    /// By a script that also says what each health function finds, and what each function that
+    /// judges the client says: all that a program can branch on.
+    Survey(Vec<usize>),
 }
 
 /// What a run did that its result depends on.
@@ -69,6 +72,8 @@ pub(super) struct Trace {
     pub(super) draws: Vec<Drawn>,
     /// What is known of the health it asked for, all calls together.
     pub(super) health: Option<Health>,
+    /// How many ways each decision of a survey could have gone, in order.
+    pub(super) decisions: Vec<usize>,
     /// Every target that was named.
     pub(super) targets: BTreeSet<Target>,
     pub(super) notes: Vec<Note>,
@@ -88,9 +93,14 @@ pub(super) struct Health {
     pub(super) ttl_bound: Duration,
 }
 
+/// How many members of a draw a survey looks at.
+const MAX_SURVEYED: usize = 4;
 /// The most targets one run may name, and the most notes it may leave.
 const MAX_TARGETS: usize = 4096;
 const MAX_NOTES: usize = 16;
+/// How deep functions of the library and of the program may call each other: each level takes
+/// some kilobytes of the thread's stack.
+const MAX_NESTING: u32 = 16;
 /// What pattern matching may cost in one run: some milliseconds.
 const PATTERN_STEPS: u32 = 200_000;
 
@@ -100,6 +110,7 @@ impl Run {
             settings,
             exhausted: Cell::new(false),
             pattern_steps: Cell::new(0),
+            nesting: Cell::new(0),
             state: RefCell::new(State {
                 subject: None,
                 plan: Plan::Query,
@@ -121,6 +132,18 @@ impl Run {
         state.random = Random::new(seed);
         state.environment = Some(environment);
         state.trace = Trace::default();
+    }
+
+    /// Does something that calls back into the program, unless that nests too deep.
+    pub(super) fn nested<R>(&self, work: impl FnOnce() -> mlua::Result<R>) -> mlua::Result<R> {
+        let depth = self.nesting.get();
+        if depth == MAX_NESTING {
+            return Err(super::values::refuse("calls nest too deep"));
+        }
+        self.nesting.set(depth + 1);
+        let result = work();
+        self.nesting.set(depth);
+        result
     }
 
     /// Ends the run, and says what it did.
@@ -157,12 +180,22 @@ impl Run {
         Ok(subject.snippet.owner.clone())
     }
 
-    /// What a function that judges the client is to say, if not the truth.
-    pub(super) fn pretence(&self) -> Option<bool> {
-        match self.state.borrow().plan {
-            Plan::Survey(answer) => Some(answer),
-            _ => None,
-        }
+    /// Which of so many ways a decision of a survey goes; `None` if this run is no survey and
+    /// the truth is wanted.
+    pub(super) fn decision(&self, n_ways: usize) -> Option<usize> {
+        let mut state = self.state.borrow_mut();
+        let state = &mut *state;
+        let Plan::Survey(script) = &state.plan else {
+            return None;
+        };
+        let way = script.get(state.trace.decisions.len()).copied();
+        state.trace.decisions.push(n_ways);
+        Some(way.unwrap_or(0))
+    }
+
+    /// What a function that judges the client says: the truth, unless this is a survey.
+    pub(super) fn judgement(&self, truth: bool) -> bool {
+        self.decision(2).map_or(truth, |way| way == 0)
     }
 
     /// Random bits that are no draw from members.
@@ -203,6 +236,9 @@ impl Run {
 
     /// Draws from a choice.
     pub(super) fn draw(&self, choice: Choice) -> mlua::Result<Vec<String>> {
+        if let Some(way) = self.decision(choice.n_variants().min(MAX_SURVEYED)) {
+            return Ok(choice.variant(way));
+        }
         let subject = self.subject()?;
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
@@ -224,11 +260,8 @@ impl Run {
                 choice.draw(&draw, &mut state.picks);
                 Ok(choice.answers(&state.picks))
             }
-            Plan::Script(_) | Plan::Survey(_) => {
-                let turn = match &state.plan {
-                    Plan::Script(script) => script.get(state.trace.draws.len()).copied(),
-                    _ => None,
-                };
+            Plan::Script(script) | Plan::Survey(script) => {
+                let turn = script.get(state.trace.draws.len()).copied();
                 let answers = choice.variant(turn.unwrap_or(0));
                 state.trace.draws.push(Drawn {
                     choice,
@@ -277,7 +310,7 @@ impl Choice {
     }
 }
 
-//--- Views for surveys
+//--- Views
 
 /// A view in which everything is in the same state.
 pub(super) struct Uniform(pub(super) Liveness);

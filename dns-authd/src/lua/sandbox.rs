@@ -17,7 +17,7 @@ use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value};
 
 use super::objects::{Address, DnsName, Header, Network};
 use super::run::Run;
-use super::{Note, Severity, checks, objects, picks, places, reverse, values};
+use super::{Note, Severity, checks, objects, patterns, picks, places, reverse, values};
 
 /// An interpreter with everything installed that programs may use.
 pub(super) struct Sandbox {
@@ -60,8 +60,9 @@ impl Sandbox {
         }
         base.raw_set("_VERSION", "Lua 5.4")?;
         guard(&lua, &base, run)?;
-        tame_tables(&lua, &base)?;
+        tame_tables(&lua, &base, run)?;
         tame_strings(&lua)?;
+        patterns::install(&lua, run)?;
         tame_math(&lua, run)?;
         lua.globals().raw_set("pdns", constants(&lua)?)?;
         talk(&lua, &base, run)?;
@@ -135,10 +136,11 @@ fn guard(lua: &Lua, base: &Table, run: &Rc<Run>) -> mlua::Result<()> {
 
 //--- Libraries
 
-fn tame_tables(lua: &Lua, base: &Table) -> mlua::Result<()> {
+fn tame_tables(lua: &Lua, base: &Table, run: &Rc<Run>) -> mlua::Result<()> {
     let table: Table = lua.globals().raw_get("table")?;
     for name in ["concat", "insert", "remove", "sort", "unpack"] {
         let original: Function = table.raw_get(name)?;
+        let run = Rc::clone(run);
         let tamed = lua.create_function(move |_, arguments: MultiValue| {
             let plain = match arguments.front() {
                 Some(Value::Table(table)) => !table.has_metatable(),
@@ -152,14 +154,15 @@ fn tame_tables(lua: &Lua, base: &Table) -> mlua::Result<()> {
             if name == "concat" {
                 check_range(arguments.get(2), arguments.get(3), name)?;
             }
-            original.call::<MultiValue>(arguments)
+            run.nested(|| original.call::<MultiValue>(arguments))
         })?;
         table.raw_set(name, tamed)?;
     }
     let original: Function = table.raw_get("move")?;
+    let move_run = Rc::clone(run);
     let tamed = lua.create_function(move |_, arguments: MultiValue| {
         check_range(arguments.get(1), arguments.get(2), "move")?;
-        original.call::<MultiValue>(arguments)
+        move_run.nested(|| original.call::<MultiValue>(arguments))
     })?;
     table.raw_set("move", tamed)?;
     // Lua 5.1 had it among the globals, and so do many programs.
@@ -214,11 +217,11 @@ fn tame_math(lua: &Lua, run: &Rc<Run>) -> mlua::Result<()> {
             (Some(high), None) => (1, high),
             (Some(low), Some(high)) => (low, high),
         };
-        let span = high
-            .checked_sub(low)
-            .and_then(|span| u64::try_from(span).ok())
-            .ok_or_else(|| values::refuse("math.random: the interval is empty"))?;
-        let above = random_run.random(|random| random.below(span.saturating_add(1)));
+        if high < low {
+            return Err(values::refuse("math.random: the interval is empty"));
+        }
+        let n_numbers = high.abs_diff(low).saturating_add(1);
+        let above = random_run.random(|random| random.below(n_numbers));
         Ok(Value::Integer(low.saturating_add_unsigned(above)))
     })?;
     math.raw_set("random", random)?;
@@ -283,8 +286,9 @@ fn talk(lua: &Lua, base: &Table, run: &Rc<Run>) -> mlua::Result<()> {
     base.raw_set("pdnslog", log)?;
     let print_run = Rc::clone(run);
     let print = lua.create_function(move |_, arguments: MultiValue| {
-        let texts: mlua::Result<Vec<String>> = arguments.iter().map(Value::to_string).collect();
-        print_run.note(Note::new(Severity::Info, texts?.join("\t")));
+        let texts: Vec<String> =
+            print_run.nested(|| arguments.iter().map(Value::to_string).collect())?;
+        print_run.note(Note::new(Severity::Info, texts.join("\t")));
         Ok(())
     })?;
     base.raw_set("print", print)?;

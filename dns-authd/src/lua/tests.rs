@@ -1,5 +1,9 @@
 //! Whole programs, evaluated.
 
+mod adversary;
+mod functions;
+mod health;
+mod patterns;
 mod settling;
 
 use std::collections::BTreeMap;
