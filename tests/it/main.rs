@@ -5,4 +5,5 @@
 
 mod fuzz_smoke;
 mod harness;
+mod seed_site;
 mod tidy;

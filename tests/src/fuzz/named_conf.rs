@@ -9,7 +9,10 @@ pub(super) fn body(data: &[u8]) {
     let n_lines = data.split(|&byte| byte == b'\n').count();
     match parse_bytes(data) {
         Ok(conf) => {
-            assert!(conf.warnings.len() <= MAX_WARNINGS, "warnings are bounded");
+            assert!(
+                conf.warnings.len() <= MAX_WARNINGS + 1,
+                "warnings are bounded"
+            );
             places_exist(&conf.warnings, n_lines);
             for zone in &conf.zones {
                 let line = zone.position.line;
@@ -30,7 +33,7 @@ pub(super) fn body(data: &[u8]) {
         Err(rejected) => {
             assert!(!rejected.problems.is_empty(), "a refusal says why");
             assert!(
-                rejected.problems.len() <= MAX_PROBLEMS,
+                rejected.problems.len() <= MAX_PROBLEMS + 1,
                 "problems are bounded"
             );
             places_exist(&rejected.problems, n_lines);
