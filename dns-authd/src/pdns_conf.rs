@@ -75,7 +75,7 @@ pub struct ZoneFiles {
 pub struct Lua {
     /// `enable-lua-records`.
     pub records: LuaRecords,
-    /// `lua-records-exec-limit`, in thousands of instructions; `None` is no limit.
+    /// `lua-records-exec-limit`: how many instructions one run may take; `None` is no limit.
     pub exec_limit: Option<u32>,
     /// `lua-health-checks-interval`.
     pub check_interval: Duration,
