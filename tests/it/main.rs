@@ -5,5 +5,6 @@
 
 mod fuzz_smoke;
 mod harness;
+mod health;
 mod seed_site;
 mod tidy;

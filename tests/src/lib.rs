@@ -12,6 +12,7 @@ pub mod load;
 pub mod masters;
 pub mod netns;
 pub mod scratch;
+pub mod site;
 pub mod sockets;
 pub mod upstream;
 pub mod wait;
