@@ -200,8 +200,8 @@ pub fn check(snippets: &[Snippet], settings: &Arc<LuaSettings>) -> Vec<Problem> 
 /// What is wrong with a program, if anything is.
 fn fault(evaluator: &mut Evaluator, snippet: &Snippet) -> Option<LuaError> {
     if snippet.rtype == Type::LUA {
-        // It is no record of its own but a part of those that include it.
-        return None;
+        // It makes no records of its own but is a part of those that include it.
+        return evaluator.compiles(&snippet.code).err();
     }
     for liveness in [Liveness::Up, Liveness::Down] {
         let view: Arc<dyn LivenessView> = Arc::new(run::Uniform(liveness));

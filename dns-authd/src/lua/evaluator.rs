@@ -211,7 +211,7 @@ impl Evaluator {
         let globals = self.sandbox.globals()?;
         self.run
             .begin(Rc::clone(subject), plan, seed, globals.clone());
-        let function = self.chunks.compiled(&self.sandbox, &subject.snippet.code)?;
+        let function = self.compiled(&subject.snippet.code)?;
         function.set_environment(globals)?;
         if let Some(limit) = self.run.settings.instructions {
             let run = Rc::clone(&self.run);
@@ -378,36 +378,70 @@ struct Chunks {
     compiled: HashMap<usize, (Arc<str>, Function)>,
     /// Addresses in the order of their compilation.
     order: VecDeque<usize>,
+    /// How long all texts are together.
+    n_octets: usize,
 }
 
-/// The most compiled programs a thread keeps, a few kilobytes each; the oldest goes first.
+/// The most compiled programs a thread keeps; the oldest goes first.
 const MAX_CHUNKS: usize = 1024;
+/// How much of an interpreter's memory the texts of compiled programs may come to, as a divisor:
+/// compiled, they take several times that, and the rest is for running them.
+const TEXT_SHARE: usize = 32;
 
 impl Chunks {
-    fn compiled(&mut self, sandbox: &Sandbox, code: &Arc<str>) -> mlua::Result<Function> {
+    fn get(&self, code: &Arc<str>) -> Option<Function> {
+        let (_, function) = self.compiled.get(&Arc::as_ptr(code).addr())?;
+        Some(function.clone())
+    }
+
+    /// Keeps a program, and lets go of as many others as it takes.
+    fn keep(&mut self, code: &Arc<str>, function: Function, max_octets: usize) {
+        let full = |chunks: &Self| {
+            chunks.order.len() >= MAX_CHUNKS || chunks.n_octets + code.len() > max_octets
+        };
+        while full(self) {
+            let oldest = self.order.pop_front();
+            let Some((text, _)) = oldest.and_then(|oldest| self.compiled.remove(&oldest)) else {
+                break;
+            };
+            self.n_octets = self.n_octets.saturating_sub(text.len());
+        }
         let address = Arc::as_ptr(code).addr();
-        if let Some((_, function)) = self.compiled.get(&address) {
-            return Ok(function.clone());
+        self.order.push_back(address);
+        self.n_octets += code.len();
+        self.compiled.insert(address, (Arc::clone(code), function));
+    }
+}
+
+impl Evaluator {
+    fn compiled(&mut self, code: &Arc<str>) -> mlua::Result<Function> {
+        if let Some(function) = self.chunks.get(code) {
+            return Ok(function);
         }
         let source = match code.strip_prefix(';') {
             Some(program) => program.to_owned(),
             None => format!("return {code}"),
         };
-        let function = sandbox
-            .lua
-            .load(source)
+        let function = self.load(source)?;
+        let max_octets = self.run.settings.memory / TEXT_SHARE;
+        self.chunks.keep(code, function.clone(), max_octets);
+        Ok(function)
+    }
+
+    fn load(&self, source: String) -> mlua::Result<Function> {
+        let chunk = self.sandbox.lua.load(source);
+        chunk
             .set_mode(ChunkMode::Text)
             .set_name("=lua")
-            .into_function()?;
-        if self.order.len() >= MAX_CHUNKS
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.compiled.remove(&oldest);
+            .into_function()
+    }
+
+    /// Whether a program that others include is one at all.
+    pub(super) fn compiles(&self, code: &str) -> Result<(), LuaError> {
+        match self.load(code.to_owned()) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(LuaError::Program(message(&error))),
         }
-        self.order.push_back(address);
-        self.compiled
-            .insert(address, (Arc::clone(code), function.clone()));
-        Ok(function)
     }
 }
 

@@ -302,6 +302,43 @@ fn octets_that_are_no_text_are_escaped() {
 }
 
 #[test]
+fn memory_may_run_out_anywhere() {
+    let programs = [
+        "ifportup(443, {'192.0.2.1', '192.0.2.2'}, {selector='all', headers={a='b'}})",
+        "ifurlup('http://192.0.2.1/', {{'192.0.2.1'}, {'192.0.2.2'}}, {stringmatch='x'})",
+        "pickrandomsample(2, {'a', 'b', 'c'})",
+        "pickchashed({{10, 'a'}, {20, 'b'}})",
+        "view({{{'0.0.0.0/0'}, {'a'}}}) .. tostring(netmask({'::/0'}))",
+        "qname:toString() .. who:toStringWithPort() .. dh:getID() .. zone:countLabels()",
+        "table.concat(newDN('a.b.c.d'):getRawLabels(), '|') .. newCA('192.0.2.1'):getRaw()",
+        "('abc'):gsub('.', function(c) return c .. c end)",
+        ";local t = {} for w in ('a b c d'):gmatch('%a') do t[#t + 1] = w end table.sort(t) return t",
+        "string.format('%s %d', countryCode(), GeoIPQueryAttribute.City) .. math.random(9)",
+        "filterForward(createForward(), newNMG({'10.0.0.0/8'}), '192.0.2.1')",
+        "createReverse('%5%.x', {['192.0.2.1'] = 'a'})",
+        ";local ok, e = pcall(function() local t = {} for i = 1, 99 do t[i] = {i} end end) return e or 'x'",
+        ";print('x') pdnslog('y') error('z')",
+        "('x'):rep(5000) .. ('y'):rep(5000)",
+    ];
+    let view = Board::default().view();
+    for memory in (0..40_000).step_by(400) {
+        let settings = LuaSettings {
+            memory,
+            ..LuaSettings::default()
+        };
+        let Ok(mut evaluator) = Evaluator::new(Arc::new(settings)) else {
+            continue;
+        };
+        for code in programs {
+            let record = snippet("*.w", Type::TXT, code);
+            drop(evaluator.evaluate(&record, &view));
+            let asker = client("192.0.2.77", "1-2-3-4.w.example.org");
+            drop(evaluator.answer_for(&record, &view, &asker, 1));
+        }
+    }
+}
+
+#[test]
 fn random_programs_never_break_the_interpreter() {
     let words = [
         "pickrandom",

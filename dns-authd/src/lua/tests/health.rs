@@ -646,6 +646,7 @@ fn check_names_the_broken_ones_where_they_stand() {
             Type::A,
             "ifportup(443, {'192.0.2.1'}, {failOnIncompleteCheck='true'})",
         ),
+        (Type::LUA, "settings = {}"),
         (Type::LUA, "settings = {"),
         (Type::A, ";while true do end"),
     ];
@@ -666,7 +667,8 @@ fn check_names_the_broken_ones_where_they_stand() {
         "example.org.zone:4:1: LUA A of a.example.org.: pickrandom: its argument must be a list, not nil",
         "example.org.zone:5:1: LUA A of a.example.org.: unexpected symbol near <eof>",
         "example.org.zone:7:1: LUA A of a.example.org.: attempt to call a nil value (method 'toSting')",
-        "example.org.zone:12:1: LUA A of a.example.org.: runs for more than 1000 instructions",
+        "example.org.zone:12:1: LUA LUA of a.example.org.: unexpected symbol near <eof>",
+        "example.org.zone:13:1: LUA A of a.example.org.: runs for more than 1000 instructions",
     ];
     assert_eq!(found.len(), expected.len(), "{found:#?}");
     for (found, expected) in found.iter().zip(expected) {
@@ -699,6 +701,31 @@ fn each_thread_keeps_its_interpreter() {
             }
         }
     });
+}
+
+#[test]
+fn long_programs_do_not_use_up_the_memory_of_others() {
+    let mut evaluator = evaluator();
+    let view = Board::default().view();
+    for n in 0..60 {
+        let ballast = "'x', ".repeat(5000);
+        let record = snippet(
+            "a",
+            Type::TXT,
+            &format!(";local t = {{{ballast}}} return {n}"),
+        );
+        let settings = LuaSettings {
+            instructions: None,
+            ..LuaSettings::default()
+        };
+        if n == 0 {
+            evaluator = Evaluator::new(Arc::new(settings)).unwrap();
+        }
+        assert_eq!(
+            evaluator.evaluate(&record, &view).outcome,
+            fixed(&[&n.to_string()])
+        );
+    }
 }
 
 #[test]
