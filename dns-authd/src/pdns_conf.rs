@@ -47,7 +47,7 @@ pub struct PdnsConf {
     pub lua: Lua,
     /// How answers are made.
     pub answers: Answers,
-    /// Who may transfer zones, and who is told of changes.
+    /// Who may transfer zones.
     pub transfers: Transfers,
     /// How the network is used.
     pub network: Network,
@@ -79,8 +79,6 @@ pub struct Lua {
     pub exec_limit: Option<u32>,
     /// `lua-health-checks-interval`.
     pub check_interval: Duration,
-    /// `lua-health-checks-expire-delay`.
-    pub check_expiry: Duration,
     /// `lua-records-insert-whitespace`: a blank goes between the strings of a record.
     pub whitespace: bool,
 }
@@ -124,15 +122,13 @@ pub enum Version {
     Text(String),
 }
 
-/// Who may transfer zones, and who is told of changes.
+/// Who may transfer zones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transfers {
     /// `disable-axfr`.
     pub disabled: bool,
     /// `allow-axfr-ips`.
     pub allowed: Vec<IpNet>,
-    /// `also-notify`.
-    pub also_notify: Vec<SocketAddr>,
 }
 
 /// How the network is used.
@@ -406,7 +402,6 @@ impl Reader {
             transfers: Transfers {
                 disabled: self.switch("disable-axfr", false),
                 allowed: self.networks("allow-axfr-ips"),
-                also_notify: self.addresses("also-notify", DNS_PORT).unwrap_or_default(),
             },
             network: Network {
                 receivers: self.number("receiver-threads", 1),
@@ -465,7 +460,6 @@ impl Reader {
             records,
             exec_limit: u32::try_from(limit).ok().filter(|limit| *limit > 0),
             check_interval: Duration::from_secs(self.number("lua-health-checks-interval", 5)),
-            check_expiry: Duration::from_secs(self.number("lua-health-checks-expire-delay", 3600)),
             // Before 5.0 pdns joined with a blank and had no such setting.
             whitespace: self.switch("lua-records-insert-whitespace", true),
         }

@@ -61,7 +61,6 @@ fn distance(a: &str, b: &str) -> usize {
 
 const KEPT: &[&str] = &[
     "allow-axfr-ips",
-    "also-notify",
     "any-to-tcp",
     "bind-check-interval",
     "bind-config",
@@ -75,7 +74,6 @@ const KEPT: &[&str] = &[
     "launch",
     "local-address",
     "local-port",
-    "lua-health-checks-expire-delay",
     "lua-health-checks-interval",
     "lua-records-exec-limit",
     "lua-records-insert-whitespace",
@@ -228,8 +226,9 @@ const DROPPED: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "notifications are sent for `also-notify` and need no further settings",
+        "other servers are not notified of changes",
         &[
+            "also-notify",
             "delay-notifications",
             "master",
             "only-notify",
@@ -288,6 +287,10 @@ const DROPPED: &[(&str, &[&str])] = &[
     (
         "the only programs that run are LUA records",
         &["lua-prequery-script", "lua-global-include-dir"],
+    ),
+    (
+        "targets are watched for as long as a record names them",
+        &["lua-health-checks-expire-delay"],
     ),
     (
         "consistent hashing keeps no state that would expire",

@@ -58,7 +58,6 @@ fn the_seed_file_is_read_as_it_stands() {
             records: LuaRecords::Yes,
             exec_limit: Some(1000),
             check_interval: Duration::from_secs(5),
-            check_expiry: Duration::from_secs(3600),
             whitespace: true,
         }
     );
@@ -137,7 +136,7 @@ fn the_last_line_may_lack_its_end() {
 fn values_of_each_kind() {
     let conf = conf(
         "enable-lua-records=shared\nlua-records-exec-limit=-1\nlua-records-insert-whitespace=no\n\
-         version-string=anonymous\nallow-axfr-ips=10.0.0.0/8,192.0.2.1\nalso-notify=192.0.2.3:5300 192.0.2.4\n\
+         version-string=anonymous\nallow-axfr-ips=10.0.0.0/8,192.0.2.1\n\
          max-generate-steps=7\nbind-ignore-broken-records\nlocal-port=\n",
     );
     assert_eq!(
@@ -152,13 +151,6 @@ fn values_of_each_kind() {
         .map(ToString::to_string)
         .collect();
     assert_eq!(allowed, ["10.0.0.0/8", "192.0.2.1/32"]);
-    let notified: Vec<_> = conf
-        .transfers
-        .also_notify
-        .iter()
-        .map(ToString::to_string)
-        .collect();
-    assert_eq!(notified, ["192.0.2.3:5300", "192.0.2.4:53"]);
     assert_eq!(
         (
             conf.zone_files.generate_steps,
