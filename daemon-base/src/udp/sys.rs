@@ -66,30 +66,30 @@ impl<T: Copy> Memory<T> {
         Self { first, length }
     }
 
-    /// A pointer to the element at `index` and those after it.
+    /// A pointer to the element at `index`.
     fn at(&self, index: usize) -> *mut T {
-        assert!(index < self.length, "beyond the memory of a batch");
+        self.range(index, 1)
+    }
+
+    /// A pointer to `length` elements from `from` on.
+    fn range(&self, from: usize, length: usize) -> *mut T {
+        assert!(
+            from < self.length && length <= self.length - from,
+            "beyond the memory of a batch"
+        );
         // SAFETY: The offset is within the allocation, as was just checked.
-        unsafe { self.first.add(index) }.as_ptr()
+        unsafe { self.first.add(from) }.as_ptr()
     }
 
     fn slice(&self, from: usize, length: usize) -> &[T] {
-        assert!(
-            length <= self.length.saturating_sub(from),
-            "beyond the memory of a batch"
-        );
-        // SAFETY: The range is within the allocation, as was just checked, and initialised; the
-        // kernel writes only during calls, which take the batch exclusively.
-        unsafe { std::slice::from_raw_parts(self.at(from), length) }
+        // SAFETY: `range` gives memory within the allocation, which is initialised; the kernel
+        // writes only during calls, which take the batch exclusively.
+        unsafe { std::slice::from_raw_parts(self.range(from, length), length) }
     }
 
     fn slice_mut(&mut self, from: usize, length: usize) -> &mut [T] {
-        assert!(
-            length <= self.length.saturating_sub(from),
-            "beyond the memory of a batch"
-        );
         // SAFETY: As in `slice`, and `self` is borrowed exclusively.
-        unsafe { std::slice::from_raw_parts_mut(self.at(from), length) }
+        unsafe { std::slice::from_raw_parts_mut(self.range(from, length), length) }
     }
 
     fn get(&self, index: usize) -> T {
@@ -174,12 +174,43 @@ impl Batch {
     /// Receives one datagram, blocking as the socket does.
     pub(super) fn receive_one(&mut self, socket: &UdpSocket) -> io::Result<usize> {
         self.make_ready(1);
+        if !self.tells_destination {
+            return self.receive_one_plain(socket);
+        }
         let header = &mut self.received.get_mut(0).msg_hdr;
         // SAFETY: The header points to memory of this batch, which is borrowed exclusively for the
         // call; its lengths are those of that memory.
         let length = unsafe { libc::recvmsg(socket.as_raw_fd(), header, 0) };
         let length = u32::try_from(length).map_err(|_| io::Error::last_os_error())?;
         self.received.get_mut(0).msg_len = length;
+        Ok(1)
+    }
+
+    /// As [`Batch::receive_one`], with the cheaper call that knows no control messages.
+    fn receive_one_plain(&mut self, socket: &UdpSocket) -> io::Result<usize> {
+        let payload = self.payloads.at(0);
+        let peer = self.peers.at(0);
+        let header = self.received.get_mut(0);
+        // SAFETY: `payload` is the beginning of memory for `RECEIVE_CAPACITY` bytes, `peer` of memory
+        // for `msg_namelen` bytes; both belong to this batch, which is borrowed exclusively.
+        let length = unsafe {
+            libc::recvfrom(
+                socket.as_raw_fd(),
+                payload.cast(),
+                RECEIVE_CAPACITY,
+                libc::MSG_TRUNC,
+                peer.cast(),
+                &raw mut header.msg_hdr.msg_namelen,
+            )
+        };
+        // With MSG_TRUNC this is the length of the datagram, not of what fitted.
+        let length = u32::try_from(length).map_err(|_| io::Error::last_os_error())?;
+        header.msg_len = length;
+        header.msg_hdr.msg_flags = if length > length_of(RECEIVE_CAPACITY) {
+            libc::MSG_TRUNC
+        } else {
+            0
+        };
         Ok(1)
     }
 
@@ -190,7 +221,7 @@ impl Batch {
             Wait::No => libc::MSG_DONTWAIT,
             Wait::ForFirst => libc::MSG_WAITFORONE,
         };
-        let headers = self.received.at(0);
+        let headers = self.received.range(0, self.size);
         let n_headers = length_of(self.size);
         // SAFETY: `headers` points to `size` headers, each of which points to memory of this batch
         // that is borrowed exclusively for the call; their lengths are those of that memory.
@@ -293,25 +324,17 @@ impl Batch {
         let mut sent = Sent::default();
         let mut next = 0;
         while next < self.n_staged {
-            let pending = self.n_staged - next;
-            let headers = self.sending.at(next);
-            let n_sent = if pending == 1 {
-                // SAFETY: A `mmsghdr` begins with its `msghdr`. It and all it points to belong to
-                // this batch, which is borrowed exclusively.
-                let result = unsafe { libc::sendmsg(socket.as_raw_fd(), headers.cast(), 0) };
-                if result < 0 { -1 } else { 1 }
-            } else {
-                // SAFETY: `headers` points to `pending` headers that were staged; they and all they
-                // point to belong to this batch, borrowed exclusively.
-                unsafe { libc::sendmmsg(socket.as_raw_fd(), headers, length_of(pending), 0) }
+            let result = match self.n_staged - next {
+                1 => self.send_one(socket, next),
+                pending => self.send_many(socket, next, pending),
             };
-            match usize::try_from(n_sent) {
-                Ok(count) if count > 0 => {
+            match result {
+                Ok(count) => {
                     sent.taken += count;
                     next += count;
                 }
-                _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
-                _ => {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => {
                     sent.refused += 1;
                     next += 1;
                 }
@@ -320,6 +343,45 @@ impl Batch {
         self.n_staged = 0;
         self.replies_used = 0;
         sent
+    }
+
+    fn send_one(&mut self, socket: &UdpSocket, index: usize) -> io::Result<usize> {
+        let header = self.sending.get(index).msg_hdr;
+        let vector = self.send_vectors.get(index);
+        let sent = if header.msg_control.is_null() {
+            // SAFETY: Address and data are those that were staged, with their lengths; they belong
+            // to this batch, which is borrowed exclusively.
+            unsafe {
+                libc::sendto(
+                    socket.as_raw_fd(),
+                    vector.iov_base,
+                    vector.iov_len,
+                    0,
+                    header.msg_name.cast(),
+                    header.msg_namelen,
+                )
+            }
+        } else {
+            // SAFETY: The header points to what was staged, which belongs to this batch, borrowed
+            // exclusively; sendmsg only reads.
+            unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, 0) }
+        };
+        if sent < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(1)
+    }
+
+    fn send_many(&mut self, socket: &UdpSocket, from: usize, count: usize) -> io::Result<usize> {
+        let headers = self.sending.range(from, count);
+        // SAFETY: `headers` points to `count` headers that were staged; they and all they point to
+        // belong to this batch, which is borrowed exclusively.
+        let sent = unsafe { libc::sendmmsg(socket.as_raw_fd(), headers, length_of(count), 0) };
+        match usize::try_from(sent) {
+            Ok(0) => Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => Ok(count),
+            Err(_) => Err(io::Error::last_os_error()),
+        }
     }
 }
 

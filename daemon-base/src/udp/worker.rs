@@ -11,7 +11,7 @@ use super::{Datagram, EngineOptions, Outcome, Respond, Socket};
 use crate::run::Heartbeat;
 
 /// In quiet times every so many datagrams the queue is looked into for more.
-const LOOK_EVERY: u32 = 4;
+const LOOK_EVERY: u32 = 8;
 
 /// So many batches of one datagram in a row mean that it is quiet.
 const QUIET_AFTER: u32 = 4;
