@@ -24,7 +24,7 @@ use super::choice::{Certainty, Choice};
 use super::client::Client;
 use super::error::LuaError;
 use super::health::LivenessView;
-use super::run::{Drawn, Health, Plan, Run, Subject, Trace, Uniform, raise};
+use super::run::{Drawn, Health, MAX_NOTES, Plan, Run, Subject, Trace, Uniform, raise};
 use super::sandbox::Sandbox;
 use super::select::{Member, Select};
 use super::settings::LuaSettings;
@@ -208,6 +208,7 @@ impl Evaluator {
     }
 
     fn call(&mut self, subject: &Rc<Subject>, plan: Plan, seed: u64) -> mlua::Result<Value> {
+        self.run.exhausted.set(false);
         let globals = self.sandbox.globals()?;
         self.run
             .begin(Rc::clone(subject), plan, seed, globals.clone());
@@ -237,7 +238,7 @@ impl Found {
     fn add(&mut self, trace: &Trace) {
         self.targets.extend(trace.targets.iter().cloned());
         for note in &trace.notes {
-            if !self.notes.contains(note) {
+            if self.notes.len() < MAX_NOTES && !self.notes.contains(note) {
                 self.notes.push(note.clone());
             }
         }

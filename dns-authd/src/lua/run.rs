@@ -95,9 +95,10 @@ pub(super) struct Health {
 
 /// How many members of a draw a survey looks at.
 const MAX_SURVEYED: usize = 4;
-/// The most targets one run may name, and the most notes it may leave.
+/// The most targets one run may name.
 const MAX_TARGETS: usize = 4096;
-const MAX_NOTES: usize = 16;
+/// The most notes one run, or one evaluation, may leave.
+pub(super) const MAX_NOTES: usize = 16;
 /// How deep functions of the library and of the program may call each other: each level takes
 /// some kilobytes of the thread's stack.
 const MAX_NESTING: u32 = 16;
@@ -124,7 +125,6 @@ impl Run {
 
     /// Forgets the last run and prepares the next.
     pub(super) fn begin(&self, subject: Rc<Subject>, plan: Plan, seed: u64, environment: Table) {
-        self.exhausted.set(false);
         self.pattern_steps.set(PATTERN_STEPS);
         let mut state = self.state.borrow_mut();
         state.subject = Some(subject);

@@ -10,6 +10,7 @@
 //! Each run gets its own copies of the library tables, made when first touched, so that a program
 //! that breaks `string.format` breaks it for itself.
 
+use std::net::SocketAddr;
 use std::rc::Rc;
 
 use dns_wire::{Rcode, Type};
@@ -348,7 +349,10 @@ fn of_query(lua: &Lua, run: &Run, name: &str) -> mlua::Result<Value> {
             return Ok(Value::Integer(i64::from(id)));
         }
         "qname" => lua.create_userdata(DnsName(run.qname()?)),
-        "who" => lua.create_userdata(Address(client.who)),
+        "who" => {
+            let who = SocketAddr::new(client.who.ip().to_canonical(), client.who.port());
+            lua.create_userdata(Address(who))
+        }
         "localwho" => lua.create_userdata(Address(client.local)),
         "bestwho" => lua.create_userdata(Address::of(client.best_who())),
         "dh" => lua.create_userdata(Header(client.header)),

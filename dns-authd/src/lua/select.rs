@@ -95,6 +95,16 @@ impl Select {
         usize::try_from(position).ok()
     }
 
+    /// Whether the answer depends on the client's address, so that it is right for that client's
+    /// network alone (RFC 7871 §7.2.1).
+    #[must_use]
+    pub const fn reads_client(&self) -> bool {
+        matches!(
+            self,
+            Self::Hashed | Self::WeightedHashed | Self::ConsistentHashed(_)
+        )
+    }
+
     /// Whether the answer can differ between two queries at the same moment.
     #[must_use]
     pub fn varies(&self, members: &[Member]) -> bool {
