@@ -3,6 +3,8 @@
 //! Tests that need network namespaces are `ignored` by default, because those need root;
 //! `tests/run` runs them.
 
+mod dns_auth;
+mod dns_recursor;
 mod fuzz_smoke;
 mod harness;
 mod health;

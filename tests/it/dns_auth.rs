@@ -1,0 +1,729 @@
+//! dns-authd, from outside: what it answers, what it makes of odd messages, and how it reloads.
+
+use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use tests::daemon::{Daemon, metric};
+use tests::dns::{
+    self, A, AAAA, ANY, AXFR, CNAME, DNAME, Data, Edns, FORMERR, MX, Message, NOERROR, NOTIMP, NS,
+    NXDOMAIN, Question, REFUSED, SOA, TXT, ask, ask_a, ask_tcp, exchange_udp,
+};
+use tests::load::{Load, Mix};
+use tests::site::Site;
+use tests::sockets::Held;
+use tests::wait;
+
+/// A zone with one of everything.
+const ZONE: &str = r#"$TTL 300
+@           IN SOA ns1 hostmaster 7 3600 600 86400 60
+            IN NS ns1
+            IN NS ns2.example.net.
+            IN MX 10 mail
+ns1         IN A 192.0.2.53
+            IN AAAA 2001:db8::53
+mail        IN A 192.0.2.25
+www         IN CNAME mail
+far         IN CNAME www.example.org.
+*.wild      IN A 192.0.2.80
+here.wild   IN TXT "here"
+a.b.c       IN A 192.0.2.90
+moved       IN DNAME wild
+sub         IN NS ns.sub
+ns.sub      IN A 192.0.2.153
+big         IN TXT "00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000"
+            IN TXT "11111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111"
+            IN TXT "22222222222222222222222222222222222222222222222222222222222222222222222222222222222222222222222222"
+            IN TXT "33333333333333333333333333333333333333333333333333333333333333333333333333333333333333333333333333"
+            IN TXT "44444444444444444444444444444444444444444444444444444444444444444444444444444444444444444444444444"
+            IN TXT "55555555555555555555555555555555555555555555555555555555555555555555555555555555555555555555555555"
+huge        IN TXT "x"
+$GENERATE 1-200 huge TXT "a text of some length, so that two hundred of them need more than a datagram: $"
+"#;
+
+fn start(zone: &str, more: &str) -> (Site, Daemon) {
+    let site = Site::new();
+    site.configure_authd(&[("example.com", zone)], more);
+    let daemon = site.start("dns-authd");
+    (site, daemon)
+}
+
+fn addresses(list: &[&str]) -> BTreeSet<IpAddr> {
+    list.iter()
+        .map(|address| address.parse().unwrap())
+        .collect()
+}
+
+//--- Answers
+
+#[test]
+fn every_kind_of_name_is_answered_as_the_rfcs_say() {
+    let (site, _daemon) = start(ZONE, "");
+    let server = site.authority();
+    // Name, type, rcode, AA, records in answer, authority, additional.
+    let table: &[(&str, u16, u8, bool, [usize; 3])] = &[
+        ("mail.example.com", A, NOERROR, true, [1, 0, 0]),
+        ("MAIL.example.COM", A, NOERROR, true, [1, 0, 0]),
+        // NODATA has the SOA record (RFC 2308 §2.2), at an empty non-terminal too.
+        ("mail.example.com", AAAA, NOERROR, true, [0, 1, 0]),
+        ("b.c.example.com", A, NOERROR, true, [0, 1, 0]),
+        ("c.example.com", TXT, NOERROR, true, [0, 1, 0]),
+        ("none.example.com", A, NXDOMAIN, true, [0, 1, 0]),
+        ("x.a.b.c.example.com", A, NXDOMAIN, true, [0, 1, 0]),
+        // Wildcards (RFC 4592): below, not beside what exists, and not for the encloser itself.
+        ("x.wild.example.com", A, NOERROR, true, [1, 0, 0]),
+        ("x.y.wild.example.com", A, NOERROR, true, [1, 0, 0]),
+        ("x.wild.example.com", TXT, NOERROR, true, [0, 1, 0]),
+        ("here.wild.example.com", A, NOERROR, true, [0, 1, 0]),
+        ("x.here.wild.example.com", A, NXDOMAIN, true, [0, 1, 0]),
+        ("wild.example.com", A, NOERROR, true, [0, 1, 0]),
+        ("*.wild.example.com", A, NOERROR, true, [1, 0, 0]),
+        // Aliases, within the zone and out of it.
+        ("www.example.com", A, NOERROR, true, [2, 0, 0]),
+        ("www.example.com", CNAME, NOERROR, true, [1, 0, 0]),
+        ("far.example.com", A, NOERROR, true, [1, 0, 0]),
+        ("x.moved.example.com", A, NOERROR, true, [3, 0, 0]),
+        // A delegation: no AA, the NS set in authority, glue (RFC 1034 §4.3.2 3b).
+        ("www.sub.example.com", A, NOERROR, false, [0, 1, 1]),
+        ("ns.sub.example.com", A, NOERROR, false, [0, 1, 1]),
+        ("sub.example.com", NS, NOERROR, false, [0, 1, 1]),
+        ("example.com", SOA, NOERROR, true, [1, 0, 0]),
+    ];
+    for (name, rtype, rcode, authoritative, counts) in table {
+        for over_tcp in [false, true] {
+            let question = Question::new(name, *rtype);
+            let answer = if over_tcp {
+                ask_tcp(server, &question)
+            } else {
+                ask(server, &question)
+            };
+            let answer = answer.unwrap_or_else(|error| panic!("{name} {rtype}: {error}"));
+            assert_eq!(
+                answer.rcode,
+                u16::from(*rcode),
+                "{name} {rtype}: {answer:?}"
+            );
+            assert_eq!(
+                answer.authoritative, *authoritative,
+                "{name} {rtype}: {answer:?}"
+            );
+            let got = [
+                answer.answers.len(),
+                answer.authority.len(),
+                answer.additional.len(),
+            ];
+            assert_eq!(got, *counts, "{name} {rtype}: {answer:?}");
+            assert!(
+                !answer.recursion_available && !answer.truncated,
+                "{name} {rtype}: {answer:?}"
+            );
+            if *rcode == NXDOMAIN || counts == &[0, 1, 0] {
+                let soa = &answer.authority[0];
+                assert_eq!(
+                    (soa.rtype, soa.ttl),
+                    (SOA, 60),
+                    "RFC 2308 §5: the minimum, if less"
+                );
+            }
+        }
+    }
+    let referred = ask(server, &Question::new("example.com", MX)).unwrap();
+    assert_eq!(
+        referred.additional.len(),
+        1,
+        "the exchange's address comes along: {referred:?}"
+    );
+    let redirected = ask_a(server, "x.moved.example.com").unwrap();
+    assert_eq!(redirected.answers[0].rtype, DNAME);
+    assert_eq!(
+        redirected.answers[1].data,
+        Data::Name("x.wild.example.com.".to_owned())
+    );
+}
+
+#[test]
+fn what_is_not_its_own_is_refused() {
+    let (site, _daemon) = start(ZONE, "");
+    let server = site.authority();
+    for name in ["example.org", "com", ".", "xexample.com", "example.com.org"] {
+        let answer = ask_a(server, name).unwrap();
+        assert_eq!(answer.rcode, u16::from(REFUSED), "{name}");
+        assert!(
+            !answer.authoritative && answer.authority.is_empty(),
+            "{name}: {answer:?}"
+        );
+    }
+    let transfer = ask_tcp(server, &Question::new("example.com", AXFR)).unwrap();
+    assert_eq!(
+        transfer.rcode,
+        u16::from(REFUSED),
+        "zones are not given away"
+    );
+    assert!(transfer.answers.is_empty());
+}
+
+#[test]
+fn any_is_answered_with_little() {
+    let (site, _daemon) = start(ZONE, "");
+    let answer = ask(site.authority(), &Question::new("example.com", ANY)).unwrap();
+    let types: BTreeSet<u16> = answer.answers.iter().map(|record| record.rtype).collect();
+    assert_eq!(types.len(), 1, "RFC 8482 §4.1: one RRset: {answer:?}");
+}
+
+#[test]
+fn what_does_not_fit_is_truncated_and_whole_over_tcp() {
+    let (site, _daemon) = start(ZONE, "");
+    let server = site.authority();
+    let big = Question::new("big.example.com", TXT);
+    let small = ask(server, &big.clone().without_edns()).unwrap();
+    assert!(small.truncated, "{small:?}");
+    let whole = ask(server, &big).unwrap();
+    assert!(!whole.truncated && whole.answers.len() == 6, "{whole:?}");
+
+    for edns in [Some(512), Some(1232), Some(65_535), None] {
+        let mut huge = Question::new("huge.example.com", TXT).without_edns();
+        if let Some(udp_size) = edns {
+            huge = huge.with_edns(Edns {
+                udp_size,
+                ..Edns::default()
+            });
+        }
+        let wire = huge.to_wire(9);
+        let raw = exchange_udp(server, &wire, Duration::from_secs(2)).unwrap();
+        let limit = usize::from(edns.unwrap_or(512)).min(4096);
+        assert!(raw.len() <= limit, "{} octets for {edns:?}", raw.len());
+        let answer = dns::check(9, &huge, &raw).unwrap();
+        assert!(answer.truncated, "{edns:?}: {answer:?}");
+        let whole = ask_tcp(server, &huge).unwrap();
+        assert_eq!((whole.truncated, whole.answers.len()), (false, 201));
+    }
+    // A size below 512 is taken as 512 (RFC 6891 §6.2.3).
+    let tiny = Edns {
+        udp_size: 100,
+        ..Edns::default()
+    };
+    let answer = ask(
+        server,
+        &Question::new("mail.example.com", A).with_edns(tiny),
+    )
+    .unwrap();
+    assert!(!answer.truncated);
+}
+
+//--- Odd messages
+
+/// The tests of RFC 8906 §8, as far as they are about one server.
+#[test]
+fn no_common_query_goes_wrong() {
+    let (site, _daemon) = start(ZONE, "");
+    let server = site.authority();
+    let plain = Question::new("example.com", SOA);
+    let is_soa = |answer: &Message| {
+        assert_eq!((answer.rcode, answer.answers.len()), (0, 1), "{answer:?}");
+        assert_eq!(answer.answers[0].rtype, SOA);
+        assert!(answer.authoritative);
+    };
+
+    // §8.1.1-8.1.2: known and unknown types.
+    is_soa(&ask(server, &plain.clone().without_edns()).unwrap());
+    for rtype in [1000, 32_769, 65_280, 65_402] {
+        let answer = ask(server, &Question::new("example.com", rtype).without_edns()).unwrap();
+        assert_eq!(
+            (answer.rcode, answer.answers.len()),
+            (0, 0),
+            "type {rtype}: {answer:?}"
+        );
+    }
+    // §8.1.3: header bits, one by one. AD and CD and the last reserved bit are no errors.
+    for (byte, bit) in [
+        (2, 0x01),
+        (3, 0x20),
+        (3, 0x10),
+        (3, 0x40),
+        (2, 0x04),
+        (3, 0x80),
+        (2, 0x02),
+    ] {
+        let question = Question {
+            recursion_desired: false,
+            ..plain.clone()
+        }
+        .without_edns();
+        let mut wire = question.to_wire(77);
+        wire[byte] |= bit;
+        let raw = exchange_udp(server, &wire, Duration::from_secs(2)).unwrap();
+        let answer = dns::check(77, &question, &raw).unwrap();
+        is_soa(&answer);
+        assert!(
+            raw[3] & 0x40 == 0,
+            "the reserved bit is never set: {byte} {bit:#x}"
+        );
+        assert!(
+            !answer.truncated && !answer.recursion_available,
+            "{byte} {bit:#x}"
+        );
+        assert_eq!(
+            answer.recursion_desired,
+            (byte, bit) == (2, 1),
+            "RD is copied"
+        );
+    }
+    // §8.1.4: opcodes nobody knows.
+    for opcode in [1, 2, 3, 6, 15] {
+        let question = Question {
+            opcode,
+            ..plain.clone()
+        }
+        .without_edns();
+        let answer = ask(server, &question).unwrap();
+        assert_eq!(
+            answer.rcode,
+            u16::from(NOTIMP),
+            "opcode {opcode}: {answer:?}"
+        );
+        assert!(!answer.authoritative, "opcode {opcode}");
+        assert!(answer.answers.is_empty(), "opcode {opcode}");
+    }
+    // §8.1.5.
+    is_soa(&ask_tcp(server, &plain.clone().without_edns()).unwrap());
+}
+
+/// The tests of RFC 8906 §8.2: EDNS.
+#[test]
+fn no_edns_query_goes_wrong() {
+    let (site, _daemon) = start(ZONE, "");
+    let server = site.authority();
+    let with = |edns| ask(server, &Question::new("example.com", SOA).with_edns(edns)).unwrap();
+    let opt = |answer: &Message| answer.edns.clone().expect("EDNS is answered with EDNS");
+
+    let plain = with(Edns::default());
+    assert_eq!(
+        (plain.rcode, plain.answers.len(), opt(&plain).version),
+        (0, 1, 0)
+    );
+    assert!(opt(&plain).udp_size >= 512);
+    // A version to come: BADVERS, no answer, no AA, version 0 (RFC 6891 §6.1.3).
+    for version in [1, 255] {
+        let answer = with(Edns {
+            version,
+            ..Edns::default()
+        });
+        assert_eq!((answer.rcode, opt(&answer).version), (16, 0), "{answer:?}");
+        assert!(
+            answer.answers.is_empty() && !answer.authoritative,
+            "{answer:?}"
+        );
+    }
+    // An option and flags to come are ignored, and not echoed.
+    let strange = Edns {
+        options: vec![(100, vec![1, 2, 3])],
+        flags: 0x0040,
+        ..Edns::default()
+    };
+    let answer = with(strange.clone());
+    assert_eq!((answer.rcode, answer.answers.len()), (0, 1), "{answer:?}");
+    assert!(
+        opt(&answer).options.iter().all(|(code, _)| *code != 100),
+        "{answer:?}"
+    );
+    assert_eq!(opt(&answer).flags, 0, "{answer:?}");
+    assert_eq!(
+        with(Edns {
+            version: 1,
+            ..strange
+        })
+        .rcode,
+        16
+    );
+    // DO is copied (RFC 3225 §3).
+    let answer = with(Edns {
+        dnssec_ok: true,
+        ..Edns::default()
+    });
+    assert!(
+        opt(&answer).dnssec_ok && answer.answers.len() == 1,
+        "{answer:?}"
+    );
+    // A client subnet is understood or ignored, and never an error.
+    let subnet = Edns {
+        options: vec![(8, vec![0, 1, 24, 0, 192, 0, 2])],
+        ..Edns::default()
+    };
+    assert_eq!(with(subnet).rcode, 0);
+    // Without EDNS there is none in the answer.
+    let answer = ask(server, &Question::new("example.com", SOA).without_edns()).unwrap();
+    assert!(answer.edns.is_none());
+}
+
+#[test]
+fn nothing_that_is_sent_makes_it_fall_or_shout() {
+    let (site, mut daemon) = start(ZONE, "");
+    let server = site.authority();
+    let good = Question::new("mail.example.com", A).to_wire(5);
+    let mut hostile: Vec<Vec<u8>> = (0..good.len())
+        .map(|length| good[..length].to_vec())
+        .collect();
+    hostile.push(vec![0; 12]);
+    hostile.push(vec![0xff; 600]);
+    // Two questions; a question that is a pointer to itself; a label of a reserved type.
+    hostile.push(
+        [
+            &[0, 1, 1, 0, 0, 2, 0, 0, 0, 0, 0, 0],
+            &good[12..34],
+            &good[12..34],
+        ]
+        .concat(),
+    );
+    hostile.push(vec![
+        0, 2, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0xc0, 12, 0, 1, 0, 1,
+    ]);
+    hostile.push(vec![
+        0, 3, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0x41, 8, 255, 0, 0, 1, 0, 1,
+    ]);
+    // Two OPT records (RFC 6891 §6.1.1: FORMERR).
+    let mut two_opts = [&good[..], &good[good.len() - 11..]].concat();
+    two_opts[11] = 2;
+    hostile.push(two_opts.clone());
+    for wire in &hostile {
+        if let Ok(raw) = exchange_udp(server, wire, Duration::from_millis(30)) {
+            let answer = Message::read(&raw).unwrap_or_else(|error| panic!("{wire:02x?}: {error}"));
+            assert!(answer.response, "{wire:02x?}");
+            assert!(
+                raw.len() <= wire.len() + 11,
+                "{} octets for {wire:02x?}",
+                raw.len()
+            );
+        }
+    }
+    let raw = exchange_udp(server, &two_opts, Duration::from_secs(1)).unwrap();
+    assert_eq!(Message::read(&raw).unwrap().rcode, u16::from(FORMERR));
+    // A response is never answered: two servers could talk to each other for ever.
+    let mut response = good;
+    response[2] |= 0x80;
+    assert!(exchange_udp(server, &response, Duration::from_millis(300)).is_err());
+
+    assert!(daemon.is_running());
+    assert_eq!(
+        ask_a(server, "mail.example.com").unwrap().addresses(),
+        addresses(&["192.0.2.25"])
+    );
+}
+
+#[test]
+fn streams_are_served_whatever_their_pieces() {
+    let (site, mut daemon) = start(ZONE, "");
+    let server = site.authority();
+    let names = [
+        "mail.example.com",
+        "www.example.com",
+        "none.example.com",
+        "huge.example.com",
+        "x.wild.example.com",
+    ];
+    let framed = |id: u16| {
+        let name = names[usize::from(id) % names.len()];
+        let rtype = if name.starts_with("huge") { TXT } else { A };
+        let wire = Question::new(name, rtype).to_wire(id);
+        [&u16::try_from(wire.len()).unwrap().to_be_bytes()[..], &wire].concat()
+    };
+
+    // Many queries in one segment; answers in any order (RFC 7766 §7).
+    let mut stream = dns::connect(server).unwrap();
+    let all: Vec<u8> = (0..60).flat_map(framed).collect();
+    stream.write_all(&all).unwrap();
+    let ids: BTreeSet<u16> = (0..60)
+        .map(|_| {
+            Message::read(&dns::receive_tcp(&mut stream).unwrap())
+                .unwrap()
+                .id
+        })
+        .collect();
+    assert_eq!(ids.len(), 60);
+
+    // One query octet by octet.
+    for octet in framed(3) {
+        stream.write_all(&[octet]).unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(
+        Message::read(&dns::receive_tcp(&mut stream).unwrap())
+            .unwrap()
+            .id,
+        3
+    );
+
+    // The client says that it has no more to ask, and still gets its answer (RFC 7766 §6.2.1).
+    stream.write_all(&framed(4)).unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(
+        Message::read(&dns::receive_tcp(&mut stream).unwrap())
+            .unwrap()
+            .id,
+        4
+    );
+    assert_eq!(stream.read(&mut [0]).unwrap(), 0, "then it is closed");
+
+    // A length of nothing, a length and no message, noise: that connection may end, others not.
+    let mut other = dns::connect(server).unwrap();
+    for noise in [
+        &[0_u8, 0][..],
+        &[255, 255, 1, 2, 3],
+        &[0, 5, 1, 2, 3, 4, 5],
+        &[0xff; 3000],
+    ] {
+        let mut stream = dns::connect(server).unwrap();
+        stream.write_all(noise).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).ok();
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).ok();
+        assert!(rest.len() < 100, "{} octets for {noise:?}", rest.len());
+    }
+    other.write_all(&framed(0)).unwrap();
+    assert_eq!(
+        Message::read(&dns::receive_tcp(&mut other).unwrap())
+            .unwrap()
+            .id,
+        0
+    );
+    assert!(daemon.is_running());
+}
+
+#[test]
+fn an_answer_comes_from_the_address_that_was_asked() {
+    let site = Site::new();
+    site.configure_authd(&[("example.com", ZONE)], "");
+    let config = std::fs::read_to_string(site.files.join("dns-authd.toml")).unwrap();
+    // A port that no other test has on every address.
+    let port = 20_000 + u16::try_from(std::process::id() % 10_000).unwrap();
+    let wildcard = config.replace(
+        &format!("listen = [\"{}\"]", site.authority()),
+        &format!("listen = [\"0.0.0.0:{port}\", \"[::]:{port}\"]"),
+    );
+    site.files.write("dns-authd.toml", &wildcard);
+    let _daemon = site.start("dns-authd");
+    // The client's socket is connected: an answer from another address does not reach it.
+    for ip in [
+        IpAddr::from(site.ip),
+        [127, 0, 0, 1].into(),
+        [127, 99, 98, 97].into(),
+    ] {
+        let server = SocketAddr::new(ip, port);
+        assert_eq!(
+            ask_a(server, "mail.example.com").unwrap().answers.len(),
+            1,
+            "{server}"
+        );
+        assert_eq!(
+            ask_tcp(server, &Question::new("mail.example.com", A))
+                .unwrap()
+                .answers
+                .len(),
+            1
+        );
+    }
+    let v6 = SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], port));
+    if std::net::UdpSocket::bind("[::1]:0").is_ok() {
+        assert_eq!(ask_a(v6, "mail.example.com").unwrap().answers.len(), 1);
+    }
+}
+
+//--- Reload
+
+const SMALL: &str = "$TTL 60\n@ SOA a b 1 2 3 4 60\n NS a\na A 192.0.2.1\n";
+
+fn with_address(last: u8) -> String {
+    SMALL.replace("192.0.2.1", &format!("192.0.2.{last}"))
+}
+
+fn wait_for_address(site: &Site, last: u8) {
+    let expected = BTreeSet::from([IpAddr::from([192, 0, 2, last])]);
+    wait::for_it("the new zone is served", Duration::from_secs(10), || {
+        ask_a(site.authority(), "a.example.com")
+            .unwrap()
+            .addresses()
+            == expected
+    });
+}
+
+#[test]
+fn an_edited_zone_is_served_without_being_asked_to() {
+    let (site, _daemon) = start(SMALL, "");
+    for last in [2, 3, 4] {
+        site.files.write("example.com.zone", &with_address(last));
+        wait_for_address(&site, last);
+    }
+    // In place, too, as `echo >>` does.
+    let path = site.files.join("example.com.zone");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text + "b A 192.0.2.9\n").unwrap();
+    wait::for_it("the new name is served", Duration::from_secs(10), || {
+        ask_a(site.authority(), "b.example.com")
+            .unwrap()
+            .addresses()
+            .len()
+            == 1
+    });
+}
+
+#[test]
+fn a_broken_zone_file_leaves_the_old_zone_in_service_and_says_so() {
+    let (site, daemon) = start(SMALL, "");
+    for broken in [
+        "$TTL 60\n@ SOA a b 1 2 3 4 60\n NS a\na A 300.0.2.1\n",
+        "",
+        "a A 192.0.2.66\n",
+        "$TTL 60\n@ SOA a b 1 2 3 4 60\n NS a\na A 192.0.2.66 (\n",
+        "$INCLUDE nowhere\n",
+    ] {
+        site.files.write("example.com.zone", broken);
+        daemon.hang_up();
+        wait::for_it("the problem shows", Duration::from_secs(10), || {
+            site.get("dns-authd", "/readyz").1.contains("example.com")
+        });
+        let answer = ask_a(site.authority(), "a.example.com").unwrap();
+        assert_eq!(answer.addresses(), addresses(&["192.0.2.1"]), "{broken:?}");
+        assert_eq!(
+            site.get("dns-authd", "/readyz").0,
+            200,
+            "what is served is still served"
+        );
+
+        site.files.write("example.com.zone", SMALL);
+        daemon.hang_up();
+        wait::for_it("the problem is gone", Duration::from_secs(10), || {
+            !site.get("dns-authd", "/readyz").1.contains("example.com")
+        });
+    }
+    assert!(
+        daemon.log().contains("example.com.zone:4:"),
+        "{}",
+        daemon.log()
+    );
+}
+
+#[test]
+fn a_broken_configuration_changes_nothing_and_says_so() {
+    let (site, daemon) = start(SMALL, "");
+    let good = std::fs::read_to_string(site.files.join("dns-authd.toml")).unwrap();
+    site.files
+        .write("dns-authd.toml", &good.replace("[[zone]]", "[[zoen]]"));
+    daemon.hang_up();
+    daemon.wait_log("zoen");
+    assert_eq!(
+        ask_a(site.authority(), "a.example.com")
+            .unwrap()
+            .answers
+            .len(),
+        1
+    );
+    let metrics = site.get("dns-authd", "/metrics").1;
+    assert_eq!(
+        metric(&metrics, "outpost_reload_failed_total"),
+        Some(1.0),
+        "{metrics}"
+    );
+    site.files.write("dns-authd.toml", &good);
+    site.files.write("example.com.zone", &with_address(7));
+    daemon.hang_up();
+    wait_for_address(&site, 7);
+}
+
+#[test]
+fn reloading_under_load_loses_nothing() {
+    let (site, daemon) = start(SMALL, "");
+    let mix = || Mix {
+        questions: ["a.example.com", "none.example.com"]
+            .map(|name| Question::new(name, A))
+            .to_vec(),
+        judge: Box::new(|question, message| {
+            let is_there = message
+                .addresses()
+                .iter()
+                .any(|ip| ip.to_string().starts_with("192.0.2."));
+            match question.name.starts_with("a.") == is_there {
+                true => Ok(()),
+                false => Err(format!("rcode {}", message.rcode)),
+            }
+        }),
+    };
+    let load = Load::start(site.authority(), 2_000, mix());
+    for last in 10..40 {
+        site.files.write("example.com.zone", &with_address(last));
+        daemon.hang_up();
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    wait_for_address(&site, 39);
+    load.stop().assert_clean();
+    daemon.stop();
+}
+
+//--- Processes
+
+#[test]
+fn two_processes_share_sockets_and_swap_without_losing_a_query() {
+    let site = Site::new();
+    site.configure_authd(&[("example.com", SMALL)], "");
+    let held = Held::bind(site.authority());
+    let start = || {
+        let mut command = site.serve("dns-authd");
+        command = held.hand_to("dns", &command);
+        Daemon::start("dns-authd", command)
+    };
+    let mut current = start();
+    let mix = Mix {
+        questions: vec![Question::new("a.example.com", A)],
+        judge: Box::new(|_, message| match message.answers.len() {
+            1 => Ok(()),
+            _ => Err(format!("{message:?}")),
+        }),
+    };
+    let load = Load::start(site.authority(), 2_000, mix).go_on(Duration::from_millis(500));
+    for _ in 0..5 {
+        let next = start();
+        std::mem::replace(&mut current, next).stop();
+        let question = Question::new("a.example.com", A);
+        assert_eq!(
+            ask_tcp(site.authority(), &question).unwrap().answers.len(),
+            1
+        );
+    }
+    load.stop().assert_clean();
+    current.stop();
+}
+
+#[test]
+fn ten_thousand_zones_start_and_answer() {
+    let site = Site::new();
+    site.files.write("any.zone", SMALL);
+    let list: String = (0..10_000)
+        .map(|n| format!("zone \"z{n}.example\" {{ type master; file \"any.zone\"; }};\n"))
+        .collect();
+    let directory = site.files.path().display();
+    site.files.write(
+        "named.conf",
+        &format!("options {{ directory \"{directory}\"; }};\n{list}"),
+    );
+    site.configure_authd(&[], "zones.named-conf = \"named.conf\"");
+    let _daemon = site.start("dns-authd");
+    for n in [0, 1, 4_999, 9_999] {
+        let answer = ask_a(site.authority(), &format!("a.z{n}.example")).unwrap();
+        assert_eq!(answer.addresses(), addresses(&["192.0.2.1"]), "{n}");
+    }
+    assert_eq!(
+        ask_a(site.authority(), "a.z10000.example").unwrap().rcode,
+        u16::from(REFUSED)
+    );
+}
+
+#[test]
+fn a_taken_port_is_named_with_who_has_it() {
+    let site = Site::new();
+    site.configure_authd(&[("example.com", SMALL)], "");
+    let _held = Held::bind(site.authority());
+    let mut daemon = Daemon::spawn("dns-authd", site.serve("dns-authd"));
+    let status = daemon.wait();
+    assert!(!status.success(), "{status}");
+    daemon.wait_log(&site.authority().to_string());
+    daemon.wait_log(&std::process::id().to_string());
+}
