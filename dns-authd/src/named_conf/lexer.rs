@@ -5,8 +5,10 @@
 pub(super) struct Lexer<'a> {
     text: &'a [u8],
     at: usize,
-    line: usize,
-    line_start: usize,
+    /// The last place asked for, and how many octets were before it: columns are counted on
+    /// from there, for a whole file may be one line.
+    place: Place,
+    counted: usize,
 }
 
 /// One word.
@@ -46,19 +48,27 @@ impl<'a> Lexer<'a> {
         Self {
             text,
             at: start,
-            line: 1,
-            line_start: start,
+            place: Place { line: 1, column: 1 },
+            counted: start,
         }
     }
 
     /// Where the lexer stands, in characters.
-    pub(super) fn place(&self) -> Place {
-        let before = self.text.get(self.line_start..self.at).unwrap_or_default();
-        let column = before.iter().filter(|octet| **octet & 0xc0 != 0x80).count() + 1;
-        Place {
-            line: self.line,
-            column,
+    pub(super) fn place(&mut self) -> Place {
+        let passed = self.text.get(self.counted..self.at).unwrap_or_default();
+        for octet in passed {
+            match octet {
+                b'\n' => {
+                    self.place.line += 1;
+                    self.place.column = 1;
+                }
+                // What continues a character of UTF-8 is no column of its own.
+                octet if *octet & 0xc0 == 0x80 => {}
+                _ => self.place.column += 1,
+            }
         }
+        self.counted = self.at;
+        self.place
     }
 
     /// The next word and where it begins; `None` at the end of the file.
@@ -112,7 +122,7 @@ impl<'a> Lexer<'a> {
                 {
                     self.at += 2;
                 }
-                Some(_) => self.step(),
+                Some(_) => self.at += 1,
             }
         }
         let text = self.text.get(start..self.at).unwrap_or_default();
@@ -143,23 +153,13 @@ impl<'a> Lexer<'a> {
                         if self.at >= self.text.len() {
                             return Err(unclosed);
                         }
-                        self.step();
+                        self.at += 1;
                     }
                     self.at += 2;
                 }
-                [b'\t'..=b'\r' | b' ', ..] => self.step(),
+                [b'\t'..=b'\r' | b' ', ..] => self.at += 1,
                 _ => return Ok(()),
             }
-        }
-    }
-
-    /// Passes one octet, counting lines.
-    fn step(&mut self) {
-        let newline = self.text.get(self.at) == Some(&b'\n');
-        self.at += 1;
-        if newline {
-            self.line += 1;
-            self.line_start = self.at;
         }
     }
 }

@@ -44,6 +44,8 @@ pub(super) struct Index<'z> {
     apex: Suffix<'z>,
     records: &'z [Record],
     nodes: HashMap<Suffix<'z>, Node>,
+    /// The names of the nodes in the order of the files.
+    names: Vec<Suffix<'z>>,
     /// Numbers of records, those of one node side by side.
     order: Vec<usize>,
     /// Names above others that own nothing themselves (RFC 4592 §2.2.2).
@@ -75,11 +77,14 @@ pub(super) enum Found {
 impl<'z> Index<'z> {
     pub(super) fn new(apex: &'z Name, records: &'z [Record]) -> Self {
         let mut nodes: HashMap<Suffix<'z>, Node> = HashMap::with_capacity(records.len());
+        let mut names = Vec::new();
         for record in records {
-            nodes
-                .entry(Suffix(record.owner.as_wire()))
-                .or_default()
-                .length += 1;
+            let name = Suffix(record.owner.as_wire());
+            let node = nodes.entry(name).or_default();
+            if node.length == 0 {
+                names.push(name);
+            }
+            node.length += 1;
         }
         let mut start = 0;
         for node in nodes.values_mut() {
@@ -106,6 +111,7 @@ impl<'z> Index<'z> {
             apex,
             records,
             nodes,
+            names,
             order,
             between: HashSet::new(),
             divided,
@@ -128,9 +134,10 @@ impl<'z> Index<'z> {
         self.between = between;
     }
 
-    /// The names that own records, each once.
+    /// The names that own records, each once, in the order of the files.
     pub(super) fn nodes(&self) -> impl Iterator<Item = (Suffix<'z>, Node)> {
-        self.nodes.iter().map(|(name, node)| (*name, *node))
+        let node = |name: &Suffix<'z>| Some((*name, *self.nodes.get(name)?));
+        self.names.iter().filter_map(node)
     }
 
     /// The records of a node in the order of the files.
