@@ -268,3 +268,63 @@ fn the_number_of_findings_is_bounded() {
     let zone = load("sin.example.", format!("{APEX}{text}").as_bytes());
     assert_eq!(check(&zone).len(), MAX_FINDINGS);
 }
+
+#[test]
+fn any_mixture_of_records_is_checked_to_the_end() {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = move |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        usize::try_from(state % u64::try_from(below).unwrap()).unwrap()
+    };
+    let names = [
+        "@",
+        "a",
+        "b",
+        "*",
+        "a.b",
+        "*.a.b",
+        "c.a.b",
+        "ns1",
+        ".",
+        "x.other.",
+        "host.sin.example",
+    ];
+    let data = [
+        "A 192.0.2.1",
+        "AAAA ::1",
+        "NS ",
+        "CNAME ",
+        "DNAME ",
+        "MX 1 ",
+        "SRV 0 0 0 ",
+        "HTTPS 0 ",
+        "HTTPS 1 ",
+        "DS 1 8 1 00",
+        "DNSKEY 256 3 8 AQPS",
+        "NSEC3PARAM 1 0 5 AB",
+        "LUA A x",
+        "NSEC a. A",
+        "TXT x",
+        "PTR ",
+    ];
+    for _ in 0..2_000 {
+        let mut text = APEX.to_owned();
+        for _ in 0..random(20) {
+            let data = data[random(data.len())];
+            let target = if data.ends_with(' ') {
+                names[random(names.len())]
+            } else {
+                ""
+            };
+            text.push_str(&format!("{} {data}{target}\n", names[random(8)]));
+        }
+        let zone = load("sin.example.", text.as_bytes());
+        let findings = check(&zone);
+        assert!(
+            findings.is_sorted_by(|a, b| a.position <= b.position),
+            "{text}"
+        );
+    }
+}
