@@ -1,6 +1,7 @@
 //! Probes each target once, whoever and however many ask for it, and publishes liveness.
 pub mod admin_rules;
 pub mod board;
+pub mod hub;
 pub mod moment;
 pub mod schedule;
 pub mod tally;

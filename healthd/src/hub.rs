@@ -1,0 +1,443 @@
+//! The whole of healthd's decisions: who asks for which targets, when each is probed, what is known.
+//!
+//! ```text
+//! statements ──► holders ──► scheduler ──► probes to start
+//!                   │            ▲ evidence, ends of probes
+//!                   ▼            │
+//!               board ◄──────────┘ ──► snapshots and changes for each subscriber
+//! ```
+//!
+//! A target that nobody holds any longer is probed for a grace period before it is forgotten, so that
+//! a subscriber that restarts, and healthd itself when it does, find it as it was.
+//!
+//! Pure: the shell says what time it is, starts probes and carries answers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use proto::health::{AdminState, Liveness, Target};
+
+use crate::admin_rules::{AdminRules, Scope};
+use crate::board::{Board, Entry, Finding, Known};
+use crate::moment::Moment;
+use crate::schedule::{Pace, Scheduler, TargetId};
+use crate::verdict::Effect;
+
+/// What bounds the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Probes in flight at a time.
+    pub in_flight: usize,
+    /// Targets known at a time, whoever asks for them.
+    pub targets: usize,
+    /// How long a target that nobody asks for any longer is still probed.
+    pub grace: Duration,
+}
+
+/// Where a restarted healthd begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// Changes get generations above this one.
+    pub generation: u64,
+    /// What was known of each target.
+    pub known: Vec<Known>,
+    /// What operators had decided.
+    pub rules: AdminRules,
+}
+
+/// Names a subscriber for as long as it is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SubscriberId(u64);
+
+/// What a subscriber asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Statement {
+    /// Who asks.
+    pub subscriber: String,
+    /// The statement's number.
+    pub number: u64,
+    /// The targets, each with its place in the statement, counted from 1.
+    pub targets: Vec<(u32, Target)>,
+    /// Whether all other targets are shown besides.
+    pub all: bool,
+}
+
+/// A statement asks for more targets than there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no more than {limit} targets can be watched")]
+pub struct TooMany {
+    /// How many there may be.
+    pub limit: usize,
+}
+
+/// A probe to start.
+#[derive(Clone, Debug)]
+pub struct Probe {
+    /// The target's number, to report the end with.
+    pub id: TargetId,
+    /// The target.
+    pub target: Arc<Target>,
+    /// How long after its due time it starts.
+    pub late: Duration,
+}
+
+/// What a subscriber has not been told yet.
+#[derive(Debug)]
+pub struct News<'a> {
+    /// The generation it brings the subscriber to.
+    pub generation: u64,
+    /// Whether it is everything the subscriber asked for.
+    pub full: bool,
+    /// The number of the statement it answers.
+    pub statement: u64,
+    /// Entries, each with its place in the statement; 0 for those that are only shown.
+    pub entries: Vec<(u32, &'a Entry)>,
+}
+
+/// A subscriber, as healthd lists it.
+#[derive(Clone, Debug)]
+pub struct Subscriber {
+    /// The name it gave.
+    pub name: String,
+    /// When it came, since 1970.
+    pub since: Duration,
+    statement: u64,
+    all: bool,
+    /// The targets it holds in the order of their numbers, each with its place in the statement.
+    held: Vec<(TargetId, u32)>,
+}
+
+/// Everything healthd knows and plans.
+#[derive(Debug)]
+pub struct Hub {
+    limits: Limits,
+    board: Board,
+    scheduler: Scheduler,
+    subscribers: BTreeMap<SubscriberId, Subscriber>,
+    next_subscriber: u64,
+    /// How many subscribers hold each target that is held.
+    holders: BTreeMap<TargetId, usize>,
+    /// When each target that is not held is forgotten.
+    released: BTreeMap<TargetId, Instant>,
+    /// The same, the next to be forgotten first.
+    expiry: BTreeSet<(Instant, TargetId)>,
+}
+
+impl Hub {
+    /// Begins with what was known before; all of it is probed at once, whether or not anybody asks.
+    #[must_use]
+    pub fn new(limits: Limits, seed: u64, restored: Restored, now: Moment) -> Self {
+        let mut hub = Self {
+            limits,
+            board: Board::new(restored.generation, restored.rules),
+            scheduler: Scheduler::new(limits.in_flight, seed),
+            subscribers: BTreeMap::new(),
+            next_subscriber: 0,
+            holders: BTreeMap::new(),
+            released: BTreeMap::new(),
+            expiry: BTreeSet::new(),
+        };
+        for known in restored.known.into_iter().take(limits.targets) {
+            let schedule = known.target.schedule;
+            let id = hub.board.add_known(known);
+            hub.scheduler.add(id, schedule, now.steady);
+            hub.release(id, now.steady);
+        }
+        hub
+    }
+
+    /// Takes up other limits. Targets that are already known stay.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+        self.scheduler.set_max_in_flight(limits.in_flight);
+    }
+
+    //--- Subscribers
+
+    /// A subscriber comes.
+    pub fn open(&mut self, now: Moment) -> SubscriberId {
+        let id = SubscriberId(self.next_subscriber);
+        self.next_subscriber += 1;
+        let subscriber = Subscriber {
+            name: String::new(),
+            since: now.wall,
+            statement: 0,
+            all: false,
+            held: Vec::new(),
+        };
+        self.subscribers.insert(id, subscriber);
+        id
+    }
+
+    /// A subscriber goes; its targets are released.
+    pub fn close(&mut self, id: SubscriberId, now: Moment) {
+        if let Some(subscriber) = self.subscribers.remove(&id) {
+            self.let_go(&subscriber.held, now.steady);
+        }
+    }
+
+    /// A subscriber says what it needs, in place of what it said before.
+    ///
+    /// # Errors
+    /// When there would be too many targets. What the subscriber held it still holds.
+    pub fn state(
+        &mut self,
+        id: SubscriberId,
+        statement: Statement,
+        now: Moment,
+    ) -> Result<(), TooMany> {
+        let (old, new): (Vec<_>, Vec<_>) = statement
+            .targets
+            .into_iter()
+            .partition(|(_, target)| self.board.find(target).is_some());
+        let mut held = Vec::with_capacity(old.len() + new.len());
+        // Those that are there are held first, so that room is not made at their cost.
+        for (place, target) in old {
+            held.push((self.hold(target, now.steady), place));
+        }
+        let n_new = new
+            .iter()
+            .map(|(_, target)| target)
+            .collect::<BTreeSet<_>>();
+        if let Err(error) = self.make_room(n_new.len()) {
+            self.let_go(&held, now.steady);
+            return Err(error);
+        }
+        for (place, target) in new {
+            held.push((self.hold(target, now.steady), place));
+        }
+        held.sort_unstable();
+        let Some(subscriber) = self.subscribers.get_mut(&id) else {
+            self.let_go(&held, now.steady);
+            return Ok(());
+        };
+        subscriber.name = statement.subscriber;
+        subscriber.statement = statement.number;
+        subscriber.all = statement.all;
+        let before = std::mem::replace(&mut subscriber.held, held);
+        self.let_go(&before, now.steady);
+        Ok(())
+    }
+
+    /// Those who are there.
+    pub fn subscribers(&self) -> impl Iterator<Item = &Subscriber> {
+        self.subscribers.values()
+    }
+
+    fn hold(&mut self, target: Target, now: Instant) -> TargetId {
+        let schedule = target.schedule;
+        let id = match self.board.find(&target) {
+            Some(id) => id,
+            None => {
+                let id = self.board.add(target);
+                self.scheduler.add(id, schedule, now);
+                id
+            }
+        };
+        *self.holders.entry(id).or_default() += 1;
+        if let Some(end) = self.released.remove(&id) {
+            self.expiry.remove(&(end, id));
+        }
+        id
+    }
+
+    fn let_go(&mut self, held: &[(TargetId, u32)], now: Instant) {
+        for &(id, _) in held {
+            let Some(n_holders) = self.holders.get_mut(&id) else {
+                continue;
+            };
+            *n_holders -= 1;
+            if *n_holders == 0 {
+                self.holders.remove(&id);
+                self.release(id, now);
+            }
+        }
+    }
+
+    fn release(&mut self, id: TargetId, now: Instant) {
+        let end = now.checked_add(self.limits.grace).unwrap_or(now);
+        self.released.insert(id, end);
+        self.expiry.insert((end, id));
+    }
+
+    /// Forgets targets that nobody holds when new ones need their places.
+    fn make_room(&mut self, n_new: usize) -> Result<(), TooMany> {
+        let limit = self.limits.targets;
+        if self.holders.len() + n_new > limit {
+            return Err(TooMany { limit });
+        }
+        while self.board.len() + n_new > limit {
+            let Some(&(_, id)) = self.expiry.first() else {
+                return Err(TooMany { limit });
+            };
+            self.forget(id);
+        }
+        Ok(())
+    }
+
+    /// Forgets a target that nobody holds.
+    fn forget(&mut self, id: TargetId) {
+        if let Some(end) = self.released.remove(&id) {
+            self.expiry.remove(&(end, id));
+        }
+        self.board.remove(id);
+        self.scheduler.remove(id);
+    }
+
+    //--- News
+
+    /// The newest generation.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.board.generation()
+    }
+
+    /// Everything a subscriber asked for.
+    #[must_use]
+    pub fn full(&self, id: SubscriberId) -> Option<News<'_>> {
+        let subscriber = self.subscribers.get(&id)?;
+        let mut entries = self.held_entries(subscriber);
+        if subscriber.all {
+            let held: BTreeSet<&Target> = entries.iter().map(|(_, entry)| &*entry.target).collect();
+            let shown = self.board.entries();
+            let shown: Vec<_> = shown
+                .filter(|entry| !held.contains(&*entry.target))
+                .collect();
+            entries.extend(shown.into_iter().map(|entry| (0, entry)));
+        }
+        Some(News {
+            generation: self.board.generation(),
+            full: true,
+            statement: subscriber.statement,
+            entries,
+        })
+    }
+
+    /// What changed for a subscriber after a generation; `None` when nothing did.
+    #[must_use]
+    pub fn changes(&self, id: SubscriberId, since: u64) -> Option<News<'_>> {
+        let subscriber = self.subscribers.get(&id)?;
+        if subscriber.all && self.board.membership() > since {
+            // Who is shown everything must also see what is gone.
+            return self.full(id);
+        }
+        let mut entries = Vec::new();
+        for changed in self.board.changed_since(since) {
+            let Some(entry) = self.board.get(changed) else {
+                continue;
+            };
+            let from = subscriber.held.partition_point(|(held, _)| *held < changed);
+            let held = subscriber.held.iter().skip(from);
+            let places = held.take_while(|(held, _)| *held == changed);
+            let before = entries.len();
+            entries.extend(places.map(|(_, place)| (*place, entry)));
+            if subscriber.all && entries.len() == before {
+                entries.push((0, entry));
+            }
+        }
+        (!entries.is_empty()).then(|| News {
+            generation: self.board.generation(),
+            full: false,
+            statement: subscriber.statement,
+            entries,
+        })
+    }
+
+    fn held_entries(&self, subscriber: &Subscriber) -> Vec<(u32, &Entry)> {
+        let held = subscriber.held.iter();
+        held.filter_map(|(id, place)| Some((*place, self.board.get(*id)?)))
+            .collect()
+    }
+
+    /// The table of all targets.
+    #[must_use]
+    pub fn board(&self) -> &Board {
+        &self.board
+    }
+
+    //--- Probes
+
+    /// The next probe to start, if one is due and there is room.
+    pub fn poll(&mut self, now: Moment) -> Option<Probe> {
+        self.expire(now.steady);
+        while let Some(start) = self.scheduler.poll(now.steady) {
+            if let Some(entry) = self.board.get(start.id) {
+                return Some(Probe {
+                    id: start.id,
+                    target: Arc::clone(&entry.target),
+                    late: start.late,
+                });
+            }
+            self.scheduler.remove(start.id);
+            self.scheduler.finish(start.id, Pace::Usual, now.steady);
+        }
+        None
+    }
+
+    /// When to poll next.
+    pub fn next_deadline(&mut self) -> Option<Instant> {
+        let forget = self.expiry.first().map(|(end, _)| *end);
+        let probe = self.scheduler.next_deadline();
+        forget.into_iter().chain(probe).min()
+    }
+
+    /// A probe that was started has ended.
+    pub fn finish(&mut self, id: TargetId, finding: Finding, now: Moment) -> Effect {
+        let effect = self.board.judge(id, finding, now);
+        let entry = self.board.get(id);
+        let pace = match entry.is_some_and(|entry| entry.standing.is_undecided()) {
+            true => Pace::Fast,
+            false => Pace::Usual,
+        };
+        self.scheduler.finish(id, pace, now.steady);
+        effect
+    }
+
+    /// Somebody's own use of a target went well or not. Whether a probe follows from it.
+    pub fn report(&mut self, target: &Target, success: bool, now: Moment) -> bool {
+        let Some(id) = self.board.find(target) else {
+            return false;
+        };
+        let liveness = self.board.get(id).map(|entry| entry.standing.liveness());
+        let agrees = match liveness {
+            None | Some(Liveness::Unknown) => false,
+            Some(Liveness::Up) => success,
+            Some(Liveness::Down) => !success,
+        };
+        if !agrees {
+            self.scheduler.hurry(id, now.steady);
+        }
+        !agrees
+    }
+
+    /// How many probes are in flight, and how many may be.
+    #[must_use]
+    pub fn in_flight(&self) -> (usize, usize) {
+        (self.scheduler.n_in_flight(), self.scheduler.max_in_flight())
+    }
+
+    fn expire(&mut self, now: Instant) {
+        while let Some(&(_, id)) = self.expiry.first().filter(|(end, _)| *end <= now) {
+            self.forget(id);
+        }
+    }
+
+    //--- Operators
+
+    /// Takes an operator's decision; says how many targets it covers.
+    pub fn set_admin(&mut self, scope: Scope, state: AdminState) -> usize {
+        self.board.set_admin(scope, state)
+    }
+}
+
+impl Subscriber {
+    /// How many targets it holds.
+    #[must_use]
+    pub fn n_targets(&self) -> usize {
+        self.held.len()
+    }
+}
+
+#[cfg(test)]
+mod tests;
