@@ -228,34 +228,4 @@ fn hex(digit: u8) -> Option<u8> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parameters_are_decoded() {
-        let request = Request {
-            query: "zone=a%2eb+c&empty&bad=%zz%4&zone=second".to_owned(),
-            ..Request::default()
-        };
-        for (name, expected) in [
-            ("zone", Some("a.b c")),
-            ("empty", Some("")),
-            ("bad", Some("%zz%4")),
-            ("none", None),
-        ] {
-            assert_eq!(request.parameter(name).as_deref(), expected, "{name}");
-        }
-    }
-
-    #[test]
-    fn a_path_is_found_by_its_method() {
-        let routes = Routes::new();
-        routes.get("/zones", |_| async { Reply::text(200, "a.\n") });
-        routes.post("/zones", |request| async move {
-            Reply::text(200, request.text())
-        });
-        assert!(routes.handler(Method::Get, "/zones").is_some());
-        assert!(routes.handler(Method::Get, "/zone").is_none());
-        assert_eq!(format!("{routes:?}"), r#"["GET /zones", "POST /zones"]"#);
-    }
-}
+mod tests;

@@ -15,7 +15,8 @@ mod units;
 
 use std::error::Error;
 use std::fmt;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -234,13 +235,17 @@ impl Document {
 }
 
 fn read_bounded(path: &Path) -> io::Result<String> {
-    let size = std::fs::metadata(path)?.len();
-    if size > MAX_FILE_SIZE {
+    let mut text = String::new();
+    // Whatever it is, a pipe too, no more than this is read.
+    File::open(path)?
+        .take(MAX_FILE_SIZE + 1)
+        .read_to_string(&mut text)?;
+    if u64::try_from(text.len()).is_ok_and(|length| length > MAX_FILE_SIZE) {
         return Err(io::Error::other(format!(
-            "{size} bytes, more than the {MAX_FILE_SIZE} allowed"
+            "larger than the {MAX_FILE_SIZE} bytes allowed"
         )));
     }
-    std::fs::read_to_string(path)
+    Ok(text)
 }
 
 #[cfg(test)]

@@ -23,8 +23,6 @@ pub struct Environment {
     pub watchdog: Option<Duration>,
     /// `JOURNAL_STREAM`: device and inode of the journal's end of standard error.
     pub journal_stream: Option<(u64, u64)>,
-    /// `COLUMNS`: the width of the terminal, when the shell says it.
-    pub columns: Option<usize>,
 }
 
 impl Environment {
@@ -57,7 +55,6 @@ impl Environment {
                 let (device, inode) = value.split_once(':')?;
                 Some((device.parse().ok()?, inode.parse().ok()?))
             }),
-            columns: number("COLUMNS").and_then(|columns| usize::try_from(columns).ok()),
         }
     }
 }

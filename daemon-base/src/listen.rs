@@ -8,7 +8,6 @@
 mod inherit;
 mod owner;
 
-use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 
@@ -235,15 +234,6 @@ fn raise_receive_buffer(socket: &UdpSocket, size: usize) {
             got = held,
             "Receive buffer is smaller than configured; raise net.core.rmem_max or use a socket unit"
         );
-    }
-}
-
-impl fmt::Display for Transport {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Udp => "udp",
-            Self::Tcp => "tcp",
-        })
     }
 }
 

@@ -156,7 +156,7 @@ fn level() -> Level {
 }
 
 /// Crates whose events are the daemon's own: all others are heard from `warn` up.
-const OWN: [&str; 9] = [
+const OWN: [&str; 11] = [
     "daemon_base",
     "deploy",
     "dns_authd",
@@ -164,13 +164,15 @@ const OWN: [&str; 9] = [
     "dns_wire",
     "healthd",
     "lb_proxy",
+    "outpost",
     "proto",
     "registry_svc",
+    "timesync_agent",
 ];
 
 fn is_own(target: &str) -> bool {
     let krate = target.split("::").next().unwrap_or(target);
-    OWN.contains(&krate) || krate == "timesync_agent"
+    OWN.contains(&krate)
 }
 
 fn is_heard(metadata: &Metadata<'_>, level: Level) -> bool {

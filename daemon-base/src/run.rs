@@ -30,6 +30,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use prometheus_client::metrics::counter::Counter;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, oneshot};
@@ -46,7 +47,7 @@ use crate::{exit, listen, log, notify};
 
 pub use life::{Life, State};
 pub use progress::{Heartbeat, Progress};
-pub use verbs::{check, status};
+pub use verbs::{check, headline, status};
 
 /// The name of the admin listener among inherited sockets.
 pub const ADMIN_SOCKET: &str = "admin";
@@ -104,6 +105,20 @@ pub struct Context {
     pub admin: Routes,
     /// Where data paths register their heartbeats.
     pub progress: Progress,
+}
+
+impl Context {
+    /// A context without a process around it: no admin listener, no inherited sockets. For tests.
+    #[must_use]
+    pub fn detached(service: &'static str) -> Self {
+        Self {
+            inherited: Inherited::none(),
+            metrics: Metrics::new(service),
+            readiness: Readiness::new(),
+            admin: Routes::new(),
+            progress: Progress::new(),
+        }
+    }
 }
 
 /// Why a service could not start.
@@ -187,6 +202,7 @@ pub fn serve<S: Service>(
         }
     };
     log::apply(settings(S::common(&config).log, args.log));
+    raise_descriptor_limit();
     let runtime = match Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -198,6 +214,22 @@ pub fn serve<S: Service>(
     // Blocking tasks that are left have had their deadline.
     runtime.shutdown_background();
     exit::code(code)
+}
+
+/// A connection is a descriptor: what the system allows is used, not the lower limit that protects
+/// programs that know only a few.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current == limit.maximum {
+        return;
+    }
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::debug!(%error, "The limit of open descriptors stays as it is");
+    }
 }
 
 /// The command line wins over the file.

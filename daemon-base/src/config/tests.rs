@@ -233,4 +233,8 @@ fn a_file_that_cannot_be_read_is_named() {
         text.starts_with("cannot read configuration file /nonexistent/site.toml: No such file"),
         "{text}"
     );
+    // A stream without an end is read no further than a file may be long.
+    let error = Document::read("/dev/zero").unwrap_err();
+    assert!(error.to_string().contains("larger than"), "{error}");
+    assert!(Document::read("/").is_err());
 }

@@ -13,6 +13,15 @@ pub enum Transport {
     Tcp,
 }
 
+impl fmt::Display for Transport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Udp => "udp",
+            Self::Tcp => "tcp",
+        })
+    }
+}
+
 /// The process that holds a socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {

@@ -529,3 +529,71 @@ fn changes_are_taken_by_post_alone() {
     let missing = block_on(crate::admin::post(process.admin(), "/status", "")).unwrap();
     assert_eq!(missing.status, 404);
 }
+
+#[test]
+fn the_admin_address_is_taken_over_from_the_slot_that_ends() {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let admin = free.local_addr().unwrap();
+    drop(free);
+    let start = || {
+        let shared = OwnedFd::from(socket.try_clone().unwrap());
+        let text = config("greeting = \"x\"").replace(
+            "[admin]\nlisten = \"127.0.0.1:0\"",
+            &format!("[admin]\nlisten = \"{admin}\""),
+        );
+        Process::start_with(&text, Some(shared), &[])
+    };
+    let pid = || {
+        let answer = block_on(crate::admin::get(admin, "/status")).ok()?;
+        serde_json::from_slice::<Value>(&answer.body).ok()?["pid"].as_u64()
+    };
+    let first = start();
+    assert_eq!(first.notified(), "READY=1");
+    assert_eq!(pid(), Some(u64::from(first.child.id())));
+    let second = start();
+    assert_eq!(second.notified(), "READY=1");
+    assert_eq!(pid(), Some(u64::from(first.child.id())));
+    first.signal(Signal::TERM);
+    assert_eq!(first.ended(), exit::OK);
+    let expected = Some(u64::from(second.child.id()));
+    let taken_over = (0..200).any(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        pid() == expected
+    });
+    assert!(taken_over, "{}", second.log());
+}
+
+#[test]
+fn a_stranger_on_the_admin_address_ends_the_start() {
+    let stranger = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let admin = stranger.local_addr().unwrap();
+    let text = config("greeting = \"x\"").replace(
+        "[admin]\nlisten = \"127.0.0.1:0\"",
+        &format!("[admin]\nlisten = \"{admin}\""),
+    );
+    let process = Process::start_with(&text, None, &[]);
+    let told = process.notified();
+    assert!(told.contains(&format!("tcp {admin}, taken by ")), "{told}");
+    assert_eq!(process.ended(), exit::SOFTWARE);
+}
+
+#[test]
+fn the_log_follows_the_configuration() {
+    let process = Process::start("greeting = \"x\"");
+    assert_eq!(process.notified(), "READY=1");
+    let reload = |level: &str| {
+        let text =
+            config("greeting = \"x\"").replace("[log]", &format!("[log]\nlevel = \"{level}\""));
+        fs::write(process.directory.join("config.toml"), text).unwrap();
+        process.signal(Signal::HUP);
+        assert!(process.notified().starts_with("RELOADING=1"));
+        assert_eq!(process.notified(), "READY=1");
+        process.log().matches("Reloaded").count()
+    };
+    // The line about a reload is itself the first at the new level.
+    assert_eq!(reload("warn"), 0);
+    assert_eq!(reload("error"), 0);
+    assert_eq!(reload("info"), 1);
+    assert_eq!(reload("trace"), 2);
+}

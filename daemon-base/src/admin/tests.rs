@@ -1,0 +1,265 @@
+use super::*;
+use crate::metrics::Metrics;
+use crate::readiness::Readiness;
+use crate::run::{Life, Progress, State};
+use serde_json::json;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+
+/// A listener with everything behind it, on a port of its own.
+struct Running {
+    address: SocketAddr,
+    readiness: Readiness,
+    life: Life,
+    routes: Routes,
+}
+
+impl Running {
+    #[expect(clippy::disallowed_methods, reason = "the listener tells its uptime")]
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let running = Self {
+            address: listener.local_addr().unwrap(),
+            readiness: Readiness::new(),
+            life: Life::new(),
+            routes: Routes::new(),
+        };
+        // Nobody answers: the service is still starting.
+        let (status, _) = mpsc::channel(1);
+        let shared = Shared {
+            service: "tested",
+            started: Instant::now(),
+            life: running.life.clone(),
+            readiness: running.readiness.clone(),
+            metrics: Metrics::new("tested"),
+            progress: Progress::new(),
+            routes: running.routes.clone(),
+            status,
+        };
+        tokio::spawn(Server::new(Arc::new(shared)).serve(listener));
+        running
+    }
+
+    async fn get(&self, path: &str) -> (u16, String) {
+        let answer = get(self.address, path).await.unwrap();
+        (answer.status, answer.text())
+    }
+
+    /// Sends bytes as they are and reads all that comes back.
+    async fn raw(&self, request: &str) -> String {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+}
+
+fn run<F: Future>(future: F) -> F::Output {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(future)
+}
+
+#[test]
+fn readiness_is_told_with_its_reasons() {
+    run(async {
+        let running = Running::start().await;
+        let latch = running.readiness.latch("zones loaded");
+        running
+            .readiness
+            .set_reason("zone a.", Some("old".to_owned()));
+        let (status, text) = running.get("/readyz").await;
+        assert_eq!(
+            (status, text.as_str()),
+            (503, "waiting: zones loaded\nzone a.: old\n")
+        );
+        assert_eq!(running.get("/livez").await.0, 200);
+        latch.release();
+        assert_eq!(
+            running.get("/readyz").await,
+            (200, "ok\nzone a.: old\n".to_owned())
+        );
+    });
+}
+
+#[test]
+fn the_status_is_there_while_the_service_is_not() {
+    run(async {
+        let running = Running::start().await;
+        let (_, text) = running.get("/status").await;
+        let status: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(status["service"], "tested");
+        assert_eq!(status["state"], "starting");
+        assert_eq!(status["detail"], Value::Null);
+        running.life.set(State::Serving);
+        running.routes.status(|| json!({ "zones": 3 }));
+        let (_, text) = running.get("/status").await;
+        let status: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(
+            (&status["state"], &status["detail"]["zones"]),
+            (&json!("serving"), &json!(3))
+        );
+    });
+}
+
+#[test]
+fn metrics_come_as_the_scraper_asks() {
+    run(async {
+        let running = Running::start().await;
+        let classic = running
+            .raw("GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            .await;
+        assert!(
+            classic.contains("content-type: text/plain; version=0.0.4"),
+            "{classic}"
+        );
+        let open = running
+            .raw(
+                "GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+                 accept: application/openmetrics-text\r\n\r\n",
+            )
+            .await;
+        assert!(
+            open.contains("content-type: application/openmetrics-text"),
+            "{open}"
+        );
+        assert!(open.ends_with("# EOF\n"), "{open}");
+    });
+}
+
+#[test]
+fn methods_and_paths_that_are_not_known_are_told() {
+    run(async {
+        let running = Running::start().await;
+        let head = running
+            .raw("HEAD /livez HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            .await;
+        assert!(
+            head.starts_with("HTTP/1.1 200") && head.ends_with("\r\n\r\n"),
+            "{head}"
+        );
+        let delete = running
+            .raw("DELETE /livez HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            .await;
+        assert!(delete.starts_with("HTTP/1.1 405"), "{delete}");
+        let (status, text) = running.get("/nowhere").await;
+        assert_eq!(status, 404);
+        assert!(text.contains("GET /metrics\n"), "{text}");
+    });
+}
+
+#[test]
+fn a_web_page_cannot_change_anything() {
+    run(async {
+        let running = Running::start().await;
+        running
+            .routes
+            .post("/flush", |_| async { Reply::text(200, "flushed\n") });
+        let page = running
+            .raw(
+                "POST /flush HTTP/1.1\r\nhost: x\r\norigin: http://evil.example\r\n\
+                 content-length: 0\r\nconnection: close\r\n\r\n",
+            )
+            .await;
+        assert!(page.starts_with("HTTP/1.1 403"), "{page}");
+        let told = post(running.address, "/flush", "").await.unwrap();
+        assert_eq!((told.status, told.text().as_str()), (200, "flushed\n"));
+    });
+}
+
+#[test]
+fn a_body_beyond_the_bound_is_refused() {
+    run(async {
+        let running = Running::start().await;
+        running.routes.post("/echo", |request| async move {
+            Reply::text(200, request.body.len().to_string())
+        });
+        let fits = post(running.address, "/echo", vec![b'x'; 256 << 10])
+            .await
+            .unwrap();
+        assert_eq!((fits.status, fits.text()), (200, (256 << 10).to_string()));
+        let large = post(running.address, "/echo", vec![b'x'; (256 << 10) + 1])
+            .await
+            .unwrap();
+        assert_eq!(large.status, 413);
+    });
+}
+
+#[test]
+fn what_is_no_http_does_no_harm() {
+    run(async {
+        let running = Running::start().await;
+        for bytes in ["\0\0\0\0\r\n\r\n", "GET\r\n\r\n", "GET / HTTP/9.9\r\n\r\n"] {
+            let answer = running.raw(bytes).await;
+            assert!(
+                answer.is_empty() || answer.starts_with("HTTP/1.1 400"),
+                "{answer}"
+            );
+        }
+        let long = format!("GET /livez HTTP/1.1\r\nx: {}\r\n\r\n", "y".repeat(64 << 10));
+        let mut stream = TcpStream::connect(running.address).await.unwrap();
+        drop(stream.write_all(long.as_bytes()).await);
+        drop(stream);
+        assert_eq!(running.get("/livez").await.0, 200);
+    });
+}
+
+#[test]
+fn silent_clients_do_not_keep_others_out() {
+    run(async {
+        let running = Running::start().await;
+        let mut silent = Vec::new();
+        for _ in 0..63 {
+            silent.push(TcpStream::connect(running.address).await.unwrap());
+        }
+        let answer = tokio::time::timeout(Duration::from_secs(5), running.get("/livez")).await;
+        assert_eq!(answer.unwrap().0, 200);
+        drop(silent);
+    });
+}
+
+#[test]
+fn nobody_at_the_address_is_an_error_of_its_own() {
+    run(async {
+        let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = free.local_addr().unwrap();
+        drop(free);
+        let error = get(address, "/status").await.unwrap_err();
+        assert!(matches!(error, ClientError::NotRunning { .. }), "{error:?}");
+        assert_eq!(error.to_string(), format!("no daemon answers at {address}"));
+    });
+}
+
+#[test]
+fn parameters_are_decoded() {
+    let request = Request {
+        query: "zone=a%2eb+c&empty&bad=%zz%4&zone=second".to_owned(),
+        ..Request::default()
+    };
+    for (name, expected) in [
+        ("zone", Some("a.b c")),
+        ("empty", Some("")),
+        ("bad", Some("%zz%4")),
+        ("none", None),
+    ] {
+        assert_eq!(request.parameter(name).as_deref(), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_path_is_found_by_its_method() {
+    let routes = Routes::new();
+    routes.get("/zones", |_| async { Reply::text(200, "a.\n") });
+    routes.post("/zones", |request| async move {
+        Reply::text(200, request.text())
+    });
+    assert!(routes.handler(Method::Get, "/zones").is_some());
+    assert!(routes.handler(Method::Get, "/zone").is_none());
+    assert_eq!(format!("{routes:?}"), r#"["GET /zones", "POST /zones"]"#);
+}
