@@ -163,10 +163,8 @@ pub(super) fn check_signatures(
             (RecordData::Wire { rdata, .. }, Type::NSEC3PARAM) if name == index.apex() => {
                 check_nsec3(record, rdata, report);
             }
-            (RecordData::Wire { rdata, .. }, Type::DS | Type::CDS) => {
-                check_digest(record, rdata, report);
-            }
-            _ => {}
+            (RecordData::Wire { rdata, .. }, _) => check_digest(record, rdata, report),
+            (RecordData::Lua { .. }, _) => {}
         }
     }
 }
@@ -185,20 +183,25 @@ fn check_nsec3(record: &Record, rdata: &[u8], report: &mut Report) {
     }
 }
 
-/// A digest is as long as its type says.
+/// A digest is as long as its algorithm says: RFC 4509 and RFC 6605 for DS, RFC 4255 and
+/// RFC 6594 for SSHFP, RFC 6698 §2.1.3 for TLSA, RFC 8976 §2.2.3 for ZONEMD.
 fn check_digest(record: &Record, rdata: &[u8], report: &mut Report) {
-    if let [_, _, _, kind, digest @ ..] = rdata {
-        let length = match kind {
-            1 => 20,
-            2 => 32,
-            4 => 48,
-            _ => return,
-        };
-        if digest.len() != length {
-            let found = digest.len();
-            let message = format!("a digest of type {kind} has {length} octets, not {found}");
-            report.error(record, message);
+    let (kind, digest, lengths): (_, _, &[(u8, usize)]) = match (record.rtype(), rdata) {
+        (Type::DS | Type::CDS, [_, _, _, kind, digest @ ..]) => {
+            (kind, digest, &[(1, 20), (2, 32), (4, 48)])
         }
+        (Type::SSHFP, [_, kind, digest @ ..]) => (kind, digest, &[(1, 20), (2, 32)]),
+        (Type::TLSA | Type::SMIMEA, [_, _, kind, digest @ ..]) => {
+            (kind, digest, &[(1, 32), (2, 64)])
+        }
+        (Type::ZONEMD, [_, _, _, _, _, kind, digest @ ..]) => (kind, digest, &[(1, 48), (2, 64)]),
+        _ => return,
+    };
+    let known = lengths.iter().find(|(known, _)| known == kind);
+    if let Some((_, length)) = known.filter(|(_, length)| *length != digest.len()) {
+        let found = digest.len();
+        let message = format!("a digest of type {kind} has {length} octets, not {found}");
+        report.error(record, message);
     }
 }
 

@@ -57,7 +57,7 @@ fn nothing_is_found_in_a_zone_of_every_feature() {
          _sip._tcp SRV 0 0 5060 any.w\n_no._tcp SRV 0 0 0 .\nnull MX 0 .\n\
          sub NS ns.sub\nsub NS ns.other.\nsub DS 1 8 1 2BB183AF5F22588179A53B0A98631FAD1A292118\n\
          ns.sub A 192.0.2.4\nlow NS deep.sub\nd DNAME other.\nd TXT x\nx CNAME y.d\nx2 CNAME y.sub\n\
-         _443._tcp TLSA 3 1 1 00\n_dmarc TXT x\nsvc HTTPS 1 . alpn=h2 no-default-alpn\n\
+         _443._tcp TLSA 3 1 0 00\n_dmarc TXT x\nsvc HTTPS 1 . alpn=h2 no-default-alpn\n\
          svc2 HTTPS 0 svc\nlua LUA A \"x\"\nm MX 1 lua\nlc LUA CNAME \"x\"\nptr PTR mail\n",
         &[],
     );
@@ -175,6 +175,19 @@ fn types_stand_where_they_belong() {
     check_zone(
         "d NS ns1\nd DS 1 8 1 00\nd DS 1 8 9 00",
         &["2 error: a digest of type 1 has 20 octets, not 1"],
+    );
+}
+
+#[test]
+fn digests_are_as_long_as_their_algorithm_says() {
+    check_zone(
+        "a SSHFP 2 1 00\na SSHFP 2 9 00\nb TLSA 3 1 1 00\nb TLSA 3 1 0 00\nc SMIMEA 3 1 2 00\n@ ZONEMD 1 1 1 00\n@ CDS 0 0 0 00\n",
+        &[
+            "1 error: a digest of type 1 has 20 octets, not 1",
+            "3 error: a digest of type 1 has 32 octets, not 1",
+            "5 error: a digest of type 2 has 64 octets, not 1",
+            "6 error: a digest of type 1 has 48 octets, not 1",
+        ],
     );
 }
 
