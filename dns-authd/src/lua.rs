@@ -13,6 +13,15 @@
 //! a query, unless what it returns depends on the query in a way that nothing but running it can
 //! tell. So the answer of `ifportup(443, {...})` costs what a plain address record costs.
 //!
+//! Programs of `PowerDNS` run as they are, with these differences:
+//!
+//! * Numbers print as in Lua 5.4: `10 / 2` is `5.0` where Lua 5.1 and `LuaJIT` have `5`.
+//! * `os`, `io`, `require` and `resolve` are absent, and there is no database of places.
+//! * All checks begin when the zone is loaded; an address is probed only if it stands in the
+//!   program, not if a query brings it.
+//! * Options and arguments that make no sense are errors; `PowerDNS` takes some for zero.
+//! * Redirects of a probed URL are not followed.
+//!
 //! Nothing here opens sockets, reads files or clocks, or logs: what programs print is handed back
 //! as [`Note`]s, and random numbers come from seeds handed in. The sandbox is described in
 //! `sandbox`, the rules of health in `health`, those of drawing in [`select`].

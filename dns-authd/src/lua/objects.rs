@@ -35,7 +35,7 @@ pub(super) fn install(lua: &Lua, globals: &Table, _: &Rc<Run>) -> mlua::Result<(
     )?;
     globals.raw_set(
         "newNetmask",
-        lua.create_function(|_, text: BorrowedStr| network(&text).map(Network))?,
+        lua.create_function(|_, text: BorrowedStr| Ok(Network(network(&text)?.trunc())))?,
     )?;
     globals.raw_set(
         "newNMG",
@@ -191,6 +191,9 @@ pub(super) struct DnsName(pub(super) Name);
 
 impl DnsName {
     fn parse(text: &str) -> mlua::Result<Self> {
+        if text.is_empty() {
+            return Ok(Self(Name::root()));
+        }
         Name::parse(text)
             .map(Self)
             .map_err(|error| values::refuse(format!("`{text}` is no name: {error}")))
@@ -265,7 +268,7 @@ impl UserData for DnsName {
 
 //--- Network
 
-/// A network.
+/// A network; nothing is set beyond its prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Network(pub(super) IpNet);
 

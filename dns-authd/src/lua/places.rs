@@ -50,7 +50,7 @@ pub(super) fn install(lua: &Lua, globals: &Table, run: &Rc<Run>) -> mlua::Result
         ("countryCode", "--"),
         ("regionCode", "--"),
         ("latlon", NOWHERE),
-        ("latlonloc", ""),
+        ("latlonloc", NOWHERE_LOC),
         ("geoiplookup", "unknown"),
     ] {
         globals.raw_set(name, constant(name, answer)?)?;
@@ -61,6 +61,8 @@ pub(super) fn install(lua: &Lua, globals: &Table, run: &Rc<Run>) -> mlua::Result
 
 /// Latitude and longitude of a client whose place is not known.
 const NOWHERE: &str = "0.000000 0.000000";
+/// The same as LOC records have it, to the letter as `PowerDNS` prints it.
+const NOWHERE_LOC: &str = "0 0 -0 S 0 0 -0 W 0.00m 1.00m 10000.00m 10.00m";
 
 /// `closestMagic` and `latlonMagic`, which take addresses from the name asked for.
 fn install_magic(lua: &Lua, globals: &Table, run: &Rc<Run>) -> mlua::Result<()> {

@@ -359,7 +359,9 @@ fn of_query(lua: &Lua, run: &Run, name: &str) -> mlua::Result<Value> {
         "ecswho" => {
             run.reads_query();
             return match client.subnet {
-                Some(subnet) => Ok(Value::UserData(lua.create_userdata(Network(subnet))?)),
+                Some(subnet) => Ok(Value::UserData(
+                    lua.create_userdata(Network(subnet.trunc()))?,
+                )),
                 None => Ok(Value::Nil),
             };
         }
