@@ -1,9 +1,9 @@
 //! RDATA as master files spell it (RFC 1035 §5.1 and each type's own RFC) and as messages carry
 //! it, in both directions.
 //!
-//! Every type is a row of [`fields`]: the list of its fields, each of which knows how it is
-//! read from text, and how it is printed. A type without a row, and any type that is written
-//! that way, is read as `\# LENGTH HEX` (RFC 3597 §5).
+//! Every type is a row of one table: the list of its fields, each of which knows how it is read
+//! from text, and how it is printed. A type without a row, and any type that is written that
+//! way, is read as `\# LENGTH HEX` (RFC 3597 §5).
 //!
 //! Never compresses names, never looks at other records, and never panics on any input.
 

@@ -4,7 +4,7 @@
 //! An [error](Severity::Error) makes some name of the zone answer wrongly or not at all. A
 //! [warning](Severity::Warning) is hardly ever meant. A [note](Severity::Note) is odd but legal.
 //!
-//! Each rule is a function over one name's records; [`index`] tells what the names are. What a
+//! Each rule is a function over one name's records; `index` tells what the names are. What a
 //! `LUA` record will answer is not known here, so it counts as an address where one is wanted.
 //!
 //! Looks at one zone's own records, and with [`check_parents`] at those of its parent; never at
