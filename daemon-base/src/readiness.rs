@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::Notify;
+
 /// What a reason does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
@@ -20,7 +22,14 @@ pub enum Severity {
 /// The readiness of one daemon; clones share it.
 #[derive(Clone, Default)]
 pub struct Readiness {
-    state: Arc<Mutex<State>>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// Told when the last latch is released.
+    released: Notify,
 }
 
 #[derive(Default)]
@@ -87,6 +96,18 @@ impl Readiness {
                 .any(|(severity, _)| *severity == Severity::Unready)
     }
 
+    /// Waits until no latch is held. Cancel safe.
+    pub async fn released(&self) {
+        loop {
+            // Made before the look, so that a release in between is not missed.
+            let released = self.shared.released.notified();
+            if self.lock().latches.is_empty() {
+                return;
+            }
+            released.await;
+        }
+    }
+
     /// Why it is not ready, one line a reason.
     #[must_use]
     pub fn unready_reasons(&self) -> Vec<String> {
@@ -106,7 +127,8 @@ impl Readiness {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Each change is a single insert or remove, so a panic elsewhere leaves it whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let state = &self.shared.state;
+        state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -137,7 +159,11 @@ impl Latch {
 
 impl Drop for Latch {
     fn drop(&mut self) {
-        self.readiness.lock().latches.remove(&self.number);
+        let mut state = self.readiness.lock();
+        state.latches.remove(&self.number);
+        if state.latches.is_empty() {
+            self.readiness.shared.released.notify_waiters();
+        }
     }
 }
 
@@ -168,6 +194,28 @@ mod tests {
         assert!(!readiness.is_ready());
         drop(sockets);
         assert!(readiness.is_ready());
+    }
+
+    #[test]
+    fn who_waits_is_told_when_the_last_latch_is_gone() {
+        let readiness = Readiness::new();
+        let (first, second) = (readiness.latch("a"), readiness.latch("b"));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let waiting = tokio::spawn({
+                let readiness = readiness.clone();
+                async move { readiness.released().await }
+            });
+            tokio::task::yield_now().await;
+            first.release();
+            tokio::task::yield_now().await;
+            assert!(!waiting.is_finished());
+            second.release();
+            waiting.await.unwrap();
+            readiness.released().await;
+        });
     }
 
     #[test]

@@ -3,18 +3,19 @@
 
 use super::*;
 use crate::config::{AdminSpec, Document, HumanDuration, LogSpec, Problem};
-use crate::listen::UdpOptions;
+use crate::listen::{self, UdpOptions};
 use crate::udp::{Collector, Datagram, Engine, EngineOptions, Outcome, Respond};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 use serde_json::json;
 use std::fs;
 use std::io::Read;
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const CONFIG_VARIABLE: &str = "DAEMON_BASE_TEST_CONFIG";
@@ -36,6 +37,8 @@ struct Spec {
     work: HumanDuration,
     #[serde(default)]
     stall: bool,
+    #[serde(default)]
+    warm_up: HumanDuration,
 }
 
 struct Config {
@@ -44,6 +47,7 @@ struct Config {
     greeting: String,
     work: Duration,
     stall: bool,
+    warm_up: Duration,
 }
 
 fn load() -> Result<Config, Problems> {
@@ -62,6 +66,7 @@ fn load() -> Result<Config, Problems> {
         greeting: spec.greeting.into_inner(),
         work: spec.work.0,
         stall: spec.stall,
+        warm_up: spec.warm_up.0,
     })
 }
 
@@ -110,6 +115,11 @@ impl Service for Greeter {
             context.progress.register("lazy", Arc::clone(&beat));
             Box::leak(Box::new(beat));
         }
+        let latch = context.readiness.latch("words");
+        tokio::spawn(async move {
+            tokio::time::sleep(config.warm_up).await;
+            latch.release();
+        });
         let collector = Collector::new("greeter", engine.counters());
         context.metrics.register_collector(collector);
         context.admin.post("/echo", |request| async move {
@@ -124,6 +134,7 @@ impl Service for Greeter {
     }
 
     async fn reload(&self, config: Config) -> Result<String, Problems> {
+        tokio::time::sleep(config.work).await;
         if config.greeting == "never" {
             return Err(Problem::new("the greeter refuses to say never").into());
         }
@@ -378,6 +389,49 @@ fn a_reload_with_a_problem_changes_nothing_and_is_told() {
     assert_eq!(process.get("/readyz").1, "ok\n");
     let metrics = process.get("/metrics").1;
     assert!(metrics.contains("\noutpost_reload_total 1\n"), "{metrics}");
+}
+
+#[test]
+fn readiness_is_announced_when_the_last_latch_is_released() {
+    let process = Process::start("greeting = \"x\"\nwarm-up = \"300ms\"");
+    process.manager.set_nonblocking(true).unwrap();
+    while !process.log().contains("Starting") {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(process.manager.recv(&mut [0; 64]).is_err());
+    process.manager.set_nonblocking(false).unwrap();
+    assert_eq!(process.notified(), "READY=1");
+    assert_eq!(process.status()["state"], "serving");
+}
+
+#[test]
+fn a_reload_asked_for_during_a_reload_is_not_lost() {
+    let process = Process::start("greeting = \"one\"\nwork = \"500ms\"");
+    assert_eq!(process.notified(), "READY=1");
+    process.rewrite("greeting = \"two\"\nwork = \"500ms\"");
+    process.signal(Signal::HUP);
+    assert!(process.notified().starts_with("RELOADING=1"));
+    // The first reload has read its file when it says so, or reads this one.
+    std::thread::sleep(Duration::from_millis(100));
+    process.rewrite("greeting = \"three\"");
+    process.signal(Signal::HUP);
+    assert_eq!(process.notified(), "READY=1");
+    assert!(process.notified().starts_with("RELOADING=1"));
+    assert_eq!(process.notified(), "READY=1");
+    assert_eq!(process.greeted(), "three");
+}
+
+#[test]
+fn a_stop_during_a_reload_is_obeyed() {
+    let process = Process::start("greeting = \"one\"");
+    assert_eq!(process.notified(), "READY=1");
+    process.rewrite("greeting = \"two\"\nwork = \"1h\"");
+    process.signal(Signal::HUP);
+    assert!(process.notified().starts_with("RELOADING=1"));
+    assert_eq!(process.status()["state"], "reloading");
+    process.signal(Signal::TERM);
+    assert_eq!(process.notified(), "STOPPING=1");
+    assert_eq!(process.ended(), exit::OK);
 }
 
 #[test]

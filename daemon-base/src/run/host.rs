@@ -1,0 +1,323 @@
+//! A running daemon but for its service: the admin listener, signals, reloads and the drain.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use prometheus_client::metrics::counter::Counter;
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+
+use super::{
+    ADMIN_SOCKET, Context, Life, Progress, Service, State, progress, report_problems, settings,
+};
+use crate::admin::{Routes, Server, Shared};
+use crate::args::LogArgs;
+use crate::config::{Common, Problems};
+use crate::listen::{Inherited, ListenError};
+use crate::metrics::{self, Metrics};
+use crate::readiness::Readiness;
+use crate::signal::{Request, Signals};
+use crate::{exit, listen, log, notify};
+
+/// Requests for the service's status that may wait; each is one HTTP connection.
+const STATUS_QUEUE: usize = 64;
+
+/// How long the outer loop waits for a drain that ignores its deadline.
+const DRAIN_GRACE: Duration = Duration::from_secs(1);
+
+/// How often a slot that shares its sockets tries to take over the admin address.
+const ADMIN_RETRY: Duration = Duration::from_millis(500);
+
+/// The parts of a running daemon that are not the service's own.
+pub(super) struct Host {
+    pub(super) context: Context,
+    life: Life,
+    admin: Option<SocketAddr>,
+    /// True once start-up is complete.
+    announced: bool,
+    status: mpsc::Receiver<oneshot::Sender<Value>>,
+    reloads: Counter<u64>,
+    reloads_failed: Counter<u64>,
+}
+
+impl Host {
+    /// Brings the admin listener up, not ready, and begins to watch for progress.
+    pub(super) fn open(
+        name: &'static str,
+        common: &Common,
+        mut inherited: Inherited,
+    ) -> Result<Self, ListenError> {
+        let metrics = Metrics::new(name);
+        let readiness = Readiness::new();
+        let (reloads, reloads_failed) = register(&metrics, &readiness);
+        let routes = Routes::new();
+        let life = Life::new();
+        let progress = Progress::new();
+        let (sender, status) = mpsc::channel(STATUS_QUEUE);
+        let shared = Arc::new(Shared {
+            service: name,
+            started: now(),
+            life: life.clone(),
+            readiness: readiness.clone(),
+            metrics: metrics.clone(),
+            progress: progress.clone(),
+            routes: routes.clone(),
+            status: sender,
+        });
+        let admin = open_admin(shared, common.admin, &mut inherited)?;
+        tokio::spawn(progress::watch(progress.clone(), readiness.clone()));
+        Ok(Self {
+            context: Context {
+                inherited,
+                metrics,
+                readiness,
+                admin: routes,
+                progress,
+            },
+            life,
+            admin,
+            announced: false,
+            status,
+            reloads,
+            reloads_failed,
+        })
+    }
+
+    /// Serves until asked to stop; returns how long the drain may take.
+    pub(super) async fn serve<S: Service>(
+        &mut self,
+        service: &S,
+        mut common: Common,
+        log_args: LogArgs,
+        signals: &mut Signals,
+        load: &impl Fn() -> Result<S::Config, Problems>,
+    ) -> Duration {
+        loop {
+            let request = tokio::select! {
+                biased;
+                request = signals.next() => request,
+                () = self.context.readiness.released(), if !self.announced => {
+                    self.announce();
+                    continue;
+                }
+                Some(asked) = self.status.recv() => {
+                    // Who asked may have gone.
+                    drop(asked.send(service.status()));
+                    continue;
+                }
+            };
+            match request {
+                Request::Stop => return common.drain,
+                Request::Reload => {}
+            }
+            loop {
+                self.life.set(State::Reloading);
+                notify::reloading();
+                let reloading = self.reload(service, &mut common, log_args, load);
+                let meanwhile = listen_while(signals, reloading).await;
+                if meanwhile == Some(Request::Stop) {
+                    return common.drain;
+                }
+                self.reloaded();
+                // Asked for again meanwhile: what was read may have changed since.
+                if meanwhile.is_none() {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Start-up is complete: tells whoever waits for it.
+    fn announce(&mut self) {
+        self.announced = true;
+        self.life.set(State::Serving);
+        tracing::info!(admin = self.admin.map(tracing::field::display), "Ready");
+        notify::ready();
+    }
+
+    /// A reload has come to its end, whichever.
+    fn reloaded(&self) {
+        if self.announced {
+            self.life.set(State::Serving);
+            notify::ready();
+        } else {
+            self.life.set(State::Starting);
+        }
+    }
+
+    /// Reads everything again and swaps once, or keeps what is.
+    async fn reload<S: Service>(
+        &mut self,
+        service: &S,
+        common: &mut Common,
+        log_args: LogArgs,
+        load: &impl Fn() -> Result<S::Config, Problems>,
+    ) {
+        let begun = now();
+        let config = match load() {
+            Ok(config) => config,
+            Err(problems) => return self.refuse_reload(&problems),
+        };
+        let new = *S::common(&config);
+        let mut reloading = pin!(service.reload(config));
+        let reloaded = loop {
+            tokio::select! {
+                biased;
+                reloaded = &mut reloading => break reloaded,
+                Some(asked) = self.status.recv() => drop(asked.send(service.status())),
+            }
+        };
+        match reloaded {
+            Ok(summary) => {
+                log::apply(settings(new.log, log_args));
+                if new.admin != common.admin {
+                    tracing::warn!("The admin listener's address changes with the next restart");
+                }
+                *common = Common {
+                    admin: common.admin,
+                    ..new
+                };
+                self.reloads.inc();
+                self.context.readiness.set_reason("reload", None);
+                let took = begun.elapsed();
+                tracing::info!(?took, "Reloaded: {summary}");
+            }
+            Err(problems) => self.refuse_reload(&problems),
+        }
+    }
+
+    fn refuse_reload(&self, problems: &Problems) {
+        self.reloads_failed.inc();
+        report_problems("Reload refused, nothing has changed", problems);
+        let first = problems.0.first().map(ToString::to_string);
+        let reason = match problems.0.len() {
+            0 | 1 => format!("refused, {}", first.unwrap_or_default()),
+            n => format!(
+                "refused, {n} problems, the first: {}",
+                first.unwrap_or_default()
+            ),
+        };
+        self.context.readiness.set_reason("reload", Some(reason));
+    }
+
+    /// Ends the service within its deadline.
+    pub(super) async fn drain<S: Service>(
+        &mut self,
+        service: S,
+        deadline: Duration,
+        signals: &mut Signals,
+    ) -> u8 {
+        self.life.set(State::Draining);
+        let latch = self.context.readiness.latch("end of the process");
+        notify::stopping();
+        tracing::info!(?deadline, "Draining");
+        let begun = now();
+        let drained = tokio::time::timeout(deadline + DRAIN_GRACE, service.drain(deadline));
+        tokio::select! {
+            biased;
+            () = signals.stop() => tracing::warn!("Asked again to stop; ending at once"),
+            drained = drained => match drained {
+                Ok(true) => tracing::info!(took = ?begun.elapsed(), "Drained"),
+                Ok(false) | Err(_) => tracing::warn!(?deadline, "Drain ran out of time"),
+            },
+        }
+        latch.release();
+        exit::OK
+    }
+}
+
+/// Waits for a reload to end and hears signals meanwhile: at once a request to stop, at the end one
+/// for another reload.
+async fn listen_while(
+    signals: &mut Signals,
+    reloading: impl Future<Output = ()>,
+) -> Option<Request> {
+    let mut reloading = pin!(reloading);
+    let mut meanwhile = None;
+    loop {
+        tokio::select! {
+            biased;
+            request = signals.next() => match request {
+                Request::Stop => return Some(Request::Stop),
+                Request::Reload => meanwhile = Some(Request::Reload),
+            },
+            () = &mut reloading => return meanwhile,
+        }
+    }
+}
+
+fn register(metrics: &Metrics, readiness: &Readiness) -> (Counter<u64>, Counter<u64>) {
+    let reloads = Counter::default();
+    let reloads_failed = Counter::default();
+    metrics.register(metrics::RELOADS, "Reloads taken up", reloads.clone());
+    metrics.register(
+        metrics::RELOADS_FAILED,
+        "Reloads refused because of a problem",
+        reloads_failed.clone(),
+    );
+    metrics.register_collector(Box::new(metrics::ReadinessCollector::new(
+        readiness.clone(),
+    )));
+    (reloads, reloads_failed)
+}
+
+//--- Admin
+
+/// Opens the admin listener. Two slots of one service overlap while one takes over from the other:
+/// then the address may still be taken, and the newcomer goes on without until it is free.
+fn open_admin(
+    shared: Arc<Shared>,
+    address: Option<SocketAddr>,
+    inherited: &mut Inherited,
+) -> Result<Option<SocketAddr>, ListenError> {
+    let Some(address) = address else {
+        return Ok(None);
+    };
+    match listen::tcp(inherited, ADMIN_SOCKET, &[address]) {
+        Ok(listeners) => {
+            let local = listeners
+                .first()
+                .and_then(|listener| listener.local_addr().ok());
+            if local.is_some_and(|local| !local.ip().is_loopback()) {
+                tracing::warn!(?local, "The admin listener can be reached from other nodes");
+            }
+            for listener in listeners {
+                let listener = tokio::net::TcpListener::from_std(listener);
+                let listener = listener.map_err(|source| ListenError {
+                    transport: listen::Transport::Tcp,
+                    address,
+                    owner: None,
+                    source,
+                })?;
+                tokio::spawn(Server::new(Arc::clone(&shared)).serve(listener));
+            }
+            Ok(local)
+        }
+        Err(error) if inherited.any() && error.source.kind() == io::ErrorKind::AddrInUse => {
+            tracing::info!(%error, "The admin address is taken over when it is free");
+            tokio::spawn(async move {
+                let listener = loop {
+                    tokio::time::sleep(ADMIN_RETRY).await;
+                    if let Ok(listener) = tokio::net::TcpListener::bind(address).await {
+                        break listener;
+                    }
+                };
+                tracing::info!(%address, "Admin listener is up");
+                Server::new(shared).serve(listener).await;
+            });
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the life of a process is measured"
+)]
+fn now() -> Instant {
+    Instant::now()
+}
