@@ -94,6 +94,11 @@ fn admin(service: Service, layout: &Layout) -> String {
     )
 }
 
+/// The healthd of the node, as its subscribers name it.
+fn endpoint(layout: &Layout) -> String {
+    format!("unix:{}", layout.healthd_socket.display())
+}
+
 //--- TOML
 
 /// A basic string (TOML 1.0, "String").
