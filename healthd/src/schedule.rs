@@ -199,7 +199,7 @@ impl Scheduler {
         }
     }
 
-    /// A number from 0 to 1 (SplitMix64).
+    /// A number from 0 to 1 (`SplitMix64`).
     fn draw(&mut self) -> f64 {
         self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.seed;

@@ -1,0 +1,260 @@
+//! What healthd knows, kept on disk, so that a restart goes on from where it was.
+//!
+//! ```text
+//! state  =  "outpost-healthd-state\n"  version (u32)  CRC-32 of the rest (u32)  Saved (protobuf)
+//! ```
+//!
+//! Integers are big endian. The file is replaced as a whole by a rename, so there is an old one or a
+//! new one and never half of one. One that cannot be read is moved aside and healthd begins with
+//! nothing known: subscribers keep what they heard, and the first probes take a moment.
+//!
+//! `Saved` grows as the contract does: fields are added, so that a version of healthd reads what the
+//! version after it has written.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use prost::Message as _;
+use proto::health::{AdminState, Liveness};
+use proto::wire;
+
+use crate::admin_rules::{AdminRules, Scope};
+use crate::hub::{Hub, Restored};
+use crate::wire_form;
+
+/// What the file begins with.
+const MAGIC: &[u8] = b"outpost-healthd-state\n";
+
+/// The version this healthd writes, and the only one there is.
+const VERSION: u32 = 1;
+
+/// A larger file is no state of ours: 16,384 targets take some megabytes.
+const MAX_SIZE: u64 = 64 << 20;
+
+/// How far a restart jumps ahead of the generation on disk: beyond any that was published since it
+/// was written.
+const JUMP: u64 = 1 << 20;
+
+//--- Format
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Saved {
+    #[prost(uint64, tag = "1")]
+    generation: u64,
+    #[prost(message, repeated, tag = "2")]
+    targets: Vec<wire::TargetStatus>,
+    #[prost(message, repeated, tag = "3")]
+    rules: Vec<Rule>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Rule {
+    #[prost(string, tag = "1")]
+    address: String,
+    /// All ports when zero.
+    #[prost(uint32, tag = "2")]
+    port: u32,
+    #[prost(enumeration = "wire::AdminState", tag = "3")]
+    state: i32,
+}
+
+/// Why octets are no state.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StateError {
+    /// They do not begin as a state does.
+    #[error("this is no state of healthd")]
+    Foreign,
+    /// Another version of healthd wrote them.
+    #[error("version {0} of the state is not known")]
+    Version(u32),
+    /// They are not what was written.
+    #[error("the state is damaged")]
+    Damaged,
+}
+
+/// What a hub knows, as octets.
+#[must_use]
+pub fn encode(hub: &Hub) -> Vec<u8> {
+    let known = hub.board().entries();
+    let known = known.filter(|entry| entry.standing.liveness() != Liveness::Unknown);
+    let saved = Saved {
+        generation: hub.generation(),
+        targets: known.map(|entry| wire_form::status(0, entry)).collect(),
+        rules: hub.board().rules().iter().map(rule).collect(),
+    };
+    let body = saved.encode_to_vec();
+    let mut octets = MAGIC.to_vec();
+    octets.extend(VERSION.to_be_bytes());
+    octets.extend(crc32(&body).to_be_bytes());
+    octets.extend(body);
+    octets
+}
+
+/// What a hub knew, from octets. Targets that this version cannot probe are left out.
+///
+/// # Errors
+/// When the octets are not what [`encode`] wrote.
+pub fn decode(octets: &[u8]) -> Result<Restored, StateError> {
+    let rest = octets.strip_prefix(MAGIC).ok_or(StateError::Foreign)?;
+    let (version, rest) = rest.split_first_chunk().ok_or(StateError::Damaged)?;
+    let version = u32::from_be_bytes(*version);
+    if version != VERSION {
+        return Err(StateError::Version(version));
+    }
+    let (sum, body) = rest.split_first_chunk().ok_or(StateError::Damaged)?;
+    if crc32(body) != u32::from_be_bytes(*sum) {
+        return Err(StateError::Damaged);
+    }
+    let saved = Saved::decode(body).map_err(|_| StateError::Damaged)?;
+    let mut rules = AdminRules::default();
+    for rule in &saved.rules {
+        if let Some(scope) = scope(rule) {
+            rules.set(scope, AdminState::from(rule.state()));
+        }
+    }
+    let targets = saved.targets.into_iter();
+    Ok(Restored {
+        generation: saved.generation,
+        known: targets.filter_map(wire_form::known).collect(),
+        rules,
+    })
+}
+
+fn rule((scope, state): (Scope, AdminState)) -> Rule {
+    let (address, port) = match scope {
+        Scope::Address(address) => (address, 0),
+        Scope::Port(port) => (port.ip(), port.port()),
+    };
+    Rule {
+        address: address.to_string(),
+        port: port.into(),
+        state: wire::AdminState::from(state).into(),
+    }
+}
+
+fn scope(rule: &Rule) -> Option<Scope> {
+    let address: IpAddr = rule.address.parse().ok()?;
+    Some(match u16::try_from(rule.port).ok()? {
+        0 => Scope::Address(address),
+        port => Scope::Port(SocketAddr::new(address, port)),
+    })
+}
+
+/// CRC-32 (ISO 3309), bit by bit: a state is written once a second at most.
+fn crc32(octets: &[u8]) -> u32 {
+    let mut crc = u32::MAX;
+    for octet in octets {
+        crc ^= u32::from(*octet);
+        for _ in 0..8 {
+            let mask = (crc & 1).wrapping_neg();
+            crc = (crc >> 1) ^ (0xedb8_8320 & mask);
+        }
+    }
+    !crc
+}
+
+/// The generation a process begins with: above all that went before it, by what is on disk and, if
+/// that is gone, by the clock.
+#[must_use]
+pub fn first_generation(saved: u64, wall: Duration) -> u64 {
+    let by_clock = wall.as_secs().saturating_mul(JUMP);
+    saved.saturating_add(JUMP).max(by_clock)
+}
+
+//--- Disk
+
+/// The directory that holds the state.
+#[derive(Clone, Debug)]
+pub struct Store {
+    directory: PathBuf,
+}
+
+/// How reading the state went.
+#[derive(Debug)]
+pub enum Loaded {
+    /// It was read.
+    Restored(Restored),
+    /// There is none.
+    Absent,
+    /// It could not be read, and was moved aside.
+    Refused {
+        /// Why.
+        reason: String,
+        /// Where it is, if it could be moved.
+        aside: Option<PathBuf>,
+    },
+}
+
+impl Store {
+    /// The state in a directory, which is made if it is not there.
+    ///
+    /// # Errors
+    /// When the directory cannot be made.
+    pub fn open(directory: &Path) -> io::Result<Self> {
+        fs::create_dir_all(directory)?;
+        Ok(Self {
+            directory: directory.to_owned(),
+        })
+    }
+
+    /// Where the state is.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        self.directory.join("state")
+    }
+
+    /// Reads the state. One that cannot be read is never fatal.
+    #[must_use]
+    pub fn load(&self) -> Loaded {
+        let path = self.path();
+        let reason = match read(&path) {
+            Ok(octets) => match decode(&octets) {
+                Ok(restored) => return Loaded::Restored(restored),
+                Err(error) => error.to_string(),
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Loaded::Absent,
+            Err(error) => error.to_string(),
+        };
+        let aside = self.directory.join("state.refused");
+        let moved = fs::rename(&path, &aside).is_ok();
+        Loaded::Refused {
+            reason,
+            aside: moved.then_some(aside),
+        }
+    }
+
+    /// Replaces the state. Blocks until it is on disk.
+    ///
+    /// # Errors
+    /// When it cannot be written; the state that was there stays.
+    pub fn save(&self, octets: &[u8]) -> io::Result<()> {
+        let new = self.directory.join("state.new");
+        let mut options = File::options();
+        let mut file = options
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o640)
+            .open(&new)?;
+        file.write_all(octets)?;
+        file.sync_all()?;
+        fs::rename(&new, self.path())?;
+        // The rename itself is on disk when its directory is.
+        File::open(&self.directory)?.sync_all()
+    }
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let size = fs::metadata(path)?.len();
+    if size > MAX_SIZE {
+        return Err(io::Error::other(format!("{size} octets are too many")));
+    }
+    fs::read(path)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,186 @@
+use std::time::Instant;
+
+use proto::health::{Target, TargetKind};
+
+use super::*;
+use crate::board::Known;
+use crate::hub::Limits;
+use crate::moment::Moment;
+
+fn known(port: u16, liveness: Liveness) -> Known {
+    Known {
+        target: Target::tcp(([192, 168, 7, 13], port).into()),
+        liveness,
+        since: Some(Duration::from_millis(1_700_000_000_123)),
+        last_check: Some(Duration::from_millis(1_700_000_000_456)),
+        latency: Duration::from_micros(789),
+        reason: "connected".to_owned(),
+    }
+}
+
+fn restored() -> Restored {
+    let mut rules = AdminRules::default();
+    rules.set(
+        Scope::Address([192, 168, 7, 13].into()),
+        AdminState::Maintenance,
+    );
+    let api = SocketAddr::from(([192, 168, 7, 13], 6443));
+    rules.set(Scope::Port(api), AdminState::Ready);
+    Restored {
+        generation: 77,
+        known: vec![
+            known(1, Liveness::Up),
+            known(2, Liveness::Down),
+            known(3, Liveness::Unknown),
+        ],
+        rules,
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an instant to count from, whichever it is"
+)]
+fn hub(restored: Restored) -> Hub {
+    let limits = Limits {
+        in_flight: 1,
+        targets: 100,
+        grace: Duration::ZERO,
+    };
+    let now = Moment {
+        steady: Instant::now(),
+        wall: Duration::ZERO,
+    };
+    Hub::new(limits, 1, restored, now)
+}
+
+/// A directory of one test, removed with it.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir();
+        let path = path.join(format!("healthd-{name}-{}", std::process::id()));
+        drop(fs::remove_dir_all(&path));
+        Self(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+#[test]
+fn what_is_written_is_read_but_for_what_was_never_known() {
+    let mut expected = restored();
+    let hub = hub(restored());
+    let decoded = decode(&encode(&hub)).unwrap();
+    expected.known.pop();
+    assert_eq!(decoded.generation, hub.generation());
+    assert_eq!(decoded.known, expected.known);
+    assert_eq!(decoded.rules, expected.rules);
+}
+
+#[test]
+fn damage_is_noticed_wherever_it_is() {
+    let octets = encode(&hub(restored()));
+    assert_eq!(decode(b"").unwrap_err(), StateError::Foreign);
+    for length in 0..octets.len() {
+        assert!(decode(&octets[..length]).is_err(), "cut at {length}");
+    }
+    for place in 0..octets.len() {
+        let mut bent = octets.clone();
+        bent[place] ^= 0x10;
+        assert!(decode(&bent).is_err(), "bent at {place}");
+    }
+    let mut later = octets;
+    later[MAGIC.len() + 3] = 2;
+    assert_eq!(decode(&later).unwrap_err(), StateError::Version(2));
+}
+
+#[test]
+fn the_checksum_is_the_usual_one() {
+    assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
+}
+
+#[test]
+fn a_target_of_a_later_version_is_left_out_and_the_rest_is_read() {
+    let mut saved = Saved::default();
+    let unknown = wire::Target {
+        kind: None,
+        ..wire::Target::from(&known(1, Liveness::Up).target)
+    };
+    for target in [unknown, (&known(2, Liveness::Up).target).into()] {
+        saved.targets.push(wire::TargetStatus {
+            target: Some(target),
+            liveness: 1,
+            ..Default::default()
+        });
+    }
+    let mut body = saved.encode_to_vec();
+    // Field 900, which this version does not know.
+    body.extend([0xa2, 0x38, 3, b'n', b'e', b'w']);
+    let mut octets = MAGIC.to_vec();
+    octets.extend(VERSION.to_be_bytes());
+    octets.extend(crc32(&body).to_be_bytes());
+    octets.extend(body);
+    let restored = decode(&octets).unwrap();
+    let [known] = &restored.known[..] else {
+        panic!("{restored:?}");
+    };
+    assert_eq!(known.target.address.port(), 2);
+    assert_eq!(known.target.kind, TargetKind::Tcp);
+}
+
+#[test]
+fn generations_grow_over_restarts_with_and_without_a_state() {
+    let day = Duration::from_hours(500_000);
+    let first = first_generation(0, day);
+    assert!(first_generation(first + 5000, day) > first + 5000);
+    assert!(first_generation(0, day + Duration::from_secs(1)) > first + 5000);
+    assert!(
+        first_generation(first, Duration::ZERO) > first,
+        "clock lost"
+    );
+    assert_eq!(first_generation(u64::MAX, day), u64::MAX);
+}
+
+#[test]
+fn a_state_is_replaced_and_read_back() {
+    let directory = Directory::new("replace");
+    let store = Store::open(&directory.0.join("deeper")).unwrap();
+    assert!(matches!(store.load(), Loaded::Absent));
+    for generation in [1, 2] {
+        let saved = hub(Restored {
+            generation,
+            ..restored()
+        });
+        store.save(&encode(&saved)).unwrap();
+        let Loaded::Restored(loaded) = store.load() else {
+            panic!("not loaded");
+        };
+        assert_eq!(loaded.generation, saved.generation());
+    }
+    let names = fs::read_dir(&store.directory).unwrap().count();
+    assert_eq!(names, 1, "nothing but the state is left");
+}
+
+#[test]
+fn a_damaged_state_is_moved_aside() {
+    let directory = Directory::new("damaged");
+    let store = Store::open(&directory.0).unwrap();
+    fs::write(store.path(), "outpost-healthd-state\nnot at all").unwrap();
+    let Loaded::Refused { reason, aside } = store.load() else {
+        panic!("not refused");
+    };
+    assert!(reason.contains("not known") || reason.contains("damaged"));
+    assert!(aside.unwrap().is_file());
+    assert!(matches!(store.load(), Loaded::Absent));
+    fs::create_dir(store.path()).unwrap();
+    assert!(
+        matches!(store.load(), Loaded::Refused { .. }),
+        "a directory"
+    );
+}

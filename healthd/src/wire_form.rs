@@ -1,0 +1,44 @@
+//! Entries of the board as the contract carries them, to subscribers and to disk.
+
+use std::time::Duration;
+
+use proto::health::Target;
+use proto::wire;
+
+use crate::board::{Entry, Known};
+
+/// An entry, with its place in the statement it answers.
+#[must_use]
+pub fn status(place: u32, entry: &Entry) -> wire::TargetStatus {
+    wire::TargetStatus {
+        target: Some((&*entry.target).into()),
+        liveness: wire::Liveness::from(entry.standing.liveness()).into(),
+        admin_state: wire::AdminState::from(entry.admin).into(),
+        since_ms: millis(entry.since),
+        last_check_ms: millis(entry.last_check),
+        latency_us: u64::try_from(entry.latency.as_micros()).unwrap_or(u64::MAX),
+        reason: entry.reason.clone(),
+        warm: entry.standing.is_warm(),
+        stated: place,
+    }
+}
+
+/// What an entry written before a restart says; `None` when its target cannot be probed.
+#[must_use]
+pub fn known(status: wire::TargetStatus) -> Option<Known> {
+    let time = |millis: u64| (millis != 0).then(|| Duration::from_millis(millis));
+    Some(Known {
+        liveness: status.liveness().into(),
+        since: time(status.since_ms),
+        last_check: time(status.last_check_ms),
+        latency: Duration::from_micros(status.latency_us),
+        target: Target::try_from(status.target?).ok()?,
+        reason: status.reason,
+    })
+}
+
+fn millis(since_1970: Option<Duration>) -> u64 {
+    since_1970.map_or(0, |time| {
+        u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+    })
+}
