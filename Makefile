@@ -6,7 +6,7 @@ TARGET ?= query
 SECS ?= 60
 SEEDS ?= 256
 
-.PHONY: default fmt fmt-check clippy test it sim fuzz doc deny configs bench up ci
+.PHONY: default fmt fmt-check clippy test it sim fuzz doc deny configs peers bench up ci
 
 default: fmt-check clippy test
 
@@ -50,6 +50,11 @@ deny:
 configs:
 	$(CARGO) build --locked -p healthd -p dns-authd -p dns-recursor
 	$(CARGO) test --locked -p tests --test it -- tidy::every_template
+
+# The same questions about random zones to dns-authd, Knot and NSD, as far as those are installed.
+peers:
+	$(CARGO) build --locked -p dns-authd
+	tests/peers/answers.py --seed $(or $(SEED),1)
 
 # Both DNS servers beside their peers; needs an otherwise idle machine with two cores or more.
 bench:
