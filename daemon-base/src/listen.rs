@@ -14,6 +14,7 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 use socket2::{Domain, Protocol, Socket, Type};
 
 pub use inherit::Inherited;
+pub(crate) use owner::queue_drops;
 pub use owner::{Owner, Transport, owner};
 
 /// Connections the kernel may hold until they are accepted; a burst of clients after a restart.

@@ -191,7 +191,7 @@ impl Engine {
         let mut engine = Self {
             stop: Arc::new(AtomicBool::new(false)),
             threads: Vec::with_capacity(n_threads),
-            counters: Counters::default(),
+            counters: Counters::new(sockets.iter().map(|socket| socket.inode)),
         };
         for (number, socket) in sockets.iter().cycle().take(n_threads).enumerate() {
             let name = format!("{}-udp-{number}", options.name);
@@ -262,6 +262,7 @@ struct Socket {
     socket: Arc<UdpSocket>,
     /// The address it is bound to, unless that is a wildcard.
     bound: Option<IpAddr>,
+    inode: u64,
 }
 
 impl Socket {
@@ -275,6 +276,7 @@ impl Socket {
             sys::receive_destination(&socket, address)?;
         }
         Ok(Self {
+            inode: rustix::fs::fstat(&socket)?.st_ino,
             socket: Arc::new(socket),
             bound,
         })

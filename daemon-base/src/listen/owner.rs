@@ -94,12 +94,30 @@ struct Row {
     address: SocketAddr,
     uid: u32,
     inode: u64,
+    /// Datagrams the kernel dropped for want of room; UDP alone counts them.
+    dropped: u64,
 }
 
-/// Rows of `/proc/net/{udp,tcp}{,6}`: `sl local remote st queues timer retransmits uid timeout inode`.
+/// How many datagrams the kernel has dropped because the queue of one of these UDP sockets was full.
+pub(crate) fn queue_drops(inodes: &[u64]) -> u64 {
+    ["/proc/self/net/udp", "/proc/self/net/udp6"]
+        .iter()
+        .filter_map(|table| fs::read_to_string(table).ok())
+        .map(|text| {
+            rows(&text, Transport::Udp)
+                .filter(|row| inodes.contains(&row.inode))
+                .map(|row| row.dropped)
+                .sum::<u64>()
+        })
+        .sum()
+}
+
+/// Rows of `/proc/net/{udp,tcp}{,6}`: `sl local remote st queues timer retransmits uid timeout inode`,
+/// and for UDP `ref pointer drops`.
 fn rows(table: &str, transport: Transport) -> impl Iterator<Item = Row> {
     /// The socket listens (`TCP_LISTEN` of the kernel's `net/tcp_states.h`).
     const LISTENING: &str = "0A";
+    const DROPS_COLUMN: usize = 12;
     table.lines().skip(1).filter_map(move |line| {
         let columns: Vec<&str> = line.split_ascii_whitespace().collect();
         let &[_, local, _, state, _, _, _, uid, _, inode, ..] = columns.as_slice() else {
@@ -112,6 +130,11 @@ fn rows(table: &str, transport: Transport) -> impl Iterator<Item = Row> {
             address: parse_address(local)?,
             uid: uid.parse().ok()?,
             inode: inode.parse().ok()?,
+            dropped: columns
+                .get(DROPS_COLUMN)
+                .filter(|_| transport == Transport::Udp)
+                .and_then(|column| column.parse().ok())
+                .unwrap_or(0),
         })
     })
 }
@@ -171,7 +194,8 @@ mod tests {
             [Row {
                 address: "127.0.0.1:53".parse().unwrap(),
                 uid: 101,
-                inode: 15432
+                inode: 15432,
+                dropped: 0,
             }]
         );
         assert_eq!(rows(TABLE, Transport::Udp).count(), 2);
@@ -181,6 +205,24 @@ mod tests {
         );
         assert_eq!(parse_address("0100007F"), None);
         assert_eq!(parse_address("zz00007F:0035"), None);
+    }
+
+    #[test]
+    fn a_full_queue_is_counted() {
+        use std::os::fd::AsFd;
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let inode = rustix::fs::fstat(socket.as_fd()).unwrap().st_ino;
+        assert_eq!(queue_drops(&[inode]), 0);
+        socket2::SockRef::from(&socket)
+            .set_recv_buffer_size(4096)
+            .unwrap();
+        let address = socket.local_addr().unwrap();
+        for _ in 0..100 {
+            socket.send_to(&[0; 512], address).unwrap();
+        }
+        let dropped = queue_drops(&[inode]);
+        assert!(dropped > 50 && dropped < 100, "{dropped}");
+        assert_eq!(queue_drops(&[]), 0);
     }
 
     #[test]

@@ -8,10 +8,14 @@ use prometheus_client::collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 
+use crate::listen::queue_drops;
+
 /// The counts of one engine over all its threads; clones share them.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Counters {
     threads: Arc<RwLock<Vec<Arc<Counts>>>>,
+    /// Inodes of the sockets, by which the kernel's table knows them.
+    sockets: Arc<[u64]>,
 }
 
 impl Counters {
@@ -49,6 +53,21 @@ impl Counters {
     #[must_use]
     pub fn receive_errors(&self) -> u64 {
         self.sum(|counts| &counts.receive_errors)
+    }
+
+    /// Datagrams the kernel dropped because a socket's queue was full, over the life of the sockets.
+    ///
+    /// Read from the kernel's table of sockets: not for a hot path.
+    #[must_use]
+    pub fn queue_drops(&self) -> u64 {
+        queue_drops(&self.sockets)
+    }
+
+    pub(super) fn new(sockets: impl IntoIterator<Item = u64>) -> Self {
+        Self {
+            threads: Arc::default(),
+            sockets: sockets.into_iter().collect(),
+        }
     }
 
     pub(super) fn add_thread(&self) -> Arc<Counts> {
@@ -122,6 +141,11 @@ impl collector::Collector for Collector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let counters = &self.counters;
         for (name, help, value) in [
+            (
+                "queue_drops",
+                "Datagrams dropped by the kernel because a queue was full.",
+                counters.queue_drops(),
+            ),
             (
                 "received_datagrams",
                 "Datagrams received.",
