@@ -39,7 +39,8 @@ pub struct Seed(pub u64);
 /// A question in canonical form, with its hash.
 #[derive(Clone)]
 pub struct Key {
-    bytes: [u8; MAX_QUESTION],
+    /// The question, and behind it the variant.
+    bytes: [u8; MAX_QUESTION + 1],
     length: usize,
     variant: Variant,
     hash: u64,
@@ -48,7 +49,7 @@ pub struct Key {
 impl Default for Key {
     fn default() -> Self {
         Self {
-            bytes: [0; MAX_QUESTION],
+            bytes: [0; MAX_QUESTION + 1],
             length: 0,
             variant: Variant::default(),
             hash: 0,
@@ -79,6 +80,9 @@ impl Key {
         if let Some(name) = bytes.get_mut(..length.saturating_sub(4)) {
             name.make_ascii_lowercase();
         }
+        if let Some(last) = self.bytes.get_mut(length) {
+            *last = variant.0;
+        }
         self.length = length;
         self.variant = variant;
         self.hash = hash(seed.0 ^ u64::from(variant.0), self.question());
@@ -96,6 +100,12 @@ impl Key {
     #[must_use]
     pub fn question(&self) -> &[u8] {
         self.bytes.get(..self.length).unwrap_or_default()
+    }
+
+    /// Question and variant: what two keys that are equal have in common.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..=self.length).unwrap_or_default()
     }
 
     /// The question's name in lower case.

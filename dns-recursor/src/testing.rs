@@ -149,3 +149,9 @@ impl Random {
         self.below(100) < percent
     }
 }
+
+impl crate::exchange::Entropy for Random {
+    fn next(&mut self) -> u64 {
+        Self::next(self)
+    }
+}

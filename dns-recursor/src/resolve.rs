@@ -1,0 +1,1117 @@
+//! Questions on their way: who waits for them, whom they were put to, and what happens next.
+//!
+//! ```text
+//!            ask ─► flight (one per question) ─► exchange ─► upstream
+//!                     │ ▲                          │ overdue: a second upstream, or again
+//!   clients wait here ┘ │                          │ failed: the next upstream
+//!                       └── response that fits ◄───┘ truncated: TCP
+//!   answer, stale answer or failure ─► every client of the flight, once
+//! ```
+//!
+//! All clients that ask one question share a flight (RFC 5452 §5 asks for that; a hundred clients
+//! with a cold name cost one query). A flight ends with the first usable response, or when no
+//! upstream is left, or at its deadline. A client for whom a stale answer exists waits for
+//! [`Settings::stale_wait`] only (RFC 8767 §5); the flight goes on and refreshes the cache. A
+//! CNAME chain that leaves an authoritative upstream's zones goes on as another flight.
+//!
+//! A state machine: inputs are method calls with `now`, outputs are drained with
+//! [`Resolver::poll_output`], and [`Resolver::next_deadline`] says when to call
+//! [`Resolver::tick`]. Never touches a socket, a clock or the cache.
+
+mod flight;
+mod upstreams;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dns_wire::Rcode;
+
+use crate::exchange::{Asking, Entropy, Match, Sent};
+use crate::forward::{Fitness, Mode, Protocol, Route, Table};
+use crate::key::{Key, Seed};
+use crate::message::{self, Answer, MAX_MESSAGE, Reader, TtlLimits, Unusable};
+use crate::moment::Moment;
+use crate::upstream_state::{Absence, Change, Others};
+use flight::{Flight, Link};
+pub use upstreams::UpstreamView;
+use upstreams::{UpstreamId, Upstreams};
+
+/// Messages to upstreams that one flight may cost: room for every repeat within the deadline and
+/// for an upstream each of EDNS, letter case and truncation to go wrong with.
+const MAX_SENDS: u32 = 12;
+/// Flights one after the other that a CNAME chain may take (what CoreDNS and unbound allow is
+/// about the same).
+const MAX_DEPTH: u8 = 8;
+/// How long an exchange over TCP may take before another upstream is asked.
+const TCP_PATIENCE: Duration = Duration::from_millis(1000);
+/// When a query waits although no second one may be sent: how long until that is reconsidered.
+const HEDGE_RETRY: Duration = Duration::from_millis(100);
+
+/// How the resolver goes about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// When a question is given up: sooner than clients do.
+    pub deadline: Duration,
+    /// How long a client waits before a stale answer will do.
+    pub stale_wait: Duration,
+    /// Questions that may be under way at once.
+    pub max_flights: usize,
+    /// Clients that may wait at once.
+    pub max_clients: usize,
+    /// What TTLs are held to.
+    pub limits: TtlLimits,
+    /// Whether questions go out in random letter case.
+    pub randomize_case: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            deadline: Duration::from_secs(4),
+            stale_wait: Duration::from_millis(400),
+            max_flights: 10_000,
+            max_clients: 20_000,
+            limits: TtlLimits::default(),
+            randomize_case: true,
+        }
+    }
+}
+
+/// A question that the cache has no fresh answer to.
+#[derive(Debug)]
+pub struct Ask<'a, C> {
+    /// The question.
+    pub key: &'a Key,
+    /// The question's letter case as asked: how one's own queries are recognised.
+    pub question: &'a [u8],
+    /// Who waits; nobody when the cache wants an answer refreshed.
+    pub client: Option<C>,
+    /// A stale answer is at hand.
+    pub has_stale: bool,
+}
+
+/// What there is to do.
+#[derive(Debug)]
+pub enum Output<C> {
+    /// Send a message from a fresh port.
+    Send {
+        /// What responses are reported for.
+        exchange: ExchangeId,
+        /// Where to.
+        to: SocketAddr,
+        /// Over what.
+        protocol: Protocol,
+        /// The message.
+        message: Vec<u8>,
+    },
+    /// Responses to this exchange are of no more interest.
+    Close(ExchangeId),
+    /// Keep and send an answer.
+    Answer {
+        /// The question.
+        key: Box<Key>,
+        /// Its answer.
+        answer: Answer,
+        /// Who waits for it.
+        clients: Vec<C>,
+    },
+    /// Send the stale answer, for the upstreams take too long.
+    Stale {
+        /// The question.
+        key: Box<Key>,
+        /// Who waits.
+        clients: Vec<C>,
+    },
+    /// Send the stale answer if there is one, else a failure.
+    Fail {
+        /// The question.
+        key: Box<Key>,
+        /// Why.
+        reason: Reason,
+        /// Who waits.
+        clients: Vec<C>,
+    },
+    /// Say what the cache has, by [`Resolver::looked_up`].
+    LookUp {
+        /// The flight that wants to know.
+        flight: FlightId,
+        /// The question.
+        key: Box<Key>,
+    },
+    /// An upstream's fitness has changed.
+    Health {
+        /// The upstream.
+        upstream: SocketAddr,
+        /// What has changed.
+        change: Change,
+        /// Why it is absent, when it is.
+        why: Option<Absence>,
+    },
+    /// An upstream sends this server its own queries.
+    Loop {
+        /// The upstream.
+        upstream: SocketAddr,
+    },
+}
+
+/// Why a question has no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// No upstream is configured for the name.
+    NoRoute,
+    /// No upstream is there, as is known beforehand.
+    Absent,
+    /// No upstream has answered.
+    Unanswered,
+    /// Every upstream has answered with a failure.
+    Refused,
+    /// Too much is under way already.
+    Overload,
+    /// The query is one of this server's own, come back.
+    Loop,
+    /// A CNAME chain is a circle or does not end.
+    Chain,
+}
+
+impl Reason {
+    /// Whether the failure is worth remembering: asking anew would cost queries (RFC 9520 §3.1).
+    #[must_use]
+    pub const fn is_costly(self) -> bool {
+        matches!(self, Self::Unanswered | Self::Refused | Self::Chain)
+    }
+}
+
+/// Why an exchange has ended without a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// The port is closed.
+    Refused,
+    /// There is no way to the address.
+    Unreachable,
+    /// A connection broke, or this machine is out of sockets.
+    Broken,
+}
+
+/// Names a flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlightId(u64);
+
+/// Names an exchange: one message to one upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ExchangeId(pub u64);
+
+/// What has happened since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Messages sent to upstreams, probes not counted.
+    pub sent: u64,
+    /// Of these, over TCP.
+    pub sent_tcp: u64,
+    /// Of these, because another message took long.
+    pub sent_again: u64,
+    /// Probes sent.
+    pub probes: u64,
+    /// Clients that joined a flight under way.
+    pub joined: u64,
+    /// Queries that waited longer than usual.
+    pub overdue: u64,
+    /// Messages with the wrong id or question.
+    pub near_misses: u64,
+    /// Responses with the wrong letter case.
+    pub other_case: u64,
+    /// Truncated responses.
+    pub truncated: u64,
+    /// Responses that were no answers.
+    pub unusable: u64,
+    /// Own queries that came back.
+    pub loops: u64,
+    /// Asks that were too many.
+    pub overload: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    Flight(FlightId),
+    Upstream(UpstreamId),
+}
+
+/// Who wants an exchange's response.
+#[derive(Clone, Copy, Debug)]
+enum Purpose {
+    Flight(FlightId),
+    Probe,
+}
+
+struct Pending {
+    purpose: Purpose,
+    upstream: UpstreamId,
+    sent: Sent,
+    at: Moment,
+    protocol: Protocol,
+    overdue: bool,
+    /// TCP is used because the letter case was not kept over UDP.
+    case_in_doubt: bool,
+}
+
+/// All that is under way.
+pub struct Resolver<C, E> {
+    settings: Settings,
+    seed: Seed,
+    table: Arc<Table>,
+    upstreams: Upstreams,
+    flights: BTreeMap<FlightId, Flight<C>>,
+    by_question: HashMap<Box<[u8]>, FlightId>,
+    exchanges: HashMap<ExchangeId, Pending>,
+    timers: BTreeSet<(Moment, Timer)>,
+    outputs: VecDeque<Output<C>>,
+    entropy: E,
+    n_clients: usize,
+    last_flight: u64,
+    last_exchange: u64,
+    scratch: Vec<u8>,
+    counts: Counts,
+}
+
+impl<C, E> std::fmt::Debug for Resolver<C, E> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Resolver")
+            .field("flights", &self.flights.len())
+            .field("exchanges", &self.exchanges.len())
+            .field("n_clients", &self.n_clients)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<C, E: Entropy> Resolver<C, E> {
+    /// A resolver with nothing under way; `seed` is the cache's.
+    #[must_use]
+    pub fn new(settings: Settings, table: Arc<Table>, seed: Seed, entropy: E, now: Moment) -> Self {
+        let mut resolver = Self {
+            settings,
+            seed,
+            table: Arc::default(),
+            upstreams: Upstreams::default(),
+            flights: BTreeMap::new(),
+            by_question: HashMap::new(),
+            exchanges: HashMap::new(),
+            timers: BTreeSet::new(),
+            outputs: VecDeque::new(),
+            entropy,
+            n_clients: 0,
+            last_flight: 0,
+            last_exchange: 0,
+            scratch: vec![0; MAX_MESSAGE],
+            counts: Counts::default(),
+        };
+        resolver.reconfigure(settings, table, now);
+        resolver
+    }
+
+    //--- Inputs
+
+    /// Goes on with other settings and routes. What is known of upstreams that stay is kept, and
+    /// flights under way end by the routes they began with.
+    pub fn reconfigure(&mut self, settings: Settings, table: Arc<Table>, now: Moment) {
+        self.settings = settings;
+        self.table = table;
+        let changes = self.upstreams.adopt(&self.table, now);
+        for (upstream, change) in changes {
+            self.health_changed(upstream, change, now);
+        }
+        for upstream in self.upstreams.ids() {
+            self.arm_upstream(upstream);
+        }
+        self.mark_routes();
+    }
+
+    /// Somebody asks, or the cache wants a refresh.
+    pub fn ask(&mut self, ask: Ask<'_, C>, now: Moment) {
+        if let Some(&id) = self.by_question.get(ask.key.as_bytes()) {
+            self.join(id, ask, now);
+            return;
+        }
+        let clients: Vec<C> = ask.client.into_iter().collect();
+        let Some(route) = self.table.find(ask.key.name(), ask.key.qtype()) else {
+            self.fail_at_once(ask.key, Reason::NoRoute, clients);
+            return;
+        };
+        let route = Arc::clone(route);
+        if self.flights.len() >= self.settings.max_flights
+            || self.n_clients + clients.len() > self.settings.max_clients
+        {
+            self.counts.overload += 1;
+            self.fail_at_once(ask.key, Reason::Overload, clients);
+            return;
+        }
+        match self.begin(ask.key, route, now) {
+            Some(id) => {
+                self.n_clients += clients.len();
+                self.with_flight(id, |flight| {
+                    flight.clients = clients;
+                    flight.has_stale = ask.has_stale;
+                });
+                self.advance(id, Cause::Begin, now);
+                self.arm(id);
+            }
+            None => self.fail_at_once(ask.key, Reason::Absent, clients),
+        }
+    }
+
+    /// A message came in over an exchange's socket.
+    pub fn received(&mut self, exchange: ExchangeId, message: &[u8], now: Moment) {
+        let Some(pending) = self.exchanges.get(&exchange) else {
+            return;
+        };
+        let matched = pending.sent.compare(message);
+        let (purpose, upstream, protocol) = (pending.purpose, pending.upstream, pending.protocol);
+        match matched {
+            Match::Foreign => return,
+            Match::NearMiss => self.counts.near_misses += 1,
+            Match::OtherCase => self.counts.other_case += 1,
+            Match::Truncated => self.counts.truncated += 1,
+            Match::Response => {}
+        }
+        if matched != Match::NearMiss {
+            let round_trip = now.since(pending.at);
+            let change = self
+                .upstreams
+                .get_mut(upstream)
+                .and_then(|state| state.answered(round_trip, now));
+            self.apply(upstream, change, now);
+        }
+        match (purpose, matched) {
+            (Purpose::Probe, Match::NearMiss) => {}
+            (Purpose::Probe, _) => {
+                self.close(exchange);
+                self.upstreams.end_probe(upstream, exchange);
+            }
+            (Purpose::Flight(id), Match::NearMiss | Match::OtherCase | Match::Truncated)
+                if protocol == Protocol::Udp =>
+            {
+                // Whatever is wrong with datagrams, a stream settles it.
+                self.drop_exchange(id, exchange);
+                self.send(id, upstream, Protocol::Tcp, now);
+                let doubt = matched == Match::OtherCase;
+                if let Some(sent) = self.flights.get(&id).and_then(Flight::last_exchange)
+                    && let Some(pending) = self.exchanges.get_mut(&sent)
+                {
+                    pending.case_in_doubt = doubt;
+                }
+                self.arm(id);
+            }
+            (Purpose::Flight(_), Match::NearMiss) => {}
+            (Purpose::Flight(id), _) => self.read(id, exchange, message, now),
+        }
+    }
+
+    /// An exchange has ended without a response.
+    pub fn lost(&mut self, exchange: ExchangeId, loss: Loss, now: Moment) {
+        let Some(pending) = self.exchanges.remove(&exchange) else {
+            return;
+        };
+        let upstream = pending.upstream;
+        let absence = match loss {
+            Loss::Refused => Some(Absence::Refused),
+            Loss::Unreachable => Some(Absence::Unreachable),
+            Loss::Broken => None,
+        };
+        // TCP closed says nothing of UDP.
+        let tells = pending.protocol == self.upstreams.protocol(upstream);
+        if let Some(why) = absence.filter(|_| tells) {
+            let change = self
+                .upstreams
+                .get_mut(upstream)
+                .and_then(|state| state.unreachable(why, now));
+            self.apply(upstream, change, now);
+        }
+        match pending.purpose {
+            Purpose::Probe => self.upstreams.end_probe(upstream, exchange),
+            Purpose::Flight(id) => {
+                self.with_flight(id, |flight| flight.forget(exchange));
+                if pending.case_in_doubt {
+                    // No TCP to settle it with: it is a server that does not keep case.
+                    if let Some(state) = self.upstreams.get_mut(upstream) {
+                        state.cannot_keep_case(now);
+                    }
+                    self.send(id, upstream, Protocol::Udp, now);
+                } else {
+                    self.with_flight(id, |flight| flight.failed.push(upstream));
+                    self.advance(id, Cause::Failed, now);
+                }
+                self.arm(id);
+            }
+        }
+    }
+
+    /// What the cache has, as [`Output::LookUp`] wanted to know.
+    pub fn looked_up(&mut self, id: FlightId, key: &Key, kept: Option<Answer>, now: Moment) {
+        if !self.flights.contains_key(&id) {
+            return;
+        }
+        match kept {
+            Some(rest) => self.end_chain(id, &rest),
+            None => self.follow_chain(id, key, now),
+        }
+    }
+
+    /// healthd says whether an upstream answers.
+    pub fn reported(&mut self, address: SocketAddr, answers: bool, now: Moment) {
+        let Some(upstream) = self.upstreams.find(address) else {
+            return;
+        };
+        let change = self
+            .upstreams
+            .get_mut(upstream)
+            .and_then(|state| state.reported(answers, now));
+        self.apply(upstream, change, now);
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: Moment) {
+        while let Some((at, timer)) = self.timers.first().copied() {
+            if at > now {
+                break;
+            }
+            self.timers.pop_first();
+            match timer {
+                Timer::Flight(id) => {
+                    self.with_flight(id, |flight| flight.armed = None);
+                    self.flight_due(id, now);
+                }
+                Timer::Upstream(upstream) => {
+                    self.upstreams.set_armed(upstream, None);
+                    self.upstream_due(upstream, now);
+                }
+            }
+        }
+    }
+
+    //--- Outputs
+
+    /// The next thing to do; drain after every input.
+    pub fn poll_output(&mut self) -> Option<Output<C>> {
+        self.outputs.pop_front()
+    }
+
+    /// When [`Resolver::tick`] wants to be called.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Moment> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// What has happened since the start.
+    #[must_use]
+    pub const fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Questions under way.
+    #[must_use]
+    pub fn n_flights(&self) -> usize {
+        self.flights.len()
+    }
+
+    /// Every upstream in use, as it is seen.
+    pub fn upstreams(&self) -> impl Iterator<Item = UpstreamView> {
+        self.upstreams.views()
+    }
+
+    //--- Flights
+
+    /// A new flight; `None` when no upstream is left to ask.
+    fn begin(&mut self, key: &Key, route: Arc<Route>, now: Moment) -> Option<FlightId> {
+        let (ids, fitness) = self.upstreams.of(&route);
+        let chance = self.entropy.next();
+        let order: Vec<UpstreamId> = route
+            .policy
+            .order(&fitness, route.next_turn(), chance)
+            .into_iter()
+            .filter_map(|index| ids.get(index).copied())
+            .collect();
+        if order.is_empty() {
+            return None;
+        }
+        self.last_flight += 1;
+        let id = FlightId(self.last_flight);
+        self.by_question.insert(key.as_bytes().into(), id);
+        let deadline = now.after(self.settings.deadline);
+        let flight = Flight::new(key, route, order, now, deadline);
+        self.flights.insert(id, flight);
+        Some(id)
+    }
+
+    fn join(&mut self, id: FlightId, ask: Ask<'_, C>, now: Moment) {
+        let echo = self.flights.get(&id).and_then(|flight| {
+            let sent = flight.exchanges().filter_map(|x| self.exchanges.get(&x));
+            let mut echoed = sent.filter(|pending| pending.sent.is_echoed_by(ask.question));
+            echoed.next().map(|pending| pending.upstream)
+        });
+        let clients: Vec<C> = ask.client.into_iter().collect();
+        if let Some(upstream) = echo {
+            self.counts.loops += 1;
+            let upstream = self.upstreams.address(upstream);
+            self.outputs.push_back(Output::Loop { upstream });
+            self.fail_at_once(ask.key, Reason::Loop, clients);
+            return;
+        }
+        if self.n_clients + clients.len() > self.settings.max_clients {
+            self.counts.overload += 1;
+            self.fail_at_once(ask.key, Reason::Overload, clients);
+            return;
+        }
+        self.counts.joined += clients.len() as u64;
+        self.n_clients += clients.len();
+        self.with_flight(id, |flight| {
+            flight.clients.extend(clients);
+            flight.has_stale |= ask.has_stale;
+        });
+        self.release_to_stale(id, now);
+        self.arm(id);
+    }
+
+    /// Clients that have waited long enough get the stale answer there is.
+    fn release_to_stale(&mut self, id: FlightId, now: Moment) {
+        let wait = self.settings.stale_wait;
+        let Some(flight) = self.flights.get_mut(&id) else {
+            return;
+        };
+        if flight.has_stale && !flight.clients.is_empty() && now >= flight.began.after(wait) {
+            let clients = std::mem::take(&mut flight.clients);
+            let key = flight.key.clone();
+            self.n_clients -= clients.len();
+            self.outputs.push_back(Output::Stale { key, clients });
+        }
+    }
+
+    fn flight_due(&mut self, id: FlightId, now: Moment) {
+        self.release_to_stale(id, now);
+        let Some(flight) = self.flights.get(&id) else {
+            return;
+        };
+        if now >= flight.deadline {
+            let reason = flight.reason;
+            self.fail(id, reason);
+            return;
+        }
+        if now >= flight.next_try {
+            if let Some(last) = flight.last_exchange()
+                && let Some(pending) = self.exchanges.get_mut(&last)
+                && !pending.overdue
+            {
+                pending.overdue = true;
+                self.counts.overdue += 1;
+                let upstream = pending.upstream;
+                let question = flight.key.question();
+                let change = self
+                    .upstreams
+                    .get_mut(upstream)
+                    .and_then(|state| state.unanswered(question, now));
+                self.apply(upstream, change, now);
+            }
+            self.advance(id, Cause::Overdue, now);
+        }
+        self.arm(id);
+    }
+
+    /// Finds out what the flight can still do, and does it.
+    fn advance(&mut self, id: FlightId, cause: Cause, now: Moment) {
+        let Some(flight) = self.flights.get_mut(&id) else {
+            return;
+        };
+        if flight.chain.is_some() {
+            flight.next_try = flight.deadline;
+            return;
+        }
+        // Someone who has yet to answer within the usual time is waited for.
+        let waits = |x: ExchangeId| self.exchanges.get(&x).is_some_and(|p| !p.overdue);
+        if cause == Cause::Failed && flight.exchanges().any(waits) {
+            return;
+        }
+        while let Some(&next) = flight.order.get(flight.n_tried) {
+            if self.upstreams.fitness(next) == Fitness::Absent {
+                flight.n_tried += 1;
+                continue;
+            }
+            let slow = flight.last_exchange().and_then(|x| self.exchanges.get(&x));
+            if cause == Cause::Overdue
+                && let Some(slow) = slow.map(|pending| pending.upstream)
+                && let Some(state) = self.upstreams.get_mut(slow)
+                && !state.spend_hedge()
+            {
+                flight.next_try = now.after(HEDGE_RETRY);
+                return;
+            }
+            flight.n_tried += 1;
+            let protocol = flight.route.protocol;
+            self.counts.sent_again += u64::from(cause == Cause::Overdue);
+            self.send(id, next, protocol, now);
+            return;
+        }
+        let again = flight
+            .order
+            .iter()
+            .copied()
+            .filter(|upstream| !flight.failed.contains(upstream))
+            .filter(|upstream| self.upstreams.fitness(*upstream) != Fitness::Absent)
+            .min_by_key(|upstream| self.upstreams.fitness(*upstream));
+        match again {
+            Some(upstream) if flight.n_sends < MAX_SENDS => {
+                let protocol = flight.route.protocol;
+                self.counts.sent_again += 1;
+                self.send(id, upstream, protocol, now);
+            }
+            _ if flight.exchanges().next().is_none() => {
+                let reason = flight.reason;
+                self.fail(id, reason);
+            }
+            _ => flight.next_try = flight.deadline,
+        }
+    }
+
+    fn send(&mut self, id: FlightId, upstream: UpstreamId, protocol: Protocol, now: Moment) {
+        let Some(flight) = self.flights.get_mut(&id) else {
+            return;
+        };
+        let Some(state) = self.upstreams.get_mut(upstream) else {
+            return;
+        };
+        if flight.n_sends >= MAX_SENDS {
+            flight.failed.push(upstream);
+            self.advance(id, Cause::Failed, now);
+            return;
+        }
+        let asking = Asking {
+            question: flight.key.question(),
+            variant: flight.key.variant(),
+            mode: flight.route.mode,
+            edns: state.takes_edns(now) && flight.without_edns != Some(upstream),
+            randomize_case: self.settings.randomize_case && state.keeps_case(now),
+        };
+        let Some((sent, message)) = asking.compose(&mut self.entropy) else {
+            self.fail(id, Reason::Refused);
+            return;
+        };
+        state.earn_hedge();
+        let others = match flight.order.get(flight.n_tried) {
+            Some(_) => Others::Some,
+            None => Others::None,
+        };
+        let patience = match protocol {
+            Protocol::Tcp => TCP_PATIENCE,
+            Protocol::Udp => state.patience(others) * flight.repeats(),
+        };
+        self.last_exchange += 1;
+        let exchange = ExchangeId(self.last_exchange);
+        flight.next_try = now.after(patience);
+        flight.began_exchange(exchange);
+        self.counts.sent += 1;
+        self.counts.sent_tcp += u64::from(protocol == Protocol::Tcp);
+        let to = state.address();
+        self.exchanges.insert(
+            exchange,
+            Pending {
+                purpose: Purpose::Flight(id),
+                upstream,
+                sent,
+                at: now,
+                protocol,
+                overdue: false,
+                case_in_doubt: false,
+            },
+        );
+        self.outputs.push_back(Output::Send {
+            exchange,
+            to,
+            protocol,
+            message,
+        });
+    }
+
+    /// A response that is one has come: is it an answer?
+    fn read(&mut self, id: FlightId, exchange: ExchangeId, message: &[u8], now: Moment) {
+        let (Some(flight), Some(pending)) =
+            (self.flights.get_mut(&id), self.exchanges.get(&exchange))
+        else {
+            return;
+        };
+        let (upstream, had_edns) = (pending.upstream, pending.sent.had_edns());
+        let protocol = pending.protocol;
+        let reader = Reader {
+            question: flight.key.question(),
+            limits: self.settings.limits,
+            trust_ad: flight.route.trust_ad,
+        };
+        match reader.read(message, &mut self.scratch) {
+            Ok(answer) => {
+                if flight.without_edns == Some(upstream)
+                    && let Some(state) = self.upstreams.get_mut(upstream)
+                {
+                    state.cannot_edns(now);
+                }
+                self.answered(id, answer);
+            }
+            // RFC 6891 §7: a server that does not know OPT says FORMERR or NOTIMP.
+            Err(Unusable::Rcode(Rcode::FORMERR | Rcode::NOTIMP | Rcode::BADVERS)) if had_edns => {
+                flight.without_edns = Some(upstream);
+                self.drop_exchange(id, exchange);
+                self.send(id, upstream, protocol, now);
+                self.arm(id);
+            }
+            Err(_) => {
+                self.counts.unusable += 1;
+                flight.failed.push(upstream);
+                flight.reason = Reason::Refused;
+                self.drop_exchange(id, exchange);
+                self.advance(id, Cause::Failed, now);
+                self.arm(id);
+            }
+        }
+    }
+
+    fn answered(&mut self, id: FlightId, answer: Answer) {
+        let Some(flight) = self.flights.get_mut(&id) else {
+            return;
+        };
+        let authoritative = flight.route.mode == Mode::Authoritative;
+        match answer.dangling.clone().filter(|_| authoritative) {
+            None => self.settle(id, answer),
+            Some(target) => {
+                let question = [
+                    target.to_lowercase().as_wire(),
+                    flight
+                        .key
+                        .question()
+                        .last_chunk::<4>()
+                        .map_or(&[], |end| &end[..]),
+                ]
+                .concat();
+                let key = Box::new(Key::new(self.seed, &question, flight.key.variant()));
+                flight.chain = Some(Link {
+                    first: answer,
+                    awaits: None,
+                });
+                flight.next_try = flight.deadline;
+                for exchange in flight.take_exchanges() {
+                    self.close(exchange);
+                }
+                self.outputs.push_back(Output::LookUp { flight: id, key });
+                self.arm(id);
+            }
+        }
+    }
+
+    fn settle(&mut self, id: FlightId, answer: Answer) {
+        let Some(mut flight) = self.remove(id) else {
+            return;
+        };
+        for waiting in std::mem::take(&mut flight.awaited_by) {
+            self.end_chain(waiting, &answer);
+        }
+        self.outputs.push_back(Output::Answer {
+            key: flight.key,
+            answer,
+            clients: flight.clients,
+        });
+    }
+
+    fn fail(&mut self, id: FlightId, reason: Reason) {
+        let Some(mut flight) = self.remove(id) else {
+            return;
+        };
+        for waiting in std::mem::take(&mut flight.awaited_by) {
+            self.fail(waiting, reason);
+        }
+        self.outputs.push_back(Output::Fail {
+            key: flight.key,
+            reason,
+            clients: flight.clients,
+        });
+    }
+
+    fn fail_at_once(&mut self, key: &Key, reason: Reason, clients: Vec<C>) {
+        let key = Box::new(key.clone());
+        self.outputs.push_back(Output::Fail {
+            key,
+            reason,
+            clients,
+        });
+    }
+
+    /// Takes a flight out of everything that knows it.
+    fn remove(&mut self, id: FlightId) -> Option<Flight<C>> {
+        let mut flight = self.flights.remove(&id)?;
+        if let Some(at) = flight.armed.take() {
+            self.timers.remove(&(at, Timer::Flight(id)));
+        }
+        self.by_question.remove(flight.key.as_bytes());
+        for exchange in flight.take_exchanges() {
+            self.close(exchange);
+        }
+        self.n_clients -= flight.clients.len();
+        Some(flight)
+    }
+
+    //--- CNAME chains (RFC 1034 §3.6.2)
+
+    /// The chain's end is in the cache or has been learnt.
+    fn end_chain(&mut self, id: FlightId, rest: &Answer) {
+        let Some(link) = self.flights.get_mut(&id).and_then(|f| f.chain.take()) else {
+            return;
+        };
+        let joined = message::join(&link.first.message, &rest.message, &mut self.scratch);
+        match joined {
+            Some(message) => {
+                let answer = Answer {
+                    message,
+                    pool: rest.pool,
+                    lifetime: link.first.lifetime.min(rest.lifetime),
+                    dangling: None,
+                };
+                self.settle(id, answer);
+            }
+            None => self.fail(id, Reason::Chain),
+        }
+    }
+
+    /// The chain's end has to be asked for.
+    fn follow_chain(&mut self, id: FlightId, key: &Key, now: Moment) {
+        let depth = self.flights.get(&id).map_or(0, |flight| flight.depth) + 1;
+        let next = match self.by_question.get(key.as_bytes()).copied() {
+            Some(next) if self.awaits(next, id) => Err(Reason::Chain),
+            Some(next) => Ok((next, IsNew(false))),
+            None if depth > MAX_DEPTH => Err(Reason::Chain),
+            None => match self.table.find(key.name(), key.qtype()).map(Arc::clone) {
+                None => Err(Reason::NoRoute),
+                Some(route) => match self.begin(key, route, now) {
+                    Some(next) => Ok((next, IsNew(true))),
+                    None => Err(Reason::Absent),
+                },
+            },
+        };
+        match next {
+            Err(reason) => self.fail(id, reason),
+            Ok((next, IsNew(is_new))) => {
+                self.with_flight(next, |flight| {
+                    flight.awaited_by.push(id);
+                    flight.depth = flight.depth.max(depth);
+                });
+                self.with_flight(id, |flight| {
+                    if let Some(link) = &mut flight.chain {
+                        link.awaits = Some(next);
+                    }
+                });
+                if is_new {
+                    self.advance(next, Cause::Begin, now);
+                    self.arm(next);
+                }
+            }
+        }
+    }
+
+    /// Whether a flight waits for another, at however many removes.
+    fn awaits(&self, mut from: FlightId, other: FlightId) -> bool {
+        // No circle is ever let in, so the walk ends.
+        loop {
+            if from == other {
+                return true;
+            }
+            let link = self.flights.get(&from).and_then(|f| f.chain.as_ref());
+            match link.and_then(|link| link.awaits) {
+                Some(next) => from = next,
+                None => return false,
+            }
+        }
+    }
+
+    //--- Upstreams
+
+    fn upstream_due(&mut self, upstream: UpstreamId, now: Moment) {
+        let Some(state) = self.upstreams.get_mut(upstream) else {
+            return;
+        };
+        let (change, probe) = state.probe_due(now);
+        if probe {
+            self.send_probe(upstream, now);
+        }
+        self.apply(upstream, change, now);
+    }
+
+    fn send_probe(&mut self, upstream: UpstreamId, now: Moment) {
+        let Some(state) = self.upstreams.get_mut(upstream) else {
+            return;
+        };
+        let (to, edns) = (state.address(), state.takes_edns(now));
+        let keeps_case = state.keeps_case(now);
+        let probe = state.probe();
+        let (question, mode, protocol) = (probe.next_question(), probe.mode, probe.protocol);
+        let asking = Asking {
+            question: &question,
+            variant: crate::key::Variant::default(),
+            mode,
+            edns,
+            randomize_case: self.settings.randomize_case && keeps_case,
+        };
+        let Some((sent, message)) = asking.compose(&mut self.entropy) else {
+            return;
+        };
+        self.last_exchange += 1;
+        let exchange = ExchangeId(self.last_exchange);
+        if let Some(oldest) = self.upstreams.begin_probe(upstream, exchange) {
+            self.close(oldest);
+        }
+        self.counts.probes += 1;
+        self.exchanges.insert(
+            exchange,
+            Pending {
+                purpose: Purpose::Probe,
+                upstream,
+                sent,
+                at: now,
+                protocol,
+                overdue: false,
+                case_in_doubt: false,
+            },
+        );
+        self.outputs.push_back(Output::Send {
+            exchange,
+            to,
+            protocol,
+            message,
+        });
+    }
+
+    /// Follows up on evidence: arms the upstream's timer and acts on a change.
+    fn apply(&mut self, upstream: UpstreamId, change: Option<Change>, now: Moment) {
+        if let Some(change) = change {
+            self.health_changed(upstream, change, now);
+        }
+        self.arm_upstream(upstream);
+    }
+
+    fn health_changed(&mut self, upstream: UpstreamId, change: Change, now: Moment) {
+        let why = self
+            .upstreams
+            .get_mut(upstream)
+            .and_then(|state| state.absence());
+        self.outputs.push_back(Output::Health {
+            upstream: self.upstreams.address(upstream),
+            change,
+            why,
+        });
+        self.mark_routes();
+        match change.to {
+            Fitness::Absent => self.give_up_on(upstream, now),
+            Fitness::Good => {
+                for probe in self.upstreams.take_probes(upstream) {
+                    self.close(probe);
+                }
+            }
+            Fitness::Doubtful => {}
+        }
+    }
+
+    /// Queries that wait for an upstream which has turned out to be absent go elsewhere.
+    fn give_up_on(&mut self, upstream: UpstreamId, now: Moment) {
+        let stuck: Vec<(FlightId, ExchangeId)> = self
+            .flights
+            .iter()
+            .flat_map(|(id, flight)| flight.exchanges().map(|exchange| (*id, exchange)))
+            .filter(|(_, exchange)| {
+                let pending = self.exchanges.get(exchange);
+                pending.is_some_and(|pending| pending.upstream == upstream)
+            })
+            .collect();
+        for (id, exchange) in &stuck {
+            self.drop_exchange(*id, *exchange);
+        }
+        for (id, _) in stuck {
+            self.advance(id, Cause::Failed, now);
+            self.arm(id);
+        }
+    }
+
+    /// Tells every route whether it has an upstream left.
+    fn mark_routes(&self) {
+        for route in self.table.routes() {
+            let (_, fitness) = self.upstreams.of(route);
+            route.set_down(fitness.iter().all(|fitness| *fitness == Fitness::Absent));
+        }
+    }
+
+    //--- Small things
+
+    fn with_flight(&mut self, id: FlightId, change: impl FnOnce(&mut Flight<C>)) {
+        if let Some(flight) = self.flights.get_mut(&id) {
+            change(flight);
+        }
+    }
+
+    fn drop_exchange(&mut self, id: FlightId, exchange: ExchangeId) {
+        self.with_flight(id, |flight| flight.forget(exchange));
+        self.close(exchange);
+    }
+
+    fn close(&mut self, exchange: ExchangeId) {
+        if self.exchanges.remove(&exchange).is_some() {
+            self.outputs.push_back(Output::Close(exchange));
+        }
+    }
+
+    /// Sets the flight's timer to the next thing that may happen to it.
+    fn arm(&mut self, id: FlightId) {
+        let wait = self.settings.stale_wait;
+        let Some(flight) = self.flights.get_mut(&id) else {
+            return;
+        };
+        let mut at = flight.deadline.min(flight.next_try);
+        if flight.has_stale && !flight.clients.is_empty() {
+            at = at.min(flight.began.after(wait));
+        }
+        let before = flight.armed.replace(at);
+        if before == Some(at) {
+            return;
+        }
+        if let Some(before) = before {
+            self.timers.remove(&(before, Timer::Flight(id)));
+        }
+        self.timers.insert((at, Timer::Flight(id)));
+    }
+
+    fn arm_upstream(&mut self, upstream: UpstreamId) {
+        let at = self
+            .upstreams
+            .get_mut(upstream)
+            .and_then(|state| state.deadline());
+        let before = self.upstreams.set_armed(upstream, at);
+        if before == at {
+            return;
+        }
+        if let Some(before) = before {
+            self.timers.remove(&(before, Timer::Upstream(upstream)));
+        }
+        if let Some(at) = at {
+            self.timers.insert((at, Timer::Upstream(upstream)));
+        }
+    }
+}
+
+/// Whether a flight has just been made, or was under way.
+struct IsNew(bool);
+
+/// Why a flight moves on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// It has just begun.
+    Begin,
+    /// An upstream takes its time.
+    Overdue,
+    /// An upstream has failed.
+    Failed,
+}
+
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+//! One question under way.
+
+use std::sync::Arc;
+
+use super::upstreams::UpstreamId;
+use super::{ExchangeId, FlightId, Reason};
+use crate::forward::Route;
+use crate::key::Key;
+use crate::message::Answer;
+use crate::moment::Moment;
+
+/// The longest that patience is stretched when a query is repeated.
+const MAX_STRETCH: u32 = 8;
+
+pub(super) struct Flight<C> {
+    pub(super) key: Box<Key>,
+    pub(super) route: Arc<Route>,
+    pub(super) clients: Vec<C>,
+    /// The clients' question has a stale answer to fall back on.
+    pub(super) has_stale: bool,
+    pub(super) began: Moment,
+    pub(super) deadline: Moment,
+    /// When something is done about the response that has not come.
+    pub(super) next_try: Moment,
+    /// The timer that is set.
+    pub(super) armed: Option<Moment>,
+    /// Whom to ask, in this order.
+    pub(super) order: Vec<UpstreamId>,
+    /// How many of these were asked or passed over.
+    pub(super) n_tried: usize,
+    pub(super) n_sends: u32,
+    /// Who has answered with a failure: not asked again.
+    pub(super) failed: Vec<UpstreamId>,
+    /// What to say when nobody is left.
+    pub(super) reason: Reason,
+    /// An upstream that has taken offence at OPT: asked without.
+    pub(super) without_edns: Option<UpstreamId>,
+    exchanges: Vec<ExchangeId>,
+    /// The first part of a CNAME chain that goes on elsewhere.
+    pub(super) chain: Option<Link>,
+    /// Flights whose CNAME chain goes on with this one.
+    pub(super) awaited_by: Vec<FlightId>,
+    /// Flights that lead here by CNAME, one after the other.
+    pub(super) depth: u8,
+}
+
+/// A CNAME chain's first part, and the flight that brings the rest.
+pub(super) struct Link {
+    pub(super) first: Answer,
+    pub(super) awaits: Option<FlightId>,
+}
+
+impl<C> Flight<C> {
+    pub(super) fn new(
+        key: &Key,
+        route: Arc<Route>,
+        order: Vec<UpstreamId>,
+        began: Moment,
+        deadline: Moment,
+    ) -> Self {
+        Self {
+            key: Box::new(key.clone()),
+            route,
+            clients: Vec::new(),
+            has_stale: false,
+            began,
+            deadline,
+            next_try: deadline,
+            armed: None,
+            order,
+            n_tried: 0,
+            n_sends: 0,
+            failed: Vec::new(),
+            reason: Reason::Unanswered,
+            without_edns: None,
+            exchanges: Vec::new(),
+            chain: None,
+            awaited_by: Vec::new(),
+            depth: 0,
+        }
+    }
+
+    pub(super) fn began_exchange(&mut self, exchange: ExchangeId) {
+        self.exchanges.push(exchange);
+        self.n_sends += 1;
+    }
+
+    pub(super) fn forget(&mut self, exchange: ExchangeId) {
+        self.exchanges.retain(|known| *known != exchange);
+    }
+
+    pub(super) fn exchanges(&self) -> impl Iterator<Item = ExchangeId> {
+        self.exchanges.iter().copied()
+    }
+
+    pub(super) fn last_exchange(&self) -> Option<ExchangeId> {
+        self.exchanges.last().copied()
+    }
+
+    pub(super) fn take_exchanges(&mut self) -> Vec<ExchangeId> {
+        std::mem::take(&mut self.exchanges)
+    }
+
+    /// How much longer than usual to wait: twice as long for each time all were asked before.
+    pub(super) fn repeats(&self) -> u32 {
+        let n_upstreams = u32::try_from(self.order.len()).unwrap_or(1).max(1);
+        1_u32
+            .checked_shl(self.n_sends / n_upstreams)
+            .unwrap_or(MAX_STRETCH)
+            .min(MAX_STRETCH)
+    }
+}

@@ -1,0 +1,173 @@
+//! All upstreams of all routes, each once however many routes use it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use super::ExchangeId;
+use crate::forward::{Fitness, Protocol, Route, Table};
+use crate::moment::Moment;
+use crate::upstream_state::{Absence, Change, Probe, Upstream};
+
+/// Probes of one upstream whose responses are still waited for: a late one proves as much.
+const MAX_PROBES: usize = 4;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct UpstreamId(u32);
+
+#[derive(Default)]
+pub(super) struct Upstreams {
+    /// Never shrinks, so that an id stays good; as long as the addresses ever configured.
+    entries: Vec<Entry>,
+    by_address: BTreeMap<SocketAddr, UpstreamId>,
+}
+
+struct Entry {
+    state: Upstream,
+    armed: Option<Moment>,
+    protocol: Protocol,
+    probes: VecDeque<ExchangeId>,
+}
+
+/// What is known of an upstream, for status and metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UpstreamView {
+    /// Where it is.
+    pub address: SocketAddr,
+    /// How fit it is.
+    pub fitness: Fitness,
+    /// Why it is absent, if it is.
+    pub absence: Option<Absence>,
+    /// Since when.
+    pub since: Moment,
+    /// Its usual round-trip time.
+    pub round_trip: Option<Duration>,
+}
+
+impl Upstreams {
+    /// Takes over the upstreams of a table; those it does not have are left alone from here on.
+    pub(super) fn adopt(&mut self, table: &Table, now: Moment) -> Vec<(UpstreamId, Change)> {
+        let mut wanted: BTreeMap<SocketAddr, Probe> = BTreeMap::new();
+        for route in table.routes() {
+            for address in &route.upstreams {
+                let known = wanted.entry(*address).or_insert_with(|| Probe::of(route));
+                if route.protocol == Protocol::Udp {
+                    known.protocol = Protocol::Udp;
+                }
+            }
+        }
+        let mut changes = Vec::new();
+        for (address, id) in &self.by_address {
+            if let Some(entry) = index(*id).and_then(|at| self.entries.get_mut(at)) {
+                let probe = wanted.remove(address);
+                if let Some(probe) = &probe {
+                    entry.protocol = probe.protocol;
+                }
+                let change = entry.state.set_wanted(probe, now);
+                changes.extend(change.map(|change| (*id, change)));
+            }
+        }
+        for (address, probe) in wanted {
+            let id = UpstreamId(u32::try_from(self.entries.len()).unwrap_or(u32::MAX));
+            self.entries.push(Entry {
+                protocol: probe.protocol,
+                state: Upstream::new(address, probe, now),
+                armed: None,
+                probes: VecDeque::new(),
+            });
+            self.by_address.insert(address, id);
+        }
+        changes
+    }
+
+    /// A route's upstreams and how fit they are, in the route's order.
+    pub(super) fn of(&self, route: &Route) -> (Vec<UpstreamId>, Vec<Fitness>) {
+        route
+            .upstreams
+            .iter()
+            .filter_map(|address| self.find(*address))
+            .map(|id| (id, self.fitness(id)))
+            .unzip()
+    }
+
+    pub(super) fn find(&self, address: SocketAddr) -> Option<UpstreamId> {
+        self.by_address.get(&address).copied()
+    }
+
+    pub(super) fn ids(&self) -> Vec<UpstreamId> {
+        self.by_address.values().copied().collect()
+    }
+
+    pub(super) fn get_mut(&mut self, id: UpstreamId) -> Option<&mut Upstream> {
+        self.entry_mut(id).map(|entry| &mut entry.state)
+    }
+
+    pub(super) fn fitness(&self, id: UpstreamId) -> Fitness {
+        self.entry(id)
+            .map_or(Fitness::Absent, |entry| entry.state.fitness())
+    }
+
+    pub(super) fn address(&self, id: UpstreamId) -> SocketAddr {
+        let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+        self.entry(id)
+            .map_or(nowhere, |entry| entry.state.address())
+    }
+
+    /// What the upstream is asked over first.
+    pub(super) fn protocol(&self, id: UpstreamId) -> Protocol {
+        self.entry(id).map_or(Protocol::Udp, |entry| entry.protocol)
+    }
+
+    /// Notes which timer is set; gives the one before.
+    pub(super) fn set_armed(&mut self, id: UpstreamId, at: Option<Moment>) -> Option<Moment> {
+        let entry = self.entry_mut(id)?;
+        std::mem::replace(&mut entry.armed, at)
+    }
+
+    //--- Probes
+
+    /// Notes a probe; gives one that has been waited for long enough.
+    pub(super) fn begin_probe(&mut self, id: UpstreamId, probe: ExchangeId) -> Option<ExchangeId> {
+        let entry = self.entry_mut(id)?;
+        entry.probes.push_back(probe);
+        if entry.probes.len() > MAX_PROBES {
+            return entry.probes.pop_front();
+        }
+        None
+    }
+
+    pub(super) fn end_probe(&mut self, id: UpstreamId, probe: ExchangeId) {
+        if let Some(entry) = self.entry_mut(id) {
+            entry.probes.retain(|known| *known != probe);
+        }
+    }
+
+    pub(super) fn take_probes(&mut self, id: UpstreamId) -> VecDeque<ExchangeId> {
+        self.entry_mut(id)
+            .map(|entry| std::mem::take(&mut entry.probes))
+            .unwrap_or_default()
+    }
+
+    pub(super) fn views(&self) -> impl Iterator<Item = UpstreamView> {
+        let wanted = self.entries.iter().filter(|entry| entry.state.is_wanted());
+        wanted.map(|entry| UpstreamView {
+            address: entry.state.address(),
+            fitness: entry.state.fitness(),
+            absence: entry.state.absence(),
+            since: entry.state.since(),
+            round_trip: entry.state.round_trip(),
+        })
+    }
+
+    fn entry(&self, id: UpstreamId) -> Option<&Entry> {
+        self.entries.get(index(id)?)
+    }
+
+    fn entry_mut(&mut self, id: UpstreamId) -> Option<&mut Entry> {
+        self.entries.get_mut(index(id)?)
+    }
+}
+
+fn index(id: UpstreamId) -> Option<usize> {
+    usize::try_from(id.0).ok()
+}

@@ -1,0 +1,540 @@
+//! What is known of one upstream: whether it answers, how fast, and what it cannot do.
+//!
+//! ```text
+//!              a query goes unanswered               two probes go unanswered
+//!        Good ───────────────────────► Doubtful ───────────────────────────► Absent ◄─┐
+//!         ▲  ▲                            │         refused, unreachable,      │  │    │ probe,
+//!         │  └── any response ────────────┘         reported down (from all) ──┘  └────┘ back-off
+//!         └───────────────────────── any response, reported up ────────────────┘
+//! ```
+//!
+//! A query that waits longer than the upstream usually takes is no proof of anything: recursion
+//! is slow at times. So doubt only sends a probe with a question any server answers at once, and
+//! puts the upstream behind its peers meanwhile. Absent upstreams are probed at most every
+//! [`PROBE_MAX`], by themselves and not at a client's expense. Never sends anything itself.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use dns_wire::{Class, Name, Type};
+
+use crate::forward::{Fitness, Mode, Protocol, Route};
+use crate::moment::Moment;
+
+/// How long the first query to an upstream of unknown speed waits before another is asked too.
+const FIRST_WAIT: Duration = Duration::from_millis(80);
+/// With someone else to ask: bounds of the wait, the upper one so that a dead upstream never
+/// costs a client more than a blink.
+const HEDGE_WAIT: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(80)];
+/// With nobody else to ask: bounds of the wait before the query is sent again.
+const REPEAT_WAIT: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(400)];
+/// Bounds of how long a probe may take.
+const PROBE_WAIT: [Duration; 2] = [Duration::from_millis(150), Duration::from_millis(1000)];
+/// How long a probe of an upstream of unknown speed may take: a satellite's distance and back,
+/// nearly, and twice that is still well within a second.
+const PROBE_WAIT_UNKNOWN: Duration = Duration::from_millis(300);
+/// Probes that go unanswered before a doubtful upstream counts as absent.
+const PROBES_IN_DOUBT: u8 = 2;
+/// When an absent upstream is probed first; the interval doubles from here.
+const PROBE_FIRST: Duration = Duration::from_millis(50);
+/// The longest an absent upstream goes unprobed: it is back in use within a second.
+const PROBE_MAX: Duration = Duration::from_millis(750);
+/// What an upstream cannot do is tried again after this long; it may have been upgraded.
+const RELEARN: Duration = Duration::from_secs(900);
+/// One query in this many may be asked of a second upstream while the first still thinks.
+const HEDGE_COST: u32 = 10;
+/// Second queries that may be asked in a row.
+const HEDGE_BURST: u32 = 100;
+
+/// One upstream.
+#[derive(Debug)]
+pub struct Upstream {
+    address: SocketAddr,
+    health: Health,
+    since: Moment,
+    rtt: Option<Rtt>,
+    hedges: u32,
+    plain_until: Moment,
+    caseless_until: Moment,
+    probe: Probe,
+    /// Used by some route.
+    wanted: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Health {
+    Good,
+    Doubtful {
+        probes: u8,
+        next: Moment,
+    },
+    Absent {
+        why: Absence,
+        interval: Duration,
+        next: Moment,
+    },
+}
+
+/// Why an upstream is absent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absence {
+    /// It does not answer.
+    Silent,
+    /// Its port is closed.
+    Refused,
+    /// There is no way to it.
+    Unreachable,
+    /// healthd says so.
+    Reported,
+}
+
+/// An upstream's fitness has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// What it was.
+    pub from: Fitness,
+    /// What it is.
+    pub to: Fitness,
+}
+
+/// What to ask an upstream to see whether it is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// The question: the root's NS of a recursive server, the apex's SOA of an authoritative one.
+    pub question: Box<[u8]>,
+    /// The last question it left unanswered, should it be one that ignores the other.
+    pub unanswered: Option<Box<[u8]>>,
+    /// Whether RD is set.
+    pub mode: Mode,
+    /// What to send it over.
+    pub protocol: Protocol,
+    n_sent: u64,
+}
+
+impl Probe {
+    /// A probe of an upstream as one route uses it.
+    #[must_use]
+    pub fn of(route: &Route) -> Self {
+        let (name, qtype) = match route.mode {
+            Mode::Authoritative => (route.zone.to_lowercase(), Type::SOA),
+            Mode::Recursive => (Name::root(), Type::NS),
+        };
+        let question = [
+            name.as_wire(),
+            &qtype.0.to_be_bytes(),
+            &Class::IN.0.to_be_bytes(),
+        ];
+        Self {
+            question: question.concat().into(),
+            unanswered: None,
+            mode: route.mode,
+            protocol: route.protocol,
+            n_sent: 0,
+        }
+    }
+
+    /// The question of the next probe.
+    #[must_use]
+    pub fn next_question(&mut self) -> Box<[u8]> {
+        self.n_sent += 1;
+        match &self.unanswered {
+            Some(unanswered) if self.n_sent.is_multiple_of(2) => unanswered.clone(),
+            _ => self.question.clone(),
+        }
+    }
+}
+
+/// Smoothed round-trip time and its deviation (RFC 6298 §2), in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rtt {
+    smoothed: u64,
+    deviation: u64,
+}
+
+impl Upstream {
+    /// An upstream that nothing is known of: taken for good until it proves otherwise.
+    #[must_use]
+    pub const fn new(address: SocketAddr, probe: Probe, now: Moment) -> Self {
+        Self {
+            address,
+            health: Health::Good,
+            since: now,
+            rtt: None,
+            hedges: HEDGE_BURST * HEDGE_COST,
+            plain_until: Moment::START,
+            caseless_until: Moment::START,
+            probe,
+            wanted: true,
+        }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// How fit it is to be asked.
+    #[must_use]
+    pub const fn fitness(&self) -> Fitness {
+        match self.health {
+            Health::Good => Fitness::Good,
+            Health::Doubtful { .. } => Fitness::Doubtful,
+            Health::Absent { .. } => Fitness::Absent,
+        }
+    }
+
+    /// Why it is absent, if it is.
+    #[must_use]
+    pub const fn absence(&self) -> Option<Absence> {
+        match self.health {
+            Health::Absent { why, .. } => Some(why),
+            Health::Good | Health::Doubtful { .. } => None,
+        }
+    }
+
+    /// Since when its fitness is what it is.
+    #[must_use]
+    pub const fn since(&self) -> Moment {
+        self.since
+    }
+
+    /// Its smoothed round-trip time.
+    #[must_use]
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.rtt.map(|rtt| Duration::from_micros(rtt.smoothed))
+    }
+
+    /// Whether some route uses it.
+    #[must_use]
+    pub const fn is_wanted(&self) -> bool {
+        self.wanted
+    }
+
+    //--- Evidence
+
+    /// It has answered, whatever it said.
+    pub fn answered(&mut self, round_trip: Duration, now: Moment) -> Option<Change> {
+        let sample = u64::try_from(round_trip.as_micros()).unwrap_or(u64::MAX);
+        self.rtt = Some(match self.rtt {
+            None => Rtt {
+                smoothed: sample,
+                deviation: sample / 2,
+            },
+            Some(rtt) => Rtt {
+                smoothed: (rtt.smoothed * 7 + sample) / 8,
+                deviation: (rtt.deviation * 3 + rtt.smoothed.abs_diff(sample)) / 4,
+            },
+        });
+        self.turn(Health::Good, now)
+    }
+
+    /// A query to it waits longer than usual.
+    pub fn unanswered(&mut self, question: &[u8], now: Moment) -> Option<Change> {
+        if self.health != Health::Good {
+            return None;
+        }
+        self.probe.unanswered = Some(question.into());
+        let doubt = Health::Doubtful {
+            probes: 0,
+            next: now,
+        };
+        self.turn(doubt, now)
+    }
+
+    /// It cannot be reached.
+    pub fn unreachable(&mut self, why: Absence, now: Moment) -> Option<Change> {
+        if let Health::Absent { why: known, .. } = &mut self.health {
+            *known = why;
+            return None;
+        }
+        let absent = Health::Absent {
+            why,
+            interval: PROBE_FIRST,
+            next: now.after(PROBE_FIRST),
+        };
+        self.turn(absent, now)
+    }
+
+    /// healthd says whether it answers.
+    pub fn reported(&mut self, answers: bool, now: Moment) -> Option<Change> {
+        if answers {
+            self.turn(Health::Good, now)
+        } else {
+            self.unreachable(Absence::Reported, now)
+        }
+    }
+
+    /// Some route uses it, with this probe; or none does.
+    pub fn set_wanted(&mut self, probe: Option<Probe>, now: Moment) -> Option<Change> {
+        self.wanted = probe.is_some();
+        match probe {
+            Some(probe) if probe.question != self.probe.question => self.probe = probe,
+            Some(probe) => self.probe.protocol = probe.protocol,
+            None => return self.turn(Health::Good, now),
+        }
+        None
+    }
+
+    /// It does not take OPT records: they are left out for a while.
+    pub fn cannot_edns(&mut self, now: Moment) {
+        self.plain_until = now.after(RELEARN);
+    }
+
+    /// It does not keep the letter case of questions: that check is left out for a while.
+    pub fn cannot_keep_case(&mut self, now: Moment) {
+        self.caseless_until = now.after(RELEARN);
+    }
+
+    fn turn(&mut self, health: Health, now: Moment) -> Option<Change> {
+        let from = self.fitness();
+        self.health = health;
+        let to = self.fitness();
+        if from == to {
+            return None;
+        }
+        self.since = now;
+        Some(Change { from, to })
+    }
+
+    //--- Asking
+
+    /// Whether a query to it may carry an OPT record.
+    #[must_use]
+    pub fn takes_edns(&self, now: Moment) -> bool {
+        now >= self.plain_until
+    }
+
+    /// Whether it can be trusted to return a question's letter case.
+    #[must_use]
+    pub fn keeps_case(&self, now: Moment) -> bool {
+        now >= self.caseless_until
+    }
+
+    /// How long to wait for a response before doing something about it.
+    #[must_use]
+    pub fn patience(&self, others: Others) -> Duration {
+        let usual = self.rtt.map_or(FIRST_WAIT, |rtt| {
+            Duration::from_micros(rtt.smoothed + 4 * rtt.deviation)
+        });
+        let [least, most] = match others {
+            Others::Some => HEDGE_WAIT,
+            Others::None => REPEAT_WAIT,
+        };
+        usual.clamp(least, most)
+    }
+
+    /// A query was sent to it: it earns part of a second one.
+    pub const fn earn_hedge(&mut self) {
+        if self.hedges < HEDGE_BURST * HEDGE_COST {
+            self.hedges += 1;
+        }
+    }
+
+    /// Whether another upstream may be asked while this one thinks; spends what was earned.
+    pub const fn spend_hedge(&mut self) -> bool {
+        if self.hedges < HEDGE_COST {
+            return false;
+        }
+        self.hedges -= HEDGE_COST;
+        true
+    }
+
+    //--- Probing
+
+    /// When [`Upstream::probe_due`] wants to be called.
+    #[must_use]
+    pub const fn deadline(&self) -> Option<Moment> {
+        match self.health {
+            Health::Doubtful { next, .. } | Health::Absent { next, .. } if self.wanted => {
+                Some(next)
+            }
+            _ => None,
+        }
+    }
+
+    /// The deadline has come: moves on, and says whether a probe goes out.
+    pub fn probe_due(&mut self, now: Moment) -> (Option<Change>, bool) {
+        match self.health {
+            Health::Doubtful { probes, next } if now >= next => {
+                if probes >= PROBES_IN_DOUBT {
+                    return (self.unreachable(Absence::Silent, now), false);
+                }
+                self.health = Health::Doubtful {
+                    probes: probes + 1,
+                    next: now.after(self.probe_wait()),
+                };
+                (None, true)
+            }
+            Health::Absent {
+                why,
+                interval,
+                next,
+            } if now >= next => {
+                let interval = (interval * 2).min(PROBE_MAX);
+                self.health = Health::Absent {
+                    why,
+                    interval,
+                    next: now.after(interval),
+                };
+                (None, true)
+            }
+            _ => (None, false),
+        }
+    }
+
+    /// The probe to send.
+    pub const fn probe(&mut self) -> &mut Probe {
+        &mut self.probe
+    }
+
+    fn probe_wait(&self) -> Duration {
+        let [least, most] = PROBE_WAIT;
+        let usual = self.rtt.map_or(PROBE_WAIT_UNKNOWN, |rtt| {
+            Duration::from_micros(2 * rtt.smoothed + 4 * rtt.deviation)
+        });
+        usual.clamp(least, most)
+    }
+}
+
+/// Whether another upstream could be asked as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Others {
+    /// At least one.
+    Some,
+    /// None.
+    None,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn upstream() -> Upstream {
+        let address = "192.0.2.1:53".parse().unwrap();
+        let route = Route::new(Name::root(), Mode::Recursive, vec![address]);
+        Upstream::new(address, Probe::of(&route), Moment::START)
+    }
+
+    fn at(millis: u64) -> Moment {
+        Moment::from_millis(millis)
+    }
+
+    /// Lets time pass until `end`; gives the times of probes and the time it became absent.
+    fn wait(upstream: &mut Upstream, end: u64) -> (Vec<u64>, Option<u64>) {
+        let (mut probes, mut absent) = (Vec::new(), None);
+        while let Some(next) = upstream.deadline().filter(|next| *next <= at(end)) {
+            let (change, probe) = upstream.probe_due(next);
+            if probe {
+                probes.push(next.as_millis());
+            }
+            if change.is_some_and(|change| change.to == Fitness::Absent) {
+                absent = Some(next.as_millis());
+            }
+        }
+        (probes, absent)
+    }
+
+    #[test]
+    fn one_slow_answer_raises_doubt_and_a_probe_settles_it() {
+        let mut upstream = upstream();
+        upstream.answered(Duration::from_millis(1), at(0));
+        let change = upstream.unanswered(b"q", at(100)).unwrap();
+        assert_eq!((change.from, change.to), (Fitness::Good, Fitness::Doubtful));
+        assert_eq!(wait(&mut upstream, 110), (vec![100], None));
+        let change = upstream
+            .answered(Duration::from_millis(1), at(111))
+            .unwrap();
+        assert_eq!(change.to, Fitness::Good);
+        assert_eq!(upstream.deadline(), None);
+    }
+
+    #[test]
+    fn a_silent_upstream_is_absent_within_a_second_and_probed_every_750_ms() {
+        let mut upstream = upstream();
+        upstream.unanswered(b"q", at(80));
+        let (probes, absent) = wait(&mut upstream, 10_000);
+        assert_eq!(absent, Some(680));
+        assert_eq!(probes[..8], [80, 380, 730, 830, 1030, 1430, 2180, 2930]);
+        assert!(probes.windows(2).all(|pair| pair[1] - pair[0] <= 750));
+        assert_eq!(upstream.absence(), Some(Absence::Silent));
+    }
+
+    #[test]
+    fn a_closed_port_is_absent_at_once_and_probed_soon() {
+        let mut upstream = upstream();
+        assert!(upstream.unreachable(Absence::Refused, at(1000)).is_some());
+        assert!(upstream.unreachable(Absence::Refused, at(1001)).is_none());
+        assert_eq!(wait(&mut upstream, 1200).0, [1050, 1150]);
+        assert!(upstream.unanswered(b"q", at(1200)).is_none());
+        assert_eq!(upstream.fitness(), Fitness::Absent);
+    }
+
+    #[test]
+    fn healthd_can_take_it_out_and_bring_it_back() {
+        let mut upstream = upstream();
+        assert!(upstream.reported(true, at(1)).is_none());
+        assert_eq!(upstream.reported(false, at(2)).unwrap().to, Fitness::Absent);
+        assert_eq!(upstream.absence(), Some(Absence::Reported));
+        assert_eq!(upstream.reported(true, at(3)).unwrap().to, Fitness::Good);
+        assert_eq!((upstream.deadline(), upstream.since()), (None, at(3)));
+    }
+
+    #[test]
+    fn an_upstream_that_no_route_uses_is_not_probed() {
+        let mut upstream = upstream();
+        upstream.unreachable(Absence::Refused, at(0));
+        assert!(upstream.set_wanted(None, at(10)).is_some());
+        assert_eq!(upstream.deadline(), None);
+    }
+
+    #[test]
+    fn patience_follows_the_usual_time_within_bounds() {
+        let mut upstream = upstream();
+        assert_eq!(upstream.patience(Others::Some), Duration::from_millis(80));
+        assert_eq!(upstream.patience(Others::None), Duration::from_millis(200));
+        for _ in 0..100 {
+            upstream.answered(Duration::from_micros(200), at(0));
+        }
+        assert_eq!(upstream.patience(Others::Some), Duration::from_millis(20));
+        for _ in 0..100 {
+            upstream.answered(Duration::from_millis(600), at(0));
+        }
+        assert_eq!(upstream.patience(Others::Some), Duration::from_millis(80));
+        assert_eq!(upstream.patience(Others::None), Duration::from_millis(400));
+    }
+
+    #[test]
+    fn hedging_is_a_tenth_of_the_queries_after_a_burst() {
+        let mut upstream = upstream();
+        let burst = (0..1000).take_while(|_| upstream.spend_hedge()).count();
+        assert_eq!(burst, 100);
+        let mut later = 0;
+        for _ in 0..1000 {
+            upstream.earn_hedge();
+            later += u32::from(upstream.spend_hedge());
+        }
+        assert_eq!(later, 100);
+    }
+
+    #[test]
+    fn every_other_probe_asks_what_was_left_unanswered() {
+        let mut upstream = upstream();
+        upstream.unanswered(b"real", at(0));
+        let questions: Vec<_> = (0..4).map(|_| upstream.probe().next_question()).collect();
+        assert_eq!(&*questions[0], b"\0\0\x02\0\x01");
+        assert_eq!(
+            (&*questions[1], &*questions[3]),
+            (&b"real"[..], &b"real"[..])
+        );
+    }
+
+    #[test]
+    fn what_it_cannot_do_is_forgotten_in_time() {
+        let mut upstream = upstream();
+        upstream.cannot_edns(at(0));
+        upstream.cannot_keep_case(at(0));
+        assert!(!upstream.takes_edns(at(899_999)) && !upstream.keeps_case(at(899_999)));
+        assert!(upstream.takes_edns(at(900_000)) && upstream.keeps_case(at(900_000)));
+    }
+}
