@@ -164,8 +164,9 @@ struct Thread {
 }
 
 impl Engine {
-    /// Starts `threads` threads, at least one for each socket; several may share one. `make` is
-    /// given the number of a thread and makes what answers on it.
+    /// Starts `threads` threads, at least one for each socket; several may share one: thread `n`
+    /// serves socket `n` modulo the number of sockets. `make` is given the number of a thread and
+    /// makes what answers on it.
     ///
     /// # Errors
     ///
@@ -236,7 +237,8 @@ impl Engine {
         self.stop.store(true, Ordering::Release);
     }
 
-    /// Answers what is queued and ends the threads: within about 250 ms when it is quiet.
+    /// Answers what is queued and ends the threads: within about 250 ms when it is quiet. Blocks; who
+    /// has more to drain meanwhile calls [`Engine::ask_to_stop`] first.
     pub fn stop(self) {
         drop(self);
     }
