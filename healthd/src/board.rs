@@ -210,7 +210,12 @@ impl Board {
 
     /// Takes an operator's decision; says how many targets it covers.
     pub fn set_admin(&mut self, scope: Scope, state: AdminState) -> usize {
+        let rules = self.rules.clone();
         self.rules.set(scope, state);
+        if self.rules != rules {
+            // Also when there is no such target yet: what is kept on disk has changed.
+            self.generation += 1;
+        }
         let covered = |entry: &Entry| scope.covers(entry.target.address);
         let n_covered = self.entries.values().filter(|entry| covered(entry)).count();
         let mut changed = Vec::new();
@@ -396,9 +401,13 @@ mod tests {
         let scope = Scope::Address([192, 168, 7, 13].into());
         let generation = board.generation();
         assert_eq!(board.set_admin(scope, AdminState::Drain), 1);
-        assert_eq!(board.generation(), generation + 1);
+        let drained = board.generation();
+        assert!(drained > generation);
         assert_eq!(board.set_admin(scope, AdminState::Drain), 1);
-        assert_eq!(board.generation(), generation + 1, "nothing changed");
+        assert_eq!(board.generation(), drained, "nothing changed");
+        let elsewhere = Scope::Address([192, 168, 7, 99].into());
+        assert_eq!(board.set_admin(elsewhere, AdminState::Drain), 0);
+        assert!(board.generation() > drained, "there is something to keep");
         board.judge(id, finding(true), at(1));
         assert_eq!(board.get(id).unwrap().effective(), Liveness::Down);
         let later = board.add(target(2));

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use prost::Message as _;
 use proto::health::Target;
 use proto::wire;
 
@@ -41,4 +42,17 @@ fn millis(since_1970: Option<Duration>) -> u64 {
     since_1970.map_or(0, |time| {
         u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
     })
+}
+
+/// A short name for a target that is the same over restarts: 12 hexadecimal digits of the FNV-1a hash
+/// of its message. Kind and address do not tell apart two targets with different settings.
+#[must_use]
+pub fn fingerprint(target: &Target) -> String {
+    let octets = wire::Target::from(target).encode_to_vec();
+    let hash = octets
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash: u64, octet| {
+            (hash ^ u64::from(*octet)).wrapping_mul(0x0100_0000_01b3)
+        });
+    format!("{:012x}", hash >> 16)
 }

@@ -1,0 +1,135 @@
+//! The configuration of healthd, as the program sees it.
+//!
+//! | value | on reload |
+//! | --- | --- |
+//! | listeners, state directory | fixed for the life of the process |
+//! | targets, limits, metrics | taken up as a whole |
+//!
+//! [`v1`] holds what people write.
+
+mod v1;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use daemon_base::config::{Common, Document, Problems};
+use proto::health::Target;
+
+use crate::hub::Limits;
+
+/// Where the admin listener is unless configured.
+pub const DEFAULT_ADMIN: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9401);
+
+/// Where subscribers connect unless configured.
+pub const DEFAULT_SOCKET: &str = "/run/outpost/healthd.sock";
+
+/// Where the state is kept unless configured.
+pub const DEFAULT_STATE: &str = "/var/lib/outpost/healthd";
+
+/// Everything that can be configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// What every daemon has.
+    pub common: Common,
+    /// Where subscribers connect.
+    pub listen: Vec<Listen>,
+    /// The directory of the state.
+    pub state: PathBuf,
+    /// What bounds the work.
+    pub limits: Limits,
+    /// Targets that have metrics of their own, at most.
+    pub max_series: usize,
+    /// Targets that are probed whether or not anybody asks.
+    pub targets: Vec<Target>,
+}
+
+/// Where subscribers connect.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Listen {
+    /// A Unix socket.
+    Unix(PathBuf),
+    /// A loopback address: the contract has no authentication, so it does not leave the node.
+    Tcp(SocketAddr),
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            common: Common::with_admin(DEFAULT_ADMIN),
+            listen: vec![Listen::Unix(DEFAULT_SOCKET.into())],
+            state: DEFAULT_STATE.into(),
+            limits: Limits {
+                in_flight: 1024,
+                targets: 16_384,
+                grace: Duration::from_mins(1),
+            },
+            max_series: 1000,
+            targets: Vec::new(),
+        }
+    }
+}
+
+/// What the command line says; it wins over the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+pub struct Overrides {
+    /// Unix socket to listen on, in place of all configured listeners
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+
+    /// Directory for the state that a restart goes on from
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
+
+    /// Address of the admin listener
+    #[arg(long, value_name = "IP:PORT")]
+    pub admin: Option<SocketAddr>,
+}
+
+impl Config {
+    /// Reads a configuration file; without one, everything has its default.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the file.
+    pub fn load(path: Option<&Path>, overrides: &Overrides) -> Result<Self, Problems> {
+        let config = match path {
+            Some(path) => Self::from_document(&Document::read(path)?)?,
+            None => Self::default(),
+        };
+        Ok(config.with(overrides))
+    }
+
+    /// Parses the text of a configuration file.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn from_document(document: &Document) -> Result<Self, Problems> {
+        document.parse::<v1::Spec>()?.into_config(document)
+    }
+
+    fn with(mut self, overrides: &Overrides) -> Self {
+        if let Some(socket) = &overrides.socket {
+            self.listen = vec![Listen::Unix(socket.clone())];
+        }
+        if let Some(directory) = &overrides.state_dir {
+            self.state.clone_from(directory);
+        }
+        if overrides.admin.is_some() {
+            self.common.admin = overrides.admin;
+        }
+        self
+    }
+}
+
+impl std::fmt::Display for Listen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Tcp(address) => write!(f, "http://{address}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

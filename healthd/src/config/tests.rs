@@ -1,0 +1,172 @@
+use proto::health::{HttpProbe, TargetKind, Verify};
+
+use super::*;
+
+fn parse(text: &str) -> Result<Config, Problems> {
+    Config::from_document(&Document::inline("healthd.toml", text))
+}
+
+#[test]
+fn the_template_loads_and_says_the_defaults() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/config/healthd.toml");
+    let config = Config::load(Some(Path::new(path)), &Overrides::default());
+    assert_eq!(
+        config.unwrap_or_else(|error| panic!("{error}")),
+        Config::default()
+    );
+    // What the template shows in comments is right, too.
+    let text = std::fs::read_to_string(path).unwrap();
+    let shown: Vec<&str> = text
+        .lines()
+        .map(|line| line.strip_prefix("#~ ").unwrap_or(line))
+        .collect();
+    let config = parse(&shown.join("\n")).unwrap_or_else(|error| panic!("{error}"));
+    let kinds: Vec<&str> = config
+        .targets
+        .iter()
+        .map(|target| target.kind.name())
+        .collect();
+    assert_eq!(kinds, ["tcp", "https", "grpc", "dns", "ntp"]);
+}
+
+const FULL: &str = r#"
+        version = "v1"
+        drain = "3s"
+        listen = ["unix:/tmp/h.sock", "http://127.0.0.1:9400"]
+        state = "/tmp/state"
+        [admin]
+        listen = "127.0.0.1:1"
+        [probes]
+        in-flight = 5
+        targets = 7
+        grace = "2m"
+        [metrics]
+        targets = 3
+        [[target]]
+        kind = "https"
+        address = "192.168.7.13:6443"
+        source = "192.168.7.1"
+        interval = "2s"
+        fast-interval = "500ms"
+        timeout = "1s"
+        rise = 2
+        fall = 3
+        method = "HEAD"
+        path = "/readyz"
+        host = "api.ocp4.redhat.ren"
+        status = 204
+        body = "ok"
+        user-agent = "me"
+        headers = [["A", "b"]]
+        byte-limit = "4KiB"
+        ca-file = "/ca.pem"
+        [[target]]
+        kind = "dns"
+        address = "[::1]:53"
+        name = "ocp4.redhat.ren"
+        type = "NS"
+        rcode = "NXDOMAIN"
+        "#;
+
+#[test]
+fn everything_can_be_said() {
+    let config = parse(FULL).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(
+        config.listen,
+        [
+            Listen::Unix("/tmp/h.sock".into()),
+            Listen::Tcp("127.0.0.1:9400".parse().unwrap())
+        ]
+    );
+    assert_eq!((config.limits.in_flight, config.limits.targets), (5, 7));
+    assert_eq!(config.limits.grace, Duration::from_mins(2));
+    assert_eq!(config.max_series, 3);
+    let [https, dns] = &config.targets[..] else {
+        panic!("{:?}", config.targets);
+    };
+    assert_eq!(
+        https.kind,
+        TargetKind::Https(HttpProbe {
+            method: "HEAD".to_owned(),
+            host: "api.ocp4.redhat.ren".to_owned(),
+            path: "/readyz".to_owned(),
+            status: 204,
+            body: Some("ok".to_owned()),
+            user_agent: "me".to_owned(),
+            headers: vec![("A".to_owned(), "b".to_owned())],
+            byte_limit: Some(4096),
+            verify: Verify::Ca("/ca.pem".to_owned()),
+        })
+    );
+    assert_eq!((https.schedule.rise, https.schedule.fall), (2, 3));
+    assert_eq!(dns.to_string(), "dns [::1]:53 ocp4.redhat.ren.");
+    for target in &config.targets {
+        let wire = proto::wire::Target::from(target);
+        let back = Target::try_from(wire);
+        assert_eq!(back.as_ref(), Ok(target), "subscribers name the same");
+    }
+}
+
+#[test]
+fn problems_are_all_told_with_their_place() {
+    let problems = parse(
+        r#"version = "v1"
+listen = ["http://192.168.7.13:9400", "tcp:x"]
+[probes]
+in-flight = 0
+[[target]]
+kind = "tcp"
+address = "192.168.7.13:6443"
+interval = "50ms"
+path = "/x"
+[[target]]
+kind = "ping"
+address = "192.168.7.13:1"
+[[target]]
+kind = "https"
+address = "192.168.7.13:443"
+verify = "ca"
+status = 99
+rise = 0
+"#,
+    )
+    .unwrap_err();
+    let told: Vec<String> = problems.0.iter().map(ToString::to_string).collect();
+    let expected = [
+        "2:11: 192.168.7.13:9400 can be reached",
+        "2:39: \"tcp:x\" is no endpoint",
+        "4:13: at least 1",
+        "8:12: at least 100ms",
+        "9:8: a target of kind tcp has no `path`",
+        "11:8: unknown kind `ping`",
+        "18:8: at least 1",
+        "16:10: `ca-file` is missing",
+        "17:10: no HTTP status",
+    ];
+    for (told, expected) in told.iter().zip(expected) {
+        assert!(
+            told.starts_with(&format!("healthd.toml:{expected}")),
+            "{told}"
+        );
+    }
+    assert_eq!(told.len(), expected.len(), "{told:#?}");
+}
+
+#[test]
+fn a_misspelt_key_is_named() {
+    let problems = parse("version = \"v1\"\n[probes]\ninflight = 5\n").unwrap_err();
+    assert!(problems.to_string().contains("`in-flight`"), "{problems}");
+}
+
+#[test]
+fn the_command_line_wins() {
+    let overrides = Overrides {
+        socket: Some("/tmp/x.sock".into()),
+        state_dir: Some("/tmp/x".into()),
+        admin: Some("127.0.0.1:7".parse().unwrap()),
+    };
+    let config = Config::load(None, &overrides).unwrap();
+    assert_eq!(config.listen, [Listen::Unix("/tmp/x.sock".into())]);
+    assert_eq!(config.state, Path::new("/tmp/x"));
+    assert_eq!(config.common.admin, overrides.admin);
+}

@@ -1,0 +1,199 @@
+//! Drives the hub: tells it the time, starts the probes it asks for, hands back what they find.
+//!
+//! | task | does | ends |
+//! | --- | --- | --- |
+//! | engine | waits for the next due time or a wake-up, starts probes | with the runtime |
+//! | a probe, at most as many as may be in flight | probes once, reports | at its timeout |
+//!
+//! The hub is behind a lock that is held for one step and never across an await. What a step changed
+//! is announced as a generation; whoever follows it asks for what it has not seen.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use daemon_base::run::Heartbeat;
+use proto::health::{Liveness, Target};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+
+use crate::board::Finding;
+use crate::hub::{Hub, Limits, Probe, Restored};
+use crate::metrics::Counters;
+use crate::moment::Moment;
+use crate::probe::Prober;
+use crate::schedule::TargetId;
+use crate::verdict::Effect;
+
+/// The engine looks around at least this often, so that its heartbeat is heard.
+const PULSE: Duration = Duration::from_millis(250);
+
+/// The hub and all that shells need beside it; clones share it.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    hub: Mutex<Hub>,
+    wake: Notify,
+    generation: watch::Sender<u64>,
+    prober: Prober,
+    counters: Counters,
+    heartbeat: Heartbeat,
+}
+
+impl Engine {
+    /// An engine that stands still until it is [`run`](Self::run).
+    #[must_use]
+    pub fn new(limits: Limits, restored: Restored, counters: Counters) -> Self {
+        let seed = RandomState::new().hash_one(std::process::id());
+        let hub = Hub::new(limits, seed, restored, now());
+        let (generation, _) = watch::channel(hub.generation());
+        Self {
+            shared: Arc::new(Shared {
+                hub: Mutex::new(hub),
+                wake: Notify::new(),
+                generation,
+                prober: Prober::new(),
+                counters,
+                heartbeat: Heartbeat::default(),
+            }),
+        }
+    }
+
+    /// Begins to probe; needs a tokio runtime.
+    #[must_use]
+    pub fn run(&self) -> JoinHandle<()> {
+        tokio::spawn(Arc::clone(&self.shared).run())
+    }
+
+    /// Does one step with the hub, and announces what it changed.
+    pub fn step<R>(&self, step: impl FnOnce(&mut Hub, Moment) -> R) -> R {
+        let mut hub = self.shared.lock();
+        let result = step(&mut hub, now());
+        self.shared.announce(&hub);
+        drop(hub);
+        self.shared.wake.notify_one();
+        result
+    }
+
+    /// Looks at the hub.
+    pub fn look<R>(&self, look: impl FnOnce(&Hub) -> R) -> R {
+        look(&self.shared.lock())
+    }
+
+    /// The newest generation, waited for with `changed`.
+    #[must_use]
+    pub fn generations(&self) -> watch::Receiver<u64> {
+        self.shared.generation.subscribe()
+    }
+
+    /// Counted up for as long as the engine goes round.
+    #[must_use]
+    pub fn heartbeat(&self) -> Heartbeat {
+        Heartbeat::clone(&self.shared.heartbeat)
+    }
+
+    /// What is counted of all probes.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.shared.counters
+    }
+}
+
+impl Shared {
+    async fn run(self: Arc<Self>) {
+        loop {
+            self.heartbeat
+                .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let (probes, deadline) = self.plan();
+            for probe in probes {
+                self.counters.lateness.observe(probe.late.as_secs_f64());
+                let shared = Arc::clone(&self);
+                tokio::spawn(async move {
+                    let finding = Box::pin(shared.prober.probe(&probe.target)).await;
+                    shared.finish(probe.id, &probe.target, finding);
+                });
+            }
+            let pulse = steady() + PULSE;
+            let until = deadline.map_or(pulse, |deadline| deadline.min(pulse));
+            tokio::select! {
+                () = self.wake.notified() => {}
+                () = tokio::time::sleep_until(until.into()) => {}
+            }
+        }
+    }
+
+    /// What is to be started, and when to look again.
+    fn plan(&self) -> (Vec<Probe>, Option<Instant>) {
+        let mut hub = self.lock();
+        let now = now();
+        let probes = std::iter::from_fn(|| hub.poll(now)).collect();
+        let deadline = hub.next_deadline();
+        self.announce(&hub);
+        (probes, deadline)
+    }
+
+    fn finish(&self, id: TargetId, target: &Target, finding: Finding) {
+        self.counters.count(target, &finding);
+        let (reason, good) = (finding.reason.clone(), finding.good);
+        let mut hub = self.lock();
+        let first = hub
+            .board()
+            .get(id)
+            .is_some_and(|entry| entry.standing.liveness() == Liveness::Unknown);
+        let effect = hub.finish(id, finding, now());
+        self.announce(&hub);
+        drop(hub);
+        self.wake.notify_one();
+        match (effect, good) {
+            (Effect::Flipped, true) => tracing::info!(%target, reason, "Target is up"),
+            (Effect::Flipped, false) if first => tracing::info!(%target, reason, "Target is down"),
+            (Effect::Flipped, false) => tracing::warn!(%target, reason, "Target is down"),
+            (Effect::Confirmed | Effect::None, _) => {}
+        }
+    }
+
+    fn announce(&self, hub: &Hub) {
+        let newest = hub.generation();
+        self.generation.send_if_modified(|generation| {
+            let moved = *generation != newest;
+            *generation = newest;
+            moved
+        });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Hub> {
+        // Release builds abort on a panic; elsewhere a step that panicked has failed its test.
+        self.hub.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn now() -> Moment {
+    Moment {
+        steady: steady(),
+        wall: wall(),
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the shell tells its cores the time"
+)]
+fn steady() -> Instant {
+    Instant::now()
+}
+
+/// The time since 1970.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the shell tells its cores the time"
+)]
+#[must_use]
+pub fn wall() -> Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    // A clock before 1970 has lost its time, and zero says as much.
+    now.unwrap_or_default()
+}

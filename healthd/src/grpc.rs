@@ -1,0 +1,381 @@
+//! The contract's service: `Watch`, `Report`, `List`, `SetAdminState`.
+//!
+//! Each `Watch` stream has one task: it reads statements, follows the generation and sends what the
+//! subscriber has not seen. A subscriber that reads slowly holds up nobody: what changes meanwhile is
+//! one delta when it reads again. The task ends with the stream, or when the daemon drains, and the
+//! subscriber's targets are released.
+
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+
+use daemon_base::drain::Guard;
+use proto::health::{AdminState, HealthError, Target};
+use proto::wire;
+use proto::wire::health_server::Health;
+use tokio::sync::{mpsc, watch};
+use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::admin_rules::Scope;
+use crate::engine::Engine;
+use crate::hub::{Hub, News, Statement, SubscriberId, TooMany};
+use crate::wire_form;
+
+/// Responses that wait for a subscriber to read. Changes beyond them become one delta.
+const RESPONSE_QUEUE: usize = 2;
+
+/// Open `Watch` streams. Every service of a node has one; this many are a mistake somewhere.
+const MAX_SUBSCRIBERS: usize = 1024;
+
+/// Decisions of operators that differ from the rule. People do not take as many.
+const MAX_RULES: usize = 4096;
+
+/// A subscriber's name is shown, never parsed.
+const MAX_NAME: usize = 64;
+
+/// Serves the contract.
+#[derive(Clone, Debug)]
+pub struct HealthApi {
+    engine: Engine,
+    guard: Guard,
+}
+
+impl HealthApi {
+    /// Serves what the engine knows until the drain is asked for.
+    #[must_use]
+    pub fn new(engine: Engine, guard: Guard) -> Self {
+        Self { engine, guard }
+    }
+}
+
+type Responses = Pin<Box<dyn Stream<Item = Result<wire::WatchResponse, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl Health for HealthApi {
+    type WatchStream = Responses;
+
+    async fn watch(
+        &self,
+        request: Request<Streaming<wire::WatchRequest>>,
+    ) -> Result<Response<Responses>, Status> {
+        if self.engine.look(|hub| hub.subscribers().count()) >= MAX_SUBSCRIBERS {
+            return Err(Status::resource_exhausted("too many subscribers"));
+        }
+        let (responses, queue) = mpsc::channel(RESPONSE_QUEUE);
+        let session = Session {
+            subscription: Subscription::open(self.engine.clone()),
+            generations: self.engine.generations(),
+            responses,
+            guard: self.guard.clone(),
+            seen: None,
+        };
+        tokio::spawn(session.run(request.into_inner()));
+        Ok(Response::new(Box::pin(ReceiverStream::new(queue))))
+    }
+
+    async fn report(
+        &self,
+        request: Request<Streaming<wire::Observation>>,
+    ) -> Result<Response<wire::ReportResponse>, Status> {
+        let mut observations = request.into_inner();
+        let mut guard = self.guard.clone();
+        let mut response = wire::ReportResponse::default();
+        loop {
+            let observation = tokio::select! {
+                observation = observations.message() => observation?,
+                () = guard.asked() => return Err(ending()),
+            };
+            let Some(observation) = observation else {
+                return Ok(Response::new(response));
+            };
+            if self.take_evidence(observation) {
+                response.accepted += 1;
+                self.engine.counters().evidence_accepted();
+            } else {
+                response.dropped += 1;
+                self.engine.counters().evidence_dropped();
+            }
+        }
+    }
+
+    async fn list(
+        &self,
+        _: Request<wire::ListRequest>,
+    ) -> Result<Response<wire::ListResponse>, Status> {
+        let response = self.engine.look(|hub| wire::ListResponse {
+            generation: hub.generation(),
+            targets: hub
+                .board()
+                .entries()
+                .map(|entry| wire_form::status(0, entry))
+                .collect(),
+        });
+        Ok(Response::new(response))
+    }
+
+    async fn set_admin_state(
+        &self,
+        request: Request<wire::SetAdminStateRequest>,
+    ) -> Result<Response<wire::SetAdminStateResponse>, Status> {
+        let request = request.into_inner();
+        let (scope, state) = decision(&request)?;
+        let set = self.engine.step(|hub, _| {
+            if hub.board().rules().len() >= MAX_RULES && state != AdminState::Ready {
+                return None;
+            }
+            let n_targets = hub.set_admin(scope, state);
+            Some((n_targets, hub.generation()))
+        });
+        let (n_targets, generation) =
+            set.ok_or_else(|| Status::resource_exhausted("too many decisions"))?;
+        tracing::info!(?scope, %state, n_targets, "Administrative state set");
+        Ok(Response::new(wire::SetAdminStateResponse {
+            targets: u32::try_from(n_targets).unwrap_or(u32::MAX),
+            generation,
+        }))
+    }
+}
+
+impl HealthApi {
+    /// Whether a probe follows from an observation.
+    fn take_evidence(&self, observation: wire::Observation) -> bool {
+        let target = observation.target.map(Target::try_from);
+        let Some(Ok(target)) = target else {
+            return false;
+        };
+        let success = observation.success;
+        let accepted = self
+            .engine
+            .step(|hub, now| hub.report(&target, success, now));
+        if accepted {
+            let reason = observation.reason;
+            tracing::debug!(%target, success, reason, "Evidence has a probe run");
+        }
+        accepted
+    }
+}
+
+fn decision(request: &wire::SetAdminStateRequest) -> Result<(Scope, AdminState), Status> {
+    let refused = |what: String| Status::invalid_argument(what);
+    let address: IpAddr = request
+        .address
+        .parse()
+        .map_err(|_| refused(format!("{:?} is no IP address", request.address)))?;
+    let port =
+        u16::try_from(request.port).map_err(|_| refused(format!("{} is no port", request.port)))?;
+    // Read strictly: to take an unknown state as ready would put a target into service.
+    let state = wire::AdminState::try_from(request.admin_state)
+        .map_err(|_| refused(format!("{} is no state known here", request.admin_state)))?;
+    let scope = match port {
+        0 => Scope::Address(address),
+        port => Scope::Port(SocketAddr::new(address, port)),
+    };
+    Ok((scope, state.into()))
+}
+
+fn ending() -> Status {
+    Status::unavailable("healthd is ending")
+}
+
+//--- Watch
+
+/// A subscriber of the hub, which leaves it when dropped.
+#[derive(Debug)]
+struct Subscription {
+    engine: Engine,
+    id: SubscriberId,
+}
+
+impl Subscription {
+    fn open(engine: Engine) -> Self {
+        let id = engine.step(Hub::open);
+        Self { engine, id }
+    }
+
+    fn state(&self, statement: Statement) -> Result<wire::WatchResponse, TooMany> {
+        self.engine.step(|hub, now| {
+            hub.state(self.id, statement, now)?;
+            Ok(hub.full(self.id).map(response).unwrap_or_default())
+        })
+    }
+
+    /// What changed after a generation, and the generation that this brings the subscriber to.
+    fn changes(&self, since: u64) -> (u64, Option<wire::WatchResponse>) {
+        self.engine.look(|hub| {
+            let changes = hub.changes(self.id, since).map(response);
+            (hub.generation(), changes)
+        })
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.engine.step(|hub, now| hub.close(self.id, now));
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is mapped over")]
+fn response(news: News<'_>) -> wire::WatchResponse {
+    let entries = news.entries.iter();
+    wire::WatchResponse {
+        generation: news.generation,
+        full: news.full,
+        statement: news.statement,
+        targets: entries
+            .map(|(place, entry)| wire_form::status(*place, entry))
+            .collect(),
+    }
+}
+
+/// The task of one `Watch` stream.
+struct Session {
+    subscription: Subscription,
+    generations: watch::Receiver<u64>,
+    responses: mpsc::Sender<Result<wire::WatchResponse, Status>>,
+    guard: Guard,
+    /// The generation the subscriber has seen; `None` before its first statement.
+    seen: Option<u64>,
+}
+
+/// The subscriber has gone, or the daemon drains.
+struct Over;
+
+impl Session {
+    async fn run(mut self, mut statements: Streaming<wire::WatchRequest>) {
+        // A subscriber that only listens may end its side: it is served for as long as it reads.
+        let mut listening_only = false;
+        loop {
+            let next = tokio::select! {
+                statement = statements.message(), if !listening_only => match statement {
+                    Ok(Some(statement)) => self.state(statement).await,
+                    Ok(None) => {
+                        listening_only = true;
+                        Ok(())
+                    }
+                    Err(_) => Err(Over),
+                },
+                moved = self.generations.changed(), if self.seen.is_some() => match moved {
+                    Ok(()) => self.tell().await,
+                    Err(_) => Err(Over),
+                },
+                () = self.responses.closed() => Err(Over),
+                () = self.guard.asked() => Err(Over),
+            };
+            if next.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Takes in a statement and sends the full snapshot that answers it.
+    async fn state(&mut self, request: wire::WatchRequest) -> Result<(), Over> {
+        let response = self.subscription.state(statement(request));
+        match response {
+            Ok(response) => {
+                self.seen = Some(response.generation);
+                self.send(Ok(response)).await
+            }
+            Err(error) => {
+                let refusal = Status::resource_exhausted(error.to_string());
+                drop(self.send(Err(refusal)).await);
+                Err(Over)
+            }
+        }
+    }
+
+    /// Sends what changed since the subscriber last heard.
+    async fn tell(&mut self) -> Result<(), Over> {
+        let Some(seen) = self.seen else {
+            return Ok(());
+        };
+        let (generation, changes) = self.subscription.changes(seen);
+        self.seen = Some(generation);
+        match changes {
+            Some(changes) => self.send(Ok(changes)).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn send(&mut self, response: Result<wire::WatchResponse, Status>) -> Result<(), Over> {
+        tokio::select! {
+            sent = self.responses.send(response) => sent.map_err(|_| Over),
+            () = self.guard.asked() => Err(Over),
+        }
+    }
+}
+
+/// The statement in a request. Targets that cannot be probed are left out.
+fn statement(request: wire::WatchRequest) -> Statement {
+    let mut subscriber = request.subscriber;
+    subscriber.retain(|letter| !letter.is_control());
+    let subscriber: String = subscriber.chars().take(MAX_NAME).collect();
+    let mut refused: Option<HealthError> = None;
+    let mut n_refused = 0_usize;
+    let mut targets = Vec::with_capacity(request.targets.len());
+    for (place, target) in (1..).zip(request.targets) {
+        match Target::try_from(target) {
+            Ok(target) => targets.push((place, target)),
+            Err(error) => {
+                n_refused += 1;
+                refused.get_or_insert(error);
+            }
+        }
+    }
+    if let Some(error) = refused {
+        tracing::warn!(subscriber, n_refused, %error, "Some stated targets cannot be probed");
+    }
+    Statement {
+        subscriber,
+        number: request.statement,
+        targets,
+        all: request.all,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_decision_is_read_strictly() {
+        let request = |address: &str, port, admin_state| wire::SetAdminStateRequest {
+            address: address.to_owned(),
+            port,
+            admin_state,
+        };
+        let api = SocketAddr::from(([192, 168, 7, 13], 6443));
+        let good = decision(&request("192.168.7.13", 6443, 1)).unwrap();
+        assert_eq!(good, (Scope::Port(api), AdminState::Drain));
+        let all = decision(&request("192.168.7.13", 0, 2)).unwrap();
+        assert_eq!(all, (Scope::Address(api.ip()), AdminState::Maintenance));
+        for bad in [
+            request("master-0", 6443, 1),
+            request("192.168.7.13", 65_536, 1),
+            request("192.168.7.13", 6443, 3),
+        ] {
+            let status = decision(&bad).unwrap_err();
+            assert_eq!(status.code(), tonic::Code::InvalidArgument, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_target_that_cannot_be_probed_does_not_spoil_the_statement() {
+        let good = wire::Target::from(&Target::tcp("192.168.7.13:6443".parse().unwrap()));
+        let later = wire::Target {
+            kind: None,
+            ..good.clone()
+        };
+        let request = wire::WatchRequest {
+            targets: vec![later.clone(), good, later],
+            subscriber: format!("a\nb{}", "x".repeat(100)),
+            statement: 5,
+            all: false,
+        };
+        let statement = statement(request);
+        assert_eq!(statement.targets.len(), 1);
+        assert_eq!(statement.targets[0].0, 2, "places are counted as stated");
+        assert!(statement.subscriber.starts_with("abx"));
+        assert_eq!(statement.subscriber.len(), MAX_NAME);
+    }
+}
