@@ -20,13 +20,15 @@ use dns_wire::query::reply_to_error;
 use dns_wire::{Class, ClientSubnet, Composer, Name, Opcode, Query, QueryError, Rcode, Type};
 
 use self::opt::Options;
-use crate::live::{Failure, Filled, LiveAnswer, push_record};
+use crate::live::{Failure, Filled, LiveAnswer, LiveSets, push_record};
 use crate::lua::select::{Draw, Random};
 use crate::render;
 use crate::table::{Served, Table};
 use crate::tally::Tally;
 use crate::zone::resolve::{Pick, Unresolved};
 use crate::zone::{Answer, Zone};
+
+pub use crate::render::MAX_MESSAGE;
 
 /// Everything an answer depends on beside the query.
 #[derive(Debug)]
@@ -98,6 +100,8 @@ pub struct Client {
     pub peer: SocketAddr,
     /// The address that the query came to, where it is known.
     pub local: Option<IpAddr>,
+    /// The port that the query came to.
+    pub local_port: u16,
     /// How the query came.
     pub transport: Transport,
     /// Whether the query may be told to wait.
@@ -137,8 +141,8 @@ pub trait Programs {
 /// A program to be run for one query.
 #[derive(Debug)]
 pub struct Call<'a> {
-    /// The zone that the program is in.
-    pub zone: &'a Zone,
+    /// The live sets of the zone that the program is in.
+    pub live: &'a LiveSets,
     /// The live set's number in the zone.
     pub set: u32,
     /// The program's number in the live set.
@@ -274,10 +278,7 @@ impl<P: Programs> Responder<P> {
         };
         let answer = match query.qtype {
             Type::AXFR | Type::IXFR => return draft.answer_transfer(zone),
-            Type::ANY => match draft.answer_any(zone, &self.names, &snapshot.settings) {
-                Some(answer) => answer,
-                None => return None,
-            },
+            Type::ANY => draft.answer_any(zone, &self.names, &snapshot.settings)?,
             qtype => zone.find(&self.names, qtype),
         };
         match answer {
@@ -330,7 +331,7 @@ impl<P: Programs> Responder<P> {
             Filled::Full => draft.truncate(),
         }
         if answer.programs().next().is_some() {
-            self.run_programs(zone, number, answer, draft);
+            self.run_programs(served, number, answer, draft);
         }
         if draft.counts == [0, 0, 0] && draft.rcode == Rcode::NOERROR && !draft.is_truncated() {
             draft.copy_nodata(zone);
@@ -342,7 +343,7 @@ impl<P: Programs> Responder<P> {
     #[cold]
     fn run_programs(
         &mut self,
-        zone: &Zone,
+        served: &Served,
         number: u32,
         answer: &LiveAnswer,
         draft: &mut Draft<'_, '_>,
@@ -351,7 +352,7 @@ impl<P: Programs> Responder<P> {
         let mut count = 0_u16;
         for program in answer.programs() {
             let call = Call {
-                zone,
+                live: &served.live,
                 set: number,
                 program,
                 query: draft.query,
@@ -416,7 +417,7 @@ impl<P: Programs> Responder<P> {
             failure = answer.failure;
             for program in answer.programs() {
                 let call = Call {
-                    zone,
+                    live: &served.live,
                     set: number,
                     program,
                     query,
@@ -471,7 +472,7 @@ impl<'q, 'o> Draft<'q, 'o> {
             .copy_from_slice(query.question);
         let limit = match client.transport {
             Transport::Udp => query.udp_limit().min(usize::from(settings.udp_payload)),
-            _ => render::MAX_MESSAGE,
+            _ => MAX_MESSAGE,
         };
         let options = match &query.edns {
             Some(edns) if !edns.options.is_empty() => Options::read(edns, client, settings),

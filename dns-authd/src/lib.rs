@@ -1,13 +1,32 @@
 //! The authoritative DNS server with health-checked answers.
 
 pub mod answer;
+pub mod args;
+pub mod check;
+pub mod commands;
+pub mod config;
+pub mod encrypted;
+pub mod health;
+pub mod hold;
+pub mod keeper;
 pub mod live;
+pub mod load;
 pub mod lua;
+pub mod metrics;
 mod name_table;
 pub mod named_conf;
 pub mod pdns_conf;
 pub mod position;
+pub mod programs;
+mod random;
+pub mod reload;
 mod render;
+pub mod routes;
+pub mod server;
+pub mod service;
+pub mod status;
 pub mod table;
 pub mod tally;
+pub mod tcp;
+pub mod transfer;
 pub mod zone;

@@ -7,14 +7,41 @@
 //!
 //! Never reads a clock and never evaluates a program: the shell does, and builds new sets.
 
+use std::sync::Arc;
+
 use dns_wire::{Class, Type};
 
 use crate::lua::select::{Draw, Member, Select};
+use crate::lua::{LivenessView, LuaSettings, Snippet};
 
 /// What the live sets of one zone answer at one moment, by their numbers in the zone.
 #[derive(Debug, Default)]
 pub struct LiveSets {
     sets: Box<[LiveAnswer]>,
+    context: Option<Arc<Context>>,
+}
+
+/// What programs need that run for each query.
+#[derive(Debug)]
+pub struct Context {
+    /// The programs of each live set.
+    pub snippets: Arc<[Vec<Snippet>]>,
+    /// What is known of targets.
+    pub view: View,
+    /// What the operator decided about programs.
+    pub settings: Arc<LuaSettings>,
+    /// The TTL of answers while nothing is known.
+    pub unknown_ttl: u32,
+}
+
+/// What is known of targets.
+#[derive(Clone)]
+pub struct View(pub Arc<dyn LivenessView>);
+
+impl std::fmt::Debug for View {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("View")
+    }
 }
 
 /// What one live set answers at one moment.
@@ -75,8 +102,17 @@ const HEAD: usize = 12;
 impl LiveSets {
     /// The answers of a zone's live sets, in their order.
     #[must_use]
-    pub fn new(sets: Vec<LiveAnswer>) -> Self {
-        Self { sets: sets.into() }
+    pub fn new(sets: Vec<LiveAnswer>, context: Option<Arc<Context>>) -> Self {
+        Self {
+            sets: sets.into(),
+            context,
+        }
+    }
+
+    /// What programs need that run for each query.
+    #[must_use]
+    pub fn context(&self) -> Option<&Arc<Context>> {
+        self.context.as_ref()
     }
 
     /// The answer of the set of this number.
@@ -108,6 +144,22 @@ impl LiveAnswer {
             Part::Program(number) => Some(*number),
             Part::Drawn(_) => None,
         })
+    }
+
+    /// What is drawn from, for people.
+    #[must_use]
+    pub fn members(&self) -> Vec<String> {
+        let mut members = Vec::new();
+        for part in &self.parts {
+            match part {
+                Part::Program(_) => members.push("(a program, run for each query)".to_owned()),
+                Part::Drawn(drawn) => {
+                    let values = drawn.members.iter().map(|member| member.value.clone());
+                    members.extend(values.filter(|value| !value.is_empty()));
+                }
+            }
+        }
+        members
     }
 
     /// Whether two clients can get different answers by who they are.

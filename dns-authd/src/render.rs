@@ -15,7 +15,7 @@ use dns_wire::{Class, Name, Section, Type};
 use crate::zone::resolve::{Entry, Resolution};
 
 /// The longest message a transport carries.
-pub(crate) const MAX_MESSAGE: usize = 65_535;
+pub const MAX_MESSAGE: usize = 65_535;
 /// Room kept free for an OPT record with its options, and for names longer than the reference.
 const HEADROOM: usize = 1024;
 /// Pointers reach 14 bits; those in a rendered response may still move by a whole name.

@@ -115,6 +115,7 @@ impl Tally {
     }
 
     /// Takes the counts and begins anew.
+    #[must_use]
     pub fn take(&mut self) -> Self {
         std::mem::take(self)
     }

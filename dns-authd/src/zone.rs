@@ -11,6 +11,7 @@
 //! rendered when the zone was built.
 
 mod build;
+pub mod check;
 pub mod generate;
 pub mod lexer;
 mod merge;
@@ -55,6 +56,8 @@ pub struct Zone {
     rdata: Box<[u8]>,
     n_records: usize,
     live_sets: Box<[LiveSet]>,
+    /// `LUA LUA` records, which other programs include.
+    libraries: Vec<(Name, Arc<str>)>,
     answers: Box<[TypedAnswer]>,
     store: Store,
     /// The answers of the whole zone: a name without the type asked for, and no such name.
@@ -95,6 +98,23 @@ pub struct Program {
     pub code: Arc<str>,
     /// Where it was written.
     pub position: Position,
+}
+
+impl Program {
+    /// The program as record data.
+    fn rdata(&self, rtype: Type) -> Vec<u8> {
+        lua_rdata(rtype, &self.code)
+    }
+}
+
+/// A program as record data: the type it makes, then its text in character strings.
+fn lua_rdata(rtype: Type, code: &str) -> Vec<u8> {
+    let mut rdata = rtype.0.to_be_bytes().to_vec();
+    for string in code.as_bytes().chunks(255) {
+        rdata.push(u8::try_from(string.len()).unwrap_or(u8::MAX));
+        rdata.extend_from_slice(string);
+    }
+    rdata
 }
 
 /// What makes up one node's data of one type.
@@ -199,6 +219,58 @@ impl Zone {
     #[must_use]
     pub fn live_sets(&self) -> &[LiveSet] {
         &self.live_sets
+    }
+
+    /// Programs that others include, each with its name.
+    #[must_use]
+    pub fn libraries(&self) -> &[(Name, Arc<str>)] {
+        &self.libraries
+    }
+
+    /// The data of the plain records of this name and type.
+    #[must_use]
+    pub fn data(&self, name: &Name, rtype: Type) -> Vec<&[u8]> {
+        let mut suffixes = Suffixes::default();
+        suffixes.read(self.seed, name.as_wire());
+        let index = self
+            .visible_node(&suffixes, suffixes.n_labels())
+            .or_else(|| self.occluded_node(&suffixes));
+        index
+            .and_then(|index| self.node(index))
+            .and_then(|node| self.set_of(node, rtype))
+            .map_or_else(Vec::new, |set| self.rdata_of(set).collect())
+    }
+
+    /// Every record of the zone, hidden ones too, as a transfer sends them: owner, type, TTL, data.
+    /// Programs are records of `PowerDNS`'s type for them.
+    #[must_use]
+    pub fn records(&self) -> Vec<(Name, Type, u32, Vec<u8>)> {
+        let mut records = Vec::with_capacity(self.n_records);
+        for (place, node) in self.nodes.iter().enumerate() {
+            let Some(index) = Index::new(place) else {
+                break;
+            };
+            let owner = self.spelling(index);
+            for set in self.sets_of(node) {
+                for rdata in self.rdata_of(set) {
+                    records.push((owner.clone(), set.rtype, set.ttl, rdata.to_vec()));
+                }
+            }
+        }
+        for set in &self.live_sets {
+            for rdata in &set.fixed {
+                records.push((set.owner.clone(), set.rtype, set.fixed_ttl, rdata.to_vec()));
+            }
+            for program in &set.programs {
+                let rdata = program.rdata(set.rtype);
+                records.push((set.owner.clone(), Type::LUA, program.ttl, rdata));
+            }
+        }
+        for (owner, code) in &self.libraries {
+            let rdata = lua_rdata(Type::LUA, code);
+            records.push((owner.clone(), Type::LUA, self.soa.negative_ttl, rdata));
+        }
+        records
     }
 
     /// The octets the compiled zone takes, roughly.

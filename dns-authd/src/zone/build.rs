@@ -4,6 +4,7 @@
 //! empty non-terminals, finds what delegations and DNAMEs hide, and renders every answer.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 use dns_wire::hash::{Seed, Suffixes};
 use dns_wire::layout::Layout;
@@ -182,6 +183,7 @@ impl<'r> Builder<'r> {
             rdata: packer.rdata.into(),
             n_records: packer.n_records,
             live_sets: packer.live_sets.into(),
+            libraries: packer.libraries,
             answers: Box::default(),
             store: Store::default(),
             nodata: Answer::Resolve,
@@ -276,11 +278,13 @@ struct Packer {
     sets: Vec<RrSet>,
     rdata: Vec<u8>,
     live_sets: Vec<LiveSet>,
+    libraries: Vec<(Name, Arc<str>)>,
     n_records: usize,
 }
 
 impl Packer {
-    fn pack(&mut self, place: usize, draft: Draft<'_>, lower: &[u8]) -> Option<()> {
+    fn pack(&mut self, place: usize, mut draft: Draft<'_>, lower: &[u8]) -> Option<()> {
+        self.take_libraries(&mut draft);
         self.nodes.push(Node {
             name_start: u32::try_from(self.names.len()).ok()?,
             name_length: u8::try_from(lower.len()).ok()?,
@@ -311,6 +315,17 @@ impl Packer {
             });
         }
         Some(())
+    }
+
+    /// Takes out `LUA LUA` records: parts of other programs, and no answers.
+    fn take_libraries(&mut self, draft: &mut Draft<'_>) {
+        let name = &draft.name;
+        for set in draft.sets.extract_if(.., |set| set.rtype == Type::LUA) {
+            self.n_records += set.programs.len();
+            let programs = set.programs.into_iter();
+            self.libraries
+                .extend(programs.map(|program| (name.clone(), program.code)));
+        }
     }
 
     fn pack_rdata(&mut self, items: &[&[u8]]) -> Option<SetData> {

@@ -44,7 +44,7 @@ impl Reference {
                 .or_insert((record.ttl, Vec::new()));
             set.0 = set.0.min(record.ttl);
             let single = matches!(*rtype, Type::CNAME | Type::DNAME | Type::SOA);
-            if !(single && !set.1.is_empty()) {
+            if !single || set.1.is_empty() {
                 set.1.push(canonical(*rtype, rdata));
             }
         }

@@ -11,7 +11,6 @@ use super::Zone;
 use super::record::{Record, RecordData};
 use super::reference::{Expected, Line, Reference, canonical};
 use crate::answer::{Client, NoPrograms, Responder, Settings, Snapshot, Transport, Verdict};
-use crate::live::LiveSets;
 use crate::position::Position;
 use crate::table::{Served, Table};
 
@@ -68,7 +67,7 @@ pub(crate) fn snapshot(apex: &str, records: &[Record]) -> Snapshot {
     let served = Served {
         apex,
         zone: Some(Arc::new(zone)),
-        live: Arc::new(LiveSets::default()),
+        live: Arc::default(),
     };
     Snapshot {
         table: Table::new(seed, vec![Arc::new(served)]),
@@ -80,6 +79,7 @@ pub(crate) fn client(transport: Transport) -> Client {
     Client {
         peer: SocketAddr::from((Ipv4Addr::LOCALHOST, 5353)),
         local: None,
+        local_port: 53,
         transport,
         can_wait: true,
     }

@@ -1,0 +1,358 @@
+//! The command line.
+
+#![expect(clippy::doc_markdown, reason = "help is printed as it is written")]
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use daemon_base::args::{LogArgs, StatusArgs};
+use proto::endpoint::Endpoint;
+
+use crate::load::Source;
+
+/// The configuration that is read when none is named.
+pub const DEFAULT_CONFIG: &str = "/etc/outpost/dns-authd.toml";
+
+/// Authoritative DNS server with health-checked answers
+///
+/// Serves zones from BIND master files over UDP, TCP, TLS, HTTPS and QUIC. PowerDNS `LUA` records
+/// such as ifportup are answered from healthd's liveness, at the price of plain records.
+#[derive(Debug, Parser)]
+#[command(name = "dns-authd", version = daemon_base::version!(), max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Serve in the foreground until SIGTERM
+    ///
+    /// SIGHUP reads the configuration and every changed zone file again. A zone whose new file is
+    /// broken keeps the data it had; a configuration with a problem changes nothing. Zone files
+    /// are watched besides, so that an edit is served at once.
+    ///
+    /// Sockets are taken from systemd if it hands over any named `dns`, and bound otherwise.
+    Serve(ServeArgs),
+    /// Check the configuration, every zone and every LUA record, and print all problems
+    ///
+    /// Each problem is printed with its file, line and column. Exits with 0 when there is none, and
+    /// with 78 otherwise. Nothing is changed, and nothing is asked of a running server.
+    Check(ConfigArgs),
+    /// Print this server's configuration for a peer's file
+    ///
+    /// What cannot be carried over is printed as a comment, `# not carried: ...`. Exits with 65
+    /// when the file cannot be understood.
+    Import {
+        /// Which kind of file it is.
+        #[command(subcommand)]
+        format: Format,
+    },
+    /// Ask the running server how it is doing
+    Status(StatusArgs),
+    /// List, show, check or reload zones
+    Zone {
+        /// What to do with them.
+        #[command(subcommand)]
+        verb: ZoneVerb,
+    },
+}
+
+/// Which files say what to serve.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ConfigArgs {
+    /// Configuration file (TOML, `version = "v1"`) [default: /etc/outpost/dns-authd.toml]
+    #[arg(long, short, value_name = "FILE", conflicts_with_all = ["pdns_conf", "config_dir"])]
+    pub config: Option<PathBuf>,
+
+    /// Start from PowerDNS's configuration as it stands
+    ///
+    /// Health checks of LUA records go to healthd, if it can be reached at --healthd; otherwise
+    /// all targets stay unknown. pdns_server's own settings may follow as flags, in its spelling:
+    /// --local-port=5301.
+    #[arg(long, value_name = "FILE", conflicts_with = "config_dir")]
+    pub pdns_conf: Option<PathBuf>,
+
+    /// Directory of pdns.conf, as pdns_server has it
+    #[arg(long, value_name = "DIR")]
+    pub config_dir: Option<PathBuf>,
+
+    /// Name of a virtual pdns_server: its file is pdns-NAME.conf
+    #[arg(long, value_name = "NAME")]
+    pub config_name: Option<String>,
+
+    /// Addresses to listen on, as pdns_server has it; wins over pdns.conf
+    #[arg(long, value_name = "ADDRESSES")]
+    pub local_address: Option<String>,
+
+    /// Port to listen on, as pdns_server has it; wins over pdns.conf
+    #[arg(long, value_name = "PORT")]
+    pub local_port: Option<u16>,
+
+    /// Where healthd listens; wins over the configuration
+    #[arg(long, value_name = "unix:PATH|http://IP:PORT|none")]
+    pub healthd: Option<HealthdArg>,
+
+    /// Address of the admin listener; wins over the configuration
+    #[arg(long, value_name = "IP:PORT")]
+    pub admin: Option<SocketAddr>,
+
+    /// Further settings of `pdns_server`, taken off the command line before it is parsed.
+    #[arg(skip)]
+    pub settings: Vec<(String, String)>,
+}
+
+/// Where healthd listens, or that there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthdArg(pub Option<Endpoint>);
+
+impl std::str::FromStr for HealthdArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "none" => Ok(Self(None)),
+            text => match text.parse() {
+                Ok(endpoint) => Ok(Self(Some(endpoint))),
+                Err(error) => Err(format!("{error}")),
+            },
+        }
+    }
+}
+
+/// Arguments of `serve`.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ServeArgs {
+    /// Which files say what to serve.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+
+    /// How much to log and in which form.
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+/// A peer's kind of file.
+#[derive(Debug, Subcommand)]
+pub enum Format {
+    /// pdns.conf of the PowerDNS authoritative server, with the named.conf that it names
+    #[command(alias = "pdns.conf")]
+    Pdns {
+        /// The file.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+    /// The zone list of a named.conf
+    #[command(alias = "named.conf")]
+    Named {
+        /// The files.
+        #[arg(value_name = "FILE", required = true)]
+        files: Vec<PathBuf>,
+    },
+}
+
+/// What to do with zones.
+#[derive(Debug, Subcommand)]
+pub enum ZoneVerb {
+    /// Ask the running server for its zones and their state
+    List(StatusArgs),
+    /// Print a zone as the running server serves it, as a master file
+    Show {
+        /// The zone's name.
+        name: String,
+        /// Where the server is.
+        #[command(flatten)]
+        status: StatusArgs,
+    },
+    /// Check zone files for what is likely wrong, without a running server
+    ///
+    /// Finds what does not load, and what loads and hardly can be meant: missing glue, data hidden
+    /// by a delegation, an alias beside other data, a mail exchange that is an alias, and the
+    /// like; and runs every LUA record. Without a target, all zones of the configuration are
+    /// checked. Exits with 78 when something is an error.
+    Check {
+        /// A zone of the configuration, or a master file
+        #[arg(value_name = "NAME|FILE")]
+        target: Option<String>,
+        /// The name of the zone in a master file that no configuration names
+        #[arg(long, value_name = "NAME")]
+        origin: Option<String>,
+        /// Which files say what is served.
+        #[command(flatten)]
+        config: Box<ConfigArgs>,
+    },
+    /// Load a zone, or all, from its files, whether or not they changed
+    ///
+    /// A zone whose file is broken keeps the data it has; the problems are printed, and the exit
+    /// code is 65.
+    Reload {
+        /// The zone's name; all zones without it
+        name: Option<String>,
+        /// Where the server is.
+        #[command(flatten)]
+        status: StatusArgs,
+    },
+}
+
+impl ConfigArgs {
+    /// The files that these arguments name.
+    #[must_use]
+    pub fn source(&self) -> Source {
+        let file = match &self.config_name {
+            Some(name) => format!("pdns-{name}.conf"),
+            None => "pdns.conf".to_owned(),
+        };
+        let pdns = match (&self.pdns_conf, &self.config_dir) {
+            (Some(path), _) => Some(path.clone()),
+            (None, Some(directory)) => Some(directory.join(file)),
+            (None, None) => None,
+        };
+        match pdns {
+            Some(path) => {
+                let mut arguments = self.settings.clone();
+                let address = self.local_address.clone();
+                arguments.extend(address.map(|address| ("local-address".to_owned(), address)));
+                let port = self.local_port.map(|port| port.to_string());
+                arguments.extend(port.map(|port| ("local-port".to_owned(), port)));
+                Source::Pdns { path, arguments }
+            }
+            None => {
+                let path = self.config.clone();
+                Source::Toml(path.unwrap_or_else(|| PathBuf::from(DEFAULT_CONFIG)))
+            }
+        }
+    }
+
+    /// A problem of the arguments themselves.
+    #[must_use]
+    pub fn misuse(&self) -> Option<&'static str> {
+        let is_pdns = self.pdns_conf.is_some() || self.config_dir.is_some();
+        let wants_pdns = self.local_address.is_some()
+            || self.local_port.is_some()
+            || self.config_name.is_some()
+            || !self.settings.is_empty();
+        (wants_pdns && !is_pdns).then_some(
+            "settings of pdns_server go with --pdns-conf or --config-dir; \
+             in a TOML configuration, write `listen`",
+        )
+    }
+}
+
+/// Takes settings of `pdns_server` off a command line: `--daemon=no` and the like, which are too
+/// many to be flags of this server. Only where pdns.conf is named, and only in `pdns_server`'s
+/// form, with `=` or without a value.
+#[must_use]
+pub fn split_settings(arguments: Vec<String>) -> (Vec<String>, Vec<(String, String)>) {
+    let is_pdns = |argument: &String| {
+        ["--pdns-conf", "--config-dir"].iter().any(|flag| {
+            let rest = argument.strip_prefix(flag);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+        })
+    };
+    if !arguments.iter().any(is_pdns) {
+        return (arguments, Vec::new());
+    }
+    let mut kept = Vec::new();
+    let mut settings = Vec::new();
+    for argument in arguments {
+        let long = argument.strip_prefix("--").filter(|rest| !rest.is_empty());
+        let key = long.map(|rest| rest.split_once('=').map_or(rest, |(key, _)| key));
+        match (long, key) {
+            (Some(long), Some(key)) if !OWN.contains(&key) => {
+                let value = long.split_once('=').map_or("yes", |(_, value)| value);
+                settings.push((key.to_owned(), value.to_owned()));
+            }
+            _ => kept.push(argument),
+        }
+    }
+    (kept, settings)
+}
+
+/// This server's own flags where pdns.conf is named.
+const OWN: [&str; 13] = [
+    "config",
+    "pdns-conf",
+    "config-dir",
+    "config-name",
+    "local-address",
+    "local-port",
+    "healthd",
+    "admin",
+    "log-level",
+    "log-format",
+    "origin",
+    "help",
+    "version",
+];
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split(' ').map(str::to_owned).collect()
+    }
+
+    fn parse(line: &str) -> ConfigArgs {
+        let (arguments, settings) = split_settings(words(line));
+        let Verb::Serve(mut serve) = Cli::try_parse_from(arguments).unwrap().verb else {
+            panic!("{line}");
+        };
+        serve.config.settings = settings;
+        serve.config
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn pdns_server_command_lines_are_taken_as_they_are() {
+        let config = parse(
+            "dns-authd serve --config-dir=/etc/pdns --local-address=0.0.0.0 --local-port=53 \
+             --guardian=no --daemon=no --disable-syslog --log-timestamp=no --write-pid=no",
+        );
+        let Source::Pdns { path, arguments } = config.source() else {
+            panic!();
+        };
+        assert_eq!(path, PathBuf::from("/etc/pdns/pdns.conf"));
+        let has = |key: &str, value: &str| {
+            let wanted = (key.to_owned(), value.to_owned());
+            assert!(arguments.contains(&wanted), "{wanted:?} in {arguments:?}");
+        };
+        has("local-address", "0.0.0.0");
+        has("local-port", "53");
+        has("daemon", "no");
+        has("disable-syslog", "yes");
+        assert_eq!(config.misuse(), None);
+    }
+
+    #[test]
+    fn flags_may_stand_apart_from_their_values() {
+        let config = parse(
+            "dns-authd serve --pdns-conf /x/pdns.conf --local-port 5301 --healthd none \
+             --admin 127.0.0.1:0",
+        );
+        assert_eq!(config.local_port, Some(5301));
+        assert_eq!(config.healthd, Some(HealthdArg(None)));
+        let virtual_server = parse("dns-authd serve --config-dir /x --config-name y");
+        let Source::Pdns { path, .. } = virtual_server.source() else {
+            panic!();
+        };
+        assert_eq!(path, PathBuf::from("/x/pdns-y.conf"));
+    }
+
+    #[test]
+    fn settings_of_pdns_without_its_file_are_misuse() {
+        assert!(parse("dns-authd serve --local-port 53").misuse().is_some());
+        assert_eq!(parse("dns-authd serve").misuse(), None);
+        let unknown = words("dns-authd serve --guardian=no");
+        assert!(Cli::try_parse_from(split_settings(unknown).0).is_err());
+    }
+}

@@ -1,0 +1,174 @@
+//! `check`: everything that can be found wrong without serving.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use daemon_base::config::{Problem, Problems};
+use dns_wire::Name;
+use dns_wire::hash::Seed;
+
+use crate::config::{Config, Zones};
+use crate::load;
+use crate::lua::{self, LuaSettings, Snippet};
+use crate::named_conf::{ZoneDecl, ZoneKind};
+use crate::position::Position;
+use crate::programs;
+use crate::zone::Zone;
+use crate::zone::check::{self, Severity};
+use crate::zone::parse::ZoneFile;
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// What is wrong.
+    pub problems: Vec<Problem>,
+    /// What is odd, and may be meant.
+    pub remarks: Vec<String>,
+    /// Zones that were looked at.
+    pub n_zones: usize,
+    /// Records in them.
+    pub n_records: usize,
+    /// `LUA` records among these.
+    pub n_programs: usize,
+}
+
+/// Checks all zones of a configuration.
+#[must_use]
+pub fn all(config: &Config) -> Findings {
+    let mut findings = Findings::default();
+    for warning in &config.warnings {
+        findings.remarks.push(format!("warning: {warning}"));
+    }
+    if config.zones.declared.is_empty() {
+        findings
+            .remarks
+            .push("warning: no zone is served".to_owned());
+    }
+    let mut files = Vec::new();
+    for declared in &config.zones.declared {
+        files.extend(findings.zone(declared, &config.zones, &config.live.lua, config.lua));
+    }
+    for finding in check::check_parents(&files) {
+        findings.add(&finding);
+    }
+    findings
+}
+
+/// Checks one zone of a configuration, or a master file that is a zone of this name.
+///
+/// # Errors
+/// When there is no such zone.
+pub fn one(
+    config: Option<&Config>,
+    target: &str,
+    origin: Option<&Name>,
+) -> Result<Findings, Problems> {
+    let default_zones;
+    let (zones, settings, is_lua) = match config {
+        Some(config) => (&config.zones, Arc::clone(&config.live.lua), config.lua),
+        None => {
+            default_zones = Zones {
+                declared: Vec::new(),
+                options: Arc::default(),
+                check_interval: None,
+                notify: false,
+            };
+            (&default_zones, Arc::default(), true)
+        }
+    };
+    let declared = find(zones, target, origin).ok_or_else(|| {
+        Problems::from(Problem::new(format!(
+            "`{target}` is no zone of the configuration; \
+             for a master file, give the zone's name with --origin"
+        )))
+    })?;
+    let mut findings = Findings::default();
+    findings.zone(&declared, zones, &settings, is_lua);
+    Ok(findings)
+}
+
+/// The zone that is meant: by its name, by its file, or a file with its name given.
+fn find(zones: &Zones, target: &str, origin: Option<&Name>) -> Option<ZoneDecl> {
+    let path = Path::new(target);
+    if let Some(origin) = origin {
+        return Some(ZoneDecl {
+            name: origin.clone(),
+            kind: ZoneKind::Primary,
+            file: Some(path.to_owned()),
+            primaries: Vec::new(),
+            also_notify: Vec::new(),
+            position: Position {
+                file: path.into(),
+                line: 1,
+                column: 1,
+            },
+        });
+    }
+    let name = Name::parse(target).ok();
+    let real = |path: &PathBuf| path.canonicalize().ok();
+    let wanted = path.canonicalize().ok();
+    let is_meant = |zone: &&ZoneDecl| {
+        let is_file = wanted.is_some() && zone.file.as_ref().and_then(real) == wanted;
+        is_file || Some(&zone.name) == name.as_ref()
+    };
+    zones.declared.iter().find(is_meant).cloned()
+}
+
+impl Findings {
+    fn zone(
+        &mut self,
+        declared: &ZoneDecl,
+        zones: &Zones,
+        settings: &Arc<LuaSettings>,
+        is_lua: bool,
+    ) -> Option<ZoneFile> {
+        self.n_zones += 1;
+        let file = match load::read_zone(declared, zones, &mut Vec::new()) {
+            Ok(file) => file,
+            Err(problems) => {
+                self.problems
+                    .extend(problems.into_iter().map(Problem::from));
+                return None;
+            }
+        };
+        for finding in check::check(&file) {
+            self.add(&finding);
+        }
+        match Zone::build(&declared.name, &file.records, Seed(0)) {
+            Err(problems) => self
+                .problems
+                .extend(problems.into_iter().map(Problem::from)),
+            Ok(zone) => {
+                self.n_records += zone.n_records();
+                let snippets: Vec<Snippet> = programs::all_snippets(&Arc::new(zone));
+                self.n_programs += snippets.len();
+                if is_lua {
+                    let broken = lua::check(&snippets, settings);
+                    self.problems.extend(broken.into_iter().map(Problem::from));
+                } else if !snippets.is_empty() {
+                    let name = &declared.name;
+                    let remark = format!("warning: LUA records of {name} are not answered");
+                    self.remarks.push(remark);
+                }
+            }
+        }
+        Some(file)
+    }
+
+    fn add(&mut self, finding: &check::Finding) {
+        match finding.severity {
+            Severity::Error => self.problems.push(Problem {
+                position: finding.position.clone().map(Into::into),
+                message: finding.message.clone(),
+            }),
+            Severity::Warning | Severity::Note => self.remarks.push(finding.to_string()),
+        }
+    }
+
+    /// What a clean check says.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let (zones, records, programs) = (self.n_zones, self.n_records, self.n_programs);
+        format!("ok: {zones} zones, {records} records, {programs} of them LUA")
+    }
+}

@@ -1,0 +1,298 @@
+//! The verbs of the command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use clap::Parser;
+use daemon_base::admin::{self, ClientError, Response};
+use daemon_base::args::{ServeArgs as BaseServeArgs, StatusArgs};
+use daemon_base::config::{Problem, Problems};
+use daemon_base::{errln, exit, outln, run};
+use dns_wire::Name;
+use serde_json::Value;
+use tokio::runtime::Builder;
+
+use crate::args::{Cli, ConfigArgs, Format, ServeArgs, Verb, ZoneVerb, split_settings};
+use crate::check::{self, Findings};
+use crate::config::{Config, DEFAULT_ADMIN, import};
+use crate::load;
+use crate::position::Rejected;
+use crate::service::Authd;
+use crate::status;
+
+/// Runs the command line.
+pub fn run(arguments: Vec<String>) -> ExitCode {
+    let (arguments, settings) = split_settings(arguments);
+    let mut cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version go to standard output and are no error.
+            let code = if error.use_stderr() {
+                exit::USAGE
+            } else {
+                exit::OK
+            };
+            drop(error.print());
+            return exit::code(code);
+        }
+    };
+    if let Some(config) = cli.verb.config_mut() {
+        config.settings = settings;
+        if let Some(misuse) = config.misuse() {
+            errln!("{misuse}");
+            return exit::code(exit::USAGE);
+        }
+    }
+    match cli.verb {
+        Verb::Serve(args) => serve(&args),
+        Verb::Check(args) => check_all(&args),
+        Verb::Import { format } => import(format),
+        Verb::Status(args) => {
+            run::status(&args, DEFAULT_ADMIN, |answer| status::render(answer, now()))
+        }
+        Verb::Zone { verb } => zone(verb),
+    }
+}
+
+impl Verb {
+    const fn config_mut(&mut self) -> Option<&mut ConfigArgs> {
+        match self {
+            Self::Serve(args) => Some(&mut args.config),
+            Self::Check(args) => Some(args),
+            Self::Zone {
+                verb: ZoneVerb::Check { config, .. },
+            } => Some(config),
+            _ => None,
+        }
+    }
+}
+
+/// Reads the configuration that the arguments name, with what they say themselves.
+fn read(args: &ConfigArgs) -> Result<Config, Problems> {
+    let mut config = args.source().read()?;
+    if let Some(healthd) = &args.healthd {
+        config.health.clone_from(&healthd.0);
+    }
+    if args.admin.is_some() {
+        config.common.admin = args.admin;
+    }
+    Ok(config)
+}
+
+fn serve(args: &ServeArgs) -> ExitCode {
+    let base = BaseServeArgs {
+        config: args.config.config.clone(),
+        log: args.log,
+    };
+    run::serve::<Authd>(&base, || read(&args.config))
+}
+
+//--- Check and import
+
+fn check_all(args: &ConfigArgs) -> ExitCode {
+    match read(args) {
+        Ok(config) => report(&check::all(&config)),
+        Err(problems) => run::check::<()>(Err(problems), |()| String::new()),
+    }
+}
+
+fn check_zone(target: Option<&str>, origin: Option<&str>, args: &ConfigArgs) -> ExitCode {
+    let Some(target) = target else {
+        return check_all(args);
+    };
+    let origin = match origin.map(Name::parse).transpose() {
+        Ok(origin) => origin,
+        Err(error) => {
+            errln!("--origin is no name: {error}");
+            return exit::code(exit::USAGE);
+        }
+    };
+    // A master file with its origin needs no configuration.
+    let config = match (read(args), &origin) {
+        (Ok(config), _) => Some(config),
+        (Err(_), Some(_)) => None,
+        (Err(problems), None) => return run::check::<()>(Err(problems), |()| String::new()),
+    };
+    match check::one(config.as_ref(), target, origin.as_ref()) {
+        Ok(findings) => report(&findings),
+        Err(problems) => {
+            errln!("{problems}");
+            exit::code(exit::USAGE)
+        }
+    }
+}
+
+fn report(findings: &Findings) -> ExitCode {
+    for remark in &findings.remarks {
+        outln!("{remark}");
+    }
+    let problems = Problems(findings.problems.clone());
+    run::check(problems.unless_empty(()), |()| findings.summary())
+}
+
+fn import(format: Format) -> ExitCode {
+    let page = match format {
+        Format::Pdns { file } => {
+            load::read_pdns_conf(&file, &[]).map(|(pdns, named)| import::pdns_conf(&pdns, &named))
+        }
+        Format::Named { files } => import_named(&files),
+    };
+    match page {
+        Ok(page) => {
+            daemon_base::print::out(format_args!("{page}"));
+            exit::code(exit::OK)
+        }
+        Err(rejected) => {
+            for problem in rejected.problems {
+                errln!("{}", Problem::from(problem));
+            }
+            exit::code(exit::DATA)
+        }
+    }
+}
+
+/// Several zone lists become one.
+fn import_named(files: &[PathBuf]) -> Result<String, Rejected> {
+    let mut all: Option<crate::named_conf::NamedConf> = None;
+    for file in files {
+        let named = load::read_named_conf(file)?;
+        match &mut all {
+            None => all = Some(named),
+            Some(all) => {
+                all.zones.extend(named.zones);
+                all.warnings.extend(named.warnings);
+                all.files.extend(named.files);
+            }
+        }
+    }
+    Ok(all.as_ref().map_or_else(String::new, import::named_conf))
+}
+
+//--- The running server
+
+fn zone(verb: ZoneVerb) -> ExitCode {
+    match verb {
+        ZoneVerb::Check {
+            target,
+            origin,
+            config,
+        } => check_zone(target.as_deref(), origin.as_deref(), &config),
+        ZoneVerb::List(args) => {
+            let render = |body: &str| match serde_json::from_str::<Value>(body) {
+                Ok(zones) => status::render_zones(&zones, now()),
+                Err(_) => body.to_owned(),
+            };
+            ask(&args, "/zones", false, |body| {
+                if args.json {
+                    body.to_owned()
+                } else {
+                    render(body)
+                }
+            })
+        }
+        ZoneVerb::Show { name, status } => ask(
+            &status,
+            &format!("/zones/show?name={}", escape(&name)),
+            false,
+            str::to_owned,
+        ),
+        ZoneVerb::Reload { name, status } => {
+            let path = match name {
+                Some(name) => format!("/zones/reload?name={}", escape(&name)),
+                None => "/zones/reload".to_owned(),
+            };
+            let json = status.json;
+            ask(&status, &path, true, |body| {
+                if json {
+                    body.to_owned()
+                } else {
+                    reloaded(body)
+                }
+            })
+        }
+    }
+}
+
+/// Asks the running server and prints what `render` makes of its answer.
+fn ask(args: &StatusArgs, path: &str, post: bool, render: impl Fn(&str) -> String) -> ExitCode {
+    let address = args.admin.unwrap_or(DEFAULT_ADMIN);
+    let response = match exchange(address, path, post) {
+        Ok(response) => response,
+        Err(error) => {
+            exit::report(&error);
+            return exit::code(exit::UNAVAILABLE);
+        }
+    };
+    let text = response.text();
+    let is_shown = response.is_success() || response.status == 422;
+    if is_shown {
+        outln!("{}", render(&text).trim_end());
+    } else {
+        errln!("{}", text.trim_end());
+    }
+    match response.is_success() {
+        true => exit::code(exit::OK),
+        false => exit::code(exit::DATA),
+    }
+}
+
+fn exchange(address: SocketAddr, path: &str, post: bool) -> Result<Response, ClientError> {
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| ClientError::Exchange {
+            address,
+            source: error.into(),
+        })?;
+    match post {
+        true => runtime.block_on(admin::post(address, path, Vec::new())),
+        false => runtime.block_on(admin::get(address, path)),
+    }
+}
+
+/// What `zone reload` prints.
+fn reloaded(body: &str) -> String {
+    let Ok(outcomes) = serde_json::from_str::<Value>(body) else {
+        return body.to_owned();
+    };
+    let mut lines = Vec::new();
+    for outcome in outcomes.as_array().into_iter().flatten() {
+        let zone = outcome.get("zone").and_then(Value::as_str).unwrap_or("");
+        match outcome.get("problems").and_then(Value::as_array) {
+            Some(problems) => {
+                lines.push(format!("{zone} is broken and stays as it was"));
+                let problems = problems.iter().filter_map(Value::as_str);
+                lines.extend(problems.map(|problem| format!("  {problem}")));
+            }
+            None => {
+                let number = |key: &str| outcome.get(key).and_then(Value::as_u64).unwrap_or(0);
+                let (serial, records) = (number("serial"), number("records"));
+                lines.push(format!(
+                    "{zone} is loaded: serial {serial}, {records} records"
+                ));
+            }
+        }
+    }
+    lines.join("\n")
+}
+
+/// A name as part of a URL's query.
+fn escape(name: &str) -> String {
+    let mut escaped = String::new();
+    for byte in name.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'-' | b'_' => {
+                escaped.push(char::from(byte));
+            }
+            other => escaped.push_str(&format!("%{other:02X}")),
+        }
+    }
+    escaped
+}
+
+#[expect(clippy::disallowed_methods, reason = "ages are printed")]
+fn now() -> SystemTime {
+    SystemTime::now()
+}

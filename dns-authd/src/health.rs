@@ -1,0 +1,71 @@
+//! The stream from healthd: wakes the keeper when something has moved.
+//!
+//! Decides nothing. When healthd goes, what it last said stays; how old that is, [`Link`] tells.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+use proto::watch::{State, Watcher};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::keeper::Command;
+
+/// How the stream from healthd is doing; clones share it.
+#[derive(Clone)]
+pub struct Link {
+    watcher: Option<Arc<Watcher>>,
+}
+
+impl Link {
+    /// Of this stream, or of none.
+    #[must_use]
+    pub const fn new(watcher: Option<Arc<Watcher>>) -> Self {
+        Self { watcher }
+    }
+
+    /// How it is doing; `None` when there is to be no stream.
+    #[must_use]
+    pub fn state(&self) -> Option<State> {
+        self.watcher.as_ref().map(|watcher| watcher.state())
+    }
+
+    /// How old what is known may be; `None` before the first word from healthd.
+    #[must_use]
+    pub fn age(&self) -> Option<Duration> {
+        self.state().and_then(|state| state.age(now()))
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").finish_non_exhaustive()
+    }
+}
+
+/// Wakes the keeper with every snapshot.
+pub fn follow(watcher: &Watcher, commands: SyncSender<Command>) -> JoinHandle<()> {
+    let mut snapshots = watcher.subscribe();
+    tokio::spawn(async move {
+        while snapshots.changed().await.is_ok() {
+            drop(snapshots.borrow_and_update());
+            // The keeper reads the newest snapshot, so a wake-up already queued is as good; but
+            // when the queue is full of other things, this one must not be lost.
+            while let Err(error) = commands.try_send(Command::Liveness) {
+                if matches!(error, std::sync::mpsc::TrySendError::Disconnected(_)) {
+                    return;
+                }
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+    })
+}
+
+/// Between attempts to reach a keeper with a full queue.
+const RETRY: Duration = Duration::from_millis(5);
+
+fn now() -> Instant {
+    Instant::now()
+}

@@ -1,0 +1,179 @@
+//! Queries that wait: nothing is known yet of the targets behind their answer.
+//!
+//! healthd probes a target the moment it hears of it, so the first results are a few milliseconds
+//! away when a zone has just been loaded, and a right answer is worth waiting for. A query waits
+//! until something is published that lets it be answered, and at most the configured time; then
+//! it gets what can be said, with a short TTL, and no later query for that set waits.
+//!
+//! One thread, one bounded queue. When it is full a query is answered at once.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use daemon_base::snapshot::{Cell, Reader};
+use daemon_base::udp::ReturnPath;
+use dns_wire::Name;
+
+use crate::answer::{Client, Responder, Snapshot, Transport, Verdict};
+use crate::keeper::Command;
+use crate::metrics::{ThreadTotals, Totals};
+use crate::programs::LuaPrograms;
+use crate::random;
+
+/// Queries that may wait at a time: a burst of first queries after a start, and 4 MiB at most.
+const QUEUE: usize = 1024;
+/// How often it is looked whether something was published, while queries wait.
+const POLL: Duration = Duration::from_millis(2);
+/// How often an idle thread looks whether it is to end.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// A query that waits.
+#[derive(Debug)]
+pub struct Waiting {
+    /// The query.
+    pub message: Box<[u8]>,
+    /// The way back to who asked.
+    pub path: ReturnPath,
+    /// The address it came to.
+    pub local: Option<IpAddr>,
+    /// The port it came to.
+    pub local_port: u16,
+    /// The zone of the live set it waits for.
+    pub apex: Name,
+    /// The live set.
+    pub set: u32,
+}
+
+/// Where queries are sent to wait; clones share it. The thread ends with the last clone.
+#[derive(Clone, Debug)]
+pub struct Hold {
+    queue: SyncSender<Waiting>,
+    count: Arc<AtomicU64>,
+}
+
+impl Hold {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn start(
+        cell: Arc<Cell<Snapshot>>,
+        keeper: SyncSender<Command>,
+        limit: Duration,
+        totals: &Totals,
+    ) -> std::io::Result<Self> {
+        let (queue, waiting) = sync_channel(QUEUE);
+        let room = Room {
+            reader: Reader::new(cell),
+            keeper,
+            limit,
+            responder: Responder::new(LuaPrograms, random::seed()),
+            held: Vec::new(),
+            out: vec![0; 65_535],
+            totals: totals.add_thread(),
+        };
+        thread::Builder::new()
+            .name("hold".to_owned())
+            .spawn(move || room.run(&waiting))?;
+        let count = Arc::clone(&totals.held);
+        Ok(Self { queue, count })
+    }
+
+    /// Lets a query wait; `false` when there is no room.
+    #[must_use]
+    pub fn hold(&self, waiting: Waiting) -> bool {
+        let held = self.queue.try_send(waiting).is_ok();
+        if held {
+            self.count.fetch_add(1, Ordering::Relaxed);
+        }
+        held
+    }
+}
+
+/// Where they wait.
+struct Room {
+    reader: Reader<Snapshot>,
+    keeper: SyncSender<Command>,
+    limit: Duration,
+    responder: Responder<LuaPrograms>,
+    held: Vec<(Instant, Waiting)>,
+    out: Vec<u8>,
+    totals: Arc<ThreadTotals>,
+}
+
+impl Room {
+    fn run(mut self, queue: &Receiver<Waiting>) {
+        loop {
+            let wait = if self.held.is_empty() { IDLE } else { POLL };
+            match queue.recv_timeout(wait) {
+                Ok(waiting) => {
+                    self.reader.refresh();
+                    let has_room = self.held.len() < QUEUE;
+                    if !self.is_answered(&waiting, has_room) {
+                        self.held.push((now() + self.limit, waiting));
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) if self.held.is_empty() => return,
+                Err(RecvTimeoutError::Disconnected) => thread::sleep(POLL),
+            }
+            self.look();
+            self.totals.add(&self.responder.tally().take());
+        }
+    }
+
+    /// Answers whoever can be answered, and whoever has waited long enough.
+    fn look(&mut self) {
+        let changed = self.reader.refresh();
+        let now = now();
+        for (deadline, waiting) in std::mem::take(&mut self.held) {
+            let has_time = now < deadline;
+            if !has_time {
+                let (apex, set) = (waiting.apex.clone(), waiting.set);
+                // When the keeper is busy, a later query tells it.
+                drop(self.keeper.try_send(Command::EndWait { apex, set }));
+            }
+            if has_time && !changed || !self.is_answered(&waiting, has_time) {
+                self.held.push((deadline, waiting));
+            }
+        }
+    }
+
+    /// Answers a query; `false` when it is to wait on, which only one that `can_wait` is.
+    fn is_answered(&mut self, waiting: &Waiting, can_wait: bool) -> bool {
+        let client = client(waiting, can_wait);
+        let verdict =
+            self.responder
+                .respond(self.reader.get(), &waiting.message, &client, &mut self.out);
+        match verdict {
+            Verdict::Wait { .. } => return false,
+            Verdict::Silent | Verdict::Transfer { .. } => {}
+            Verdict::Reply(length) => {
+                let reply = self.out.get(..length).unwrap_or_default();
+                if let Err(error) = waiting.path.send(reply) {
+                    tracing::debug!(peer = %waiting.path.peer(), %error, "Late answer is not sent");
+                }
+            }
+        }
+        true
+    }
+}
+
+fn client(waiting: &Waiting, can_wait: bool) -> Client {
+    Client {
+        peer: waiting.path.peer(),
+        local: waiting.local,
+        local_port: waiting.local_port,
+        transport: Transport::Udp,
+        can_wait,
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "waiting has an end")]
+fn now() -> Instant {
+    Instant::now()
+}

@@ -1,0 +1,604 @@
+//! Keeps the zones: the one thread that loads, evaluates and publishes.
+//!
+//! Everything that can change an answer arrives here as a [`Command`], one after the other, and
+//! leaves as one published [`Snapshot`]. The data path never waits for it. A zone whose new files
+//! are broken keeps the data it had; one that never could be loaded answers SERVFAIL.
+//!
+//! ```text
+//! SIGHUP, admin ──┐
+//! inotify, timer ─┼─► Command ─► Keeper ─► Cell<Snapshot> ─► UDP and TCP threads
+//! healthd ────────┤                └─────► reports ─► status, metrics, /readyz
+//! hold ───────────┘
+//! ```
+
+mod report;
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, SystemTime};
+
+use daemon_base::readiness::Readiness;
+use daemon_base::snapshot::Cell;
+use dns_wire::Name;
+use dns_wire::hash::Seed;
+use proto::health::{Liveness, Snapshot as Health, Target};
+use proto::watch::Watcher;
+use tokio::sync::{oneshot, watch};
+
+use crate::answer::{Settings, Snapshot};
+use crate::config::Zones;
+use crate::live::{LiveSets, View};
+use crate::load::{self, Loaded, Stamp};
+use crate::named_conf::ZoneDecl;
+use crate::position::Problem;
+use crate::programs::{LiveSettings, LiveZone, Message};
+use crate::table::{Served, Table};
+use crate::zone::Zone;
+
+pub use report::{Reports, State, ZoneReport};
+
+/// Commands that may wait. Senders of what repeats itself drop it when the queue is full; the
+/// others wait.
+const QUEUE: usize = 256;
+/// How many zones of one load are logged one by one.
+const LOGGED_ZONES: usize = 20;
+/// How many problems of one zone are logged.
+const LOGGED_PROBLEMS: usize = 20;
+
+/// What the keeper is told.
+#[derive(Debug)]
+pub enum Command {
+    /// Take up another configuration; answers with a line for the log.
+    Configure(Box<Plan>, oneshot::Sender<String>),
+    /// Load one zone, or all, whether or not their files changed.
+    Reload(
+        Option<Name>,
+        oneshot::Sender<Result<Vec<Outcome>, NoSuchZone>>,
+    ),
+    /// Files may have changed: look, and load the zones of those that did.
+    Look,
+    /// healthd has told something.
+    Liveness,
+    /// Queries for a live set have waited long enough.
+    EndWait {
+        /// The zone.
+        apex: Name,
+        /// The live set's number.
+        set: u32,
+    },
+    /// End.
+    Stop,
+}
+
+/// The part of the configuration that the keeper carries out.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The zones.
+    pub zones: Zones,
+    /// What programs may do.
+    pub live: LiveSettings,
+    /// Whether `LUA` records are answered.
+    pub lua: bool,
+    /// How answers are made.
+    pub answers: Settings,
+}
+
+/// What came of loading one zone again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The zone.
+    pub name: Name,
+    /// Its serial and number of records, or what is wrong.
+    pub result: Result<(u32, usize), Vec<String>>,
+}
+
+/// No zone of that name is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoSuchZone;
+
+/// What the keeper works with.
+#[derive(Debug)]
+pub struct Outfit {
+    /// Where snapshots are published.
+    pub cell: Arc<Cell<Snapshot>>,
+    /// Where reports are published.
+    pub reports: Arc<Cell<Reports>>,
+    /// The stream from healthd.
+    pub watcher: Option<Arc<Watcher>>,
+    /// Where broken zones are told of.
+    pub readiness: Readiness,
+    /// The directories whose changes matter.
+    pub directories: watch::Sender<BTreeSet<PathBuf>>,
+}
+
+/// A running keeper.
+#[derive(Debug)]
+pub struct Handle {
+    commands: SyncSender<Command>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// One zone and all that belongs to it.
+struct Kept {
+    declared: ZoneDecl,
+    files: Vec<(PathBuf, Stamp)>,
+    zone: Option<Arc<Zone>>,
+    live: LiveZone,
+    report: Arc<ZoneReport>,
+}
+
+struct Keeper {
+    outfit: Outfit,
+    plan: Plan,
+    seed: Seed,
+    health: Arc<Health>,
+    zones: Vec<Kept>,
+    places: HashMap<Name, usize>,
+    /// Which zones name each target.
+    watched: HashMap<Target, BTreeSet<usize>>,
+}
+
+//--- Handle
+
+impl Handle {
+    /// Starts the thread with the first configuration; `ready` is told when it is published.
+    ///
+    /// # Errors
+    /// When the thread cannot be made.
+    pub fn start(
+        outfit: Outfit,
+        plan: Plan,
+        seed: Seed,
+        ready: oneshot::Sender<String>,
+    ) -> std::io::Result<Self> {
+        let (commands, queue) = sync_channel(QUEUE);
+        let mut keeper = Keeper {
+            outfit,
+            plan: plan.clone(),
+            seed,
+            health: Arc::default(),
+            zones: Vec::new(),
+            places: HashMap::new(),
+            watched: HashMap::new(),
+        };
+        let thread = thread::Builder::new()
+            .name("zone-keeper".to_owned())
+            .spawn(move || {
+                let summary = keeper.configure(plan);
+                // Who waited may have given up.
+                drop(ready.send(summary));
+                keeper.run(&queue);
+            })?;
+        Ok(Self {
+            commands,
+            thread: Some(thread),
+        })
+    }
+
+    /// Passes a command on.
+    ///
+    /// # Errors
+    /// The command when the queue is full; nothing when the keeper has ended.
+    pub fn send(&self, command: Command) -> Result<(), Option<Command>> {
+        self.commands
+            .try_send(command)
+            .map_err(|error| match error {
+                TrySendError::Full(command) => Some(command),
+                TrySendError::Disconnected(_) => None,
+            })
+    }
+
+    /// A sender of commands.
+    #[must_use]
+    pub fn sender(&self) -> SyncSender<Command> {
+        self.commands.clone()
+    }
+
+    /// Ends the thread.
+    pub fn stop(mut self) {
+        drop(self.commands.send(Command::Stop));
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("The zone keeper has panicked");
+        }
+    }
+}
+
+//--- Commands
+
+impl Keeper {
+    fn run(&mut self, queue: &Receiver<Command>) {
+        while let Ok(command) = queue.recv() {
+            match command {
+                Command::Configure(plan, done) => {
+                    let summary = self.configure(*plan);
+                    drop(done.send(summary));
+                }
+                Command::Reload(name, done) => {
+                    let outcome = self.reload(name.as_ref());
+                    drop(done.send(outcome));
+                }
+                Command::Look => self.look(),
+                Command::Liveness => self.take_liveness(),
+                Command::EndWait { apex, set } => self.end_wait(&apex, set),
+                Command::Stop => return,
+            }
+        }
+    }
+
+    /// Takes up a configuration: zones that stay keep their data unless their files changed, or
+    /// the way they are read.
+    fn configure(&mut self, plan: Plan) -> String {
+        let same_reading =
+            *self.plan.zones.options == *plan.zones.options && self.plan.lua == plan.lua;
+        let same_live = self.plan.live == plan.live;
+        self.plan = plan;
+        let mut old: HashMap<Name, Kept> = self
+            .zones
+            .drain(..)
+            .map(|kept| (kept.declared.name.clone(), kept))
+            .collect();
+        let declared = self.plan.zones.declared.clone();
+        self.zones = declared
+            .into_iter()
+            .map(|declared| match old.remove(&declared.name) {
+                Some(kept) => Kept { declared, ..kept },
+                None => Kept::new(declared),
+            })
+            .collect();
+        for name in old.keys() {
+            self.outfit.readiness.set_reason(reason_key(name), None);
+            tracing::info!(zone = %name, "Zone is no longer declared");
+        }
+        self.places = self
+            .zones
+            .iter()
+            .enumerate()
+            .map(|(place, kept)| (kept.declared.name.clone(), place))
+            .collect();
+        let stale: Vec<usize> = self.places_where(|kept| !same_reading || kept.is_stale());
+        self.load(&stale);
+        if !same_live {
+            for kept in &mut self.zones {
+                kept.renew_live();
+            }
+        }
+        self.evaluate(&|_| !same_live);
+        self.publish_all();
+        self.summary()
+    }
+
+    /// Loads zones whatever their files' state.
+    fn reload(&mut self, name: Option<&Name>) -> Result<Vec<Outcome>, NoSuchZone> {
+        let places = match name {
+            Some(name) => vec![*self.places.get(name).ok_or(NoSuchZone)?],
+            None => (0..self.zones.len()).collect(),
+        };
+        self.load(&places);
+        self.settle(&places);
+        let reports = places.iter().filter_map(|place| self.zones.get(*place));
+        Ok(reports.map(|kept| kept.report.outcome()).collect())
+    }
+
+    /// Loads the zones whose files changed.
+    fn look(&mut self) {
+        let stale = self.places_where(Kept::is_stale);
+        if !stale.is_empty() {
+            self.load(&stale);
+            self.settle(&stale);
+        }
+    }
+
+    /// Takes up what healthd has told, and evaluates what depends on it.
+    fn take_liveness(&mut self) {
+        let Some(watcher) = &self.outfit.watcher else {
+            return;
+        };
+        let new = watcher.current();
+        let old = std::mem::replace(&mut self.health, new);
+        let moved: BTreeSet<Target> = self
+            .watched
+            .keys()
+            .filter(|target| old.liveness(target) != self.health.liveness(target))
+            .cloned()
+            .collect();
+        if moved.is_empty() {
+            return;
+        }
+        let places: BTreeSet<usize> = moved
+            .iter()
+            .filter_map(|target| self.watched.get(target))
+            .flatten()
+            .copied()
+            .collect();
+        for target in &moved {
+            log_target(target, &old, &self.health);
+        }
+        let is_affected = |target: &Target| moved.contains(target);
+        for place in &places {
+            self.evaluate_zone(*place, &is_affected);
+        }
+        self.publish(&places.into_iter().collect::<Vec<_>>());
+    }
+
+    fn end_wait(&mut self, apex: &Name, set: u32) {
+        let Some(place) = self.places.get(apex).copied() else {
+            return;
+        };
+        if let Some(kept) = self.zones.get_mut(place) {
+            kept.live.end_wait(set);
+        }
+        self.publish(&[place]);
+    }
+
+    fn places_where(&self, is: impl Fn(&Kept) -> bool) -> Vec<usize> {
+        let zones = self.zones.iter().enumerate();
+        zones
+            .filter(|(_, kept)| is(kept))
+            .map(|(place, _)| place)
+            .collect()
+    }
+
+    //--- Loading
+
+    /// Loads these zones from their files; nothing is published yet.
+    fn load(&mut self, places: &[usize]) {
+        let declared: Vec<&ZoneDecl> = places
+            .iter()
+            .filter_map(|place| self.zones.get(*place))
+            .map(|kept| &kept.declared)
+            .collect();
+        let loaded = load::all(&declared, &self.plan.zones, self.seed, self.plan.lua);
+        for (place, loaded) in places.iter().zip(loaded) {
+            if let Some(kept) = self.zones.get_mut(*place) {
+                kept.take(loaded, places.len() <= LOGGED_ZONES);
+                let trouble = kept.report.trouble();
+                let key = reason_key(&kept.declared.name);
+                self.outfit.readiness.set_reason(key, trouble);
+            }
+        }
+        self.state_directories();
+    }
+
+    /// Evaluates and publishes zones that were loaded again.
+    fn settle(&mut self, places: &[usize]) {
+        for place in places {
+            self.evaluate_zone(*place, &|_| false);
+        }
+        self.state_targets();
+        self.publish(places);
+    }
+
+    fn state_directories(&self) {
+        let files = self.zones.iter().flat_map(|kept| &kept.files);
+        let directories: BTreeSet<PathBuf> = files
+            .filter_map(|(path, _)| path.parent())
+            .map(|parent| match parent.as_os_str().is_empty() {
+                true => PathBuf::from("."),
+                false => parent.to_owned(),
+            })
+            .collect();
+        self.outfit.directories.send_if_modified(|stated| {
+            let changed = *stated != directories;
+            if changed {
+                *stated = directories;
+            }
+            changed
+        });
+    }
+
+    //--- Liveness
+
+    fn evaluate(&mut self, is_affected: &dyn Fn(&Target) -> bool) {
+        for place in 0..self.zones.len() {
+            self.evaluate_zone(place, is_affected);
+        }
+        self.state_targets();
+    }
+
+    fn evaluate_zone(&mut self, place: usize, is_affected: &dyn Fn(&Target) -> bool) {
+        let view = View(Arc::clone(&self.health) as _);
+        let Some(kept) = self.zones.get_mut(place) else {
+            return;
+        };
+        let Some(zone) = kept.zone.clone() else {
+            return;
+        };
+        if kept.live.is_empty() {
+            return;
+        }
+        for message in kept
+            .live
+            .evaluate(&zone, &view, &self.plan.live, is_affected)
+        {
+            log_message(&zone, &message);
+        }
+        kept.report = Arc::new(kept.report.with_live(kept.live.report(&zone)));
+    }
+
+    /// Tells healthd what must be watched.
+    fn state_targets(&mut self) {
+        let mut watched: HashMap<Target, BTreeSet<usize>> = HashMap::new();
+        for (place, kept) in self.zones.iter().enumerate() {
+            for target in kept.live.targets() {
+                watched.entry(target.clone()).or_default().insert(place);
+            }
+        }
+        if let Some(watcher) = &self.outfit.watcher {
+            let targets: BTreeSet<Target> = watched.keys().cloned().collect();
+            watcher.set_targets(targets.into_iter().collect());
+        }
+        self.watched = watched;
+    }
+
+    //--- Publishing
+
+    fn publish_all(&self) {
+        let served = self.zones.iter().map(|kept| self.served(kept)).collect();
+        let table = Table::new(self.seed, served);
+        self.publish_table(table);
+    }
+
+    fn publish(&self, places: &[usize]) {
+        let current = self.outfit.cell.current();
+        let served = places
+            .iter()
+            .filter_map(|place| self.zones.get(*place))
+            .map(|kept| self.served(kept));
+        let table = current.table.replace(served);
+        self.publish_table(table);
+    }
+
+    fn publish_table(&self, table: Table) {
+        self.outfit.cell.publish(Snapshot {
+            table,
+            settings: self.plan.answers.clone(),
+        });
+        let zones = self.zones.iter().map(|kept| Arc::clone(&kept.report));
+        self.outfit.reports.publish(Reports {
+            zones: zones.collect(),
+            n_targets: self.watched.len(),
+        });
+        let loaded = self.zones.iter().any(|kept| kept.zone.is_some());
+        let none = (!loaded && !self.zones.is_empty()).then(|| "not one is loaded".to_owned());
+        self.outfit.readiness.set_unready("zones", none);
+    }
+
+    fn served(&self, kept: &Kept) -> Arc<Served> {
+        let view = View(Arc::clone(&self.health) as _);
+        let live = match kept.live.is_empty() {
+            true => LiveSets::default(),
+            false => kept.live.serve(&view, &self.plan.live),
+        };
+        Arc::new(Served {
+            apex: kept.declared.name.clone(),
+            zone: kept.zone.clone(),
+            live: Arc::new(live),
+        })
+    }
+
+    fn summary(&self) -> String {
+        let n_loaded = self.zones.iter().filter(|kept| kept.zone.is_some()).count();
+        let reports = self.zones.iter().map(|kept| &kept.report);
+        let n_broken = reports
+            .filter(|report| report.state != State::Loaded)
+            .count();
+        let n_zones = self.zones.len();
+        match n_broken {
+            0 => format!("{n_zones} zones, {} targets", self.watched.len()),
+            _ => format!(
+                "{n_loaded} of {n_zones} zones, {n_broken} with broken files, {} targets",
+                self.watched.len()
+            ),
+        }
+    }
+}
+
+impl Kept {
+    fn new(declared: ZoneDecl) -> Self {
+        Self {
+            report: Arc::new(ZoneReport::new(&declared)),
+            declared,
+            files: Vec::new(),
+            zone: None,
+            live: LiveZone::default(),
+        }
+    }
+
+    /// Whether some file is not as it was when it was read.
+    fn is_stale(&self) -> bool {
+        let main = self.declared.file.as_ref();
+        self.files.is_empty()
+            || self.files.first().map(|(path, _)| path) != main
+            || self
+                .files
+                .iter()
+                .any(|(path, stamp)| Stamp::of(path) != *stamp)
+    }
+
+    /// Takes up a new state of the zone, or keeps the old one when the new one is broken.
+    fn take(&mut self, loaded: Loaded, log: bool) {
+        self.files = loaded.files;
+        let zone = match loaded.result {
+            Ok((zone, warnings)) => {
+                for warning in warnings.iter().take(LOGGED_PROBLEMS) {
+                    tracing::warn!(zone = %zone.apex(), %warning, "Zone file is odd");
+                }
+                self.report = Arc::new(self.report.loaded(&zone, &warnings, loaded.took, now()));
+                zone
+            }
+            Err(problems) => {
+                self.refuse(&problems, loaded.took);
+                return;
+            }
+        };
+        if log {
+            let (serial, records) = (zone.soa().serial, zone.n_records());
+            tracing::info!(zone = %zone.apex(), serial, records, took = ?loaded.took, "Zone is loaded");
+        }
+        let mut live = LiveZone::new(&zone);
+        if let Some(before) = &self.zone {
+            live.inherit(&zone, &self.live, before);
+        }
+        self.live = live;
+        self.zone = Some(zone);
+    }
+
+    fn refuse(&mut self, problems: &[Problem], took: Duration) {
+        let sentence = match self.zone {
+            Some(_) => "Zone file is broken, the old zone stays",
+            None => "Zone file is broken, the zone answers SERVFAIL",
+        };
+        for problem in problems.iter().take(LOGGED_PROBLEMS) {
+            tracing::error!(zone = %self.declared.name, %problem, "{sentence}");
+        }
+        let served = self.zone.is_some();
+        self.report = Arc::new(self.report.refused(problems, served, took));
+    }
+
+    /// Begins the live sets anew, for other settings.
+    fn renew_live(&mut self) {
+        if let Some(zone) = &self.zone {
+            self.live = LiveZone::new(zone);
+        }
+    }
+}
+
+fn reason_key(name: &Name) -> String {
+    format!("zone {name}")
+}
+
+fn log_message(zone: &Zone, message: &Message) {
+    let Message {
+        is_failure,
+        source,
+        text,
+    } = message;
+    match is_failure {
+        true => tracing::error!(zone = %zone.apex(), source, "LUA record gives no answer: {text}"),
+        false => tracing::info!(zone = %zone.apex(), source, "LUA record says: {text}"),
+    }
+}
+
+fn log_target(target: &Target, old: &Health, new: &Health) {
+    let (before, after) = (old.liveness(target), new.liveness(target));
+    let reason = new
+        .status(target)
+        .map_or("", |status| status.reason.as_str());
+    match after {
+        Liveness::Down => tracing::warn!(%target, %before, reason, "Target is down"),
+        Liveness::Up | Liveness::Unknown => tracing::info!(%target, %before, "Target is {after}"),
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "reports say when a zone was loaded"
+)]
+fn now() -> SystemTime {
+    SystemTime::now()
+}

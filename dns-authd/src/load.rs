@@ -1,0 +1,251 @@
+//! Reading files: the configuration, and zones.
+//!
+//! The parsers open nothing themselves; here their requests meet the file system, and the state
+//! of each file is noted before it is read, so that a change under way is seen again later.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use daemon_base::args::PACKAGE_VERSION;
+use daemon_base::config::{Document, Problems};
+use dns_wire::hash::Seed;
+
+use crate::config::v1::Spec;
+use crate::config::{Config, Zones, peer};
+use crate::named_conf::{self, NamedConf, ZoneDecl};
+use crate::pdns_conf::{self, Files, PdnsConf};
+use crate::position::{Problem, Rejected};
+use crate::zone::Zone;
+use crate::zone::parse::{self, ZoneFile};
+use crate::zone::record::RecordData;
+
+/// No zone file is larger; one that is, is surely another file.
+const MAX_FILE_SIZE: u64 = 4 << 30;
+
+//--- Configuration
+
+/// Which files tell what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// This server's own.
+    Toml(PathBuf),
+    /// `pdns_server`'s, with settings of its command line.
+    Pdns {
+        /// pdns.conf.
+        path: PathBuf,
+        /// Settings that win over the file's.
+        arguments: Vec<(String, String)>,
+    },
+}
+
+impl Source {
+    /// Reads the configuration and the zone list, but no zones.
+    ///
+    /// # Errors
+    /// Everything that is wrong with them.
+    pub fn read(&self) -> Result<Config, Problems> {
+        let host = host();
+        match self {
+            Self::Toml(path) => {
+                let document = Document::read(path)?;
+                let spec: Spec = document.parse()?;
+                let home = path.parent();
+                let named = match spec.named_conf() {
+                    Some(named) => {
+                        let named = home.map_or_else(|| named.to_owned(), |home| home.join(named));
+                        Some(read_named_conf(&named)?)
+                    }
+                    None => None,
+                };
+                spec.into_config(&document, named, &host)
+            }
+            Self::Pdns { path, arguments } => {
+                let (pdns, named) = read_pdns_conf(path, arguments)?;
+                Ok(peer::config(&pdns, named, PACKAGE_VERSION, &host))
+            }
+        }
+    }
+}
+
+/// Reads a pdns.conf and the zone list that it names.
+///
+/// # Errors
+/// Everything that is wrong with them.
+pub fn read_pdns_conf(
+    path: &Path,
+    arguments: &[(String, String)],
+) -> Result<(PdnsConf, NamedConf), Rejected> {
+    let pdns = pdns_conf::parse(path, &mut Disk, arguments)?;
+    let named = read_named_conf(&pdns.bind_config)?;
+    Ok((pdns, named))
+}
+
+/// Reads a named.conf.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn read_named_conf(path: &Path) -> Result<NamedConf, Rejected> {
+    named_conf::parse(path, &mut read)
+}
+
+fn host() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
+}
+
+struct Disk;
+
+impl Files for Disk {
+    fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
+        read(path)
+    }
+
+    fn list(&mut self, directory: &Path) -> io::Result<Vec<PathBuf>> {
+        fs::read_dir(directory)?
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect()
+    }
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let metadata = fs::metadata(path)?;
+    if metadata.len() > MAX_FILE_SIZE {
+        return Err(io::Error::other("larger than any zone file"));
+    }
+    if metadata.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    fs::read(path)
+}
+
+//--- Stamps
+
+/// What tells one state of a file from another without reading it; `None` for a file that cannot
+/// be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp(Option<[u64; 5]>);
+
+impl Stamp {
+    /// The state of a file at this moment.
+    #[must_use]
+    pub fn of(path: &Path) -> Self {
+        let fields = |metadata: fs::Metadata| {
+            [
+                metadata.mtime().cast_unsigned(),
+                metadata.mtime_nsec().cast_unsigned(),
+                metadata.len(),
+                metadata.ino(),
+                metadata.dev(),
+            ]
+        };
+        Self(fs::metadata(path).ok().map(fields))
+    }
+}
+
+//--- Zones
+
+/// What came of loading a zone.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The zone and what is odd about it, or what is wrong.
+    pub result: Result<(Arc<Zone>, Vec<Problem>), Vec<Problem>>,
+    /// The files that were read or looked for, as they were before.
+    pub files: Vec<(PathBuf, Stamp)>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Reads and compiles one zone. Without `lua`, its `LUA` records are left out.
+#[must_use]
+pub fn zone(declared: &ZoneDecl, zones: &Zones, seed: Seed, lua: bool) -> Loaded {
+    let begun = now();
+    let mut files = Vec::new();
+    let result = read_zone(declared, zones, &mut files).and_then(|file| {
+        let ZoneFile {
+            mut records,
+            warnings,
+            ..
+        } = file;
+        if !lua {
+            records.retain(|record| !matches!(record.data, RecordData::Lua { .. }));
+        }
+        let zone = Zone::build(&declared.name, &records, seed)?;
+        Ok((Arc::new(zone), warnings))
+    });
+    Loaded {
+        result,
+        files,
+        took: begun.elapsed(),
+    }
+}
+
+/// Reads one zone; notes the files and their states.
+///
+/// # Errors
+/// Everything that is wrong with its files.
+pub fn read_zone(
+    declared: &ZoneDecl,
+    zones: &Zones,
+    files: &mut Vec<(PathBuf, Stamp)>,
+) -> Result<ZoneFile, Vec<Problem>> {
+    let Some(path) = &declared.file else {
+        return Err(vec![Problem {
+            position: Some(declared.position.clone()),
+            message: format!("zone {} has no file", declared.name),
+        }]);
+    };
+    let mut load = |path: &Path| {
+        files.push((path.to_owned(), Stamp::of(path)));
+        read(path)
+    };
+    parse::parse(path, &declared.name, &mut load, &zones.options)
+        .map_err(|rejected| rejected.problems)
+}
+
+/// Loads zones on all processors, in the order given.
+#[must_use]
+pub fn all(declared: &[&ZoneDecl], zones: &Zones, seed: Seed, lua: bool) -> Vec<Loaded> {
+    let n_threads = thread::available_parallelism().map_or(1, usize::from);
+    if n_threads == 1 || declared.len() == 1 {
+        let each = declared.iter();
+        return each.map(|one| zone(one, zones, seed, lua)).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let take = || {
+        let mut done = Vec::new();
+        loop {
+            let place = next.fetch_add(1, Ordering::Relaxed);
+            match declared.get(place) {
+                Some(one) => done.push((place, zone(one, zones, seed, lua))),
+                None => return done,
+            }
+        }
+    };
+    let mut loaded: Vec<(usize, Loaded)> = thread::scope(|scope| {
+        let helpers: Vec<_> = (1..n_threads).map(|_| scope.spawn(take)).collect();
+        let mut loaded = take();
+        for helper in helpers {
+            // A thread that panicked has ended the process already.
+            loaded.extend(helper.join().unwrap_or_default());
+        }
+        loaded
+    });
+    loaded.sort_by_key(|(place, _)| *place);
+    loaded.into_iter().map(|(_, one)| one).collect()
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how long loading takes is measured"
+)]
+fn now() -> Instant {
+    Instant::now()
+}

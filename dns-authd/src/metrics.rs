@@ -1,0 +1,386 @@
+//! Names of metrics, and what they are read from.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use daemon_base::snapshot::Cell;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use crate::health::Link;
+use crate::keeper::{Reports, State, ZoneReport};
+use crate::lua::Certainty;
+use crate::tally::{FAMILIES, RCODES, TRANSPORTS, TYPES, Tally};
+
+/// Queries by `transport` and `family`.
+pub const QUERIES: &str = "dns_authd_queries";
+/// Queries by `type`.
+pub const QUERY_TYPES: &str = "dns_authd_query_types";
+/// Responses by `rcode`.
+pub const RESPONSES: &str = "dns_authd_responses";
+/// Responses with TC set.
+pub const TRUNCATED: &str = "dns_authd_truncated_responses";
+/// Messages that got no response.
+pub const IGNORED: &str = "dns_authd_ignored_messages";
+/// Answers drawn from live sets.
+pub const LIVE_ANSWERS: &str = "dns_authd_live_answers";
+/// Queries that waited for first results.
+pub const HELD: &str = "dns_authd_held_queries";
+/// Connections that are open, and those refused for want of room.
+pub const TCP_CONNECTIONS: &str = "dns_authd_tcp_connections";
+/// Connections refused because a bound was reached.
+pub const TCP_REFUSED: &str = "dns_authd_tcp_refused_connections";
+/// Zones by `state`.
+pub const ZONES: &str = "dns_authd_zones";
+/// The serial of each `zone`.
+pub const ZONE_SERIAL: &str = "dns_authd_zone_serial";
+/// The number of records of each `zone`.
+pub const ZONE_RECORDS: &str = "dns_authd_zone_records";
+/// How long loading each `zone` took.
+pub const ZONE_LOAD: &str = "dns_authd_zone_load_duration_seconds";
+/// How often each `zone` was loaded.
+pub const ZONE_LOADS: &str = "dns_authd_zone_loads";
+/// How often the files of each `zone` were refused.
+pub const ZONE_REFUSED: &str = "dns_authd_zone_failed_loads";
+/// Live sets by `certainty`.
+pub const LIVE_SETS: &str = "dns_authd_live_sets";
+/// Targets that healthd was told to watch.
+pub const TARGETS: &str = "dns_authd_health_targets";
+/// Whether healthd is connected.
+pub const HEALTH_CONNECTED: &str = "dns_authd_health_connected";
+/// How old what is known of targets may be; absent before the first word from healthd.
+pub const HEALTH_AGE: &str = "dns_authd_health_snapshot_age_seconds";
+
+/// More zones than this are told of only as a whole: a scraper would choke on them.
+const SINGLE_ZONES: usize = 1000;
+
+/// What was counted, all threads together.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    threads: Arc<RwLock<Vec<Arc<ThreadTotals>>>>,
+    /// Queries that waited.
+    pub held: Arc<AtomicU64>,
+    /// Open connections.
+    pub connections: Arc<AtomicU64>,
+    /// Refused connections.
+    pub refused: Arc<AtomicU64>,
+}
+
+/// What one thread counted; nobody else writes here.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct ThreadTotals {
+    queries: [[AtomicU64; FAMILIES.len()]; TRANSPORTS.len()],
+    types: [AtomicU64; TYPES.len() + 1],
+    rcodes: [AtomicU64; RCODES.len() + 1],
+    truncated: AtomicU64,
+    live: AtomicU64,
+    ignored: AtomicU64,
+}
+
+impl Default for ThreadTotals {
+    fn default() -> Self {
+        Self {
+            queries: Default::default(),
+            types: Default::default(),
+            rcodes: Default::default(),
+            truncated: AtomicU64::new(0),
+            live: AtomicU64::new(0),
+            ignored: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Totals {
+    /// A place for one more thread's counts.
+    #[must_use]
+    pub fn add_thread(&self) -> Arc<ThreadTotals> {
+        let totals = Arc::new(ThreadTotals::default());
+        let mut threads = self.threads.write().unwrap_or_else(PoisonError::into_inner);
+        threads.push(Arc::clone(&totals));
+        totals
+    }
+
+    /// Everything counted so far.
+    #[must_use]
+    pub fn sum(&self) -> Tally {
+        let mut sum = Tally::default();
+        let threads = self.threads.read().unwrap_or_else(PoisonError::into_inner);
+        for thread in threads.iter() {
+            thread.add_to(&mut sum);
+        }
+        sum
+    }
+}
+
+impl ThreadTotals {
+    /// Adds what was counted since the last time. Only one thread may call this.
+    pub fn add(&self, tally: &Tally) {
+        let queries = self.queries.iter().flatten();
+        for (total, count) in queries.zip(tally.queries.iter().flatten()) {
+            add(total, *count);
+        }
+        for (total, count) in self.types.iter().zip(tally.types) {
+            add(total, count);
+        }
+        for (total, count) in self.rcodes.iter().zip(tally.rcodes) {
+            add(total, count);
+        }
+        add(&self.truncated, tally.truncated);
+        add(&self.live, tally.live);
+        add(&self.ignored, tally.ignored);
+    }
+
+    fn add_to(&self, sum: &mut Tally) {
+        let read = |total: &AtomicU64| total.load(Ordering::Relaxed);
+        let queries = sum.queries.iter_mut().flatten();
+        for (sum, total) in queries.zip(self.queries.iter().flatten()) {
+            *sum += read(total);
+        }
+        for (sum, total) in sum.types.iter_mut().zip(&self.types) {
+            *sum += read(total);
+        }
+        for (sum, total) in sum.rcodes.iter_mut().zip(&self.rcodes) {
+            *sum += read(total);
+        }
+        sum.truncated += read(&self.truncated);
+        sum.live += read(&self.live);
+        sum.ignored += read(&self.ignored);
+    }
+}
+
+/// Adds without a locked instruction, which a single writer does not need.
+fn add(total: &AtomicU64, count: u64) {
+    if count > 0 {
+        let value = total.load(Ordering::Relaxed).wrapping_add(count);
+        total.store(value, Ordering::Relaxed);
+    }
+}
+
+/// Shows the server to a scraper.
+pub struct Scrape {
+    /// What was counted.
+    pub totals: Totals,
+    /// The zones.
+    pub reports: Arc<Cell<Reports>>,
+    /// The stream from healthd.
+    pub link: Link,
+}
+
+impl fmt::Debug for Scrape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scrape").finish_non_exhaustive()
+    }
+}
+
+impl Collector for Scrape {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let mut page = Page(&mut encoder);
+        page.traffic(&self.totals)?;
+        let reports = self.reports.current();
+        page.zones(&reports)?;
+        page.live(&reports)?;
+        page.health(&reports, &self.link)
+    }
+}
+
+struct Page<'a, 'e>(&'a mut DescriptorEncoder<'e>);
+
+impl Page<'_, '_> {
+    fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
+        let metric = ConstCounter::new(value);
+        metric.encode(
+            self.0
+                .encode_descriptor(name, help, None, metric.metric_type())?,
+        )
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
+        let metric = ConstGauge::new(value);
+        metric.encode(
+            self.0
+                .encode_descriptor(name, help, None, metric.metric_type())?,
+        )
+    }
+
+    /// A metric with one label or more.
+    fn family<M: EncodeMetric>(
+        &mut self,
+        name: &str,
+        help: &str,
+        sample: &M,
+        entries: &[(Vec<(&str, String)>, M)],
+    ) -> fmt::Result {
+        let descriptor = self
+            .0
+            .encode_descriptor(name, help, None, sample.metric_type())?;
+        encode_all(descriptor, entries)
+    }
+
+    fn traffic(&mut self, totals: &Totals) -> fmt::Result {
+        let sum = totals.sum();
+        let zero = ConstCounter::new(0_u64);
+        let mut queries = Vec::new();
+        for ((_, transport), row) in TRANSPORTS.iter().zip(sum.queries) {
+            for (family, count) in FAMILIES.iter().zip(row) {
+                let labels = vec![
+                    ("transport", (*transport).to_owned()),
+                    ("family", (*family).to_owned()),
+                ];
+                queries.push((labels, ConstCounter::new(count)));
+            }
+        }
+        self.family(QUERIES, "Queries received", &zero, &queries)?;
+        let names = TYPES.iter().map(|(_, name)| *name).chain(["other"]);
+        let types: Vec<_> = names
+            .zip(sum.types)
+            .map(|(name, count)| (vec![("type", name.to_owned())], ConstCounter::new(count)))
+            .collect();
+        self.family(QUERY_TYPES, "Queries by the type asked for", &zero, &types)?;
+        let names = RCODES.iter().map(|(_, name)| *name).chain(["other"]);
+        let rcodes: Vec<_> = names
+            .zip(sum.rcodes)
+            .map(|(name, count)| (vec![("rcode", name.to_owned())], ConstCounter::new(count)))
+            .collect();
+        self.family(RESPONSES, "Responses sent", &zero, &rcodes)?;
+        self.counter(TRUNCATED, "Responses with TC set", sum.truncated)?;
+        self.counter(IGNORED, "Messages that got no response", sum.ignored)?;
+        self.counter(LIVE_ANSWERS, "Answers drawn by liveness", sum.live)?;
+        let read = |value: &AtomicU64| value.load(Ordering::Relaxed);
+        self.counter(
+            HELD,
+            "Queries that waited for first results",
+            read(&totals.held),
+        )?;
+        self.counter(
+            TCP_REFUSED,
+            "Connections refused for want of room",
+            read(&totals.refused),
+        )?;
+        self.gauge(
+            TCP_CONNECTIONS,
+            "Open connections",
+            float(read(&totals.connections)),
+        )
+    }
+
+    fn zones(&mut self, reports: &Reports) -> fmt::Result {
+        let zero = ConstGauge::new(0.0);
+        let states = [State::Loaded, State::Stale, State::Failed].map(|state| {
+            let zones = reports.zones.iter();
+            let count = zones.filter(|zone| zone.state == state).count();
+            let labels = vec![("state", state.name().to_owned())];
+            (labels, ConstGauge::new(float(count as u64)))
+        });
+        self.family(ZONES, "Zones by how their files are", &zero, &states)?;
+        if reports.zones.len() > SINGLE_ZONES {
+            return Ok(());
+        }
+        let gauges: [Reading<f64>; 3] = [
+            (ZONE_SERIAL, "Serial that is served", |zone| {
+                f64::from(zone.serial)
+            }),
+            (ZONE_RECORDS, "Records that are served", |zone| {
+                float(zone.records as u64)
+            }),
+            (ZONE_LOAD, "How long the last load took", |zone| {
+                zone.took.as_secs_f64()
+            }),
+        ];
+        for (name, help, value) in gauges {
+            let zones = reports.zones.iter();
+            let entries: Vec<_> = zones
+                .map(|zone| {
+                    (
+                        vec![("zone", zone.name.to_string())],
+                        ConstGauge::new(value(zone)),
+                    )
+                })
+                .collect();
+            self.family(name, help, &zero, &entries)?;
+        }
+        let counters: [Reading<u64>; 2] = [
+            (ZONE_LOADS, "Loads", |zone| zone.n_loads),
+            (
+                ZONE_REFUSED,
+                "Loads refused because of broken files",
+                |zone| zone.n_refused,
+            ),
+        ];
+        let zero = ConstCounter::new(0_u64);
+        for (name, help, value) in counters {
+            let zones = reports.zones.iter();
+            let entries: Vec<_> = zones
+                .map(|zone| {
+                    (
+                        vec![("zone", zone.name.to_string())],
+                        ConstCounter::new(value(zone)),
+                    )
+                })
+                .collect();
+            self.family(name, help, &zero, &entries)?;
+        }
+        Ok(())
+    }
+
+    fn live(&mut self, reports: &Reports) -> fmt::Result {
+        let kinds = [
+            (Some(Certainty::Known), "known"),
+            (Some(Certainty::AllDown), "all-down"),
+            (Some(Certainty::Unknown), "unknown"),
+            (None, "failed"),
+        ];
+        let entries = kinds.map(|(certainty, name)| {
+            let sets = reports.zones.iter().flat_map(|zone| &zone.live);
+            let count = sets.filter(|set| set.certainty == certainty).count();
+            let labels = vec![("certainty", name.to_owned())];
+            (labels, ConstGauge::new(float(count as u64)))
+        });
+        let zero = ConstGauge::new(0.0);
+        self.family(LIVE_SETS, "Live sets by how much is known", &zero, &entries)
+    }
+
+    fn health(&mut self, reports: &Reports, link: &Link) -> fmt::Result {
+        self.gauge(
+            TARGETS,
+            "Targets to be watched",
+            float(reports.n_targets as u64),
+        )?;
+        let state = link.state();
+        let connected = state.as_ref().is_some_and(|state| state.connected);
+        let connected = if connected { 1.0 } else { 0.0 };
+        self.gauge(HEALTH_CONNECTED, "Whether healthd is connected", connected)?;
+        match link.age() {
+            Some(age) => self.gauge(
+                HEALTH_AGE,
+                "How old what is known of targets may be",
+                age.as_secs_f64(),
+            ),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A metric's name and help, and what it reads of a zone.
+type Reading<T> = (&'static str, &'static str, fn(&ZoneReport) -> T);
+
+fn encode_all<M: EncodeMetric>(
+    mut encoder: MetricEncoder<'_>,
+    entries: &[(Vec<(&str, String)>, M)],
+) -> fmt::Result {
+    for (labels, metric) in entries {
+        metric.encode(encoder.encode_family(labels)?)?;
+    }
+    Ok(())
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "gauges are floats; counts are small"
+)]
+const fn float(count: u64) -> f64 {
+    count as f64
+}

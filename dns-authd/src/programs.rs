@@ -1,0 +1,463 @@
+//! `LUA` records of a zone: what they come to, and what they need watched.
+//!
+//! Between a zone, which has programs, and the data path, which has encoded records. Evaluates
+//! when it is told to, with the liveness it is given; reads no clock and opens nothing.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use dns_wire::{ClientSubnet, Name, Type};
+use ipnet::IpNet;
+
+use crate::answer::{Call, Programs, Transport};
+use crate::live::{Context, Drawn, Failure, LiveAnswer, LiveSets, Part, View};
+use crate::lua::{
+    self, Certainty, Client, LuaError, LuaSettings, Member, Note, Outcome, Records, Select,
+    Snippet, Target,
+};
+use crate::zone::{LiveSet, Zone};
+
+/// What the operator decided about live sets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveSettings {
+    /// What programs may do and what their checks are like.
+    pub lua: Arc<LuaSettings>,
+    /// The TTL of answers while nothing is known.
+    pub unknown_ttl: Duration,
+    /// How long the first queries for a set wait while nothing is known; zero is not at all.
+    pub hold: Duration,
+}
+
+/// The live sets of one zone with all that was found out about them.
+#[derive(Debug, Default)]
+pub struct LiveZone {
+    snippets: Arc<[Vec<Snippet>]>,
+    sets: Vec<Known>,
+}
+
+/// What is known about one live set.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    answer: LiveAnswer,
+    targets: BTreeSet<Target>,
+    certainty: Option<Certainty>,
+    /// Queries have waited for it long enough.
+    waited: bool,
+    /// What its programs say to the operator.
+    messages: Vec<Message>,
+}
+
+/// Something that a program says to the operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Whether the answer is SERVFAIL because of it.
+    pub is_failure: bool,
+    /// Whose program it is, and where it stands.
+    pub source: String,
+    /// What it says.
+    pub text: String,
+}
+
+/// One live set, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveReport {
+    /// Whose set it is.
+    pub owner: Name,
+    /// The type of its records.
+    pub rtype: Type,
+    /// How much is known; `None` when it has no answer.
+    pub certainty: Option<Certainty>,
+    /// What is drawn from.
+    pub members: Vec<String>,
+    /// The TTL of its answers.
+    pub ttl: u32,
+    /// What its programs say.
+    pub messages: Vec<String>,
+}
+
+impl LiveZone {
+    /// The live sets of a zone, none evaluated yet.
+    #[must_use]
+    pub fn new(zone: &Arc<Zone>) -> Self {
+        let records: Arc<dyn Records> = Arc::new(ZoneRecords(Arc::clone(zone)));
+        let sets = zone.live_sets();
+        Self {
+            snippets: sets
+                .iter()
+                .map(|set| snippets(zone.apex(), set, &records))
+                .collect(),
+            sets: vec![Known::default(); sets.len()],
+        }
+    }
+
+    /// Whether the zone has no live sets.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.sets.is_empty()
+    }
+
+    /// Every target that some program names.
+    pub fn targets(&self) -> impl Iterator<Item = &Target> {
+        self.sets.iter().flat_map(|set| &set.targets)
+    }
+
+    /// Evaluates the sets that name a target for which `is_affected`; sets never evaluated always
+    /// are. Gives the messages that are new.
+    pub fn evaluate(
+        &mut self,
+        zone: &Zone,
+        view: &View,
+        settings: &LiveSettings,
+        is_affected: &dyn Fn(&Target) -> bool,
+    ) -> Vec<Message> {
+        let mut fresh = Vec::new();
+        for (place, set) in zone.live_sets().iter().enumerate() {
+            let (Some(known), Some(snippets)) =
+                (self.sets.get_mut(place), self.snippets.get(place))
+            else {
+                continue;
+            };
+            if known.certainty.is_some() && !known.targets.iter().any(is_affected) {
+                continue;
+            }
+            let old = std::mem::take(&mut known.messages);
+            *known = evaluate(set, snippets, view, settings, known.waited);
+            let new = known
+                .messages
+                .iter()
+                .filter(|message| !old.contains(message));
+            fresh.extend(new.cloned());
+        }
+        fresh
+    }
+
+    /// Takes over from the live sets of the zone before it which ones queries have waited for.
+    pub fn inherit(&mut self, zone: &Zone, before: &Self, zone_before: &Zone) {
+        for (known, set) in self.sets.iter_mut().zip(zone.live_sets()) {
+            let same = |old: &LiveSet| old.owner == set.owner && old.rtype == set.rtype;
+            let place = zone_before.live_sets().iter().position(same);
+            let old = place.and_then(|place| before.sets.get(place));
+            known.waited = old.is_some_and(|old| old.waited);
+        }
+    }
+
+    /// Lets queries for a set wait no longer.
+    pub fn end_wait(&mut self, number: u32) {
+        if let Some(known) = self.sets.get_mut(number as usize) {
+            known.waited = true;
+            known.answer.hold = false;
+        }
+    }
+
+    /// What the data path serves.
+    #[must_use]
+    pub fn serve(&self, view: &View, settings: &LiveSettings) -> LiveSets {
+        if self.is_empty() {
+            return LiveSets::default();
+        }
+        let context = Context {
+            snippets: Arc::clone(&self.snippets),
+            view: view.clone(),
+            settings: Arc::clone(&settings.lua),
+            unknown_ttl: seconds(settings.unknown_ttl),
+        };
+        let answers = self.sets.iter().map(|known| known.answer.clone());
+        LiveSets::new(answers.collect(), Some(Arc::new(context)))
+    }
+
+    /// Every set, for people.
+    #[must_use]
+    pub fn report(&self, zone: &Zone) -> Vec<LiveReport> {
+        let sets = self.sets.iter().zip(zone.live_sets());
+        sets.map(|(known, set)| LiveReport {
+            owner: set.owner.clone(),
+            rtype: set.rtype,
+            certainty: known.certainty.filter(|_| known.answer.failure.is_none()),
+            members: known.answer.members(),
+            ttl: known.answer.ttl,
+            messages: known
+                .messages
+                .iter()
+                .map(|message| format!("{}: {}", message.source, message.text))
+                .collect(),
+        })
+        .collect()
+    }
+}
+
+/// The programs of a set as the evaluator wants them.
+fn snippets(apex: &Name, set: &LiveSet, records: &Arc<dyn Records>) -> Vec<Snippet> {
+    let programs = set.programs.iter();
+    programs
+        .map(|program| Snippet {
+            zone: apex.clone(),
+            owner: set.owner.clone(),
+            rtype: set.rtype,
+            ttl: program.ttl,
+            code: Arc::clone(&program.code),
+            position: program.position.clone(),
+            records: Arc::clone(records),
+        })
+        .collect()
+}
+
+/// Every program of a zone, for `check`.
+#[must_use]
+pub fn all_snippets(zone: &Arc<Zone>) -> Vec<Snippet> {
+    let records: Arc<dyn Records> = Arc::new(ZoneRecords(Arc::clone(zone)));
+    let sets = zone.live_sets().iter();
+    sets.flat_map(|set| snippets(zone.apex(), set, &records))
+        .collect()
+}
+
+//--- Evaluating
+
+/// What one program of a set came to.
+enum Source {
+    /// Records to draw from.
+    Drawn(Select, Vec<(Member, Vec<u8>)>),
+    /// It runs for each query.
+    Program(u32),
+}
+
+/// A set while its programs are evaluated.
+struct Sum {
+    known: Known,
+    ttl: u32,
+    certainty: Certainty,
+    sources: Vec<Source>,
+}
+
+fn evaluate(
+    set: &LiveSet,
+    snippets: &[Snippet],
+    view: &View,
+    settings: &LiveSettings,
+    waited: bool,
+) -> Known {
+    let mut sum = Sum {
+        known: Known::default(),
+        ttl: if set.fixed.is_empty() {
+            u32::MAX
+        } else {
+            set.fixed_ttl
+        },
+        certainty: Certainty::Known,
+        sources: Vec::new(),
+    };
+    if !set.fixed.is_empty() {
+        sum.sources.push(Source::Drawn(Select::All, plain(set)));
+    }
+    for (number, snippet) in (0..).zip(snippets) {
+        if let Err(error) = sum.add(snippet, number, view, settings) {
+            sum.fail(snippet, &error);
+        }
+    }
+    let Sum {
+        mut known,
+        mut ttl,
+        certainty,
+        sources,
+    } = sum;
+    known.certainty = Some(certainty);
+    if certainty == Certainty::Unknown {
+        ttl = ttl.min(seconds(settings.unknown_ttl));
+        known.waited = waited;
+        known.answer.hold = !waited && !settings.hold.is_zero();
+    }
+    known.answer.ttl = ttl;
+    for source in sources {
+        let part = match source {
+            Source::Program(number) => Some(Part::Program(number)),
+            Source::Drawn(select, members) => {
+                Drawn::new(set.rtype, ttl, select, members).map(Part::Drawn)
+            }
+        };
+        known.answer.parts.extend(part);
+    }
+    if known.answer.failure.is_some() {
+        known.answer.parts.clear();
+    }
+    known
+}
+
+impl Sum {
+    fn add(
+        &mut self,
+        snippet: &Snippet,
+        number: u32,
+        view: &View,
+        settings: &LiveSettings,
+    ) -> Result<(), LuaError> {
+        let evaluation = lua::on_this_thread(&settings.lua, |evaluator| {
+            evaluator.evaluate(snippet, &view.0)
+        })?;
+        self.known.targets.extend(evaluation.targets);
+        for note in &evaluation.notes {
+            self.known.messages.push(message(snippet, note));
+        }
+        self.ttl = self.ttl.min(snippet.ttl);
+        let (select, values) = match evaluation.outcome? {
+            Outcome::PerQuery => {
+                self.sources.push(Source::Program(number));
+                return Ok(());
+            }
+            Outcome::Fixed(values) => {
+                let member = |value| Member { value, weight: 1 };
+                (Select::All, values.into_iter().map(member).collect())
+            }
+            Outcome::Choice(choice) => {
+                if let Some(bound) = choice.ttl_bound {
+                    self.ttl = self.ttl.min(seconds(bound));
+                }
+                // Unknown is the greatest: one part that is not known makes the whole unknown.
+                self.certainty = self.certainty.max(choice.certainty);
+                (choice.select, choice.members)
+            }
+        };
+        let mut members: Vec<(Member, Vec<u8>)> = Vec::with_capacity(values.len());
+        for member in values {
+            let rdata = lua::rdata(snippet.rtype, &member.value)?;
+            members.push((member, rdata));
+        }
+        self.sources.push(Source::Drawn(select, members));
+        Ok(())
+    }
+
+    fn fail(&mut self, snippet: &Snippet, error: &LuaError) {
+        if *error == LuaError::Incomplete {
+            self.certainty = Certainty::Unknown;
+        }
+        self.known.answer.failure = Some(failure(error));
+        self.known.messages.push(Message {
+            is_failure: true,
+            source: source(snippet),
+            text: error.to_string(),
+        });
+    }
+}
+
+/// The plain records of a set, all of which are always served.
+fn plain(set: &LiveSet) -> Vec<(Member, Vec<u8>)> {
+    let member = |rdata: &[u8]| Member {
+        value: dns_wire::rdata::display(set.rtype, rdata),
+        weight: 1,
+    };
+    let items = set.fixed.iter();
+    items.map(|rdata| (member(rdata), rdata.to_vec())).collect()
+}
+
+fn message(snippet: &Snippet, note: &Note) -> Message {
+    Message {
+        is_failure: false,
+        source: source(snippet),
+        text: note.message.clone(),
+    }
+}
+
+fn source(snippet: &Snippet) -> String {
+    let Snippet {
+        position,
+        rtype,
+        owner,
+        ..
+    } = snippet;
+    format!("{position}: LUA {rtype} of {owner}")
+}
+
+const fn failure(error: &LuaError) -> Failure {
+    match error {
+        LuaError::Incomplete => Failure::Incomplete,
+        LuaError::AllDown => Failure::AllDown,
+        _ => Failure::Defect,
+    }
+}
+
+fn seconds(duration: Duration) -> u32 {
+    u32::try_from(duration.as_secs()).unwrap_or(u32::MAX)
+}
+
+/// What programs read of their own zone.
+#[derive(Debug)]
+struct ZoneRecords(Arc<Zone>);
+
+impl Records for ZoneRecords {
+    fn programs(&self, name: &Name) -> Vec<Arc<str>> {
+        let libraries = self.0.libraries().iter();
+        libraries
+            .filter(|(owner, _)| owner == name)
+            .map(|(_, code)| Arc::clone(code))
+            .collect()
+    }
+
+    fn data(&self, name: &Name, rtype: Type) -> Vec<String> {
+        let items = self.0.data(name, rtype).into_iter();
+        items
+            .map(|rdata| dns_wire::rdata::display(rtype, rdata))
+            .collect()
+    }
+}
+
+//--- Per query
+
+/// Runs the programs that need the query, in an interpreter that the calling thread keeps.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LuaPrograms;
+
+impl Programs for LuaPrograms {
+    fn run(&mut self, call: &Call<'_>) -> Result<(u32, Vec<Vec<u8>>), Failure> {
+        let context = call.live.context().ok_or(Failure::Incomplete)?;
+        let snippet = context
+            .snippets
+            .get(call.set as usize)
+            .and_then(|snippets| snippets.get(call.program as usize))
+            .ok_or(Failure::Incomplete)?;
+        let client = client(call);
+        let run = |evaluator: &mut lua::Evaluator| {
+            let answer = evaluator.answer_for(snippet, &context.view.0, &client, call.seed)?;
+            let mut ttl = snippet.ttl;
+            if let Some(bound) = answer.ttl_bound {
+                ttl = ttl.min(seconds(bound));
+            }
+            if answer.certainty == Certainty::Unknown {
+                ttl = ttl.min(context.unknown_ttl);
+            }
+            let values = answer.values.iter();
+            let items: Result<Vec<_>, LuaError> = values
+                .map(|value| lua::rdata(snippet.rtype, value))
+                .collect();
+            Ok((ttl, items?))
+        };
+        lua::on_this_thread(&context.settings, run)
+            .and_then(|result: Result<_, LuaError>| result)
+            .map_err(|error| failure(&error))
+    }
+}
+
+/// The query as programs see it.
+fn client(call: &Call<'_>) -> Client {
+    let query = call.query;
+    let [i1, i0] = query.id.to_be_bytes();
+    let [f1, f0] = query.flags.0.to_be_bytes();
+    let additionals = u8::from(query.edns.is_some());
+    let local = call.client.local.unwrap_or_else(|| match call.client.peer {
+        SocketAddr::V4(_) => IpAddr::from([0; 4]),
+        SocketAddr::V6(_) => IpAddr::from([0; 16]),
+    });
+    Client {
+        who: call.client.peer,
+        local: SocketAddr::new(local, call.client.local_port),
+        subnet: call.subnet.and_then(network),
+        qname: Name::from_wire(query.qname).map_or_else(|_| Name::root(), |(name, _)| name),
+        header: [i1, i0, f1, f0, 0, 1, 0, 0, 0, 0, 0, additionals],
+        tcp: call.client.transport != Transport::Udp,
+        dnssec_ok: query.dnssec_ok(),
+        payload_size: query.edns.map(|edns| edns.udp_size),
+    }
+}
+
+fn network(subnet: ClientSubnet) -> Option<IpNet> {
+    IpNet::new(subnet.address, subnet.source_prefix).ok()
+}

@@ -1,0 +1,224 @@
+//! Notices that zone files have changed: at once by inotify, and by looking every so often.
+//!
+//! Watches directories, not files: editors and configuration managers replace files, and a mounted
+//! ConfigMap swaps a link beside them. What an event says is not read; that there was one is
+//! enough for the keeper to look at the files it has read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::mpsc::SyncSender;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use rustix::io::Errno;
+use tokio::sync::watch;
+
+use crate::keeper::Command;
+
+/// Changes this close together are looked at once: writing a file is several events.
+const SETTLE: Duration = Duration::from_millis(100);
+/// How often the thread looks whether it is to watch something else, or to end.
+const WAKE: Duration = Duration::from_millis(250);
+/// Room for events; more come with the next read.
+const EVENTS_SIZE: usize = 4096;
+/// How often watches are renewed, for directories that were replaced.
+const RENEW: Duration = Duration::from_secs(60);
+
+/// How changes are noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// How often files are looked at; `None` is never.
+    pub interval: Option<Duration>,
+    /// Whether changes are noticed at once.
+    pub notify: bool,
+}
+
+/// Sends [`Command::Look`] when there may be something to see, from a thread that ends with the
+/// senders.
+///
+/// # Errors
+/// When the thread cannot be made.
+pub fn watch(
+    pace: watch::Receiver<Pace>,
+    directories: watch::Receiver<BTreeSet<PathBuf>>,
+    commands: SyncSender<Command>,
+) -> io::Result<()> {
+    let begun = now();
+    let mut lookout = Lookout {
+        pace,
+        directories,
+        commands,
+        looked: begun,
+        renewed: begun,
+        watches: Watches::new()
+            .inspect_err(|error| {
+                tracing::warn!(%error, "Changes of zone files are not noticed at once");
+            })
+            .ok(),
+    };
+    thread::Builder::new()
+        .name("zone-watch".to_owned())
+        .spawn(move || {
+            lookout.set_watches();
+            while lookout.turn() {}
+        })?;
+    Ok(())
+}
+
+/// The thread.
+struct Lookout {
+    pace: watch::Receiver<Pace>,
+    directories: watch::Receiver<BTreeSet<PathBuf>>,
+    commands: SyncSender<Command>,
+    looked: Instant,
+    renewed: Instant,
+    watches: Option<Watches>,
+}
+
+impl Lookout {
+    /// Waits for an event or a while, and does what is due; `false` when there is no more to do.
+    fn turn(&mut self) -> bool {
+        let has_event = match &self.watches {
+            Some(watches) => watches.wait(WAKE),
+            None => {
+                thread::sleep(WAKE);
+                false
+            }
+        };
+        match (self.pace.has_changed(), self.directories.has_changed()) {
+            (Ok(false), Ok(false)) => {}
+            (Ok(_), Ok(_)) => self.set_watches(),
+            _ => return false,
+        }
+        let now = now();
+        if now.duration_since(self.renewed) >= RENEW {
+            self.renewed = now;
+            self.watches.iter_mut().for_each(Watches::renew);
+        }
+        let interval = self.pace.borrow().interval;
+        let is_time = interval.is_some_and(|interval| now.duration_since(self.looked) >= interval);
+        if has_event || is_time {
+            self.looked = now;
+            // A full queue holds commands after which the keeper looks anyway, or the next event
+            // comes soon.
+            if self.commands.try_send(Command::Look).is_err() {
+                tracing::debug!("Zone keeper is busy");
+            }
+        }
+        true
+    }
+
+    fn set_watches(&mut self) {
+        let Pace { notify, .. } = *self.pace.borrow_and_update();
+        let directories = self.directories.borrow_and_update();
+        if let Some(watches) = &mut self.watches {
+            match notify {
+                true => watches.set(&directories),
+                false => watches.set(&BTreeSet::new()),
+            }
+        }
+    }
+}
+
+/// The directories that are watched.
+struct Watches {
+    queue: OwnedFd,
+    watched: BTreeMap<PathBuf, Option<i32>>,
+}
+
+impl Watches {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            queue: inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?,
+            watched: BTreeMap::new(),
+        })
+    }
+
+    /// Waits for an event, and for the quiet after it; whether there was one.
+    fn wait(&self, limit: Duration) -> bool {
+        let limit = Timespec::try_from(limit).ok();
+        let mut ready = [PollFd::new(&self.queue, PollFlags::IN)];
+        match poll(&mut ready, limit.as_ref()) {
+            Ok(0) | Err(Errno::INTR) => return false,
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!(%error, "Changes of zone files cannot be waited for");
+                thread::sleep(RENEW);
+                return false;
+            }
+        }
+        thread::sleep(SETTLE);
+        self.drain()
+    }
+
+    /// Forgets what has happened: a look sees it all. Whether anything has.
+    fn drain(&self) -> bool {
+        let mut buffer = [const { MaybeUninit::uninit() }; EVENTS_SIZE];
+        let mut events = inotify::Reader::new(&self.queue, &mut buffer);
+        let mut found = false;
+        while events.next().is_ok() {
+            found = true;
+        }
+        found
+    }
+
+    /// Watches these directories and no others.
+    fn set(&mut self, directories: &BTreeSet<PathBuf>) {
+        let old = std::mem::take(&mut self.watched);
+        for (path, number) in old {
+            match number {
+                _ if directories.contains(&path) => {
+                    self.watched.insert(path, number);
+                }
+                // A directory that is gone has taken its watch along.
+                Some(number) => drop(inotify::remove_watch(&self.queue, number)),
+                None => {}
+            }
+        }
+        for path in directories {
+            if !self.watched.contains_key(path) {
+                let number = self.add(path);
+                if number.is_none() {
+                    tracing::warn!(
+                        directory = %path.display(),
+                        "Directory cannot be watched; its files are looked at by the clock"
+                    );
+                }
+                self.watched.insert(path.clone(), number);
+            }
+        }
+    }
+
+    /// Watches anew what was replaced: the number stays the same where nothing was.
+    fn renew(&mut self) {
+        let paths: Vec<PathBuf> = self.watched.keys().cloned().collect();
+        for path in paths {
+            let number = self.add(&path);
+            self.watched.insert(path, number);
+        }
+    }
+
+    fn add(&self, path: &PathBuf) -> Option<i32> {
+        let flags = WatchFlags::CLOSE_WRITE
+            | WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::MOVE
+            | WatchFlags::MOVE_SELF
+            | WatchFlags::DELETE_SELF
+            | WatchFlags::ONLYDIR;
+        inotify::add_watch(&self.queue, path, flags).ok()
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "files are looked at by the clock"
+)]
+fn now() -> Instant {
+    Instant::now()
+}

@@ -1,0 +1,112 @@
+//! UDP: one responder for each thread of the engine.
+
+use std::net::UdpSocket;
+use std::sync::Arc;
+
+use daemon_base::snapshot::{Cell, Reader};
+use daemon_base::udp::{Datagram, Engine, EngineOptions, Outcome, Respond};
+
+use crate::answer::{Client, Responder, Snapshot, Transport, Verdict};
+use crate::hold::{Hold, Waiting};
+use crate::metrics::{ThreadTotals, Totals};
+use crate::programs::LuaPrograms;
+use crate::random;
+
+/// What every thread needs.
+#[derive(Clone, Debug)]
+pub struct Supply {
+    /// What is answered from.
+    pub cell: Arc<Cell<Snapshot>>,
+    /// Where queries wait.
+    pub hold: Hold,
+    /// Where threads count.
+    pub totals: Totals,
+}
+
+/// Answers datagrams on one thread.
+#[derive(Debug)]
+struct Answerer {
+    reader: Reader<Snapshot>,
+    responder: Responder<LuaPrograms>,
+    hold: Hold,
+    totals: Arc<ThreadTotals>,
+    local_port: u16,
+}
+
+/// Starts the threads on these sockets.
+///
+/// # Errors
+/// When the engine cannot be started.
+pub fn start(sockets: Vec<UdpSocket>, threads: usize, supply: &Supply) -> std::io::Result<Engine> {
+    let options = EngineOptions {
+        name: "dns",
+        ..EngineOptions::default()
+    };
+    let ports: Vec<u16> = sockets
+        .iter()
+        .map(|socket| socket.local_addr().map_or(0, |address| address.port()))
+        .collect();
+    Engine::start(sockets, threads, options, |number| Answerer {
+        reader: Reader::new(Arc::clone(&supply.cell)),
+        responder: Responder::new(LuaPrograms, random::seed()),
+        hold: supply.hold.clone(),
+        totals: supply.totals.add_thread(),
+        local_port: ports.iter().cycle().nth(number).copied().unwrap_or(0),
+    })
+}
+
+impl Respond for Answerer {
+    fn refresh(&mut self) {
+        self.reader.refresh();
+    }
+
+    #[inline]
+    fn respond(&mut self, datagram: &Datagram<'_>, reply: &mut [u8]) -> Outcome {
+        let client = Client {
+            peer: datagram.peer(),
+            local: datagram.local(),
+            local_port: self.local_port,
+            transport: Transport::Udp,
+            can_wait: true,
+        };
+        let message = datagram.payload();
+        match self
+            .responder
+            .respond(self.reader.get(), message, &client, reply)
+        {
+            Verdict::Reply(length) => Outcome::Reply(length),
+            Verdict::Silent | Verdict::Transfer { .. } => Outcome::Silent,
+            Verdict::Wait { apex, set } => {
+                let waiting = Waiting {
+                    message: message.into(),
+                    path: datagram.return_path(),
+                    local: client.local,
+                    local_port: client.local_port,
+                    apex,
+                    set,
+                };
+                if self.hold.hold(waiting) {
+                    return Outcome::Silent;
+                }
+                let client = Client {
+                    can_wait: false,
+                    ..client
+                };
+                match self
+                    .responder
+                    .respond(self.reader.get(), message, &client, reply)
+                {
+                    Verdict::Reply(length) => Outcome::Reply(length),
+                    _ => Outcome::Silent,
+                }
+            }
+        }
+    }
+
+    fn settle(&mut self) {
+        let tally = self.responder.tally();
+        if !tally.is_empty() {
+            self.totals.add(&tally.take());
+        }
+    }
+}

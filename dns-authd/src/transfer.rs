@@ -1,0 +1,97 @@
+//! Whole-zone transfers (RFC 5936): the messages that carry a zone, one after the other.
+//!
+//! An incremental transfer (RFC 1995) is answered with the whole zone, as its §4 allows, or with
+//! the SOA record alone when the client has this version already. `LUA` records travel in the
+//! form `PowerDNS` gives them, so that its secondaries take them.
+
+use std::sync::Arc;
+
+use dns_wire::composer::{Composer, Owner};
+use dns_wire::header::Flags;
+use dns_wire::{Class, Name, Query, Section, Type};
+
+use crate::answer::MAX_MESSAGE;
+use crate::zone::Zone;
+
+/// Octets of records in one message: compression reaches no further, and a small buffer suffices.
+const MESSAGE_SIZE: usize = 16 * 1024;
+
+/// A record to send.
+type Item = (Name, Type, u32, Vec<u8>);
+
+/// A transfer under way.
+#[derive(Debug)]
+pub struct Transfer {
+    id: u16,
+    flags: Flags,
+    question: Vec<u8>,
+    items: std::iter::Peekable<std::vec::IntoIter<Item>>,
+    is_first: bool,
+}
+
+impl Transfer {
+    /// Begins a transfer of a zone, asked for with this message.
+    #[must_use]
+    pub fn new(zone: &Arc<Zone>, message: &[u8]) -> Self {
+        let query = Query::parse(message).ok();
+        let has_current = query.as_ref().is_some_and(|query| {
+            query.qtype == Type::IXFR && known_serial(query) == Some(zone.soa().serial)
+        });
+        let mut items = zone.records();
+        let soa = items.iter().position(|(_, rtype, ..)| *rtype == Type::SOA);
+        let soa = soa.map(|place| items.remove(place));
+        if has_current {
+            items.clear();
+        } else {
+            items.extend(soa.clone());
+        }
+        items.splice(0..0, soa);
+        let flags = query
+            .as_ref()
+            .map_or_else(Flags::default, |query| query.flags.of_response());
+        Self {
+            id: query.as_ref().map_or(0, |query| query.id),
+            flags: flags.with(Flags::AA),
+            question: query.map_or_else(Vec::new, |query| query.question.to_vec()),
+            items: items.into_iter().peekable(),
+            is_first: true,
+        }
+    }
+
+    /// Writes the next message; `None` when all are written.
+    pub fn next_message(&mut self, out: &mut [u8]) -> Option<usize> {
+        self.items.peek()?;
+        let mut message = Composer::new(out, MAX_MESSAGE, self.id, self.flags).ok()?;
+        // RFC 5936 §2.2.1: later messages need not repeat the question.
+        if self.is_first {
+            message.question(&self.question).ok()?;
+        }
+        self.is_first = false;
+        let mut count = 0_usize;
+        while let Some((owner, rtype, ttl, rdata)) = self.items.peek() {
+            let fixed = (*rtype, Class::IN, *ttl);
+            let pushed = message.record(Section::Answer, Owner::Name(owner), fixed, rdata);
+            if pushed.is_err() && count == 0 {
+                // A record beyond what a message holds cannot be sent: the transfer ends here,
+                // and the client sees that the closing SOA is missing.
+                return None;
+            }
+            if pushed.is_err() {
+                break;
+            }
+            self.items.next();
+            count += 1;
+            if message.length() >= MESSAGE_SIZE {
+                break;
+            }
+        }
+        Some(message.finish())
+    }
+}
+
+/// The serial in the SOA record that an IXFR query carries (RFC 1995 §3).
+fn known_serial(query: &Query<'_>) -> Option<u32> {
+    let numbers: &[u8; 20] = query.authority.last_chunk()?;
+    let [s3, s2, s1, s0, ..] = *numbers;
+    Some(u32::from_be_bytes([s3, s2, s1, s0]))
+}
