@@ -80,7 +80,7 @@ impl World {
             .map(|_| LiveAnswer::failed(Failure::Incomplete));
         let served = Served {
             apex: apex.clone(),
-            live: Arc::new(LiveSets::new(live.collect())),
+            live: Arc::new(LiveSets::new(live.collect(), None)),
             zone: Some(Arc::new(zone)),
         };
         let snapshot = Snapshot {
@@ -99,6 +99,7 @@ impl World {
         let client = Client {
             peer: SocketAddr::from(([192, 0, 2, 1], 5353)),
             local: None,
+            local_port: 53,
             transport,
             can_wait: false,
         };
