@@ -68,6 +68,8 @@ pub struct Found<'a> {
     pub age: u32,
     /// What it is good for.
     pub state: State,
+    /// Which pool it counts against.
+    pub pool: Pool,
 }
 
 /// What a kept message is good for.

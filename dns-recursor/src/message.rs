@@ -54,13 +54,43 @@ impl Message {
     /// A response without records, such as a failure to remember (RFC 9520).
     #[must_use]
     pub fn empty(question: &[u8], rcode: Rcode) -> Option<Self> {
-        let mut buffer = [0; header::LENGTH + 300];
+        Self::compose(question, rcode, &[])
+    }
+
+    /// A response of these records: section, owner, type, TTL, RDATA; of the question's class.
+    #[must_use]
+    pub fn compose(question: &[u8], rcode: Rcode, records: &[Row<'_>]) -> Option<Self> {
+        let octets = |row: &Row<'_>| row.owner.as_wire().len() + row.rdata.len() + 10;
+        let limit = header::LENGTH + question.len() + records.iter().map(octets).sum::<usize>();
+        let mut buffer = vec![0; limit];
         let flags = Flags(Flags::QR).with_rcode(rcode);
-        let limit = buffer.len();
         let mut composer = Composer::new(&mut buffer, limit, 0, flags).ok()?;
         composer.question(question).ok()?;
+        let class = key::qclass(question);
+        for row in records {
+            let fixed = (row.rtype, class, row.ttl);
+            composer
+                .record(row.section, Owner::Name(row.owner), fixed, row.rdata)
+                .ok()?;
+        }
         let length = composer.finish();
         Self::new(buffer.get(..length)?, question.len())
+    }
+
+    /// The same message some seconds later: TTLs less that much.
+    #[must_use]
+    pub fn aged(&self, age: u32) -> Self {
+        let mut aged = self.clone();
+        for offset in self.ttl_offsets() {
+            if let Some(place) = aged
+                .data
+                .get_mut(offset..)
+                .and_then(|rest| rest.first_chunk_mut::<4>())
+            {
+                *place = u32::from_be_bytes(*place).saturating_sub(age).to_be_bytes();
+            }
+        }
+        aged
     }
 
     /// The message on the wire: id zero, question in lower case, TTLs as received.
@@ -116,6 +146,21 @@ impl fmt::Debug for Message {
             .field("length", &self.length)
             .finish_non_exhaustive()
     }
+}
+
+/// A record for [`Message::compose`].
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
+    /// Which section it goes in.
+    pub section: Section,
+    /// Whose it is.
+    pub owner: &'a Name,
+    /// Its type.
+    pub rtype: Type,
+    /// Its TTL.
+    pub ttl: u32,
+    /// Its data, names uncompressed.
+    pub rdata: &'a [u8],
 }
 
 //----------- Reading ---------------------------------------------------------

@@ -67,6 +67,7 @@ impl Shard {
             message: &entry.message,
             age: now.seconds_since(entry.stored),
             state,
+            pool: entry.pool,
         })
     }
 

@@ -213,3 +213,17 @@ fn a_joined_chain_has_both_parts_and_the_last_ones_code() {
     assert_eq!(joined.rcode(), Rcode::NXDOMAIN);
     assert_eq!(header::counts(joined.bytes()), Some([1, 1, 1, 0]));
 }
+
+#[test]
+fn an_aged_message_counts_down_and_stops_at_zero() {
+    let rows = [
+        (ANSWER, "x.example", Type::A, 60, "192.0.2.1"),
+        (ANSWER, "x.example", Type::A, 20, "192.0.2.2"),
+    ];
+    let message = answer("x.example", Type::A, Rcode::NOERROR, &rows).message;
+    assert_eq!(ttls(&message.aged(30)), [30, 0]);
+    assert_eq!(
+        addresses(message.aged(30).bytes()),
+        addresses(message.bytes())
+    );
+}

@@ -226,23 +226,6 @@ impl World {
         client
     }
 
-    /// The resolver's own query, handed back to it as a client's.
-    pub(super) fn echo(&mut self, message: &[u8]) -> u64 {
-        let client = self.clients.len() as u64;
-        self.clients.insert(client, (self.now, None));
-        let query = Query::parse(message).unwrap();
-        let key = Key::new(SEED, query.question, Variant::new(query.dnssec_ok(), false));
-        let ask = Ask {
-            key: &key,
-            question: query.question,
-            client: Some(client),
-            has_stale: false,
-        };
-        self.resolver.ask(ask, self.moment());
-        self.drain();
-        client
-    }
-
     fn deliver(&mut self, client: u64, got: Got) {
         let now = self.now;
         let (_, answer) = self.clients.get_mut(&client).unwrap();

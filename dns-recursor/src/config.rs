@@ -1,0 +1,250 @@
+//! What the server does, as parsed: every value in it is legal.
+//!
+//! Fixed for the life of the process are the listeners, the number of threads and the cache's
+//! bounds; everything else is taken up on reload.
+
+pub mod v1;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use daemon_base::acl::{self, Cidrs};
+use daemon_base::config::Common;
+use dns_wire::Name;
+use ipnet::IpNet;
+use proto::endpoint::Endpoint;
+
+use crate::cache::CacheOptions;
+use crate::forward::{Mode, Policy, Protocol, Route, Table};
+use crate::local::{Local, LocalOptions};
+use crate::policy::Outsiders;
+use crate::resolve;
+
+/// Where the admin listener is unless the configuration says otherwise.
+pub const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9403);
+
+/// The configuration of one server.
+#[derive(Debug)]
+pub struct Config {
+    /// Log, admin listener, drain.
+    pub common: Common,
+    /// Listeners.
+    pub network: Network,
+    /// Who may ask.
+    pub access: Access,
+    /// Which names go where.
+    pub forwards: Vec<Forward>,
+    /// Bounds of the cache, and how long stale answers are kept.
+    pub cache: CacheOptions,
+    /// How questions are resolved.
+    pub resolve: resolve::Settings,
+    /// How answers are served from the cache.
+    pub serve: Serve,
+    /// Names that are answered here.
+    pub local: LocalOptions,
+    /// Where healthd tells of upstreams, if it is asked.
+    pub health: Option<Endpoint>,
+    /// What is odd but understood.
+    pub warnings: Vec<String>,
+}
+
+/// Listeners and sockets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Network {
+    /// Addresses for UDP and TCP.
+    pub listen: Vec<SocketAddr>,
+    /// Threads for datagrams.
+    pub threads: usize,
+    /// Bounds of TCP.
+    pub tcp: TcpLimits,
+    /// DNS over TLS.
+    pub tls: Option<Tls>,
+    /// The addresses that queries to upstreams leave from.
+    pub source: Source,
+}
+
+/// DNS over TLS (RFC 7858).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// Addresses.
+    pub listen: Vec<SocketAddr>,
+    /// The certificate chain, in PEM.
+    pub certificate: PathBuf,
+    /// Its key, in PEM.
+    pub key: PathBuf,
+}
+
+/// Bounds of TCP (RFC 7766 §6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpLimits {
+    /// Connections at once.
+    pub connections: usize,
+    /// Connections of one client at once.
+    pub per_client: usize,
+    /// How long a connection may be silent.
+    pub idle: Duration,
+    /// Queries of one connection that may wait for answers at once.
+    pub pipeline: usize,
+}
+
+impl Default for TcpLimits {
+    fn default() -> Self {
+        Self {
+            connections: 1024,
+            per_client: 256,
+            idle: Duration::from_secs(10),
+            pipeline: 100,
+        }
+    }
+}
+
+/// The addresses that queries to upstreams leave from; unspecified is the kernel's choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// To IPv4 upstreams.
+    pub v4: Ipv4Addr,
+    /// To IPv6 upstreams.
+    pub v6: Ipv6Addr,
+}
+
+impl Default for Source {
+    fn default() -> Self {
+        Self {
+            v4: Ipv4Addr::UNSPECIFIED,
+            v6: Ipv6Addr::UNSPECIFIED,
+        }
+    }
+}
+
+/// Who may ask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Who is answered.
+    pub allow: Allow,
+    /// What the others are told.
+    pub outsiders: Outsiders,
+    /// Whose NOTIFY flushes a zone from the cache.
+    pub notify: Cidrs,
+}
+
+/// Who is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Allow {
+    /// Loopback and the private networks that the node is on, as they are when asked.
+    Local,
+    /// These.
+    Listed(Cidrs),
+}
+
+impl Allow {
+    /// The networks at this moment.
+    #[must_use]
+    pub fn networks(&self) -> Cidrs {
+        match self {
+            Self::Local => acl::local_networks()
+                .into_iter()
+                .filter(is_private)
+                .collect(),
+            Self::Listed(networks) => networks.clone(),
+        }
+    }
+}
+
+/// Whether a network is of a kind that no stranger can be in (RFC 1918, RFC 6598, RFC 3927,
+/// RFC 4193, loopback and link-local).
+fn is_private(network: &IpNet) -> bool {
+    match network {
+        IpNet::V4(network) => {
+            let address = network.network();
+            let shared = address.octets()[0] == 100 && address.octets()[1] & 0xc0 == 64;
+            let wide_enough = network.prefix_len() >= 8;
+            wide_enough
+                && (address.is_private()
+                    || address.is_loopback()
+                    || address.is_link_local()
+                    || shared)
+        }
+        IpNet::V6(network) => {
+            let address = network.network();
+            address.is_loopback() || address.is_unique_local() || address.is_unicast_link_local()
+        }
+    }
+}
+
+/// A zone and who answers for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forward {
+    /// The zone's apex.
+    pub zone: Name,
+    /// What kind of servers the upstreams are.
+    pub mode: Mode,
+    /// The upstreams.
+    pub upstreams: Vec<SocketAddr>,
+    /// Which is asked first.
+    pub policy: Policy,
+    /// Over what.
+    pub protocol: Protocol,
+    /// Whether the AD bit is passed on.
+    pub trust_ad: bool,
+}
+
+/// How answers are served from the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Serve {
+    /// TTL of stale answers.
+    pub stale_ttl: Duration,
+    /// How long a failure is remembered, and how long a stale answer serves without another try.
+    pub recheck: Duration,
+    /// Whether names in demand are refreshed before they expire.
+    pub prefetch: bool,
+}
+
+impl Config {
+    /// The routes, all upstreams taken for good.
+    #[must_use]
+    pub fn table(&self) -> Table {
+        Table::new(self.forwards.iter().map(|forward| {
+            let zone = forward.zone.clone();
+            let mut route = Route::new(zone, forward.mode, forward.upstreams.clone());
+            route.policy = forward.policy;
+            route.protocol = forward.protocol;
+            route.trust_ad = forward.trust_ad;
+            route
+        }))
+    }
+
+    /// The local names.
+    #[must_use]
+    pub fn local(&self) -> Local {
+        Local::new(&self.local)
+    }
+
+    /// Every upstream, once.
+    #[must_use]
+    pub fn upstreams(&self) -> Vec<SocketAddr> {
+        let all = self.forwards.iter().flat_map(|forward| &forward.upstreams);
+        let mut upstreams: Vec<SocketAddr> = all.copied().collect();
+        upstreams.sort_unstable();
+        upstreams.dedup();
+        upstreams
+    }
+
+    /// One line that says what is configured.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let zones: Vec<String> = self.forwards.iter().map(|f| f.zone.to_string()).collect();
+        match zones.as_slice() {
+            [] => "nothing is forwarded".to_owned(),
+            zones => format!(
+                "{} upstreams for {} zones: {}",
+                self.upstreams().len(),
+                zones.len(),
+                zones.join(" ")
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
