@@ -8,9 +8,8 @@
 //! enable-lua-records=yes
 //! ```
 //!
-//! Lines are read as `pdns_server` reads them: `key=value`, `key+=value`, `\` at the end of a
-//! line that goes on, and comments from a `#` that begins the line or follows a blank. Settings
-//! of the command line come after those of the files. `include-dir` is followed.
+//! Lines are read as `pdns_server` reads them, by [`pdns_settings`]. Settings of the command
+//! line come after those of the files. `include-dir` is followed.
 //!
 //! A setting that pdns knows but that has no counterpart here is listed in
 //! [`PdnsConf::dropped`] with the reason; one that pdns does not know either is an error, as it
@@ -20,17 +19,15 @@
 
 mod keys;
 
-use std::collections::BTreeMap;
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
+pub use pdns_settings::Files;
+use pdns_settings::{OneFile, Setting, Settings, items};
 
-use crate::position::{MAX_PROBLEMS, Position, Problem, Rejected};
-use keys::Fate;
+use crate::position::{Position, Problem, Rejected};
 
 /// What a pdns.conf says to this server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,21 +152,6 @@ pub struct Dropped {
     pub position: Option<Position>,
 }
 
-/// How files are reached.
-pub trait Files {
-    /// Reads a file's octets.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
-    fn read(&mut self, path: &Path) -> io::Result<Vec<u8>>;
-
-    /// The files in a directory, in any order.
-    ///
-    /// # Errors
-    /// When the directory cannot be read.
-    fn list(&mut self, directory: &Path) -> io::Result<Vec<PathBuf>>;
-}
-
 /// Reads the pdns.conf at `path`, what it includes, and then `arguments`: settings of
 /// `pdns_server`'s command line, without their `--`.
 ///
@@ -181,20 +163,7 @@ pub fn parse(
     files: &mut dyn Files,
     arguments: &[(String, String)],
 ) -> Result<PdnsConf, Rejected> {
-    let mut reader = Reader {
-        settings: BTreeMap::new(),
-        problems: Vec::new(),
-        files: Vec::new(),
-    };
-    reader.file(path, files);
-    if let Some(directory) = reader.settings.get("include-dir") {
-        let directory = directory.clone();
-        reader.directory(&directory, files);
-    }
-    for (key, value) in arguments {
-        reader.set(key, value.clone(), false, None);
-    }
-    reader.finish()
+    Reader(Settings::read(&keys::CATALOGUE, path, files, arguments)).finish()
 }
 
 /// Reads a pdns.conf from octets, with nothing to include.
@@ -202,184 +171,49 @@ pub fn parse(
 /// # Errors
 /// As [`parse`].
 pub fn parse_bytes(text: &[u8]) -> Result<PdnsConf, Rejected> {
-    /// One file, and no directories.
-    struct One<'a>(&'a [u8]);
-    impl Files for One<'_> {
-        fn read(&mut self, _path: &Path) -> io::Result<Vec<u8>> {
-            Ok(self.0.to_vec())
-        }
-
-        fn list(&mut self, _directory: &Path) -> io::Result<Vec<PathBuf>> {
-            Err(io::ErrorKind::NotFound.into())
-        }
-    }
-    parse(Path::new("pdns.conf"), &mut One(text), &[])
+    parse(Path::new("pdns.conf"), &mut OneFile(text), &[])
 }
 
-//--- Lines
-
-/// Settings as they are gathered.
-struct Reader {
-    settings: BTreeMap<String, Setting>,
-    problems: Vec<Problem>,
-    files: Vec<PathBuf>,
+impl From<pdns_settings::Position> for Position {
+    fn from(position: pdns_settings::Position) -> Self {
+        let pdns_settings::Position { file, line, column } = position;
+        Self { file, line, column }
+    }
 }
 
-/// A setting as it is written.
-#[derive(Clone)]
-struct Setting {
-    value: String,
-    position: Option<Position>,
-}
-
-impl Reader {
-    fn file(&mut self, path: &Path, files: &mut dyn Files) {
-        self.files.push(path.to_owned());
-        let text = match files.read(path) {
-            Ok(text) => text,
-            Err(error) => {
-                self.problem(None, format!("cannot read {}: {error}", path.display()));
-                return;
-            }
-        };
-        let file: Arc<Path> = path.into();
-        let (mut line, mut first) = (String::new(), None);
-        for (number, part) in (1..).zip(text.split(|octet| *octet == b'\n')) {
-            let part = String::from_utf8_lossy(part);
-            let part = part.trim_end();
-            let start = *first.get_or_insert(number);
-            if let Some(part) = part.strip_suffix('\\') {
-                line.push_str(part);
-                continue;
-            }
-            line.push_str(part);
-            self.line(&line, &file, start);
-            line.clear();
-            first = None;
-        }
-        if let Some(start) = first {
-            self.line(&line, &file, start);
-        }
-    }
-
-    fn line(&mut self, line: &str, file: &Arc<Path>, number: usize) {
-        let text = without_comment(line);
-        let setting = text.trim();
-        if setting.is_empty() {
-            return;
-        }
-        let indent = text
-            .chars()
-            .take_while(|letter| letter.is_whitespace())
-            .count();
-        let position = Position {
-            file: Arc::clone(file),
-            line: number,
-            column: indent + 1,
-        };
-        // A setting without a value is a switch that is on.
-        let (key, value) = setting.split_once('=').unwrap_or((setting, ""));
-        let (key, append) = match key.strip_suffix('+') {
-            Some(key) => (key, true),
-            None => (key, false),
-        };
-        self.set(key.trim(), value.trim().to_owned(), append, Some(position));
-    }
-
-    fn set(&mut self, key: &str, value: String, append: bool, position: Option<Position>) {
-        match keys::fate(key) {
-            None if self.ignores(key) => {}
-            None if self.problems.len() >= MAX_PROBLEMS => return,
-            None => {
-                let hint = keys::nearest(key).map(|known| format!(", did you mean `{known}`?"));
-                let hint = hint.unwrap_or_default();
-                self.problem(position, format!("unknown setting `{key}`{hint}"));
-                return;
-            }
-            Some(_) => {}
-        }
-        match self.settings.get_mut(key) {
-            Some(setting) if append && !setting.value.is_empty() => {
-                setting.value = format!("{}, {value}", setting.value);
-            }
-            None if append => {
-                self.problem(
-                    position,
-                    format!("`{key}+=` adds to a setting that is not set"),
-                );
-            }
-            _ => {
-                self.settings
-                    .insert(key.to_owned(), Setting { value, position });
-            }
-        }
-    }
-
-    /// Whether an unknown setting is to be passed over.
-    fn ignores(&self, key: &str) -> bool {
-        let ignored = self.settings.get("ignore-unknown-settings");
-        ignored.is_some_and(|setting| items(&setting.value).any(|item| item == key))
-    }
-
-    /// Reads every `*.conf` of a directory; pdns takes them in the order of their names.
-    fn directory(&mut self, setting: &Setting, files: &mut dyn Files) {
-        let directory = Path::new(&setting.value);
-        if setting.value.is_empty() {
-            return;
-        }
-        match files.list(directory) {
-            Ok(mut paths) => {
-                paths.sort();
-                for path in paths {
-                    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-                    if name.ends_with(b".conf") && !name.starts_with(b".") {
-                        self.file(&path, files);
-                    }
-                }
-            }
-            Err(error) => {
-                let message = format!("cannot read {}: {error}", directory.display());
-                self.problem(setting.position.clone(), message);
-            }
-        }
-    }
-
-    fn problem(&mut self, position: Option<Position>, message: String) {
-        if self.problems.len() < MAX_PROBLEMS {
-            self.problems.push(Problem { position, message });
+impl From<pdns_settings::Problem> for Problem {
+    fn from(problem: pdns_settings::Problem) -> Self {
+        Self {
+            position: problem.position.map(Into::into),
+            message: problem.message,
         }
     }
 }
 
-/// The line up to a `#` that begins it or follows a blank.
-fn without_comment(line: &str) -> &str {
-    let mut before = ' ';
-    for (at, letter) in line.char_indices() {
-        if letter == '#' && before.is_whitespace() {
-            return line.split_at_checked(at).map_or(line, |(text, _)| text);
+impl From<pdns_settings::Dropped> for Dropped {
+    fn from(dropped: pdns_settings::Dropped) -> Self {
+        Self {
+            key: dropped.key,
+            value: dropped.value,
+            reason: dropped.reason,
+            position: dropped.position.map(Into::into),
         }
-        before = letter;
     }
-    line
-}
-
-/// The items of a list, which commas, semicolons and blanks separate.
-fn items(value: &str) -> impl Iterator<Item = &str> {
-    value
-        .split([' ', '\t', ',', ';'])
-        .filter(|item| !item.is_empty())
 }
 
 //--- Values
 
 const DNS_PORT: u16 = 53;
 
+/// Settings that become a [`PdnsConf`].
+struct Reader(Settings);
+
 impl Reader {
     fn finish(mut self) -> Result<PdnsConf, Rejected> {
         let bind_config = self.demand_bind();
-        let port = self.number("local-port", DNS_PORT);
+        let port = self.0.number("local-port", DNS_PORT);
         let conf = PdnsConf {
-            listen: self.addresses("local-address", port).unwrap_or_else(|| {
+            listen: self.0.addresses("local-address", port).unwrap_or_else(|| {
                 let any = [
                     IpAddr::from(Ipv4Addr::UNSPECIFIED),
                     Ipv6Addr::UNSPECIFIED.into(),
@@ -387,57 +221,53 @@ impl Reader {
                 any.map(|address| SocketAddr::new(address, port)).to_vec()
             }),
             bind_config,
-            check_interval: match self.number("bind-check-interval", 0) {
+            check_interval: match self.0.number("bind-check-interval", 0) {
                 0 => None,
                 seconds => Some(Duration::from_secs(seconds)),
             },
             zone_files: ZoneFiles {
-                default_ttl: self.number("default-ttl", 3600),
-                include_depth: self.number("max-include-depth", 20),
-                generate_steps: self.number("max-generate-steps", 0),
-                skip_out_of_zone: self.switch("bind-ignore-broken-records", false),
+                default_ttl: self.0.number("default-ttl", 3600),
+                include_depth: self.0.number("max-include-depth", 20),
+                generate_steps: self.0.number("max-generate-steps", 0),
+                skip_out_of_zone: self.0.switch("bind-ignore-broken-records", false),
             },
             lua: self.lua(),
             answers: self.answers(),
             transfers: Transfers {
-                disabled: self.switch("disable-axfr", false),
+                disabled: self.0.switch("disable-axfr", false),
                 allowed: self.networks("allow-axfr-ips"),
             },
             network: Network {
-                receivers: self.number("receiver-threads", 1),
-                tcp_connections: self.number("max-tcp-connections", 20),
-                tcp_idle: Duration::from_secs(self.number("tcp-idle-timeout", 5)),
+                receivers: self.0.number("receiver-threads", 1),
+                tcp_connections: self.0.number("max-tcp-connections", 20),
+                tcp_idle: Duration::from_secs(self.0.number("tcp-idle-timeout", 5)),
             },
-            dropped: self.dropped(),
+            dropped: self.0.dropped().into_iter().map(Into::into).collect(),
             files: Vec::new(),
         };
-        if !self.problems.is_empty() {
-            return Err(Rejected {
-                problems: self.problems,
-                files: self.files,
-            });
+        let (problems, files) = self.0.into_parts();
+        if !problems.is_empty() {
+            let problems = problems.into_iter().map(Into::into).collect();
+            return Err(Rejected { problems, files });
         }
-        Ok(PdnsConf {
-            files: self.files,
-            ..conf
-        })
+        Ok(PdnsConf { files, ..conf })
     }
 
     /// The zone list of the bind backend, without which there is nothing to serve.
     fn demand_bind(&mut self) -> PathBuf {
-        let launch = self.settings.get("launch").cloned();
+        let launch = self.0.get("launch").cloned();
         let bind = launch
             .as_ref()
             .is_some_and(|it| items(&it.value).any(|item| item == "bind"));
         if !bind {
             let position = launch.and_then(|setting| setting.position);
             let message = "`launch=bind` is missing: only the bind backend's zones are served";
-            self.problem(position, message.to_owned());
+            self.0.problem(position, message.to_owned());
         }
-        match self.settings.get("bind-config") {
+        match self.0.get("bind-config") {
             Some(setting) if !setting.value.is_empty() => PathBuf::from(&setting.value),
             _ => {
-                self.problem(
+                self.0.problem(
                     None,
                     "`bind-config` is missing: it names the zone list".to_owned(),
                 );
@@ -447,7 +277,7 @@ impl Reader {
     }
 
     fn lua(&mut self) -> Lua {
-        let records = match self.text("enable-lua-records") {
+        let records = match self.0.get("enable-lua-records") {
             None => LuaRecords::No,
             Some(setting) => match setting.value.as_str() {
                 "no" | "off" => LuaRecords::No,
@@ -455,18 +285,18 @@ impl Reader {
                 _ => LuaRecords::Yes,
             },
         };
-        let limit: i64 = self.number("lua-records-exec-limit", 1000);
+        let limit: i64 = self.0.number("lua-records-exec-limit", 1000);
         Lua {
             records,
             exec_limit: u32::try_from(limit).ok().filter(|limit| *limit > 0),
-            check_interval: Duration::from_secs(self.number("lua-health-checks-interval", 5)),
+            check_interval: Duration::from_secs(self.0.number("lua-health-checks-interval", 5)),
             // Before 5.0 pdns joined with a blank and had no such setting.
-            whitespace: self.switch("lua-records-insert-whitespace", true),
+            whitespace: self.0.switch("lua-records-insert-whitespace", true),
         }
     }
 
     fn answers(&mut self) -> Answers {
-        let version = match self.text("version-string") {
+        let version = match self.0.get("version-string") {
             None => Version::Full,
             Some(setting) => match setting.value.as_str() {
                 "full" => Version::Full,
@@ -475,60 +305,20 @@ impl Reader {
                 text => Version::Text(text.to_owned()),
             },
         };
-        let server_id = self
-            .text("server-id")
-            .filter(|setting| !setting.value.is_empty());
+        let server_id = self.0.get("server-id").cloned();
+        let server_id = server_id.filter(|setting| !setting.value.is_empty());
         Answers {
-            any_to_tcp: self.switch("any-to-tcp", true),
-            client_subnet: self.switch("edns-subnet-processing", false),
-            udp_limit: self.number("udp-truncation-threshold", 1232),
+            any_to_tcp: self.0.switch("any-to-tcp", true),
+            client_subnet: self.0.switch("edns-subnet-processing", false),
+            udp_limit: self.0.number("udp-truncation-threshold", 1232),
             version,
             server_id: server_id.map(|setting| setting.value),
         }
     }
 
-    fn text(&self, key: &str) -> Option<Setting> {
-        self.settings.get(key).cloned()
-    }
-
-    /// A switch is on unless it says no.
-    fn switch(&self, key: &str, default: bool) -> bool {
-        let setting = self.settings.get(key);
-        setting.map_or(default, |setting| {
-            !matches!(setting.value.as_str(), "no" | "off")
-        })
-    }
-
-    fn number<T: std::str::FromStr>(&mut self, key: &str, default: T) -> T {
-        let Some(setting) = self.text(key).filter(|setting| !setting.value.is_empty()) else {
-            return default;
-        };
-        setting.value.parse().unwrap_or_else(|_| {
-            let message = format!("`{key}` takes a number, not `{}`", setting.value);
-            self.problem(setting.position, message);
-            default
-        })
-    }
-
-    /// A list of addresses, with ports or without; `None` when it is not set.
-    fn addresses(&mut self, key: &str, port: u16) -> Option<Vec<SocketAddr>> {
-        let setting = self.text(key)?;
-        let mut addresses = Vec::new();
-        for item in items(&setting.value) {
-            match address(item, port) {
-                Some(address) => addresses.push(address),
-                None => {
-                    let message = format!("`{key}` takes addresses, and `{item}` is none");
-                    self.problem(setting.position.clone(), message);
-                }
-            }
-        }
-        Some(addresses)
-    }
-
     /// Networks that may transfer zones; without the setting only this host.
     fn networks(&mut self, key: &str) -> Vec<IpNet> {
-        let setting = self.text(key).unwrap_or_else(|| Setting {
+        let setting = self.0.get(key).cloned().unwrap_or_else(|| Setting {
             value: "127.0.0.0/8,::1".to_owned(),
             position: None,
         });
@@ -541,44 +331,11 @@ impl Reader {
                 Ok(network) => networks.push(network),
                 Err(_) => {
                     let message = format!("`{key}` takes networks, and `{item}` is none");
-                    self.problem(setting.position.clone(), message);
+                    self.0.problem(setting.position.clone(), message);
                 }
             }
         }
         networks
-    }
-
-    fn dropped(&self) -> Vec<Dropped> {
-        let mut dropped = Vec::new();
-        for (key, setting) in &self.settings {
-            let reason = match keys::fate(key) {
-                Some(Fate::Kept) => continue,
-                Some(Fate::Dropped(reason)) => reason,
-                None => "`ignore-unknown-settings` names it",
-            };
-            let Setting { value, position } = setting.clone();
-            dropped.push(Dropped {
-                key: key.clone(),
-                value,
-                reason,
-                position,
-            });
-        }
-        // As they stand in the files.
-        dropped.sort_by(|a, b| a.position.cmp(&b.position));
-        dropped
-    }
-}
-
-/// An address, alone or with a port; one of IPv6 needs brackets for that.
-fn address(text: &str, port: u16) -> Option<SocketAddr> {
-    let bare = text
-        .strip_prefix('[')
-        .and_then(|text| text.strip_suffix(']'))
-        .unwrap_or(text);
-    match bare.parse::<IpAddr>() {
-        Ok(address) => Some(SocketAddr::new(address, port)),
-        Err(_) => text.parse().ok(),
     }
 }
 

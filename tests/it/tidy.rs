@@ -8,7 +8,7 @@ use tests::binaries::{binary, checkout};
 use tests::daemon::run;
 
 /// Files that decide and never do I/O. A new core is added here.
-const CORES: &[&str] = &["dns-wire/src"];
+const CORES: &[&str] = &["dns-wire/src", "pdns-settings/src"];
 
 /// What a core never says: sockets, clocks, threads, chance, logs, the runtime, the shell's crates.
 const FORBIDDEN_IN_CORES: &[&str] = &[
@@ -35,10 +35,17 @@ const FORBIDDEN_IN_CORES: &[&str] = &[
 const EDGES: &[(&str, &[&str])] = &[
     ("daemon-base", &[]),
     ("deploy", &["daemon-base"]),
-    ("dns-authd", &["daemon-base", "dns-wire", "proto"]),
-    ("dns-recursor", &["daemon-base", "dns-wire", "proto"]),
+    (
+        "dns-authd",
+        &["daemon-base", "dns-wire", "pdns-settings", "proto"],
+    ),
+    (
+        "dns-recursor",
+        &["daemon-base", "dns-wire", "pdns-settings", "proto"],
+    ),
     ("dns-wire", &[]),
     ("healthd", &["daemon-base", "dns-wire", "proto"]),
+    ("pdns-settings", &[]),
     ("proto", &[]),
     (
         "tests",

@@ -1,63 +1,14 @@
 //! Every setting that `pdns_server` knows, from 4.7 to 5.1 with the bind backend, and what
 //! becomes of it here.
 
-/// What becomes of a setting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
-    /// It does here what it does there.
-    Kept,
-    /// It has no counterpart, for this reason.
-    Dropped(&'static str),
-}
+use pdns_settings::Catalogue;
 
-/// What becomes of a setting; `None` when pdns knows no such setting.
-pub(super) fn fate(key: &str) -> Option<Fate> {
-    if KEPT.contains(&key) {
-        return Some(Fate::Kept);
-    }
-    let listed = DROPPED.iter().find(|(_, keys)| keys.contains(&key));
-    let backend = || {
-        BACKENDS
-            .iter()
-            .find(|prefix| key.starts_with(**prefix))
-            .map(|_| BACKEND)
-    };
-    listed
-        .map(|(reason, _)| *reason)
-        .or_else(backend)
-        .map(Fate::Dropped)
-}
-
-/// The known setting that is spelled most like this one.
-pub(super) fn nearest(key: &str) -> Option<&'static str> {
-    /// More slips than this are another word.
-    const SLIPS: usize = 3;
-    let all = KEPT
-        .iter()
-        .chain(DROPPED.iter().flat_map(|(_, keys)| *keys));
-    let close = all.filter(|known| known.len().abs_diff(key.len()) <= SLIPS);
-    let (distance, nearest) = close.map(|known| (distance(key, known), *known)).min()?;
-    (distance <= SLIPS && distance < key.len()).then_some(nearest)
-}
-
-/// How many letters have to be put in, taken out or changed (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (index, ours) in a.bytes().enumerate() {
-        let mut diagonal = index;
-        let mut left = index + 1;
-        let mut next = vec![left];
-        for (theirs, above) in b.bytes().zip(row.iter().skip(1)) {
-            left = (left + 1)
-                .min(above + 1)
-                .min(diagonal + usize::from(ours != theirs));
-            next.push(left);
-            diagonal = *above;
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or_default()
-}
+pub(super) static CATALOGUE: Catalogue = Catalogue {
+    kept: KEPT,
+    dropped: DROPPED,
+    families: &[(BACKEND, &BACKENDS)],
+    defaults: &[],
+};
 
 const KEPT: &[&str] = &[
     "allow-axfr-ips",
@@ -335,19 +286,21 @@ const DROPPED: &[(&str, &[&str])] = &[
 mod tests {
     use std::collections::BTreeSet;
 
+    use pdns_settings::Fate;
+
     use super::*;
 
     #[test]
     fn no_setting_is_listed_twice() {
         let mut seen = BTreeSet::new();
-        let dropped = DROPPED.iter().flat_map(|(_, keys)| *keys);
-        for key in KEPT.iter().chain(dropped) {
+        for key in CATALOGUE.names() {
             assert!(seen.insert(key), "{key}");
         }
     }
 
     #[test]
     fn fates() {
+        let fate = |key| CATALOGUE.fate(key);
         assert_eq!(fate("launch"), Some(Fate::Kept));
         assert_eq!(
             fate("setuid"),
@@ -360,6 +313,7 @@ mod tests {
 
     #[test]
     fn misspelt_settings_find_their_neighbour() {
+        let nearest = |key| CATALOGUE.nearest(key);
         assert_eq!(nearest("local-adress"), Some("local-address"));
         assert_eq!(nearest("localport"), Some("local-port"));
         assert_eq!(nearest("enable-lua-record"), Some("enable-lua-records"));

@@ -1,5 +1,7 @@
 //! Settings good and bad.
 
+use std::io;
+
 use super::*;
 
 /// Files by path; those under `/etc/d` are in that directory.

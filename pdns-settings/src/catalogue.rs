@@ -1,0 +1,102 @@
+//! The settings a server knows, and what becomes of each.
+
+/// The settings that one of PowerDNS's servers knows.
+#[derive(Clone, Copy, Debug)]
+pub struct Catalogue {
+    /// Those that do here what they do there.
+    pub kept: &'static [&'static str],
+    /// Those without a counterpart, by the reason for it.
+    pub dropped: &'static [(&'static str, &'static [&'static str])],
+    /// What the names of whole families without a counterpart begin with, by reason.
+    pub families: &'static [(&'static str, &'static [&'static str])],
+    /// What `+=` adds to when nothing is set, where that is not nothing.
+    pub defaults: &'static [(&'static str, &'static str)],
+}
+
+/// What becomes of a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It does here what it does there.
+    Kept,
+    /// It has no counterpart, for this reason.
+    Dropped(&'static str),
+}
+
+impl Catalogue {
+    /// What becomes of a setting; `None` when the server knows no such setting.
+    #[must_use]
+    pub fn fate(&self, key: &str) -> Option<Fate> {
+        if self.kept.contains(&key) {
+            return Some(Fate::Kept);
+        }
+        let mut listed = self.dropped.iter();
+        let mut families = self.families.iter();
+        let listed = listed.find(|(_, keys)| keys.contains(&key));
+        listed
+            .or_else(|| {
+                families.find(|(_, prefixes)| prefixes.iter().any(|it| key.starts_with(it)))
+            })
+            .map(|(reason, _)| Fate::Dropped(reason))
+    }
+
+    /// The known setting that is spelled most like this one.
+    #[must_use]
+    pub fn nearest(&self, key: &str) -> Option<&'static str> {
+        /// More slips than this are another word.
+        const SLIPS: usize = 3;
+        let close = self
+            .names()
+            .filter(|known| known.len().abs_diff(key.len()) <= SLIPS);
+        let (distance, nearest) = close.map(|known| (distance(key, known), known)).min()?;
+        (distance <= SLIPS && distance < key.len()).then_some(nearest)
+    }
+
+    /// Every name that is listed.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        let dropped = self.dropped.iter().flat_map(|(_, keys)| *keys);
+        self.kept.iter().chain(dropped).copied()
+    }
+
+    pub(crate) fn default_of(&self, key: &str) -> Option<&'static str> {
+        let default = self.defaults.iter().find(|(name, _)| *name == key);
+        default.map(|(_, value)| *value)
+    }
+}
+
+/// How many letters have to be put in, taken out or changed (Levenshtein).
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (index, ours) in a.bytes().enumerate() {
+        let mut diagonal = index;
+        let mut left = index + 1;
+        let mut next = vec![left];
+        for (theirs, above) in b.bytes().zip(row.iter().skip(1)) {
+            left = (left + 1)
+                .min(above + 1)
+                .min(diagonal + usize::from(ours != theirs));
+            next.push(left);
+            diagonal = *above;
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances() {
+        for (a, b, expected) in [
+            ("", "", 0),
+            ("", "abc", 3),
+            ("abc", "", 3),
+            ("port", "prt", 1),
+            ("port", "sport", 1),
+            ("kitten", "sitting", 3),
+        ] {
+            assert_eq!(distance(a, b), expected, "{a} {b}");
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! Settings files in the syntax that `pdns_server` and `pdns_recursor` share.
+//!
+//! ```text
+//! local-address=0.0.0.0 ::     # a comment
+//! allow-from=192.0.2.0/24
+//! allow-from+=198.51.100.0/24
+//! version-string=a text \
+//!   that goes on
+//! include-dir=/etc/pdns/conf.d
+//! ```
+//!
+//! Lines are read as those servers read them: `key=value`, `key+=value`, `\` at the end of a
+//! line that goes on, and comments from a `#` that begins the line or follows a blank. Settings
+//! of the command line come after those of the files. `include-dir` is followed. A setting
+//! that is not in the server's [`Catalogue`] is an error, as it is for pdns.
+//!
+//! Reads nothing but through [`Files`], and never panics on any input.
+
+mod catalogue;
+mod values;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub use catalogue::{Catalogue, Fate};
+pub use values::{address, items};
+
+/// How many problems of one set of files are reported; whoever has more begins with these.
+pub const MAX_PROBLEMS: usize = 100;
+
+/// A place in a text file; lines and columns count from 1.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position {
+    /// The file as it was named.
+    pub file: Arc<Path>,
+    /// The line.
+    pub line: usize,
+    /// The column, in characters.
+    pub column: usize,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.file.display(), self.line, self.column)
+    }
+}
+
+/// Something wrong, with its place when it has one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Where it stands.
+    pub position: Option<Position>,
+    /// What is wrong, in words.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(position) = &self.position {
+            write!(f, "{position}: ")?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Problem {}
+
+/// A setting as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// All after the `=`, without blanks around it.
+    pub value: String,
+    /// Where it is set; `None` on the command line.
+    pub position: Option<Position>,
+}
+
+/// A setting without a counterpart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// Its name.
+    pub key: String,
+    /// Its value.
+    pub value: String,
+    /// Why there is no counterpart.
+    pub reason: &'static str,
+    /// Where it is set; `None` on the command line.
+    pub position: Option<Position>,
+}
+
+/// How files are reached.
+pub trait Files {
+    /// Reads a file's octets.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    fn read(&mut self, path: &Path) -> io::Result<Vec<u8>>;
+
+    /// The files in a directory, in any order.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    fn list(&mut self, directory: &Path) -> io::Result<Vec<PathBuf>>;
+}
+
+/// One file's octets, whatever its name, and no directories.
+#[derive(Clone, Copy, Debug)]
+pub struct OneFile<'a>(pub &'a [u8]);
+
+impl Files for OneFile<'_> {
+    fn read(&mut self, _path: &Path) -> io::Result<Vec<u8>> {
+        Ok(self.0.to_vec())
+    }
+
+    fn list(&mut self, _directory: &Path) -> io::Result<Vec<PathBuf>> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+}
+
+/// The settings of some files and a command line, the last one of each name.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    catalogue: &'static Catalogue,
+    settings: BTreeMap<String, Setting>,
+    problems: Vec<Problem>,
+    files: Vec<PathBuf>,
+}
+
+impl Settings {
+    /// Reads the file at `path`, what it includes, and then `arguments`: settings of the
+    /// server's command line, without their `--`.
+    #[must_use]
+    pub fn read(
+        catalogue: &'static Catalogue,
+        path: &Path,
+        files: &mut dyn Files,
+        arguments: &[(String, String)],
+    ) -> Self {
+        let mut settings = Self {
+            catalogue,
+            settings: BTreeMap::new(),
+            problems: Vec::new(),
+            files: Vec::new(),
+        };
+        settings.file(path, files);
+        if let Some(directory) = settings.settings.get("include-dir") {
+            let directory = directory.clone();
+            settings.directory(&directory, files);
+        }
+        for (key, value) in arguments {
+            settings.set(key, value.clone(), false, None);
+        }
+        settings
+    }
+
+    /// The setting of this name, if there is one.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&Setting> {
+        self.settings.get(key)
+    }
+
+    /// Adds a problem to those of the files, unless there are [`MAX_PROBLEMS`] already.
+    pub fn problem(&mut self, position: Option<Position>, message: String) {
+        if self.problems.len() < MAX_PROBLEMS {
+            self.problems.push(Problem { position, message });
+        }
+    }
+
+    /// Reads a file that a setting names, in lines of its own syntax; it counts among the files
+    /// that were read. When it cannot be read, that is a problem of the setting.
+    pub fn other_file(&mut self, setting: &Setting, files: &mut dyn Files) -> Option<Vec<u8>> {
+        let path = Path::new(&setting.value);
+        self.load(path, setting.position.clone(), files)
+    }
+
+    /// What is set and has no counterpart, in the order of the files.
+    #[must_use]
+    pub fn dropped(&self) -> Vec<Dropped> {
+        let mut dropped = Vec::new();
+        for (key, setting) in &self.settings {
+            let reason = match self.catalogue.fate(key) {
+                Some(Fate::Kept) => continue,
+                Some(Fate::Dropped(reason)) => reason,
+                None => "`ignore-unknown-settings` names it",
+            };
+            let Setting { value, position } = setting.clone();
+            dropped.push(Dropped {
+                key: key.clone(),
+                value,
+                reason,
+                position,
+            });
+        }
+        dropped.sort_by(|a, b| a.position.cmp(&b.position));
+        dropped
+    }
+
+    /// The problems that were found, in the order of the files, and every file that was read or
+    /// looked for.
+    #[must_use]
+    pub fn into_parts(self) -> (Vec<Problem>, Vec<PathBuf>) {
+        (self.problems, self.files)
+    }
+}
+
+//--- Lines
+
+impl Settings {
+    fn load(
+        &mut self,
+        path: &Path,
+        position: Option<Position>,
+        files: &mut dyn Files,
+    ) -> Option<Vec<u8>> {
+        self.files.push(path.to_owned());
+        match files.read(path) {
+            Ok(text) => Some(text),
+            Err(error) => {
+                self.problem(position, format!("cannot read {}: {error}", path.display()));
+                None
+            }
+        }
+    }
+
+    fn file(&mut self, path: &Path, files: &mut dyn Files) {
+        let Some(text) = self.load(path, None, files) else {
+            return;
+        };
+        let file: Arc<Path> = path.into();
+        let (mut line, mut first) = (String::new(), None);
+        for (number, part) in (1..).zip(text.split(|octet| *octet == b'\n')) {
+            let part = String::from_utf8_lossy(part);
+            let part = part.trim_end();
+            let start = *first.get_or_insert(number);
+            if let Some(part) = part.strip_suffix('\\') {
+                line.push_str(part);
+                continue;
+            }
+            line.push_str(part);
+            self.line(&line, &file, start);
+            line.clear();
+            first = None;
+        }
+        if let Some(start) = first {
+            self.line(&line, &file, start);
+        }
+    }
+
+    fn line(&mut self, line: &str, file: &Arc<Path>, number: usize) {
+        let text = without_comment(line);
+        let setting = text.trim();
+        if setting.is_empty() {
+            return;
+        }
+        let indent = text
+            .chars()
+            .take_while(|letter| letter.is_whitespace())
+            .count();
+        let position = Position {
+            file: Arc::clone(file),
+            line: number,
+            column: indent + 1,
+        };
+        // A setting without a value is a switch that is on.
+        let (key, value) = setting.split_once('=').unwrap_or((setting, ""));
+        let (key, append) = match key.strip_suffix('+') {
+            Some(key) => (key, true),
+            None => (key, false),
+        };
+        self.set(key.trim(), value.trim().to_owned(), append, Some(position));
+    }
+
+    fn set(&mut self, key: &str, value: String, append: bool, position: Option<Position>) {
+        match self.catalogue.fate(key) {
+            None if self.ignores(key) => {}
+            None if self.problems.len() >= MAX_PROBLEMS => return,
+            None => {
+                let nearest = self.catalogue.nearest(key);
+                let hint = nearest.map(|known| format!(", did you mean `{known}`?"));
+                let hint = hint.unwrap_or_default();
+                self.problem(position, format!("unknown setting `{key}`{hint}"));
+                return;
+            }
+            Some(_) => {}
+        }
+        let default = || self.catalogue.default_of(key);
+        match self.settings.get_mut(key) {
+            Some(setting) if append && !setting.value.is_empty() => {
+                setting.value = format!("{}, {value}", setting.value);
+            }
+            None if append => match default() {
+                Some(default) => {
+                    let value = format!("{default}, {value}");
+                    let setting = Setting { value, position };
+                    self.settings.insert(key.to_owned(), setting);
+                }
+                None => {
+                    let message = format!("`{key}+=` adds to a setting that is not set");
+                    self.problem(position, message);
+                }
+            },
+            _ => {
+                self.settings
+                    .insert(key.to_owned(), Setting { value, position });
+            }
+        }
+    }
+
+    /// Whether an unknown setting is to be passed over.
+    fn ignores(&self, key: &str) -> bool {
+        let ignored = self.settings.get("ignore-unknown-settings");
+        ignored.is_some_and(|setting| items(&setting.value).any(|item| item == key))
+    }
+
+    /// Reads every `*.conf` of a directory; pdns takes them in the order of their names.
+    fn directory(&mut self, setting: &Setting, files: &mut dyn Files) {
+        let directory = Path::new(&setting.value);
+        if setting.value.is_empty() {
+            return;
+        }
+        match files.list(directory) {
+            Ok(mut paths) => {
+                paths.sort();
+                for path in paths {
+                    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+                    if name.ends_with(b".conf") && !name.starts_with(b".") {
+                        self.file(&path, files);
+                    }
+                }
+            }
+            Err(error) => {
+                let message = format!("cannot read {}: {error}", directory.display());
+                self.problem(setting.position.clone(), message);
+            }
+        }
+    }
+}
+
+/// The line up to a `#` that begins it or follows a blank.
+fn without_comment(line: &str) -> &str {
+    let mut before = ' ';
+    for (at, letter) in line.char_indices() {
+        if letter == '#' && before.is_whitespace() {
+            return line.split_at_checked(at).map_or(line, |(text, _)| text);
+        }
+        before = letter;
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests;
