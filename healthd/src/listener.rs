@@ -1,0 +1,139 @@
+//! Listeners of the gRPC services: those systemd hands over, else those configured.
+
+use std::time::Duration;
+
+use daemon_base::drain::Guard;
+use daemon_base::listen::{self, Inherited};
+use daemon_base::run::StartError;
+use proto::watch::MAX_MESSAGE;
+use proto::wire::health_server::HealthServer;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_stream::Stream;
+use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
+use tonic::transport::Server;
+use tonic::transport::server::{Connected, Router};
+use tonic_health::pb::health_server::HealthServer as StandardServer;
+
+use crate::config::Listen;
+use crate::engine::Engine;
+use crate::grpc::HealthApi;
+use crate::grpc_health::StandardHealth;
+use crate::socket::{self, Bound, SocketError};
+
+/// The name of inherited sockets.
+const SOCKET_NAME: &str = "healthd";
+
+/// How often a silent subscriber is asked whether it is there, and how long it may take to answer.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// Open listeners, not yet served.
+#[derive(Debug, Default)]
+pub struct Listeners {
+    unix: Vec<std::os::unix::net::UnixListener>,
+    tcp: Vec<std::net::TcpListener>,
+    bound: Vec<Bound>,
+    names: Vec<String>,
+}
+
+impl Listeners {
+    /// Takes the inherited sockets, or opens the configured ones if there are none.
+    ///
+    /// # Errors
+    /// When one cannot be listened on.
+    pub fn open(inherited: &mut Inherited, configured: &[Listen]) -> Result<Self, StartError> {
+        let mut listeners = Self {
+            unix: inherited.unix(SOCKET_NAME),
+            tcp: inherited.tcp(SOCKET_NAME),
+            ..Self::default()
+        };
+        let n_inherited = listeners.unix.len() + listeners.tcp.len();
+        if n_inherited > 0 {
+            listeners.names.push(format!("{n_inherited} inherited"));
+            return Ok(listeners);
+        }
+        for listen in configured {
+            match listen {
+                Listen::Unix(path) => {
+                    let (listener, bound) = socket::listen(path).map_err(start_error)?;
+                    listeners.unix.push(listener);
+                    listeners.bound.push(bound);
+                    listeners.names.push(listen.to_string());
+                }
+                Listen::Tcp(address) => {
+                    let opened = listen::tcp(inherited, SOCKET_NAME, &[*address])?;
+                    // The port may have been left to the system.
+                    let local = opened.iter().filter_map(|one| one.local_addr().ok());
+                    let names = local.map(|local| Listen::Tcp(local).to_string());
+                    listeners.names.extend(names);
+                    listeners.tcp.extend(opened);
+                }
+            }
+        }
+        Ok(listeners)
+    }
+
+    /// Where subscribers connect, for the log and the status.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        self.names.clone()
+    }
+
+    /// Serves until the drain is asked for; gives back what removes the files of the sockets.
+    ///
+    /// # Errors
+    /// When the runtime cannot take a listener.
+    pub fn serve(self, engine: &Engine, guard: &Guard) -> std::io::Result<Vec<Bound>> {
+        for listener in self.unix {
+            let listener = tokio::net::UnixListener::from_std(listener)?;
+            spawn(UnixListenerStream::new(listener), engine, guard);
+        }
+        for listener in self.tcp {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            spawn(TcpListenerStream::new(listener), engine, guard);
+        }
+        Ok(self.bound)
+    }
+}
+
+fn start_error(error: SocketError) -> StartError {
+    let code = match &error {
+        SocketError::Refused { source, .. } => daemon_base::exit::code_of_io(source),
+        SocketError::Taken(_) | SocketError::Foreign(_) => daemon_base::exit::SOFTWARE,
+    };
+    StartError::new(code, error)
+}
+
+fn spawn<S, C>(incoming: S, engine: &Engine, guard: &Guard)
+where
+    S: Stream<Item = std::io::Result<C>> + Send + 'static,
+    C: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
+{
+    let router = router(engine, guard);
+    let mut guard = guard.clone();
+    tokio::spawn(async move {
+        let mut stop = guard.clone();
+        let served = router
+            .serve_with_incoming_shutdown(incoming, async move { stop.asked().await })
+            .await;
+        if let Err(error) = served {
+            tracing::error!(%error, "A listener has failed");
+        } else if !guard.is_asked() {
+            tracing::error!("A listener has ended");
+        }
+        // Held until the last connection is closed, so that the drain waits for it.
+        guard.asked().await;
+    });
+}
+
+fn router(engine: &Engine, guard: &Guard) -> Router {
+    let api = HealthApi::new(engine.clone(), guard.clone());
+    let standard = StandardHealth::new(engine.clone(), guard.clone());
+    let api = HealthServer::new(api)
+        .max_decoding_message_size(MAX_MESSAGE)
+        .max_encoding_message_size(MAX_MESSAGE);
+    Server::builder()
+        .http2_keepalive_interval(Some(KEEP_ALIVE))
+        .http2_keepalive_timeout(Some(KEEP_ALIVE))
+        .add_service(api)
+        .add_service(StandardServer::new(standard))
+}

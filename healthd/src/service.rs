@@ -1,0 +1,227 @@
+//! The daemon: what it opens at the start, takes up on a reload and finishes at the end.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use daemon_base::config::{Common, Problem, Problems};
+use daemon_base::drain::Drain;
+use daemon_base::readiness::Readiness;
+use daemon_base::run::{Context, Service, StartError};
+use proto::health::Target;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::Value;
+
+use crate::config::{Config, Listen};
+use crate::engine::{Engine, wall};
+use crate::hub::{Limits, Restored, Statement, SubscriberId, TooMany};
+use crate::listener::Listeners;
+use crate::metrics::{Counters, TargetCollector};
+use crate::saver::Saver;
+use crate::socket::Bound;
+use crate::state::{Loaded, Store, first_generation};
+use crate::status;
+
+/// Descriptors that are not probes': listeners, subscribers, files.
+const SPARE_DESCRIPTORS: u64 = 256;
+
+/// How long the last write of the state may take beyond the drain's deadline.
+const LAST_SAVE: Duration = Duration::from_secs(1);
+
+/// healthd while it runs.
+#[derive(Debug)]
+pub struct Healthd {
+    engine: Engine,
+    saver: Saver,
+    drain: Drain,
+    /// Holds the configured targets.
+    configured: SubscriberId,
+    /// The number of the last statement of configured targets.
+    n_statements: Mutex<u64>,
+    max_series: Arc<AtomicUsize>,
+    fixed: Fixed,
+    names: Vec<String>,
+    bound: Vec<Bound>,
+}
+
+/// What a reload cannot change.
+#[derive(Debug, PartialEq, Eq)]
+struct Fixed {
+    listen: Vec<Listen>,
+    state: PathBuf,
+}
+
+impl Service for Healthd {
+    const NAME: &'static str = "healthd";
+
+    type Config = Config;
+
+    fn common(config: &Config) -> &Common {
+        &config.common
+    }
+
+    async fn start(config: Config, context: &mut Context) -> Result<Self, StartError> {
+        let listeners = Listeners::open(&mut context.inherited, &config.listen)?;
+        let store = Store::open(&config.state).map_err(|error| {
+            let what = format!("cannot make {}", config.state.display());
+            StartError::io(what, &error)
+        })?;
+        let limits = within_descriptors(config.limits);
+        let restored = restore(&store, &context.readiness);
+        let counters = Counters::default();
+        counters.register(&context.metrics);
+        let engine = Engine::new(limits, restored, counters);
+        let configured = engine.step(|hub, now| {
+            let id = hub.open(now);
+            hub.state(id, statement(1, config.targets), now)?;
+            Ok::<_, TooMany>(id)
+        });
+        let configured =
+            configured.map_err(|error| StartError::new(daemon_base::exit::CONFIG, error))?;
+        drop(engine.run());
+        context.progress.register("engine", engine.heartbeat());
+        let max_series = Arc::new(AtomicUsize::new(config.max_series));
+        let collector = TargetCollector::new(engine.clone(), Arc::clone(&max_series));
+        context.metrics.register_collector(Box::new(collector));
+        let saver = Saver::start(store, engine.clone(), context.readiness.clone());
+        let (drain, guard) = Drain::new();
+        let names = listeners.names();
+        let bound = listeners.serve(&engine, &guard)?;
+        tracing::info!(
+            listeners = names.join(" "),
+            "Serving {}",
+            engine.look(status::serves)
+        );
+        Ok(Self {
+            engine,
+            saver,
+            drain,
+            configured,
+            n_statements: Mutex::new(1),
+            max_series,
+            fixed: Fixed {
+                listen: config.listen,
+                state: config.state,
+            },
+            names,
+            bound,
+        })
+    }
+
+    async fn reload(&self, config: Config) -> Result<String, Problems> {
+        let fixed = Fixed {
+            listen: config.listen,
+            state: config.state,
+        };
+        if fixed != self.fixed {
+            tracing::warn!("Listeners and the state directory change with the next restart");
+        }
+        let limits = within_descriptors(config.limits);
+        let n_targets = config.targets.len();
+        let mut number = self
+            .n_statements
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *number += 1;
+        let stated = self.engine.step(|hub, now| {
+            hub.set_limits(limits);
+            hub.state(self.configured, statement(*number, config.targets), now)
+        });
+        drop(number);
+        stated.map_err(|error| Problem::new(error.to_string()))?;
+        self.max_series.store(config.max_series, Ordering::Relaxed);
+        let serves = self.engine.look(status::serves);
+        Ok(format!("{n_targets} targets configured, {serves} in all"))
+    }
+
+    fn status(&self) -> Value {
+        self.engine.look(|hub| status::detail(hub, &self.names))
+    }
+
+    async fn drain(self, deadline: Duration) -> bool {
+        let left = self.drain.finish(deadline).await;
+        let saved = self.saver.finish(LAST_SAVE).await;
+        drop(self.bound);
+        left && saved
+    }
+}
+
+impl Healthd {
+    /// Where subscribers connect.
+    #[must_use]
+    pub fn listeners(&self) -> &[String] {
+        &self.names
+    }
+}
+
+fn statement(number: u64, targets: Vec<Target>) -> Statement {
+    Statement {
+        subscriber: "configuration".to_owned(),
+        number,
+        targets: (1..).zip(targets).collect(),
+        all: false,
+    }
+}
+
+/// Takes up what was known before the restart, and says loudly when that cannot be read.
+fn restore(store: &Store, readiness: &Readiness) -> Restored {
+    let mut restored = match store.load() {
+        Loaded::Restored(restored) => {
+            let n_targets = restored.known.len();
+            tracing::info!(n_targets, "Going on from the states on disk");
+            restored
+        }
+        Loaded::Absent => {
+            tracing::info!("No state on disk; nothing is known yet");
+            Restored::default()
+        }
+        Loaded::Refused { reason, aside } => {
+            let aside = aside.map_or_else(
+                || "could not be moved aside".to_owned(),
+                |aside| format!("was moved to {}", aside.display()),
+            );
+            let path = store.path();
+            tracing::error!(path = %path.display(), reason, aside, "The state on disk is refused; nothing is known yet");
+            let words = format!("{} {aside}: {reason}", path.display());
+            readiness.set_reason("old state", Some(words));
+            Restored::default()
+        }
+    };
+    restored.generation = first_generation(restored.generation, wall());
+    restored
+}
+
+/// Raises the bound on descriptors as far as the system allows, and keeps probes below it.
+fn within_descriptors(limits: Limits) -> Limits {
+    let wanted = u64::try_from(limits.in_flight)
+        .unwrap_or(u64::MAX)
+        .saturating_add(SPARE_DESCRIPTORS);
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let mut allowed = current.unwrap_or(u64::MAX);
+    if allowed < wanted {
+        let raised = maximum.unwrap_or(u64::MAX).min(wanted);
+        let limit = Rlimit {
+            current: Some(raised),
+            maximum,
+        };
+        if setrlimit(Resource::Nofile, limit).is_ok() {
+            allowed = raised;
+        }
+    }
+    let in_flight = allowed.saturating_sub(SPARE_DESCRIPTORS).max(1);
+    let in_flight = usize::try_from(in_flight).unwrap_or(usize::MAX);
+    if in_flight < limits.in_flight {
+        tracing::warn!(
+            in_flight,
+            allowed,
+            "Fewer probes run at a time than configured: file descriptors are limited"
+        );
+    }
+    Limits {
+        in_flight: limits.in_flight.min(in_flight),
+        ..limits
+    }
+}

@@ -1,0 +1,164 @@
+//! What `/status` shows as `detail`, and what `healthd status` makes of it.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use daemon_base::calendar::Timestamp;
+use daemon_base::config::HumanDuration;
+use daemon_base::run::headline;
+use proto::health::Liveness;
+use serde_json::{Value, json};
+
+use crate::board::Entry;
+use crate::hub::Hub;
+use crate::wire_form;
+
+/// Everything an operator would ask the hub.
+#[must_use]
+pub fn detail(hub: &Hub, listeners: &[String]) -> Value {
+    let (in_flight, limit) = hub.in_flight();
+    let subscribers = hub.subscribers().map(|subscriber| {
+        json!({
+            "name": subscriber.name,
+            "targets": subscriber.n_targets(),
+            "since": time(Some(subscriber.since)),
+        })
+    });
+    json!({
+        "serves": serves(hub),
+        "generation": hub.generation(),
+        "listeners": listeners,
+        "probes": { "in-flight": in_flight, "limit": limit },
+        "subscribers": subscribers.collect::<Vec<_>>(),
+        "targets": hub.board().entries().map(target).collect::<Vec<_>>(),
+    })
+}
+
+/// What is served, in a few words: `9 targets, 6 up`.
+#[must_use]
+pub fn serves(hub: &Hub) -> String {
+    let up = |entry: &&Entry| entry.standing.liveness() == Liveness::Up;
+    let n_up = hub.board().entries().filter(up).count();
+    format!("{} targets, {n_up} up", hub.board().len())
+}
+
+fn target(entry: &Entry) -> Value {
+    json!({
+        "id": wire_form::fingerprint(&entry.target),
+        "target": entry.target.to_string(),
+        "kind": entry.target.kind.name(),
+        "address": entry.target.address.to_string(),
+        "liveness": entry.standing.liveness().to_string(),
+        "warm": entry.standing.is_warm(),
+        "admin": entry.admin.to_string(),
+        "since": time(entry.since),
+        "last-check": time(entry.last_check),
+        "latency-seconds": entry.latency.as_secs_f64(),
+        "interval": HumanDuration(entry.target.schedule.interval).to_string(),
+        "reason": entry.reason,
+        "transitions": entry.tally.n_transitions,
+    })
+}
+
+fn time(since_1970: Option<Duration>) -> Value {
+    since_1970.map_or(Value::Null, |time| {
+        Timestamp(UNIX_EPOCH + time).to_string().into()
+    })
+}
+
+//--- Words
+
+/// The status as lines for people.
+#[must_use]
+pub fn render(status: &Value) -> String {
+    let mut text = headline(status);
+    let detail = status.get("detail").unwrap_or(&Value::Null);
+    text.push_str(&format!(
+        "{}, generation {}\n",
+        word(detail, "serves"),
+        detail
+            .get("generation")
+            .and_then(Value::as_u64)
+            .unwrap_or(0)
+    ));
+    for subscriber in rows(detail, "subscribers") {
+        text.push_str(&format!(
+            "  watched by {}: {} targets since {}\n",
+            word(subscriber, "name"),
+            subscriber
+                .get("targets")
+                .and_then(Value::as_u64)
+                .unwrap_or(0),
+            word(subscriber, "since")
+        ));
+    }
+    let width = rows(detail, "targets")
+        .map(|target| word(target, "target").chars().count())
+        .max();
+    for target in rows(detail, "targets") {
+        text.push_str(&row(target, width.unwrap_or(0)));
+    }
+    text
+}
+
+fn row(target: &Value, width: usize) -> String {
+    let admin = match word(target, "admin") {
+        "ready" => String::new(),
+        other => format!(", {other}"),
+    };
+    let warm = match target.get("warm").and_then(Value::as_bool) {
+        Some(true) => ", from before the restart",
+        _ => "",
+    };
+    let latency = target.get("latency-seconds").and_then(Value::as_f64);
+    format!(
+        "  {:<7} {:<width$}  {:>8.1} ms  since {}  {}{admin}{warm}\n",
+        word(target, "liveness"),
+        word(target, "target"),
+        latency.unwrap_or(0.0) * 1000.0,
+        word(target, "since"),
+        word(target, "reason"),
+    )
+}
+
+fn rows<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
+    value
+        .get(key)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+}
+
+fn word<'a>(value: &'a Value, key: &str) -> &'a str {
+    value.get(key).and_then(Value::as_str).unwrap_or("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_is_a_table_of_targets() {
+        let status = json!({
+            "service": "healthd", "version": "0.1.0", "revision": "abc", "state": "serving",
+            "ready": true, "uptime_seconds": 9.0,
+            "detail": {
+                "serves": "1 targets, 0 up", "generation": 7,
+                "subscribers": [{"name": "dns-authd", "targets": 1, "since": "2026-11-21T09:30:00.000Z"}],
+                "targets": [{
+                    "target": "tcp 192.168.7.13:6443", "liveness": "down", "warm": true, "admin": "drain",
+                    "since": "2026-11-21T09:31:00.000Z", "latency-seconds": 0.0123,
+                    "reason": "connection refused",
+                }],
+            },
+        });
+        assert_eq!(
+            render(&status),
+            "healthd 0.1.0 (abc), serving, ready, up 9s\n\
+             1 targets, 0 up, generation 7\n  \
+             watched by dns-authd: 1 targets since 2026-11-21T09:30:00.000Z\n  \
+             down    tcp 192.168.7.13:6443      12.3 ms  since 2026-11-21T09:31:00.000Z  \
+             connection refused, drain, from before the restart\n"
+        );
+        assert!(render(&json!({})).contains('?'), "nothing is no panic");
+    }
+}

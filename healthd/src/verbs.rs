@@ -1,0 +1,138 @@
+//! The command line: `serve`, `check`, `status`, and the verbs that are healthd's own.
+
+mod mark;
+mod probe;
+mod watch;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use daemon_base::args::{CheckArgs, ServeArgs, StatusArgs};
+use daemon_base::{exit, run};
+use proto::endpoint::Endpoint;
+use tokio::runtime::Builder;
+
+use crate::config::{Config, DEFAULT_ADMIN, DEFAULT_SOCKET, Overrides};
+use crate::service::Healthd;
+use crate::status;
+
+/// Probes each target once, whoever and however many ask for it, and publishes liveness
+///
+/// Subscribers (dns-authd, a load balancer, the status page) state the targets they need over gRPC on a
+/// Unix socket, and are sent a snapshot and every change of it. What healthd knows is kept on disk, so
+/// that restarting it changes nobody's mind.
+///
+/// Exit codes: 0 done, 64 usage, 69 not there or down, 70 failure, 77 no permission, 78 configuration.
+#[derive(Debug, Parser)]
+#[command(name = "healthd", version = daemon_base::version!(), propagate_version = true)]
+pub struct Command {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Run in the foreground until SIGTERM
+    ///
+    /// Without a configuration file everything has its default. SIGHUP reads the file again.
+    Serve {
+        #[command(flatten)]
+        serve: ServeArgs,
+        #[command(flatten)]
+        overrides: Overrides,
+    },
+    /// Check a configuration file, and print every problem with its place
+    Check(CheckArgs),
+    /// Show what the running daemon knows
+    Status(StatusArgs),
+    /// Print states and their changes as they happen
+    Watch(watch::Args),
+    /// Probe once from here, without a daemon, and print what was found
+    Probe(Box<probe::Args>),
+    /// Put an address, or one port of it, into ready, drain or maintenance
+    Mark(mark::Args),
+}
+
+/// Where the running daemon is.
+#[derive(Clone, Debug, clap::Args)]
+struct Daemon {
+    /// Unix socket of the running daemon
+    #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
+    socket: PathBuf,
+
+    /// The running daemon's endpoint; wins over the socket
+    #[arg(long, value_name = "unix:PATH|http://ADDRESS:PORT")]
+    endpoint: Option<Endpoint>,
+}
+
+impl Daemon {
+    fn endpoint(&self) -> Endpoint {
+        let socket = || Endpoint::Unix(self.socket.clone());
+        self.endpoint.clone().unwrap_or_else(socket)
+    }
+}
+
+impl Command {
+    /// Does what the command line says.
+    #[must_use]
+    pub fn run(self) -> ExitCode {
+        match self.verb {
+            Verb::Serve { serve, overrides } => {
+                run::serve::<Healthd>(&serve, || Config::load(serve.config.as_deref(), &overrides))
+            }
+            Verb::Check(args) => {
+                let checked = Config::load(args.config.as_deref(), &Overrides::default());
+                run::check(checked, |config| {
+                    format!("no problems; {} targets configured", config.targets.len())
+                })
+            }
+            Verb::Status(args) => run::status(&args, DEFAULT_ADMIN, status::render),
+            Verb::Watch(args) => block_on(watch::run(args)),
+            Verb::Probe(args) => block_on(probe::run(*args)),
+            Verb::Mark(args) => block_on(mark::run(args)),
+        }
+    }
+}
+
+/// Runs a verb that talks to somebody.
+fn block_on(verb: impl Future<Output = ExitCode>) -> ExitCode {
+    match Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => {
+            let code = runtime.block_on(verb);
+            runtime.shutdown_background();
+            code
+        }
+        Err(error) => {
+            exit::report(&error);
+            exit::code(exit::SOFTWARE)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Command::command().debug_assert();
+    }
+
+    #[test]
+    fn the_daemon_is_found_by_socket_or_endpoint() {
+        let daemon = |words: &[&str]| {
+            let words = ["healthd", "watch"].iter().chain(words);
+            match Command::try_parse_from(words).unwrap().verb {
+                Verb::Watch(args) => args.daemon.endpoint().to_string(),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(daemon(&[]), "unix:/run/outpost/healthd.sock");
+        assert_eq!(daemon(&["--socket", "/x"]), "unix:/x");
+        let tcp = ["--endpoint", "http://127.0.0.1:9400"];
+        assert_eq!(daemon(&tcp), "http://127.0.0.1:9400");
+    }
+}

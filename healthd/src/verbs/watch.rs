@@ -1,0 +1,226 @@
+//! `healthd watch`: states and their changes, as lines or as JSON.
+
+use std::io;
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use daemon_base::calendar::Timestamp;
+use daemon_base::{errln, exit, outln};
+use proto::health::{AdminState, Snapshot, Target, TargetStatus};
+use proto::watch::Watcher;
+use serde_json::{Value, json};
+
+use super::Daemon;
+use super::mark::Place;
+
+/// Arguments of `watch`.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Args {
+    /// What to show; everything unless given
+    ///
+    /// ADDRESS or ADDRESS:PORT shows what healthd probes there for anybody. tcp:ADDRESS:PORT has healthd
+    /// probe that for as long as this runs.
+    #[arg(value_name = "TARGET")]
+    targets: Vec<Wanted>,
+
+    /// Print a JSON object on each line
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    pub(super) daemon: Daemon,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Wanted {
+    /// Whatever is there.
+    At(Place),
+    /// This one, probed for us.
+    Probed(Box<Target>),
+}
+
+impl FromStr for Wanted {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(address) = text.strip_prefix("tcp:") {
+            let address = address.parse();
+            let address = address.map_err(|_| "no IP address and port after tcp:".to_owned())?;
+            return Ok(Self::Probed(Box::new(Target::tcp(address))));
+        }
+        text.parse().map(Self::At)
+    }
+}
+
+pub(super) async fn run(args: Args) -> ExitCode {
+    let endpoint = args.daemon.endpoint();
+    // Said once and at once; later on the watcher waits for healthd to come back.
+    if let Err(error) = endpoint.connect().await {
+        errln!("{endpoint}: {}", exit::chain(&error));
+        return exit::code(exit::UNAVAILABLE);
+    }
+    let probed = args.targets.iter().filter_map(|wanted| match wanted {
+        Wanted::Probed(target) => Some(Target::clone(target)),
+        Wanted::At(_) => None,
+    });
+    let watcher = Watcher::start_all(endpoint, "healthd watch", probed.collect());
+    match follow(&watcher, &args).await {
+        Ok(()) => exit::code(exit::OK),
+        Err(error) => {
+            exit::report(&error);
+            exit::code(exit::SOFTWARE)
+        }
+    }
+}
+
+/// Prints until interrupted.
+async fn follow(watcher: &Watcher, args: &Args) -> io::Result<()> {
+    let mut snapshots = watcher.subscribe();
+    let mut shown = Arc::new(Snapshot::default());
+    let mut connected = true;
+    let mut look = tokio::time::interval(std::time::Duration::from_millis(500));
+    loop {
+        tokio::select! {
+            moved = snapshots.changed() => {
+                if moved.is_err() {
+                    return Ok(());
+                }
+                let snapshot = Arc::clone(&snapshots.borrow_and_update());
+                print_changes(&shown, &snapshot, args);
+                shown = snapshot;
+            }
+            _ = look.tick() => {
+                let state = watcher.state();
+                if state.connections > 0 && state.connected != connected {
+                    connected = state.connected;
+                    match connected {
+                        true => errln!("connected to healthd again"),
+                        false => errln!("not connected to healthd: {}", state.error),
+                    }
+                }
+            }
+            interrupted = tokio::signal::ctrl_c() => return interrupted,
+        }
+    }
+}
+
+fn print_changes(before: &Snapshot, after: &Snapshot, args: &Args) {
+    for (target, status) in &after.targets {
+        let same = |old: &TargetStatus| {
+            (old.liveness, old.admin, old.since) == (status.liveness, status.admin, status.since)
+        };
+        if is_wanted(target, &args.targets) && !before.status(target).is_some_and(same) {
+            print(target, Some(status), args.json);
+        }
+    }
+    for target in before.targets.keys() {
+        if is_wanted(target, &args.targets) && after.status(target).is_none() {
+            print(target, None, args.json);
+        }
+    }
+}
+
+fn is_wanted(target: &Target, wanted: &[Wanted]) -> bool {
+    wanted.is_empty()
+        || wanted.iter().any(|wanted| match wanted {
+            Wanted::At(place) => place.covers(target.address),
+            Wanted::Probed(probed) => **probed == *target,
+        })
+}
+
+/// Prints one line: a state, or that healthd has forgotten the target.
+fn print(target: &Target, status: Option<&TargetStatus>, json: bool) {
+    let now = Timestamp::now();
+    match json {
+        true => outln!("{}", object(now, target, status)),
+        false => outln!("{now}  {}", line(target, status)),
+    }
+}
+
+fn line(target: &Target, status: Option<&TargetStatus>) -> String {
+    let Some(status) = status else {
+        return format!("gone     {target}");
+    };
+    let admin = match status.admin {
+        AdminState::Ready => String::new(),
+        other => format!("  [{other}]"),
+    };
+    let liveness = status.liveness.to_string();
+    let latency = status.latency.as_secs_f64() * 1000.0;
+    match status.reason.as_str() {
+        "" => format!("{liveness:<7}  {target}{admin}"),
+        reason => format!("{liveness:<7}  {target}  {reason} ({latency:.1} ms){admin}"),
+    }
+}
+
+fn object(now: Timestamp, target: &Target, status: Option<&TargetStatus>) -> Value {
+    let time = |moment: Option<SystemTime>| moment.map(|moment| Timestamp(moment).to_string());
+    let mut object = json!({
+        "time": now.to_string(),
+        "target": target.to_string(),
+        "kind": target.kind.name(),
+        "address": target.address.to_string(),
+        "liveness": status.map_or_else(|| "gone".to_owned(), |status| status.liveness.to_string()),
+    });
+    if let (Some(status), Some(fields)) = (status, object.as_object_mut()) {
+        fields.insert("admin".to_owned(), status.admin.to_string().into());
+        fields.insert("since".to_owned(), json!(time(status.since)));
+        fields.insert("last-check".to_owned(), json!(time(status.last_check)));
+        fields.insert("reason".to_owned(), status.reason.clone().into());
+        let latency = status.latency.as_secs_f64();
+        fields.insert("latency-seconds".to_owned(), latency.into());
+    }
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proto::health::Liveness;
+
+    use super::*;
+
+    #[test]
+    fn what_to_show_is_an_address_or_a_target() {
+        let api = Target::tcp("192.168.7.13:6443".parse().unwrap());
+        let other = Target::tcp("192.168.7.13:443".parse().unwrap());
+        for (text, shows_other) in [
+            ("192.168.7.13", true),
+            ("192.168.7.13:6443", false),
+            ("tcp:192.168.7.13:6443", false),
+        ] {
+            let wanted: Wanted = text.parse().unwrap();
+            assert!(is_wanted(&api, std::slice::from_ref(&wanted)));
+            assert_eq!(is_wanted(&other, &[wanted]), shows_other, "{text}");
+        }
+        assert!(is_wanted(&api, &[]));
+        for text in ["", "tcp:", "tcp:192.168.7.13", "master-0"] {
+            assert!(text.parse::<Wanted>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_state_is_one_line() {
+        let target = Target::tcp("192.168.7.13:6443".parse().unwrap());
+        let status = TargetStatus {
+            liveness: Liveness::Down,
+            admin: AdminState::Drain,
+            latency: Duration::from_micros(1250),
+            reason: "connection refused".to_owned(),
+            ..TargetStatus::default()
+        };
+        assert_eq!(
+            line(&target, Some(&status)),
+            "down     tcp 192.168.7.13:6443  connection refused (1.2 ms)  [drain]"
+        );
+        let new = TargetStatus::default();
+        assert_eq!(line(&target, Some(&new)), "unknown  tcp 192.168.7.13:6443");
+        assert_eq!(line(&target, None), "gone     tcp 192.168.7.13:6443");
+        let object = object(Timestamp(SystemTime::UNIX_EPOCH), &target, Some(&status));
+        assert_eq!(object["liveness"], "down");
+        assert_eq!(object["since"], Value::Null);
+    }
+}
