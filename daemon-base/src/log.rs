@@ -295,8 +295,10 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_is_not_the_journal_is_not_taken_for_it() {
+    fn the_journal_is_told_from_other_streams() {
         assert!(!stderr_is_journal(None));
         assert!(!stderr_is_journal(Some((0, 0))));
+        let stat = rustix::fs::fstat(std::io::stderr()).unwrap();
+        assert!(stderr_is_journal(Some((stat.st_dev, stat.st_ino))));
     }
 }

@@ -220,7 +220,7 @@ mod tests {
         Inherited::from_descriptors(vec![
             ("dns".to_owned(), udp("127.0.0.1:0").into()),
             ("dns".to_owned(), tcp.into()),
-            ("dns".to_owned(), udp("[::1]:0").into()),
+            ("dns".to_owned(), udp("127.0.0.2:0").into()),
             (
                 "admin".to_owned(),
                 TcpListener::bind(loopback()).unwrap().into(),
