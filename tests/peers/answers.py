@@ -135,13 +135,17 @@ def ask(port, name, rtype):
             return f"no answer: {error}"
 
 
-def essence(answer):
-    """What servers have to agree on: NS records that come along with an answer are a matter of taste."""
+def essence(answer, owners):
+    """What servers have to agree on.
+
+    NS records that come along with an answer are a matter of taste; so is glue made from a wildcard below a delegation, which
+    RFC 1034 section 4.3.2 step 3b does not ask for.
+    """
     if isinstance(answer, str):
         return answer
     rcode, authoritative, answers, authority, additional = answer
     matters = {record for record in authority if record[1] != "NS" or not authoritative and not answers}
-    glue = {record for record in additional if any(record[0] == ns[3] for ns in authority if ns[1] == "NS")}
+    glue = {record for record in additional if any(record[0] == ns[3] for ns in authority if ns[1] == "NS") and record[0] in owners}
     return rcode, authoritative, frozenset(answers), frozenset(matters), frozenset(glue if not authoritative else ())
 
 
@@ -216,9 +220,10 @@ def main():
         for apex, _ in zones:
             # A zone that a peer does not serve tells nothing.
             peers = [name for name in ports if name != "dns-authd" and ask(ports[name], apex, "SOA")[0] == 0]
+            owners = {line.split()[0] for line in texts[apex].splitlines()}
             for question in questions(apex):
                 asked += 1
-                got = {name: essence(ask(ports[name], *question)) for name in ["dns-authd", *peers]}
+                got = {name: essence(ask(ports[name], *question), owners) for name in ["dns-authd", *peers]}
                 theirs = {got[name] for name in peers}
                 split += len(theirs) > 1
                 if len(theirs) == 1 and got["dns-authd"] not in theirs:
