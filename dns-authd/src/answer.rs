@@ -692,3 +692,6 @@ pub fn refuse(message: &[u8], rcode: Rcode, out: &mut [u8]) -> Option<usize> {
     header::set_word(out, 10, 1);
     Some(end + opt.len())
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,8 @@
 
 pub mod import;
 pub mod peer;
+#[cfg(test)]
+mod tests;
 pub mod v1;
 
 use std::net::{Ipv4Addr, SocketAddr};

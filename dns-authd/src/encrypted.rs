@@ -1,145 +1,43 @@
-//! DNS over TLS, HTTPS and QUIC (RFC 7858, 8484, 9250).
+//! DNS over TLS (RFC 7858), HTTPS (RFC 8484) and QUIC (RFC 9250).
 //!
-//! Hickory's listeners speak the transports; what they carry is answered as over TCP. Their
-//! handlers hand over decoded messages, so a response is decoded once more on its way out: some
-//! microseconds where a handshake took hundreds.
+//! hickory-server carries the transports: handshakes, HTTP/2 and QUIC framing, time-outs. What it
+//! carries is ours: its handler hands us the query's octets and sends the response we made, record
+//! by record, for it takes no finished octets. Its zone stores and catalogue are not used.
 //!
-//! The certificate is read again when its file changes, and taken up by the next handshake.
+//! Never decides an answer; [`Ask`] does.
 
-use std::io;
+mod certificate;
+
+use std::future::Future;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
-use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use daemon_base::snapshot::Cell;
 use hickory_server::Server;
 use hickory_server::net::runtime::Time;
 use hickory_server::net::xfer::Protocol;
-use hickory_server::proto::op::{
-    Header, HeaderCounts, Message, MessageType, Metadata, ResponseCode,
-};
+use hickory_server::proto::op::{Message, Metadata, ResponseCode};
 use hickory_server::server::{Request, RequestHandler, ResponseHandler, ResponseInfo};
 use hickory_server::zone_handler::MessageResponseBuilder;
-use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{ClientHello, ResolvesServerCert};
-use rustls::sign::CertifiedKey;
-use tokio::sync::watch;
-use tokio::time::Instant;
 
-use crate::answer::{self, Client, MAX_MESSAGE, Transport, Verdict};
+use crate::answer::Transport;
 use crate::config::Tls;
-use crate::load::Stamp;
-use crate::tcp::Shared;
 
-/// How often the certificate's files are looked at.
-const CERTIFICATE_LOOK: Duration = Duration::from_secs(60);
-/// How often a waiting query looks whether it can be answered.
-const POLL: Duration = Duration::from_millis(2);
+pub use self::certificate::{Certificate, CertificateError};
 
-/// Why a certificate cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum CertificateError {
-    /// A file cannot be read, or holds no PEM.
-    #[error("cannot read {path}")]
-    Read {
-        /// The file.
-        path: String,
-        /// What is wrong.
-        #[source]
-        source: rustls::pki_types::pem::Error,
-    },
-    /// The file holds no certificate.
-    #[error("{path} holds no certificate")]
-    Empty {
-        /// The file.
-        path: String,
-    },
-    /// The key is of no known kind, or is not the certificate's.
-    #[error("certificate and key do not go together")]
-    Unusable(#[source] rustls::Error),
-}
+/// A handshake that takes longer is given up, and so is a connection that is silent so long.
+const SILENCE: Duration = Duration::from_secs(10);
 
-/// The certificate that is shown to clients; clones share it.
-#[derive(Clone, Debug)]
-pub struct Certificate {
-    current: Arc<Cell<CertifiedKey>>,
-    tls: Tls,
-}
+/// An answer that is being made; `None` is silence.
+pub type Answering = Pin<Box<dyn Future<Output = Option<Vec<u8>>> + Send>>;
 
-impl Certificate {
-    /// Reads the certificate.
-    ///
-    /// # Errors
-    /// When it cannot be used.
-    pub fn open(tls: &Tls) -> Result<Self, CertificateError> {
-        Ok(Self {
-            current: Cell::new(read(tls)?),
-            tls: tls.clone(),
-        })
-    }
+/// Answers a query's octets from a peer on a transport.
+pub type Ask = Arc<dyn Fn(Vec<u8>, SocketAddr, Transport) -> Answering + Send + Sync>;
 
-    /// Reads the certificate again; the old one stays when the new one cannot be used.
-    pub fn reload(&self) {
-        match read(&self.tls) {
-            Ok(key) => {
-                self.current.publish(key);
-                tracing::info!(certificate = %self.tls.certificate.display(), "Certificate is loaded");
-            }
-            Err(error) => tracing::error!(
-                error = daemon_base::exit::chain(&error),
-                "Certificate cannot be used, the old one stays"
-            ),
-        }
-    }
-
-    /// Reads the certificate again whenever its files change.
-    async fn follow(self) {
-        let look = || (Stamp::of(&self.tls.certificate), Stamp::of(&self.tls.key));
-        let mut seen = look();
-        loop {
-            tokio::time::sleep(CERTIFICATE_LOOK).await;
-            let stamps = look();
-            if stamps != seen {
-                seen = stamps;
-                self.reload();
-            }
-        }
-    }
-}
-
-impl ResolvesServerCert for Certificate {
-    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.current.current())
-    }
-}
-
-fn read(tls: &Tls) -> Result<CertifiedKey, CertificateError> {
-    let failed = |path: &Path| {
-        let path = path.display().to_string();
-        move |source| CertificateError::Read { path, source }
-    };
-    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(&tls.certificate)
-        .and_then(Iterator::collect)
-        .map_err(failed(&tls.certificate))?;
-    if chain.is_empty() {
-        return Err(CertificateError::Empty {
-            path: tls.certificate.display().to_string(),
-        });
-    }
-    let key = PrivateKeyDer::from_pem_file(&tls.key).map_err(failed(&tls.key))?;
-    CertifiedKey::from_der(chain, key, &ring::default_provider())
-        .map_err(CertificateError::Unusable)
-}
-
-//--- Listeners
-
-/// The sockets of the encrypted transports.
+/// The sockets of the encrypted transports, already bound.
 #[derive(Debug, Default)]
-pub struct Listeners {
+pub struct Sockets {
     /// For TLS.
     pub dot: Vec<TcpListener>,
     /// For HTTPS.
@@ -148,162 +46,138 @@ pub struct Listeners {
     pub doq: Vec<UdpSocket>,
 }
 
-/// The encrypted transports, ready to serve.
-#[derive(Debug)]
+/// The running listeners.
 pub struct Encrypted {
-    /// Their sockets.
-    pub listeners: Listeners,
-    /// Their certificate.
-    pub certificate: Certificate,
-    /// The path of DNS over HTTPS.
-    pub doh_path: String,
-    /// How long a connection may be idle.
-    pub idle: Duration,
+    server: Server<Handler>,
+    certificate: Arc<Certificate>,
 }
 
-impl Encrypted {
-    /// Serves until `stop` is set; needs a tokio runtime.
-    ///
-    /// # Errors
-    /// When a socket cannot be used.
-    pub async fn serve(
-        self,
-        shared: Arc<Shared>,
-        mut stop: watch::Receiver<bool>,
-    ) -> io::Result<()> {
-        let mut server = Server::new(Handler { shared });
-        let resolver: Arc<dyn ResolvesServerCert> = Arc::new(self.certificate.clone());
-        for listener in self.listeners.dot {
-            let listener = tokio::net::TcpListener::from_std(listener)?;
-            server.register_tls_listener(listener, self.idle, Arc::clone(&resolver))?;
-        }
-        for listener in self.listeners.doh {
-            let listener = tokio::net::TcpListener::from_std(listener)?;
-            server.register_https_listener(
-                listener,
-                self.idle,
-                Arc::clone(&resolver),
-                None,
-                self.doh_path.clone(),
-            )?;
-        }
-        for socket in self.listeners.doq {
-            socket.set_nonblocking(true)?;
-            let socket = tokio::net::UdpSocket::from_std(socket)?;
-            server.register_quic_listener(socket, self.idle, Arc::clone(&resolver))?;
-        }
-        let following = tokio::spawn(self.certificate.follow());
-        // An error means that the sender is gone, and with it the service.
-        drop(stop.wait_for(|stop| *stop).await);
-        following.abort();
-        if let Err(error) = server.shutdown_gracefully().await {
-            tracing::warn!(%error, "Encrypted transports did not end well");
-        }
-        Ok(())
+impl std::fmt::Debug for Encrypted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Encrypted")
+            .field("certificate", &self.certificate)
+            .finish_non_exhaustive()
     }
 }
 
-/// Answers what Hickory's listeners receive.
-struct Handler {
-    shared: Arc<Shared>,
+/// Why the listeners could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum EncryptedError {
+    /// The certificate or its key.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+    /// A socket that the runtime would not take.
+    #[error("cannot listen for encrypted queries")]
+    Listen(#[from] std::io::Error),
 }
 
-#[async_trait]
+impl Encrypted {
+    /// Reads the certificate and starts to serve; needs a tokio runtime.
+    ///
+    /// # Errors
+    /// When the certificate cannot be used or a socket is refused.
+    pub fn start(tls: &Tls, sockets: Sockets, ask: Ask) -> Result<Self, EncryptedError> {
+        let certificate = Arc::new(Certificate::read(&tls.certificate, &tls.key)?);
+        let mut server = Server::new(Handler { ask });
+        for listener in sockets.dot {
+            let listener = tcp(listener)?;
+            server.register_tls_listener(listener, SILENCE, certificate.resolver())?;
+        }
+        for listener in sockets.doh {
+            let listener = tcp(listener)?;
+            // Any host name will do: the certificate says who we are.
+            let path = tls.doh_path.clone();
+            server.register_https_listener(
+                listener,
+                SILENCE,
+                certificate.resolver(),
+                None,
+                path,
+            )?;
+        }
+        for socket in sockets.doq {
+            socket.set_nonblocking(true)?;
+            let socket = tokio::net::UdpSocket::from_std(socket)?;
+            server.register_quic_listener(socket, SILENCE, certificate.resolver())?;
+        }
+        Ok(Self {
+            server,
+            certificate,
+        })
+    }
+
+    /// The certificate in use, to be read anew on reload.
+    #[must_use]
+    pub fn certificate(&self) -> Arc<Certificate> {
+        Arc::clone(&self.certificate)
+    }
+
+    /// Takes no new connections and waits for those that are open; true when all ended in time.
+    pub async fn drain(mut self, deadline: Duration) -> bool {
+        let ended = tokio::time::timeout(deadline, self.server.shutdown_gracefully()).await;
+        matches!(ended, Ok(Ok(())))
+    }
+}
+
+fn tcp(listener: TcpListener) -> std::io::Result<tokio::net::TcpListener> {
+    listener.set_nonblocking(true)?;
+    tokio::net::TcpListener::from_std(listener)
+}
+
+/// Between hickory's typed messages and our octets.
+struct Handler {
+    ask: Ask,
+}
+
+#[async_trait::async_trait]
 impl RequestHandler for Handler {
     async fn handle_request<R: ResponseHandler, T: Time>(
         &self,
         request: &Request,
         mut response_handle: R,
     ) -> ResponseInfo {
-        let Some(reply) = self.answer(request).await else {
-            return failed(request);
-        };
-        let Ok(message) = Message::from_vec(&reply) else {
-            tracing::error!("A response cannot be decoded");
-            return failed(request);
-        };
-        let builder = MessageResponseBuilder::new(&request.queries, message.edns.as_ref());
-        let response = builder.build(
-            message.metadata,
-            &message.answers,
-            &message.authorities,
-            [],
-            &message.additionals,
-        );
-        match response_handle.send_response(response).await {
-            Ok(info) => info,
-            Err(error) => {
-                tracing::debug!(peer = %request.src(), %error, "Response is not sent");
-                failed(request)
-            }
-        }
-    }
-}
-
-impl Handler {
-    /// The response's octets; waits while nothing is known yet.
-    async fn answer(&self, request: &Request) -> Option<Vec<u8>> {
-        let message = request.as_slice();
-        let mut client = client(request);
-        let deadline = now() + self.shared.hold();
-        let mut out = vec![0; MAX_MESSAGE];
-        loop {
-            client.can_wait = now() < deadline;
-            match self.shared.respond(message, &client, &mut out) {
-                Verdict::Reply(length) => {
-                    out.truncate(length);
-                    return Some(out);
-                }
-                Verdict::Wait { .. } => tokio::time::sleep(POLL).await,
-                Verdict::Silent => return None,
-                // Transfers are for TCP, or TLS with a protocol of its own (RFC 9103).
-                Verdict::Transfer { .. } => {
-                    let rcode = dns_wire::Rcode::REFUSED;
-                    let length = answer::refuse(message, rcode, &mut out)?;
-                    out.truncate(length);
-                    return Some(out);
-                }
-            }
-        }
-    }
-}
-
-fn client(request: &Request) -> Client {
-    Client {
-        peer: request.src(),
-        local: None,
-        local_port: 0,
-        transport: match request.protocol() {
+        let transport = match request.protocol() {
             Protocol::Tls => Transport::Tls,
-            Protocol::Https => Transport::Https,
             Protocol::Quic => Transport::Quic,
+            Protocol::Https => Transport::Https,
             _ => Transport::Tcp,
-        },
-        can_wait: true,
+        };
+        let octets = (self.ask)(request.as_slice().to_vec(), request.src(), transport).await;
+        let answer = octets.and_then(|octets| Message::from_vec(&octets).ok());
+        let mut builder = MessageResponseBuilder::from_message_request(request);
+        let sent = match &answer {
+            Some(message) => {
+                if let Some(edns) = &message.edns {
+                    builder.edns(edns);
+                }
+                let Message {
+                    answers,
+                    authorities,
+                    additionals,
+                    ..
+                } = message;
+                let response =
+                    builder.build(message.metadata, answers, authorities, [], additionals);
+                response_handle.send_response(response).await
+            }
+            // Over a stream silence would keep the client waiting for its whole time-out.
+            None => {
+                let refusal = builder.error_msg(&request.metadata, ResponseCode::Refused);
+                response_handle.send_response(refusal).await
+            }
+        };
+        sent.unwrap_or_else(|error| {
+            tracing::debug!(%error, peer = %request.src(), "Response was not sent");
+            let mut metadata = Metadata::response_from_request(&request.metadata);
+            metadata.response_code = ResponseCode::ServFail;
+            let header = hickory_server::proto::op::Header {
+                metadata,
+                counts: hickory_server::proto::op::HeaderCounts::default(),
+            };
+            ResponseInfo::from(header)
+        })
     }
 }
 
-/// What is told of a request that got no response.
-fn failed(request: &Request) -> ResponseInfo {
-    let mut metadata = Metadata::new(
-        request.metadata.id,
-        MessageType::Response,
-        request.metadata.op_code,
-    );
-    metadata.response_code = ResponseCode::ServFail;
-    ResponseInfo::from(Header {
-        metadata,
-        counts: HeaderCounts::default(),
-    })
-}
-
-/// The addresses of all transports, for the log.
-#[must_use]
-pub fn addresses(tls: &Tls) -> Vec<SocketAddr> {
-    let all = tls.dot.iter().chain(&tls.doh).chain(&tls.doq);
-    all.copied().collect()
-}
-
-fn now() -> Instant {
-    Instant::now()
-}
+#[cfg(test)]
+mod tests;

@@ -21,10 +21,11 @@ use tokio::sync::{oneshot, watch};
 
 use crate::answer::Snapshot;
 use crate::config::{Config, Network, Tls};
-use crate::encrypted::{self, Certificate, Encrypted};
+use crate::encrypted::{Certificate, Encrypted, EncryptedError, Sockets};
 use crate::health::{self, Link};
 use crate::hold::Hold;
 use crate::keeper::{self, Command, Outfit, Plan, Reports};
+use crate::load::Stamp;
 use crate::metrics::{Scrape, Totals};
 use crate::reload::{self, Pace};
 use crate::server::Supply;
@@ -36,6 +37,10 @@ use crate::{random, routes, server, status};
 const SOCKETS: &str = "dns";
 /// Between attempts to reach a keeper with a full queue.
 const RETRY: Duration = Duration::from_millis(5);
+/// How often the certificate's files are looked at.
+const CERTIFICATE_LOOK: Duration = Duration::from_secs(60);
+/// How long encrypted connections may take to end, of the whole drain.
+const ENCRYPTED_DRAIN: Duration = Duration::from_secs(1);
 /// How often draining looks whether connections have ended.
 const DRAIN_POLL: Duration = Duration::from_millis(10);
 
@@ -46,7 +51,6 @@ pub struct Authd {
     streams: Streams,
     stock: Stock,
     totals: Totals,
-    certificate: Option<Certificate>,
     transfers: watch::Sender<Cidrs>,
     network: Network,
 }
@@ -66,6 +70,7 @@ struct Stock {
 struct Streams {
     stop: watch::Sender<bool>,
     thread: JoinHandle<()>,
+    certificate: Option<Arc<Certificate>>,
 }
 
 impl Service for Authd {
@@ -99,9 +104,7 @@ impl Service for Authd {
             allowed,
             totals.clone(),
         );
-        let certificate = listeners.certificate();
-        let streams = Streams::start(listeners.tcp, listeners.encrypted, shared)
-            .map_err(|error| StartError::io("TCP does not start", &error))?;
+        let streams = Streams::start(listeners.tcp, listeners.encrypted, shared)?;
         let supply = Supply {
             cell: Arc::clone(&stock.cell),
             hold,
@@ -128,7 +131,6 @@ impl Service for Authd {
             streams,
             stock,
             totals,
-            certificate,
             transfers,
             network: config.network,
         })
@@ -142,7 +144,7 @@ impl Service for Authd {
             tracing::warn!("What is listened on, and bounds of TCP, change with the next restart");
         }
         self.stock.pace.send_replace(pace(&config));
-        self.certificate.iter().for_each(Certificate::reload);
+        self.streams.reload_certificate();
         self.transfers.send_replace(config.transfers.clone());
         let (done, summary) = oneshot::channel();
         let mut command = Command::Configure(Box::new(plan(&config)), done);
@@ -252,7 +254,7 @@ fn threads(network: &Network) -> usize {
 struct Listeners {
     udp: Vec<std::net::UdpSocket>,
     tcp: Vec<std::net::TcpListener>,
-    encrypted: Option<Encrypted>,
+    encrypted: Option<(Tls, Sockets)>,
 }
 
 impl Listeners {
@@ -275,82 +277,113 @@ impl Listeners {
             }
         }
         let tcp = listen::tcp(inherited, SOCKETS, &addresses)?;
-        let encrypted = config.tls.as_ref();
-        let idle = network.tcp.idle;
+        let encrypted = config.tls.clone();
         let encrypted = encrypted
-            .map(|tls| open_encrypted(tls, idle, context))
-            .transpose()?;
+            .map(|tls| Ok::<_, StartError>((open_encrypted(&tls, context)?, tls)))
+            .transpose()?
+            .map(|(sockets, tls)| (tls, sockets));
         Ok(Self {
             udp,
             tcp,
             encrypted,
         })
     }
-
-    fn certificate(&self) -> Option<Certificate> {
-        let encrypted = self.encrypted.as_ref();
-        encrypted.map(|encrypted| encrypted.certificate.clone())
-    }
 }
 
-fn open_encrypted(
-    tls: &Tls,
-    idle: Duration,
-    context: &mut Context,
-) -> Result<Encrypted, StartError> {
-    let certificate =
-        Certificate::open(tls).map_err(|error| StartError::new(exit::CONFIG, error))?;
+fn open_encrypted(tls: &Tls, context: &mut Context) -> Result<Sockets, StartError> {
     let inherited = &mut context.inherited;
-    let listeners = encrypted::Listeners {
+    let sockets = Sockets {
         dot: listen::tcp(inherited, "dns-tls", &tls.dot)?,
         doh: listen::tcp(inherited, "dns-https", &tls.doh)?,
         doq: listen::udp(inherited, "dns-quic", &tls.doq, UdpOptions::default())?,
     };
-    for address in encrypted::addresses(tls) {
-        tracing::info!(%address, "Listening, encrypted");
+    let streams = sockets.dot.iter().chain(&sockets.doh);
+    let addresses = streams.map(std::net::TcpListener::local_addr);
+    let datagrams = sockets.doq.iter().map(std::net::UdpSocket::local_addr);
+    for address in addresses.chain(datagrams) {
+        tracing::info!(address = %address?, "Listening, encrypted");
     }
-    Ok(Encrypted {
-        listeners,
-        certificate,
-        doh_path: tls.doh_path.clone(),
-        idle,
-    })
+    Ok(sockets)
 }
 
 impl Streams {
     /// Starts the thread that runs all connections.
     fn start(
         listeners: Vec<std::net::TcpListener>,
-        encrypted: Option<Encrypted>,
+        encrypted: Option<(Tls, Sockets)>,
         shared: Arc<Shared>,
-    ) -> io::Result<Self> {
-        let (stop, stopped) = watch::channel(false);
+    ) -> Result<Self, StartError> {
+        let (stop, mut stopped) = watch::channel(false);
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let guard = runtime.enter();
         let listeners: Vec<tokio::net::TcpListener> = listeners
             .into_iter()
             .map(tokio::net::TcpListener::from_std)
             .collect::<io::Result<_>>()?;
+        let encrypted = match encrypted {
+            Some((tls, sockets)) => {
+                let started = Encrypted::start(&tls, sockets, tcp::ask(Arc::clone(&shared)));
+                let encrypted = started.map_err(|error| match error {
+                    EncryptedError::Certificate(error) => StartError::new(exit::CONFIG, error),
+                    EncryptedError::Listen(error) => error.into(),
+                })?;
+                tokio::spawn(follow_certificate(encrypted.certificate(), tls));
+                Some(encrypted)
+            }
+            None => None,
+        };
         drop(guard);
+        let certificate = encrypted.as_ref().map(Encrypted::certificate);
         let run = async move {
             let mut tasks = tokio::task::JoinSet::new();
             for listener in listeners {
                 tasks.spawn(tcp::serve(listener, Arc::clone(&shared), stopped.clone()));
             }
-            if let Some(encrypted) = encrypted {
-                let served = encrypted.serve(Arc::clone(&shared), stopped);
-                tasks.spawn(async {
-                    if let Err(error) = served.await {
-                        tracing::error!(%error, "Encrypted transports do not serve");
-                    }
-                });
-            }
             while tasks.join_next().await.is_some() {}
+            // An error means that the sender is gone, and with it the service.
+            drop(stopped.wait_for(|stop| *stop).await);
+            if let Some(encrypted) = encrypted {
+                encrypted.drain(ENCRYPTED_DRAIN).await;
+            }
             shared.wait_until_closed().await;
         };
         let thread = thread::Builder::new()
-            .name("dns-tcp".to_owned())
+            .name("dns-streams".to_owned())
             .spawn(move || runtime.block_on(run))?;
-        Ok(Self { stop, thread })
+        Ok(Self {
+            stop,
+            thread,
+            certificate,
+        })
+    }
+
+    fn reload_certificate(&self) {
+        if let Some(certificate) = &self.certificate {
+            reload_certificate(certificate);
+        }
+    }
+}
+
+/// Reads the certificate again whenever its files change.
+async fn follow_certificate(certificate: Arc<Certificate>, tls: Tls) {
+    let look = || (Stamp::of(&tls.certificate), Stamp::of(&tls.key));
+    let mut seen = look();
+    loop {
+        tokio::time::sleep(CERTIFICATE_LOOK).await;
+        let stamps = look();
+        if stamps != seen {
+            seen = stamps;
+            reload_certificate(&certificate);
+        }
+    }
+}
+
+fn reload_certificate(certificate: &Certificate) {
+    match certificate.reload() {
+        Ok(()) => tracing::info!("Certificate is loaded"),
+        Err(error) => tracing::error!(
+            error = exit::chain(&error),
+            "Certificate cannot be used, the old one stays"
+        ),
     }
 }

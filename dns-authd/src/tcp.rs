@@ -22,6 +22,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::answer::{self, Client, Responder, Snapshot, Transport, Verdict};
 use crate::config::TcpLimits;
+use crate::encrypted::Ask;
 use crate::metrics::{ThreadTotals, Totals};
 use crate::programs::LuaPrograms;
 use crate::random;
@@ -101,10 +102,35 @@ impl Shared {
         verdict
     }
 
-    /// How long queries may wait for first results.
-    #[must_use]
-    pub const fn hold(&self) -> Duration {
-        self.hold
+    /// Answers one message, after a wait while nothing is known yet; `None` is silence.
+    async fn answer(
+        &self,
+        message: &[u8],
+        peer: SocketAddr,
+        transport: Transport,
+    ) -> Option<Vec<u8>> {
+        let deadline = now() + self.hold;
+        let mut out = vec![0; answer::MAX_MESSAGE];
+        let length = loop {
+            let client = Client {
+                peer,
+                local: None,
+                local_port: 0,
+                transport,
+                can_wait: now() < deadline,
+            };
+            match self.respond(message, &client, &mut out) {
+                Verdict::Reply(length) => break length,
+                Verdict::Wait { .. } => tokio::time::sleep(POLL).await,
+                Verdict::Silent => return None,
+                // Transfers are for TCP, or TLS with a protocol of its own (RFC 9103).
+                Verdict::Transfer { .. } => {
+                    break answer::refuse(message, Rcode::REFUSED, &mut out)?;
+                }
+            }
+        };
+        out.truncate(length);
+        Some(out)
     }
 
     /// Waits until no connection is open.
@@ -148,6 +174,15 @@ impl Drop for Place {
             .connections
             .fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// Answers for transports that carry one message at a time.
+#[must_use]
+pub fn ask(shared: Arc<Shared>) -> Ask {
+    Arc::new(move |message, peer, transport| {
+        let shared = Arc::clone(&shared);
+        Box::pin(async move { shared.answer(&message, peer, transport).await })
+    })
 }
 
 /// Accepts connections until `stop` is set.

@@ -22,7 +22,7 @@ mod reference;
 mod rendering;
 pub mod resolve;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
