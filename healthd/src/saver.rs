@@ -10,8 +10,8 @@ use crate::engine::Engine;
 use crate::state::{self, Store};
 
 /// Between two writes at least: a target that flaps must not wear out the disk. The first change after
-/// a quiet second is written at once.
-const REST: Duration = Duration::from_secs(1);
+/// a rest is written at once.
+const REST: Duration = Duration::from_millis(250);
 
 /// The task that writes.
 #[derive(Debug)]

@@ -36,8 +36,12 @@ const VERSION: u32 = 1;
 const MAX_SIZE: u64 = 64 << 20;
 
 /// How far a restart jumps ahead of the generation on disk: beyond any that was published since it
-/// was written.
-const JUMP: u64 = 1 << 20;
+/// was written, which is a second or two of changes.
+const JUMP: u64 = 1 << 18;
+
+/// Generations that a millisecond of the clock stands for when there is nothing on disk: a restart
+/// jumps 64 ms ahead, and none comes as soon after another.
+const PER_MILLISECOND: u64 = 1 << 12;
 
 //--- Format
 
@@ -161,7 +165,8 @@ fn crc32(octets: &[u8]) -> u32 {
 /// that is gone, by the clock.
 #[must_use]
 pub fn first_generation(saved: u64, wall: Duration) -> u64 {
-    let by_clock = wall.as_secs().saturating_mul(JUMP);
+    let millis = u64::try_from(wall.as_millis()).unwrap_or(u64::MAX);
+    let by_clock = millis.saturating_mul(PER_MILLISECOND);
     saved.saturating_add(JUMP).max(by_clock)
 }
 

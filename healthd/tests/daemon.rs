@@ -1,0 +1,528 @@
+//! The program itself, with subscribers that stay while it is killed, restarted and swapped.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use proto::endpoint::Endpoint;
+use proto::health::{Liveness, Schedule, Snapshot, Target};
+use proto::watch::Watcher;
+use proto::wire;
+use proto::wire::health_client::HealthClient;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient as StandardClient;
+
+/// Longer than anything here takes, even on a busy machine.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Long enough for a change to be on disk.
+const SAVED: Duration = Duration::from_secs(1);
+
+//--- Scaffold
+
+/// A healthd of its own, with its directory; killed and removed at the end.
+struct Daemon {
+    directory: PathBuf,
+    child: Option<Child>,
+}
+
+impl Daemon {
+    fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("healthd-test-{}-{number}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        drop(std::fs::remove_dir_all(&directory));
+        std::fs::create_dir_all(&directory).expect("a directory");
+        let config = directory.join("healthd.toml");
+        let text = format!(
+            "version = \"v1\"\nlisten = [\"unix:{0}/s\"]\nstate = \"{0}/state\"\nadmin.listen = \"none\"\n",
+            directory.display()
+        );
+        std::fs::write(config, text).expect("a file");
+        Self {
+            directory,
+            child: None,
+        }
+    }
+
+    fn started() -> Self {
+        let mut daemon = Self::new();
+        daemon.start();
+        daemon
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_healthd"));
+        command.args(["serve", "--log-level", "warn", "--config"]);
+        command.arg(self.directory.join("healthd.toml"));
+        command.stdout(Stdio::null());
+        command
+    }
+
+    fn start(&mut self) {
+        self.child = Some(self.command().spawn().expect("healthd starts"));
+        let begun = now();
+        while std::os::unix::net::UnixStream::connect(self.socket()).is_err() {
+            assert!(begun.elapsed() < LIMIT, "healthd does not listen");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn kill(&mut self) {
+        let mut child = self.child.take().expect("a running healthd");
+        child.kill().expect("a signal");
+        child.wait().expect("an end");
+    }
+
+    /// Asks it to end, and returns its exit code.
+    fn stop(&mut self) -> Option<i32> {
+        let mut child = self.child.take()?;
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).ok()?;
+        child.wait().ok()?.code()
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.directory.join("s")
+    }
+
+    fn endpoint(&self) -> Endpoint {
+        Endpoint::Unix(self.socket())
+    }
+
+    async fn client(&self) -> HealthClient<tonic::transport::Channel> {
+        HealthClient::new(self.endpoint().connect().await.expect("a connection"))
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            drop(child.kill());
+            drop(child.wait());
+        }
+        drop(std::fs::remove_dir_all(&self.directory));
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "tests wait with a limit")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build().expect("a runtime");
+    runtime.block_on(future)
+}
+
+/// A server that takes connections until it is dropped.
+struct Open(tokio::task::JoinHandle<()>);
+
+impl Open {
+    async fn at(address: SocketAddr) -> (Self, SocketAddr) {
+        let listener = TcpListener::bind(address).await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let accept = async move {
+            loop {
+                drop(listener.accept().await);
+            }
+        };
+        (Self(tokio::spawn(accept)), address)
+    }
+
+    async fn close(self) {
+        self.0.abort();
+        assert!(self.0.await.is_err(), "the port is closed");
+    }
+}
+
+async fn open() -> (Open, SocketAddr) {
+    Open::at(([127, 0, 0, 1], 0).into()).await
+}
+
+fn every(millis: u64, address: SocketAddr) -> Target {
+    Target {
+        schedule: Schedule {
+            interval: Duration::from_millis(millis),
+            fast_interval: Duration::from_millis(100),
+            ..Schedule::default()
+        },
+        ..Target::tcp(address)
+    }
+}
+
+type Snapshots = watch::Receiver<Arc<Snapshot>>;
+
+async fn wait_for(snapshots: &mut Snapshots, target: &Target, wanted: Liveness) -> Arc<Snapshot> {
+    let seen = snapshots.wait_for(|snapshot| snapshot.liveness(target) == wanted);
+    let seen = tokio::time::timeout(LIMIT, seen).await;
+    Arc::clone(&seen.expect("in time").expect("a watcher"))
+}
+
+/// Waits until the watcher has been connected so many times.
+async fn wait_connected(watcher: &Watcher, connections: u64) {
+    let begun = now();
+    while watcher.state().connections < connections || !watcher.state().connected {
+        assert!(begun.elapsed() < LIMIT, "{:?}", watcher.state());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Everything a watcher publishes while something else happens.
+fn record(watcher: &Watcher) -> tokio::task::JoinHandle<Vec<Arc<Snapshot>>> {
+    let mut snapshots = watcher.subscribe();
+    tokio::spawn(async move {
+        let mut seen = vec![Arc::clone(&snapshots.borrow_and_update())];
+        while snapshots.changed().await.is_ok() {
+            seen.push(Arc::clone(&snapshots.borrow_and_update()));
+        }
+        seen
+    })
+}
+
+//--- Behaviour
+
+#[test]
+fn a_target_that_goes_and_comes_is_told_within_its_interval() {
+    let daemon = Daemon::started();
+    block_on(async {
+        let (open, address) = open().await;
+        let target = every(1000, address);
+        let watcher = Watcher::start(daemon.endpoint(), "test", vec![target.clone()]);
+        let mut snapshots = watcher.subscribe();
+        let up = wait_for(&mut snapshots, &target, Liveness::Up).await;
+        assert!(up.status(&target).unwrap().since.is_some());
+        open.close().await;
+        let begun = now();
+        let down = wait_for(&mut snapshots, &target, Liveness::Down).await;
+        assert!(begun.elapsed() < Duration::from_secs(5));
+        let status = down.status(&target).unwrap();
+        assert_eq!(status.reason, "connection refused");
+        assert!(down.generation > up.generation);
+        let _again = Open::at(address).await;
+        wait_for(&mut snapshots, &target, Liveness::Up).await;
+    });
+}
+
+#[test]
+fn a_restart_flips_nothing_and_generations_grow() {
+    let mut daemon = Daemon::started();
+    block_on(async {
+        let (_open, address) = open().await;
+        let (closed, gone) = open().await;
+        closed.close().await;
+        let targets = vec![every(200, address), every(200, gone)];
+        let watcher = Watcher::start(daemon.endpoint(), "test", targets.clone());
+        let mut snapshots = watcher.subscribe();
+        wait_for(&mut snapshots, &targets[0], Liveness::Up).await;
+        let first = wait_for(&mut snapshots, &targets[1], Liveness::Down).await;
+        let record = record(&watcher);
+        for round in 0..3 {
+            tokio::time::sleep(SAVED).await;
+            daemon.kill();
+            let lost = watcher.current();
+            assert_eq!(lost.liveness(&targets[0]), Liveness::Up, "kept");
+            if round == 2 {
+                // Even without its state healthd does not make its subscribers forget.
+                std::fs::remove_dir_all(daemon.directory.join("state")).unwrap();
+            }
+            daemon.start();
+            wait_connected(&watcher, round + 2).await;
+            let mut moved = watcher.subscribe();
+            let later = moved.wait_for(|snapshot| snapshot.generation > lost.generation);
+            tokio::time::timeout(LIMIT, later).await.unwrap().unwrap();
+        }
+        drop(watcher);
+        let seen = record.await.unwrap();
+        assert!(seen.len() > 3);
+        let mut generation = 0;
+        for snapshot in &seen {
+            assert!(snapshot.generation >= generation, "generations grow");
+            generation = snapshot.generation;
+            assert_eq!(snapshot.liveness(&targets[0]), Liveness::Up);
+            assert_eq!(snapshot.liveness(&targets[1]), Liveness::Down);
+        }
+        let since = |snapshot: &Snapshot| snapshot.status(&targets[0]).unwrap().since;
+        // The state was there at the first two restarts, and it says since when.
+        assert_eq!(since(&first), since(&seen[1]));
+    });
+}
+
+#[test]
+fn a_newcomer_after_a_restart_is_served_the_states_from_before() {
+    let mut daemon = Daemon::started();
+    block_on(async {
+        let (_open, address) = open().await;
+        let target = every(60_000, address);
+        let watcher = Watcher::start(daemon.endpoint(), "test", vec![target.clone()]);
+        let first = wait_for(&mut watcher.subscribe(), &target, Liveness::Up).await;
+        drop(watcher);
+        tokio::time::sleep(SAVED).await;
+        daemon.kill();
+        daemon.start();
+        let watcher = Watcher::start(daemon.endpoint(), "test", vec![target.clone()]);
+        let mut snapshots = watcher.subscribe();
+        let served = snapshots.wait_for(|snapshot| snapshot.generation > 0);
+        let served = tokio::time::timeout(LIMIT, served).await.unwrap().unwrap();
+        let status = served.status(&target).unwrap();
+        assert_eq!(status.liveness, Liveness::Up);
+        assert_eq!(status.since, first.status(&target).unwrap().since);
+    });
+}
+
+#[test]
+fn evidence_has_a_probe_run_at_once() {
+    let daemon = Daemon::started();
+    block_on(async {
+        let (open, address) = open().await;
+        let target = every(600_000, address);
+        let watcher = Watcher::start(daemon.endpoint(), "test", vec![target.clone()]);
+        let mut snapshots = watcher.subscribe();
+        wait_for(&mut snapshots, &target, Liveness::Up).await;
+        let observation = |target: &Target, success| wire::Observation {
+            target: Some(target.into()),
+            success,
+            reason: "test".to_owned(),
+        };
+        let nobodys = every(1, address);
+        let observations = [
+            observation(&target, true),
+            observation(&target, false),
+            observation(&nobodys, false),
+            wire::Observation::default(),
+        ];
+        open.close().await;
+        let mut client = daemon.client().await;
+        let response = client.report(tokio_stream::iter(observations)).await;
+        let response = response.unwrap().into_inner();
+        assert_eq!((response.accepted, response.dropped), (1, 3));
+        wait_for(&mut snapshots, &target, Liveness::Down).await;
+    });
+}
+
+#[test]
+fn an_operators_decision_reaches_subscribers_and_survives_a_restart() {
+    let mut daemon = Daemon::started();
+    block_on(async {
+        let (_open, address) = open().await;
+        let target = every(200, address);
+        let watcher = Watcher::start(daemon.endpoint(), "test", vec![target.clone()]);
+        let mut snapshots = watcher.subscribe();
+        wait_for(&mut snapshots, &target, Liveness::Up).await;
+        let request = |state: i32| wire::SetAdminStateRequest {
+            address: address.ip().to_string(),
+            port: 0,
+            admin_state: state,
+        };
+        let mut client = daemon.client().await;
+        let set = client.set_admin_state(request(1)).await.unwrap();
+        assert_eq!(set.into_inner().targets, 1);
+        let drained = wait_for(&mut snapshots, &target, Liveness::Down).await;
+        let status = drained.status(&target).unwrap();
+        assert_eq!(status.liveness, Liveness::Up, "probes find it up");
+        let unknown = client.set_admin_state(request(9)).await.unwrap_err();
+        assert_eq!(unknown.code(), tonic::Code::InvalidArgument);
+        tokio::time::sleep(SAVED).await;
+        daemon.kill();
+        daemon.start();
+        wait_connected(&watcher, 2).await;
+        let mut client = daemon.client().await;
+        let listed = client.list(wire::ListRequest {}).await.unwrap();
+        let listed = Snapshot::from(&listed.into_inner());
+        assert_eq!(listed.liveness(&target), Liveness::Down);
+        client.set_admin_state(request(0)).await.unwrap();
+        wait_for(&mut snapshots, &target, Liveness::Up).await;
+    });
+}
+
+#[test]
+fn any_grpc_tool_can_ask() {
+    let daemon = Daemon::started();
+    block_on(async {
+        let (open, address) = open().await;
+        let target = every(200, address);
+        let watcher = Watcher::start(daemon.endpoint(), "test", vec![target.clone()]);
+        wait_for(&mut watcher.subscribe(), &target, Liveness::Up).await;
+        let channel = daemon.endpoint().connect().await.unwrap();
+        let mut client = StandardClient::new(channel);
+        let ask = |service: &str| HealthCheckRequest {
+            service: service.to_owned(),
+        };
+        for service in [
+            "",
+            "outpost.health.v1.Health",
+            &address.to_string(),
+            &target.to_string(),
+        ] {
+            let status = client.check(ask(service)).await.unwrap().into_inner();
+            assert_eq!(status.status(), ServingStatus::Serving, "{service}");
+        }
+        let missing = client.check(ask("192.0.2.1:1")).await.unwrap_err();
+        assert_eq!(missing.code(), tonic::Code::NotFound);
+        let stream = client.watch(ask(&address.to_string())).await.unwrap();
+        let mut stream = stream.into_inner();
+        let mut next = async || stream.message().await.unwrap().unwrap().status();
+        assert_eq!(next().await, ServingStatus::Serving);
+        open.close().await;
+        assert_eq!(next().await, ServingStatus::NotServing);
+    });
+}
+
+#[test]
+fn statements_of_a_later_version_are_served_as_far_as_they_are_understood() {
+    let daemon = Daemon::started();
+    block_on(async {
+        let (open, address) = open().await;
+        let good = wire::Target {
+            schedule: Some(wire::Schedule {
+                // Below the bound: the echo differs, and the number tells which target it is.
+                interval_ms: 1,
+                ..Default::default()
+            }),
+            ..wire::Target::from(&Target::tcp(address))
+        };
+        let later = wire::Target {
+            kind: None,
+            ..good.clone()
+        };
+        let (statements, queue) = mpsc::channel(4);
+        let request = |statement, targets| wire::WatchRequest {
+            targets,
+            subscriber: "later".to_owned(),
+            statement,
+            all: false,
+        };
+        let first = request(41, vec![later, good.clone()]);
+        statements.send(first).await.unwrap();
+        let mut client = daemon.client().await;
+        let stream = client.watch(ReceiverStream::new(queue)).await.unwrap();
+        let mut stream = stream.into_inner();
+        let full = stream.message().await.unwrap().unwrap();
+        assert_eq!((full.full, full.statement), (true, 41));
+        assert_eq!(full.targets.len(), 1);
+        assert_eq!(full.targets[0].stated, 2);
+        let delta = stream.message().await.unwrap().unwrap();
+        assert_eq!((delta.full, delta.targets[0].stated), (false, 2));
+        assert_eq!(delta.targets[0].liveness(), wire::Liveness::Up);
+        // A restatement is answered in full, and one who only listens goes on listening.
+        statements.send(request(42, vec![good])).await.unwrap();
+        drop(statements);
+        let full = stream.message().await.unwrap().unwrap();
+        assert_eq!((full.full, full.statement), (true, 42));
+        assert_eq!(full.targets[0].stated, 1);
+        open.close().await;
+        let delta = stream.message().await.unwrap().unwrap();
+        assert_eq!(delta.targets[0].liveness(), wire::Liveness::Down);
+    });
+}
+
+#[test]
+fn two_thousand_targets_are_known_in_a_moment() {
+    let daemon = Daemon::started();
+    block_on(async {
+        let (_open, address) = open().await;
+        let targets: Vec<Target> = (0..2000)
+            .map(|number| {
+                let [high, low] = u16::to_be_bytes(number);
+                every(1000, ([127, 1, high, low], address.port()).into())
+            })
+            .collect();
+        let watcher = Watcher::start(daemon.endpoint(), "test", targets);
+        let mut snapshots = watcher.subscribe();
+        let known = snapshots.wait_for(|snapshot| {
+            let mut all = snapshot.targets.values();
+            snapshot.targets.len() == 2000 && all.all(|status| status.liveness == Liveness::Down)
+        });
+        tokio::time::timeout(LIMIT, known).await.unwrap().unwrap();
+    });
+}
+
+//--- Process
+
+#[test]
+fn it_ends_when_asked_even_with_subscribers_and_leaves_no_socket() {
+    let mut daemon = Daemon::started();
+    block_on(async {
+        let (_open, address) = open().await;
+        let target = every(200, address);
+        let watcher = Watcher::start(daemon.endpoint(), "test", vec![target.clone()]);
+        wait_for(&mut watcher.subscribe(), &target, Liveness::Up).await;
+        let code = tokio::task::spawn_blocking(move || {
+            let code = daemon.stop();
+            assert!(!daemon.socket().exists());
+            assert!(daemon.directory.join("state/state").is_file());
+            code
+        });
+        assert_eq!(code.await.unwrap(), Some(0));
+        assert_eq!(watcher.current().liveness(&target), Liveness::Up);
+    });
+}
+
+#[test]
+fn a_second_one_does_not_take_the_socket_of_the_first() {
+    let daemon = Daemon::started();
+    let output = daemon.command().output().unwrap();
+    assert_eq!(output.status.code(), Some(70));
+    let words = String::from_utf8(output.stderr).unwrap();
+    assert!(words.contains("another process answers there"), "{words}");
+    assert!(std::os::unix::net::UnixStream::connect(daemon.socket()).is_ok());
+}
+
+#[test]
+fn a_damaged_state_is_moved_aside_and_not_fatal() {
+    let mut daemon = Daemon::new();
+    let state = daemon.directory.join("state");
+    std::fs::create_dir_all(&state).unwrap();
+    std::fs::write(state.join("state"), "rubbish").unwrap();
+    daemon.start();
+    assert_eq!(
+        std::fs::read_to_string(state.join("state.refused")).unwrap(),
+        "rubbish"
+    );
+}
+
+#[test]
+fn exit_codes_tell_what_happened() {
+    let daemon = Daemon::new();
+    let bad = daemon.directory.join("bad.toml");
+    std::fs::write(&bad, "version = \"v1\"\nlisten = []\nsocket = 1\n").unwrap();
+    let healthd = |words: &[&str], file: Option<&Path>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_healthd"));
+        command.args(words).args(file);
+        let output = command.output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8(text).unwrap();
+        (output.status.code().unwrap(), text)
+    };
+    let socket = daemon.socket();
+    let good = daemon.directory.join("healthd.toml");
+    for (words, file, code, says) in [
+        (&["--version"][..], None, 0, "healthd 0."),
+        (&["check", "--config"], Some(&*good), 0, "no problems"),
+        (&["check", "--config"], Some(&*bad), 78, "bad.toml:3:1"),
+        (&["serve", "--config"], Some(&*bad), 78, "bad.toml:3:1"),
+        (&["probe", "tcp", "127.0.0.1:1"], None, 69, "refused"),
+        (&["probe", "tcp", "127.0.0.1"], None, 64, "needs a port"),
+        (&["watch", "--socket"], Some(&*socket), 69, "healthd-test"),
+        (
+            &["status", "--admin", "127.0.0.1:1"],
+            None,
+            69,
+            "127.0.0.1:1",
+        ),
+        (&["frobnicate"], None, 64, "frobnicate"),
+    ] {
+        let (exit, text) = healthd(words, file);
+        assert_eq!(exit, code, "{words:?}: {text}");
+        assert!(text.contains(says), "{words:?}: {text}");
+    }
+}
