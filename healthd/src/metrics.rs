@@ -195,7 +195,7 @@ impl Totals {
 
     fn encode(&self, encoder: &mut DescriptorEncoder<'_>, n_series: usize) -> fmt::Result {
         let mut family =
-            encoder.encode_descriptor(TARGETS, "Targets known", None, MetricType::Gauge)?;
+            encoder.encode_descriptor(TARGETS, "Targets known.", None, MetricType::Gauge)?;
         for (liveness, count) in self.by_liveness {
             let labels = [("liveness", liveness)];
             gauge(count).encode(family.encode_family(&labels)?)?;
@@ -205,13 +205,13 @@ impl Totals {
         let gauges = [
             (
                 TARGETS_WITHOUT_SERIES,
-                "Targets beyond the bound on series of single targets",
+                "Targets beyond the bound on series of single targets.",
                 self.n_targets - n_series.min(self.n_targets),
             ),
-            (SUBSCRIBERS, "Open Watch streams", self.n_subscribers),
-            (GENERATION, "The newest generation", generation),
-            (PROBES_IN_FLIGHT, "Probes in flight", in_flight),
-            (PROBES_IN_FLIGHT_LIMIT, "How many may be", limit),
+            (SUBSCRIBERS, "Open Watch streams.", self.n_subscribers),
+            (GENERATION, "The newest generation.", generation),
+            (PROBES_IN_FLIGHT, "Probes in flight.", in_flight),
+            (PROBES_IN_FLIGHT_LIMIT, "How many probes may be in flight.", limit),
         ];
         for (name, help, value) in gauges {
             let value = gauge(value);
@@ -256,7 +256,7 @@ impl Series {
 fn encode_series(encoder: &mut DescriptorEncoder<'_>, series: &[Series]) -> fmt::Result {
     let mut family = encoder.encode_descriptor(
         TARGET_UP,
-        "Whether probes find the target up",
+        "Whether probes find the target up.",
         None,
         MetricType::Gauge,
     )?;
@@ -265,7 +265,7 @@ fn encode_series(encoder: &mut DescriptorEncoder<'_>, series: &[Series]) -> fmt:
     }
     let mut family = encoder.encode_descriptor(
         TARGET_TRANSITIONS,
-        "Changes of a target's liveness",
+        "Changes of a target's liveness.",
         None,
         MetricType::Counter,
     )?;
@@ -274,7 +274,7 @@ fn encode_series(encoder: &mut DescriptorEncoder<'_>, series: &[Series]) -> fmt:
     }
     let mut family = encoder.encode_descriptor(
         TARGET_PROBE_DURATION,
-        "How long a target's probes took",
+        "How long a target's probes took.",
         None,
         MetricType::Histogram,
     )?;

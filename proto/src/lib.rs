@@ -14,15 +14,27 @@ pub mod health;
 pub mod watch;
 
 /// Messages and services as generated from the contract.
-#[allow(
-    missing_docs,
-    missing_debug_implementations,
-    unreachable_pub,
-    unused_qualifications,
-    clippy::all,
-    clippy::pedantic,
-    clippy::restriction,
-    reason = "generated code"
+#[expect(missing_docs, clippy::doc_markdown, reason = "generated code")]
+#[cfg_attr(
+    any(feature = "client", feature = "server"),
+    expect(
+        unused_qualifications,
+        clippy::allow_attributes_without_reason,
+        reason = "generated code"
+    )
+)]
+#[cfg_attr(
+    feature = "client",
+    expect(clippy::missing_errors_doc, reason = "generated code")
+)]
+#[cfg_attr(
+    feature = "server",
+    expect(
+        clippy::allow_attributes,
+        clippy::clone_on_ref_ptr,
+        clippy::too_many_lines,
+        reason = "generated code"
+    )
 )]
 pub mod wire {
     tonic::include_proto!("outpost.health.v1");
