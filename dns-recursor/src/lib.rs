@@ -11,6 +11,7 @@ pub mod local;
 pub mod message;
 pub mod moment;
 pub mod policy;
+pub mod recursor_conf;
 pub mod resolve;
 #[cfg(test)]
 mod testing;

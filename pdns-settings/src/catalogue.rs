@@ -9,7 +9,8 @@ pub struct Catalogue {
     pub dropped: &'static [(&'static str, &'static [&'static str])],
     /// What the names of whole families without a counterpart begin with, by reason.
     pub families: &'static [(&'static str, &'static [&'static str])],
-    /// What `+=` adds to when nothing is set, where that is not nothing.
+    /// What `+=` adds to when nothing is set, where that is not nothing; empty where what it is
+    /// does not matter.
     pub defaults: &'static [(&'static str, &'static str)],
 }
 

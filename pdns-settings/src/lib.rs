@@ -197,7 +197,7 @@ impl Settings {
         dropped
     }
 
-    /// The problems that were found, in the order of the files, and every file that was read or
+    /// The problems that were found, as they were found, and every file that was read or
     /// looked for.
     #[must_use]
     pub fn into_parts(self) -> (Vec<Problem>, Vec<PathBuf>) {
@@ -292,7 +292,10 @@ impl Settings {
             }
             None if append => match default() {
                 Some(default) => {
-                    let value = format!("{default}, {value}");
+                    let value = match default {
+                        "" => value,
+                        default => format!("{default}, {value}"),
+                    };
                     let setting = Setting { value, position };
                     self.settings.insert(key.to_owned(), setting);
                 }

@@ -14,7 +14,7 @@ static CATALOGUE: Catalogue = Catalogue {
     ],
     dropped: &[("nobody needs it", &["old", "older"])],
     families: &[("another backend", &["gmysql-"])],
-    defaults: &[("list", "a, b")],
+    defaults: &[("list", "a, b"), ("old", "")],
 };
 
 /// Files by path; a directory holds those whose path begins with its own.
@@ -90,6 +90,7 @@ fn octets_that_are_no_text_are_kept_from_harm() {
 fn adding_begins_with_the_default_where_there_is_one() {
     assert_eq!(value(&read("list+=c\nlist+=d"), "list"), "a, b, c, d");
     assert_eq!(value(&read("list=\nlist+=c"), "list"), "c");
+    assert_eq!(value(&read("old+=c"), "old"), "c");
     assert_eq!(
         problems(read("text+=c")),
         ["f:1:1: `text+=` adds to a setting that is not set"]
