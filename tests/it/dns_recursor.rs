@@ -720,7 +720,7 @@ fn odd_messages_are_answered_shortly_or_not_at_all() {
             "opcode {opcode}"
         );
     }
-    let version = tests::dns::Edns {
+    let version = dns::Edns {
         version: 1,
         ..Default::default()
     };

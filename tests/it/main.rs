@@ -3,6 +3,7 @@
 //! Tests that need network namespaces are `ignored` by default, because those need root;
 //! `tests/run` runs them.
 
+mod command_line;
 mod dns_auth;
 mod dns_recursor;
 mod fuzz_smoke;

@@ -35,8 +35,7 @@ impl Site {
         site.files.write(
             "healthd.toml",
             &format!(
-                "version = \"v1\"\nadmin.listen = \"{}\"\n\n[grpc]\nsocket = \"{}\"\n\n\
-                 [state]\ndirectory = \"{}\"\n",
+                "version = \"v1\"\nadmin.listen = \"{}\"\nlisten = [\"unix:{}\"]\nstate = \"{}\"\n",
                 site.admin("healthd"),
                 socket.display(),
                 state.display(),

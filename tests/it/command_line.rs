@@ -1,0 +1,262 @@
+//! Every daemon has the same face.
+
+use std::process::{Command, Stdio};
+
+use rustix::process::Signal;
+
+use tests::binaries::{binary, checkout};
+use tests::daemon::{Daemon, run};
+use tests::scratch::{Scratch, at, loopback};
+use tests::wait;
+
+const DAEMONS: [&str; 3] = ["healthd", "dns-authd", "dns-recursor"];
+
+fn command(daemon: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(binary(daemon));
+    command.args(arguments);
+    command
+}
+
+/// Exit code, standard output, standard error.
+fn outcome(daemon: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let (status, stdout, stderr) = run(command(daemon, arguments));
+    (status.code(), stdout, stderr)
+}
+
+/// A configuration that needs nothing and takes no port of another test.
+fn minimal(daemon: &str, files: &Scratch) -> (String, std::net::SocketAddr) {
+    let ip = loopback();
+    let admin = at(ip, 9400);
+    let own = match daemon {
+        "healthd" => format!(
+            "listen = [\"unix:{}\"]\nstate = \"{}\"\n",
+            files.join("healthd.sock").display(),
+            files.join("state").display()
+        ),
+        _ => String::new(),
+    };
+    let listen = if daemon == "healthd" {
+        String::new()
+    } else {
+        format!("listen = [\"{}\"]\n", at(ip, 5300))
+    };
+    let text = format!("version = \"v1\"\n{listen}{own}admin.listen = \"{admin}\"\n");
+    (
+        files
+            .write(&format!("{daemon}.toml"), &text)
+            .display()
+            .to_string(),
+        admin,
+    )
+}
+
+#[test]
+fn the_version_says_what_was_built_and_when() {
+    for daemon in DAEMONS {
+        let (code, stdout, _) = outcome(daemon, &["--version"]);
+        assert_eq!(code, Some(0));
+        let rest = stdout
+            .trim()
+            .strip_prefix(&format!("{daemon} "))
+            .unwrap_or_else(|| panic!("{stdout}"));
+        assert!(rest.starts_with(char::is_numeric), "{stdout}");
+        assert!(
+            rest.contains("(git ") && rest.contains(", built 2"),
+            "{stdout}"
+        );
+    }
+}
+
+#[test]
+fn the_help_names_every_verb_and_every_verb_has_help() {
+    for daemon in DAEMONS {
+        let (code, stdout, _) = outcome(daemon, &["--help"]);
+        assert_eq!(code, Some(0));
+        for verb in ["serve", "check", "status"] {
+            assert!(stdout.contains(&format!("  {verb} ")), "{daemon}: {stdout}");
+            let (code, stdout, _) = outcome(daemon, &[verb, "--help"]);
+            assert_eq!(code, Some(0), "{daemon} {verb}");
+            let documented = stdout
+                .lines()
+                .filter(|line| line.trim_start().starts_with("--"));
+            assert!(documented.count() >= 1, "{daemon} {verb}: {stdout}");
+        }
+    }
+}
+
+#[test]
+fn a_wrong_command_line_is_64() {
+    for daemon in DAEMONS {
+        for arguments in [
+            &[][..],
+            &["sevre"],
+            &["serve", "--no-such-flag"],
+            &["check", "--config"],
+            &["status", "--admin", "x"],
+        ] {
+            let (code, stdout, stderr) = outcome(daemon, arguments);
+            assert_eq!(code, Some(64), "{daemon} {arguments:?}: {stderr}");
+            assert!(
+                stdout.is_empty() && !stderr.is_empty(),
+                "{daemon} {arguments:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_wrong_configuration_is_78_and_every_problem_has_its_place() {
+    let files = Scratch::new("config");
+    for daemon in DAEMONS {
+        // Text, and what has to be said about it.
+        let table: [(&str, &str); 6] = [
+            ("version = \"v1\"\n\nlog.levle = \"info\"\n", ":3:5: "),
+            ("version = \"v1\"\n[admin]\nlisten = 7\n", ":3:10: "),
+            ("version = \"v1\"\nlog.level = \"loud\"\n", ":2:13: "),
+            ("version = \"v9\"\n", ":1:11: "),
+            ("log.level = \"info\"\n", "version"),
+            ("version = \"v1\"\n[log\n", ":2:"),
+        ];
+        for (text, said) in table {
+            let path = files.write("bad.toml", text).display().to_string();
+            for verb in ["check", "serve"] {
+                let (code, stdout, stderr) = outcome(daemon, &[verb, "--config", &path]);
+                // `check` reports on standard output, `serve` logs.
+                let stderr = stdout + &stderr;
+                assert_eq!(code, Some(78), "{daemon} {verb} {text:?}: {stderr}");
+                assert!(
+                    stderr.contains(said),
+                    "{daemon} {verb} {text:?}: no {said:?} in {stderr}"
+                );
+                assert!(!stderr.contains("panicked"), "{stderr}");
+            }
+        }
+        let path = files
+            .write("near.toml", "version = \"v1\"\ndrian = \"1s\"\n")
+            .display()
+            .to_string();
+        let (_, stderr, _) = outcome(daemon, &["check", "--config", &path]);
+        assert!(
+            stderr.contains("`drain`"),
+            "the nearest key is named: {stderr}"
+        );
+        let (code, stdout, stderr) =
+            outcome(daemon, &["check", "--config", "/nowhere/at/all.toml"]);
+        let stderr = stdout + &stderr;
+        assert!(
+            code == Some(78) && stderr.contains("/nowhere/at/all.toml"),
+            "{code:?} {stderr}"
+        );
+    }
+}
+
+#[test]
+fn the_status_of_a_daemon_that_is_not_there_is_69() {
+    for daemon in DAEMONS {
+        let nobody = at(loopback(), 9400).to_string();
+        let (code, _, stderr) = outcome(daemon, &["status", "--admin", &nobody]);
+        assert!(
+            code == Some(69) && stderr.contains(&nobody),
+            "{daemon}: {code:?} {stderr}"
+        );
+    }
+}
+
+#[test]
+fn a_daemon_lives_as_its_service_manager_expects() {
+    for name in DAEMONS {
+        let files = Scratch::new("life");
+        let (config, admin) = minimal(name, &files);
+        let (code, stdout, stderr) = outcome(name, &["check", "--config", &config]);
+        assert_eq!(code, Some(0), "{name}: {stdout}{stderr}");
+
+        let mut daemon = Daemon::start(name, command(name, &["serve", "--config", &config]));
+        for path in ["/livez", "/readyz", "/metrics", "/status"] {
+            let (status, body) = tests::daemon::http_get(admin, path).unwrap();
+            assert_eq!(status, 200, "{name} {path}: {body}");
+        }
+        let (status, _) = tests::daemon::http_get(admin, "/nothing").unwrap();
+        assert_eq!(status, 404, "{name}");
+        let (code, stdout, stderr) = outcome(name, &["status", "--admin", &admin.to_string()]);
+        assert!(
+            code == Some(0) && !stdout.is_empty(),
+            "{name}: {code:?} {stderr}"
+        );
+        let (_, json, _) = outcome(name, &["status", "--json", "--admin", &admin.to_string()]);
+        let json: serde_json::Value =
+            serde_json::from_str(&json).unwrap_or_else(|error| panic!("{name}: {error}: {json}"));
+        assert!(json.is_object(), "{name}: {json}");
+
+        daemon.forget_told();
+        daemon.hang_up();
+        daemon.wait_told("RELOADING=1");
+        daemon.wait_told("READY=1");
+        daemon.signal(Signal::TERM);
+        daemon.wait_told("STOPPING=1");
+        let status = daemon.wait();
+        assert_eq!(status.code(), Some(0), "{name}: {}", daemon.log());
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_panic() {
+    for daemon in DAEMONS {
+        let mut child = command(daemon, &["--help"]);
+        child
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .stdin(Stdio::null());
+        let mut child = child.spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(!stderr.contains("panicked"), "{daemon}: {stderr}");
+        // Killed by SIGPIPE or ended by itself, but not aborted.
+        assert_ne!(
+            std::os::unix::process::ExitStatusExt::signal(&output.status),
+            Some(6),
+            "{daemon}"
+        );
+    }
+}
+
+#[test]
+fn two_of_a_kind_do_not_take_each_other_for_themselves() {
+    for name in DAEMONS {
+        let files = Scratch::new("twins");
+        let (config, _) = minimal(name, &files);
+        let first = Daemon::start(name, command(name, &["serve", "--config", &config]));
+        let mut second = Daemon::spawn(name, command(name, &["serve", "--config", &config]));
+        let status = wait::until(
+            "the second gives up",
+            std::time::Duration::from_secs(20),
+            || (!second.is_running()).then(|| second.wait()),
+        );
+        assert!(!status.success(), "{name}: {}", second.log());
+        // The first goes on, its socket file included.
+        drop(second);
+        let (code, _, stderr) = outcome(name, &["check", "--config", &config]);
+        assert_eq!(code, Some(0), "{stderr}");
+        if name == "healthd" {
+            assert!(
+                files.join("healthd.sock").exists(),
+                "the socket is still there"
+            );
+        }
+        first.stop();
+    }
+}
+
+#[test]
+fn the_readme_names_commands_that_exist() {
+    let readme = std::fs::read_to_string(checkout().join("README.md")).unwrap();
+    for line in readme.lines() {
+        let mut words = line.split_whitespace();
+        let Some(daemon) = words.next().filter(|word| DAEMONS.contains(word)) else {
+            continue;
+        };
+        let Some(verb) = words.next() else { continue };
+        let (code, _, stderr) = outcome(daemon, &[verb, "--help"]);
+        assert_eq!(code, Some(0), "README.md: {line}: {stderr}");
+    }
+}
