@@ -45,8 +45,8 @@ pub(crate) enum Command {
 
     /// Take masters of the running site down, or bring them up again
     ///
-    /// A master that is down refuses connections on all of its ports. Within one probe interval
-    /// (a second) no answer names it any more.
+    /// A master that is down refuses connections on all of its ports. Within one probe interval,
+    /// half a second, no answer names it any more.
     #[command(after_long_help = MASTER_EXAMPLES)]
     Master(MasterArgs),
 

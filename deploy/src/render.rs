@@ -161,7 +161,7 @@ mod tests {
                 dns_authd: at(9402),
                 dns_recursor: at(9403),
             },
-            probe_interval: Duration::from_secs(1),
+            probe_interval: Duration::from_millis(500),
             drain: Duration::from_secs(2),
             upstreams: Vec::new(),
         };

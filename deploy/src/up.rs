@@ -114,10 +114,10 @@ fn run_in(
             config: layout.directory.join(render::config_name(service)),
             notify: layout.directory.join(format!("{service}.notify")),
         }),
-        serves: PerService {
-            healthd: "the masters".to_owned(),
-            dns_authd: layout.authority.to_string(),
-            dns_recursor: layout.dns.to_string(),
+        listens: PerService {
+            healthd: None,
+            dns_authd: Some(layout.authority),
+            dns_recursor: Some(layout.dns),
         },
         control: control::socket(run_dir.path()),
         commands: vec![command_line(
@@ -187,11 +187,15 @@ fn layout(args: &UpArgs, directory: &Path) -> Layout {
             dns_authd: at(admin.saturating_add(1)),
             dns_recursor: at(admin.saturating_add(2)),
         },
-        probe_interval: Duration::from_secs(1),
+        probe_interval: PROBE_INTERVAL,
         drain: Duration::from_secs(2),
         upstreams: args.upstream.clone(),
     }
 }
+
+/// Short enough that a TTL of a second would be felt, so answers are not cached: a master that is
+/// taken down leaves them at the next probe.
+const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Everything that will be listened on.
 fn wanted(site: &Site, layout: &Layout) -> Vec<Wanted> {

@@ -1,32 +1,49 @@
 //! The configuration of dns-authd.
 
+use std::time::Duration;
+
 use super::{Layout, admin, duration, endpoint, head, list, path, quoted, zone_name};
 use crate::service::Service;
 use crate::site::Site;
 
 /// Renders the file.
 pub(crate) fn render(site: &Site, layout: &Layout) -> String {
-    let interval = duration(layout.probe_interval);
-    [
+    let mut text = [
         head(Service::DnsAuthd, layout),
         format!("listen = {}\n", list([layout.authority.to_string()])),
         admin(Service::DnsAuthd, layout),
         "\n[health]\n".to_owned(),
         format!("endpoint = {}\n", quoted(&endpoint(layout))),
-        format!("interval = {interval}\n"),
-        "# Nobody keeps an answer longer that was given before the first results.\n".to_owned(),
-        format!("unknown-ttl = {interval}\n"),
-        "\n[[zone]]\n".to_owned(),
-        format!("name = {}\n", quoted(&site.domain)),
-        format!("file = {}\n", path(&layout.directory.join(zone_name(site)))),
+        format!("interval = {}\n", duration(layout.probe_interval)),
     ]
-    .concat()
+    .concat();
+    if layout.probe_interval < SHORTEST_TTL {
+        text.push_str("# The next probe comes before the shortest TTL is over: no cache is to keep an answer.\n");
+        text.push_str("min-ttl = \"0s\"\nunknown-ttl = \"0s\"\n");
+    }
+    text.push_str(&format!(
+        "\n[[zone]]\nname = {}\nfile = {}\n",
+        quoted(&site.domain),
+        path(&layout.directory.join(zone_name(site))),
+    ));
+    text
 }
+
+/// A TTL is a whole number of seconds (RFC 2181 §8).
+const SHORTEST_TTL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
     use super::super::tests::demo;
     use super::*;
+
+    #[test]
+    fn probes_that_are_seconds_apart_leave_ttls_to_the_service() {
+        let (site, mut layout) = demo();
+        layout.probe_interval = Duration::from_secs(1);
+        let text = render(&site, &layout);
+        assert!(text.contains("interval = \"1s\"\n\n[[zone]]"), "{text}");
+    }
 
     #[test]
     fn the_demonstration_is_this() {
@@ -43,9 +60,10 @@ listen = "127.0.0.1:9402"
 
 [health]
 endpoint = "unix:/run/user/1000/outpost-up/healthd.sock"
-interval = "1s"
-# Nobody keeps an answer longer that was given before the first results.
-unknown-ttl = "1s"
+interval = "500ms"
+# The next probe comes before the shortest TTL is over: no cache is to keep an answer.
+min-ttl = "0s"
+unknown-ttl = "0s"
 
 [[zone]]
 name = "ocp4.redhat.ren"

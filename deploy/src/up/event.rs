@@ -30,10 +30,10 @@ pub(crate) enum Event {
     Stopped { service: Service },
     /// A master was taken down or brought up by hand.
     Switched { master: String, up: bool },
-    /// Healthd changed its mind about a port of a master.
+    /// Healthd changed its mind about what a master offers.
     Seen {
         master: String,
-        what: String,
+        offers: Vec<String>,
         up: bool,
     },
     /// A service wrote a line.
@@ -82,10 +82,10 @@ impl fmt::Display for Event {
             Self::Stopped { .. } => f.write_str("stopped"),
             Self::Switched { up: true, .. } => f.write_str("brought up"),
             Self::Switched { up: false, .. } => f.write_str("taken down"),
-            Self::Seen { what, up: true, .. } => write!(f, "{what} is up"),
-            Self::Seen {
-                what, up: false, ..
-            } => write!(f, "{what} is down"),
+            Self::Seen { offers, up, .. } => {
+                let up = if *up { "up" } else { "down" };
+                write!(f, "{up}: {}", offers.join(", "))
+            }
             Self::Log { line, .. } => f.write_str(line),
             Self::Trouble { what } => f.write_str(what),
         }

@@ -45,8 +45,8 @@ pub(crate) struct Setup {
     pub(crate) admin: PerService<SocketAddr>,
     /// How to start each service.
     pub(crate) plans: PerService<Plan>,
-    /// What each service serves, said before it says so itself.
-    pub(crate) serves: PerService<String>,
+    /// Where clients ask each service, if they do.
+    pub(crate) listens: PerService<Option<SocketAddr>>,
     /// The control socket.
     pub(crate) control: PathBuf,
     /// Commands worth trying in another shell.
@@ -173,7 +173,10 @@ impl Life {
             dns: setup.dns,
             elapsed: Duration::ZERO,
             services: PerService::from_fn(|service| ServiceView {
-                serves: setup.serves.of(service).clone(),
+                serves: setup
+                    .listens
+                    .of(service)
+                    .map_or_else(String::new, |address| address.to_string()),
                 ..Default::default()
             }),
             masters: setup
@@ -321,7 +324,11 @@ impl Life {
             process.meter.add(sample.at, count);
         }
         if let Some(serves) = sample.serves {
-            self.view.services.of_mut(service).serves = serves;
+            let view = self.view.services.of_mut(service);
+            view.serves = match self.setup.listens.of(service) {
+                Some(address) => format!("{address}, {serves}"),
+                None => serves,
+            };
         }
         let event = match (&was_unready, &process.unready) {
             (None, Some(reasons)) => Some(Event::NotReady {
@@ -336,32 +343,36 @@ impl Life {
         {
             self.tell(event);
         }
-        for (address, seen) in sample.seen {
-            self.saw(address, seen);
-        }
+        self.saw(&sample.seen);
         self.announce_once();
     }
 
-    /// Takes note of what healthd thinks of an address.
-    fn saw(&mut self, address: SocketAddr, seen: Seen) {
+    /// Takes note of what healthd thinks of the masters.
+    fn saw(&mut self, all: &[(SocketAddr, Seen)]) {
         let mut events = Vec::new();
         let offers = &self.view.offers;
-        for master in self
-            .view
-            .masters
-            .iter_mut()
-            .filter(|master| master.address == address.ip())
-        {
+        for master in &mut self.view.masters {
+            let mut changed: Vec<(&Offer, Seen)> = Vec::new();
             for (offer, known) in offers.iter().zip(&mut master.seen) {
-                if offer.port == address.port() && *known != seen {
+                let address = SocketAddr::new(master.address, offer.port);
+                let seen = all
+                    .iter()
+                    .find(|(of, _)| *of == address)
+                    .map(|(_, seen)| *seen);
+                if let Some(seen) = seen.filter(|seen| seen != known) {
                     *known = seen;
-                    if seen != Seen::Unknown {
-                        events.push(Event::Seen {
-                            master: master.name.clone(),
-                            what: offer.what.clone(),
-                            up: seen == Seen::Up,
-                        });
-                    }
+                    changed.push((offer, seen));
+                }
+            }
+            for (wanted, up) in [(Seen::Up, true), (Seen::Down, false)] {
+                let offers: Vec<String> = changed
+                    .iter()
+                    .filter(|(_, seen)| *seen == wanted)
+                    .map(|(offer, _)| offer.what.clone())
+                    .collect();
+                if !offers.is_empty() {
+                    let master = master.name.clone();
+                    events.push(Event::Seen { master, offers, up });
                 }
             }
         }

@@ -50,20 +50,33 @@ async fn ask(service: Service, address: SocketAddr) -> Option<Sample> {
     let ready = admin::get(address, "/readyz").await.ok()?;
     let metrics = admin::get(address, "/metrics").await.ok()?;
     let status = admin::get(address, "/status").await.ok()?;
-    let status = serde_json::from_slice(&status.body).unwrap_or(Value::Null);
+    let status: Value = serde_json::from_slice(&status.body).unwrap_or(Value::Null);
+    let detail = status.get("detail").unwrap_or(&Value::Null);
     Some(Sample {
         service,
         at: now(),
         unready: (!ready.is_success()).then(|| ready.text()),
         count: sample::total(&metrics.text(), counter(service)),
-        serves: None,
-        seen: seen(&status),
+        serves: serves(service, detail),
+        seen: seen(detail),
     })
 }
 
+/// What a service serves, in a few words.
+fn serves(service: Service, detail: &Value) -> Option<String> {
+    match service {
+        Service::Healthd => Some(detail.get("serves")?.as_str()?.to_owned()),
+        Service::DnsAuthd => match detail.get("zones")?.get("loaded")?.as_u64()? {
+            1 => Some("1 zone".to_owned()),
+            n => Some(format!("{n} zones")),
+        },
+        Service::DnsRecursor => None,
+    }
+}
+
 /// What healthd thinks of each address; nothing from other services.
-fn seen(status: &Value) -> Vec<(SocketAddr, Seen)> {
-    let targets = status.get("targets").and_then(Value::as_array);
+fn seen(detail: &Value) -> Vec<(SocketAddr, Seen)> {
+    let targets = detail.get("targets").and_then(Value::as_array);
     targets.into_iter().flatten().filter_map(target).collect()
 }
 
