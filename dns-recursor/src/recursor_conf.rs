@@ -19,6 +19,7 @@
 
 mod forwards;
 mod keys;
+mod write;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -31,6 +32,7 @@ pub use pdns_settings::{Dropped, Files, Position, Problem};
 use pdns_settings::{OneFile, Setting, Settings, items};
 
 pub use forwards::Forward;
+pub use write::{Imported, import};
 
 /// What a recursor.conf says to this server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -265,7 +267,7 @@ impl Reader<'_> {
         let conf = RecursorConf {
             listen,
             allow_from,
-            allow_notify_from: self.networks("allow-notify-from").unwrap_or_default(),
+            allow_notify_from: self.allow_notify_from(),
             forwards: self.forwards(),
             dont_query: self.networks("dont-query"),
             dnssec: self.dnssec(),
@@ -311,7 +313,7 @@ impl Reader<'_> {
                 let message = "`allow-from-file` takes the place of `allow-from`".to_owned();
                 self.warn(list.position, message);
             }
-            return self.networks_of_file(&file);
+            return self.networks_of_file("allow-from-file", &file);
         }
         let Some(setting) = list else {
             return items(keys::ALLOW_FROM)
@@ -343,8 +345,15 @@ impl Reader<'_> {
         networks
     }
 
+    fn allow_notify_from(&mut self) -> Vec<Network> {
+        match self.filled("allow-notify-from-file") {
+            Some(file) => self.networks_of_file("allow-notify-from-file", &file),
+            None => self.networks("allow-notify-from").unwrap_or_default(),
+        }
+    }
+
     /// Networks that a file lists, one on a line; `#` begins a comment anywhere.
-    fn networks_of_file(&mut self, setting: &Setting) -> Vec<Network> {
+    fn networks_of_file(&mut self, key: &str, setting: &Setting) -> Vec<Network> {
         let Some(text) = self.settings.other_file(setting, self.files) else {
             return Vec::new();
         };
@@ -353,7 +362,7 @@ impl Reader<'_> {
         lines.each(|line, position| {
             let line = line.split('#').next().unwrap_or_default().trim();
             if !line.is_empty() {
-                networks.extend(self.network("allow-from-file", line, Some(position)));
+                networks.extend(self.network(key, line, Some(position)));
             }
         });
         networks

@@ -42,6 +42,7 @@ const KEPT: &[&str] = &[
     "allow-from",
     "allow-from-file",
     "allow-notify-from",
+    "allow-notify-from-file",
     "client-tcp-timeout",
     "disable-packetcache",
     "dnssec",
@@ -234,10 +235,6 @@ const DROPPED: &[(&str, &[&str])] = &[
     (
         "whoever `allow-notify-from` names may notify of every forwarded zone",
         &["allow-notify-for", "allow-notify-for-file"],
-    ),
-    (
-        "`allow-notify-from` names them in place",
-        &["allow-notify-from-file"],
     ),
     (
         "no program runs for a query",

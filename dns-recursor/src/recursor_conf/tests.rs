@@ -275,6 +275,14 @@ fn a_file_of_networks_takes_the_place_of_the_list() {
             "/r:1:1: `allow-from-file` takes the place of `allow-from`",
         ]
     );
+    let notify = on_disk(&[
+        ("/r", "allow-notify-from-file=/n"),
+        ("/n", "192.0.2.1\n::1"),
+    ]);
+    assert_eq!(
+        shown(&notify.unwrap().allow_notify_from),
+        ["192.0.2.1/32", "::1/128"]
+    );
     let slips = on_disk(&[
         ("/r", "allow-from-file=/a"),
         ("/a", "::1\n 10.0.0.0/40\nx y"),
