@@ -48,7 +48,7 @@ pub(crate) async fn poll(listeners: PerService<SocketAddr>, samples: mpsc::Sende
 
 async fn ask(service: Service, address: SocketAddr) -> Option<Sample> {
     let ready = admin::get(address, "/readyz").await.ok()?;
-    let metrics = admin::get(address, "/metrics").await.ok()?;
+    let metrics = admin::get(address, "/metrics").await.ok()?.text();
     let status = admin::get(address, "/status").await.ok()?;
     let status: Value = serde_json::from_slice(&status.body).unwrap_or(Value::Null);
     let detail = status.get("detail").unwrap_or(&Value::Null);
@@ -56,21 +56,25 @@ async fn ask(service: Service, address: SocketAddr) -> Option<Sample> {
         service,
         at: now(),
         unready: (!ready.is_success()).then(|| ready.text()),
-        count: sample::total(&metrics.text(), counter(service)),
-        serves: serves(service, detail),
+        count: sample::total(&metrics, counter(service)),
+        serves: serves(service, detail, &metrics),
         seen: seen(detail),
     })
 }
 
 /// What a service serves, in a few words.
-fn serves(service: Service, detail: &Value) -> Option<String> {
+fn serves(service: Service, detail: &Value, metrics: &str) -> Option<String> {
     match service {
         Service::Healthd => Some(detail.get("serves")?.as_str()?.to_owned()),
         Service::DnsAuthd => match detail.get("zones")?.get("loaded")?.as_u64()? {
             1 => Some("1 zone".to_owned()),
             n => Some(format!("{n} zones")),
         },
-        Service::DnsRecursor => None,
+        Service::DnsRecursor => {
+            let hits = sample::total(metrics, "coredns_cache_hits_total")?;
+            let requests = sample::total(metrics, "coredns_cache_requests_total")?;
+            (requests > 0.0).then(|| format!("{:.0}% hits", 100.0 * hits / requests))
+        }
     }
 }
 
@@ -95,7 +99,7 @@ fn counter(service: Service) -> &'static str {
     match service {
         Service::Healthd => "healthd_probes_total",
         Service::DnsAuthd => "dns_authd_queries_total",
-        Service::DnsRecursor => "dns_recursor_queries_total",
+        Service::DnsRecursor => "coredns_dns_requests_total",
     }
 }
 
