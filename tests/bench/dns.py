@@ -220,7 +220,7 @@ class Bench:
         run.mkdir()
         health = self.path(
             "healthd.toml",
-            f'version = "v1"\n[admin]\nlisten = "none"\n[grpc]\nsocket = "{run}/healthd.sock"\n[state]\ndirectory = "{run}/state"\n',
+            f'version = "v1"\nlisten = ["unix:{run}/healthd.sock"]\nstate = "{run}/state"\n[admin]\nlisten = "none"\n',
         )
         healthd = self.start("healthd", [self.binary("healthd"), "serve", "--config", health], 0, helper=True)
         time.sleep(0.5)
@@ -429,10 +429,12 @@ def table(results, ours):
 
 AUTHD = """version = "v1"
 listen = ["127.0.0.1:{port}"]
-named-conf = "{named}"
 
 [admin]
 listen = "none"
+
+[zones]
+named-conf = "{named}"
 
 [health]
 endpoint = "unix:{socket}"

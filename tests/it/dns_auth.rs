@@ -3,14 +3,16 @@
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr};
+use std::process::Command;
 use std::time::Duration;
 
-use tests::daemon::{Daemon, metric};
+use tests::daemon::{Daemon, metric, run};
 use tests::dns::{
     self, A, AAAA, ANY, AXFR, CNAME, DNAME, Data, Edns, FORMERR, MX, Message, NOERROR, NOTIMP, NS,
     NXDOMAIN, Question, REFUSED, SOA, TXT, ask, ask_a, ask_tcp, exchange_udp,
 };
 use tests::load::{Load, Mix};
+use tests::scratch::{at, loopback};
 use tests::site::Site;
 use tests::sockets::Held;
 use tests::wait;
@@ -525,6 +527,142 @@ fn an_answer_comes_from_the_address_that_was_asked() {
     let v6 = SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], port));
     if std::net::UdpSocket::bind("[::1]:0").is_ok() {
         assert_eq!(ask_a(v6, "mail.example.com").unwrap().answers.len(), 1);
+    }
+}
+
+#[test]
+fn greedy_clients_do_not_keep_others_out() {
+    let (site, _daemon) = start(
+        ZONE,
+        "tcp.connections = 40\ntcp.per-client = 8\ntcp.idle = \"2s\"",
+    );
+    let server = site.authority();
+    // One client opens what it can and says nothing, or begins to say something and stops.
+    let mut greedy: Vec<_> = (0..60).filter_map(|_| dns::connect(server).ok()).collect();
+    for stream in &mut greedy {
+        drop(stream.write_all(&[0, 40, 1]));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    let other = loopback();
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from((other, 0)).into()).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(2)))
+        .unwrap();
+    socket.connect(&server.into()).unwrap();
+    let mut stream = std::net::TcpStream::from(socket);
+    dns::send_tcp(
+        &mut stream,
+        &Question::new("mail.example.com", A).to_wire(8),
+    )
+    .unwrap();
+    assert_eq!(
+        Message::read(&dns::receive_tcp(&mut stream).unwrap())
+            .unwrap()
+            .answers
+            .len(),
+        1
+    );
+    // The greedy one's connections end by themselves, and it is served again.
+    wait::for_it(
+        "idle connections are closed",
+        Duration::from_secs(10),
+        || ask_tcp(server, &Question::new("mail.example.com", A)).is_ok(),
+    );
+}
+
+#[test]
+fn a_whole_zone_goes_to_those_who_may_have_it() {
+    let (site, _daemon) = start(ZONE, "transfers.allow = [\"127.0.0.0/8\"]");
+    let server = site.authority();
+    let mut command = Command::new("dig");
+    command.args([
+        &format!("@{}", server.ip()),
+        "-p",
+        &server.port().to_string(),
+    ]);
+    command.args(["+noall", "+answer", "+onesoa", "example.com", "AXFR"]);
+    let (status, stdout, stderr) = run(command);
+    assert!(status.success(), "{stderr}");
+    let n_records = stdout
+        .lines()
+        .filter(|line| line.contains("\tIN\t"))
+        .count();
+    // Every record of the zone, the SOA record once as dig was asked to print it.
+    let n_written = 1 + 3 + 2 + 4 + 1 + 1 + 1 + 1 + 1 + 6 + 1 + 200;
+    assert_eq!(n_records, n_written, "{stdout}");
+    let over_udp = ask(server, &Question::new("example.com", AXFR)).unwrap();
+    assert!(
+        over_udp.answers.is_empty(),
+        "not over UDP (RFC 5936 §4.2): {over_udp:?}"
+    );
+}
+
+#[test]
+fn the_same_answers_come_over_tls_and_https() {
+    let site = Site::new();
+    let (certificate, key) = (site.files.join("dns.crt"), site.files.join("dns.key"));
+    let mut openssl = Command::new("openssl");
+    openssl.args([
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+    ]);
+    openssl.args([
+        "-days",
+        "2",
+        "-subj",
+        "/CN=dns.example.com",
+        "-addext",
+        "subjectAltName=DNS:dns.example.com",
+    ]);
+    openssl
+        .arg("-keyout")
+        .arg(&key)
+        .arg("-out")
+        .arg(&certificate);
+    let (status, _, stderr) = run(openssl);
+    assert!(status.success(), "{stderr}");
+    let (dot, doh) = (at(site.ip, 8853), at(site.ip, 8443));
+    let tls = format!(
+        "tls.certificate = \"{}\"\ntls.key = \"{}\"\ntls.dot = [\"{dot}\"]\ntls.doh = [\"{doh}\"]",
+        certificate.display(),
+        key.display()
+    );
+    site.configure_authd(&[("example.com", ZONE)], &tls);
+    let _daemon = site.start("dns-authd");
+    for (server, how) in [(dot, "+tls"), (doh, "+https")] {
+        for (name, rtype, expected) in [
+            ("MaiL.example.com", "A", "192.0.2.25"),
+            ("x.wild.example.com", "A", "192.0.2.80"),
+            ("huge.example.com", "TXT", "\"x\""),
+        ] {
+            let mut kdig = Command::new("kdig");
+            kdig.args([
+                &format!("@{}", server.ip()),
+                "-p",
+                &server.port().to_string(),
+                how,
+            ]);
+            kdig.arg(format!("+tls-ca={}", certificate.display()));
+            kdig.args([
+                "+tls-hostname=dns.example.com",
+                "+short",
+                "+timeout=5",
+                name,
+                rtype,
+            ]);
+            let (status, stdout, stderr) = run(kdig);
+            assert!(status.success(), "{how}: {stdout}{stderr}");
+            assert!(
+                stdout.lines().any(|line| line == expected),
+                "{how} {name}: {stdout}{stderr}"
+            );
+        }
     }
 }
 

@@ -34,11 +34,7 @@ impl Cluster {
              all LUA A \"ifportup({PORT}, {{{members}}}, {{interval={interval}, selector='all'}})\"\n"
         );
         site.configure_authd(&[("ocp4.example", &zone)], "");
-        let forward = format!(
-            "[[forward]]\nzone = \"ocp4.example\"\nupstreams = [\"{}\"]\n",
-            site.authority()
-        );
-        site.configure_recursor(&forward, "");
+        site.configure_recursor(&site.forward("ocp4.example"), "");
         Self { site, masters }
     }
 

@@ -9,5 +9,6 @@ mod dns_recursor;
 mod fuzz_smoke;
 mod harness;
 mod health;
+mod metrics;
 mod seed_site;
 mod tidy;

@@ -73,6 +73,15 @@ impl Site {
         self.files.write("dns-recursor.toml", &text);
     }
 
+    /// What dns-recursor is told to have a zone answered by dns-authd.
+    #[must_use]
+    pub fn forward(&self, zone: &str) -> String {
+        format!(
+            "[[forward]]\nzone = \"{zone}\"\nupstreams = [\"{}\"]\n",
+            self.authority()
+        )
+    }
+
     /// Where dns-authd listens.
     #[must_use]
     pub fn authority(&self) -> SocketAddr {
