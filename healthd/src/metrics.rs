@@ -211,7 +211,11 @@ impl Totals {
             (SUBSCRIBERS, "Open Watch streams.", self.n_subscribers),
             (GENERATION, "The newest generation.", generation),
             (PROBES_IN_FLIGHT, "Probes in flight.", in_flight),
-            (PROBES_IN_FLIGHT_LIMIT, "How many probes may be in flight.", limit),
+            (
+                PROBES_IN_FLIGHT_LIMIT,
+                "How many probes may be in flight.",
+                limit,
+            ),
         ];
         for (name, help, value) in gauges {
             let value = gauge(value);
@@ -278,7 +282,7 @@ fn encode_series(encoder: &mut DescriptorEncoder<'_>, series: &[Series]) -> fmt:
         None,
         MetricType::Histogram,
     )?;
-    let bounds = BOUNDS.into_iter().chain([f64::MAX]);
+    let bounds = BOUNDS.into_iter().chain([f64::INFINITY]);
     for one in series {
         let buckets: Vec<(f64, u64)> = bounds.clone().zip(one.tally.buckets).collect();
         let (sum, count) = (one.tally.total.as_secs_f64(), one.tally.n_probes());
