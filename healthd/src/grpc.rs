@@ -7,12 +7,14 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
+use std::time::Duration;
 
 use daemon_base::drain::Guard;
 use proto::health::{AdminState, HealthError, Target};
 use proto::wire;
 use proto::wire::health_server::Health;
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
@@ -24,6 +26,10 @@ use crate::wire_form;
 
 /// Responses that wait for a subscriber to read. Changes beyond them become one delta.
 const RESPONSE_QUEUE: usize = 2;
+
+/// Between two deltas of one stream. A change after a quiet moment is told at once; when a node dies,
+/// its targets are told of together.
+const DELTA_GAP: Duration = Duration::from_millis(5);
 
 /// Open `Watch` streams. Every service of a node has one; this many are a mistake somewhere.
 const MAX_SUBSCRIBERS: usize = 1024;
@@ -69,6 +75,7 @@ impl Health for HealthApi {
             responses,
             guard: self.guard.clone(),
             seen: None,
+            next_delta: now(),
         };
         tokio::spawn(session.run(request.into_inner()));
         Ok(Response::new(Box::pin(ReceiverStream::new(queue))))
@@ -236,6 +243,8 @@ struct Session {
     guard: Guard,
     /// The generation the subscriber has seen; `None` before its first statement.
     seen: Option<u64>,
+    /// When the next delta may be sent.
+    next_delta: Instant,
 }
 
 /// The subscriber has gone, or the daemon drains.
@@ -289,10 +298,14 @@ impl Session {
         let Some(seen) = self.seen else {
             return Ok(());
         };
+        tokio::time::sleep_until(self.next_delta).await;
         let (generation, changes) = self.subscription.changes(seen);
         self.seen = Some(generation);
         match changes {
-            Some(changes) => self.send(Ok(changes)).await,
+            Some(changes) => {
+                self.next_delta = now() + DELTA_GAP;
+                self.send(Ok(changes)).await
+            }
             None => Ok(()),
         }
     }
@@ -303,6 +316,11 @@ impl Session {
             () = self.guard.asked() => Err(Over),
         }
     }
+}
+
+/// The clock, for the gap between deltas.
+fn now() -> Instant {
+    Instant::now()
 }
 
 /// The statement in a request. Targets that cannot be probed are left out.

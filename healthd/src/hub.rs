@@ -147,6 +147,12 @@ impl Hub {
         hub
     }
 
+    /// What bounds the work.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
     /// Takes up other limits. Targets that are already known stay.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;

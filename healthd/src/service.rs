@@ -127,8 +127,13 @@ impl Service for Healthd {
             .unwrap_or_else(PoisonError::into_inner);
         *number += 1;
         let stated = self.engine.step(|hub, now| {
+            let before = hub.limits();
             hub.set_limits(limits);
-            hub.state(self.configured, statement(*number, config.targets), now)
+            let stated = hub.state(self.configured, statement(*number, config.targets), now);
+            if stated.is_err() {
+                hub.set_limits(before);
+            }
+            stated
         });
         drop(number);
         stated.map_err(|error| Problem::new(error.to_string()))?;
@@ -225,3 +230,6 @@ fn within_descriptors(limits: Limits) -> Limits {
         ..limits
     }
 }
+
+#[cfg(test)]
+mod tests;

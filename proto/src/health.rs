@@ -304,23 +304,20 @@ impl Snapshot {
     /// may lack what a later version put into it. Without a number it belongs to the target that it
     /// echoes; one that cannot be parsed is left out.
     #[must_use]
-    pub fn apply(&self, response: &wire::WatchResponse, stated: &[Target]) -> Self {
-        let mut targets = match response.full {
-            true => BTreeMap::new(),
-            false => self.targets.clone(),
-        };
+    pub fn apply(mut self, response: &wire::WatchResponse, stated: &[Target]) -> Self {
+        if response.full {
+            self.targets.clear();
+        }
         for status in &response.targets {
             let named = usize::try_from(status.stated).ok();
             let named = named.and_then(|number| stated.get(number.checked_sub(1)?));
             let target = named.cloned().or_else(|| convert::target_of(status));
             if let Some(target) = target {
-                targets.insert(target, status.into());
+                self.targets.insert(target, status.into());
             }
         }
-        Self {
-            generation: response.generation,
-            targets,
-        }
+        self.generation = response.generation;
+        self
     }
 
     /// This snapshot, which follows `before` on another stream, without what healthd forgot.

@@ -267,7 +267,7 @@ impl Stream {
             // What was asked has changed since; the full snapshot of it is on its way.
             return;
         }
-        open.heard = open.heard.apply(response, &open.stated);
+        open.heard = std::mem::take(&mut open.heard).apply(response, &open.stated);
         let snapshot = open.heard.clone().keep_known(&open.before);
         self.publish.send_replace(Arc::new(snapshot));
     }

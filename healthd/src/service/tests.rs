@@ -1,0 +1,124 @@
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use daemon_base::listen::Inherited;
+use proto::endpoint::Endpoint;
+use proto::health::Liveness;
+use proto::watch::Watcher;
+
+use super::*;
+use crate::config::Overrides;
+
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Self {
+        let name = format!("healthd-service-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        drop(std::fs::remove_dir_all(&path));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn config(&self) -> Config {
+        let overrides = Overrides {
+            socket: Some(self.0.join("s")),
+            state_dir: Some(self.0.join("state")),
+            admin: None,
+        };
+        Config::load(None, &overrides).unwrap()
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().build().unwrap().block_on(future)
+}
+
+fn closed(port: u16) -> Target {
+    Target::tcp(([127, 9, 9, 9], port).into())
+}
+
+async fn wait_down(socket: &Path, target: &Target) {
+    let endpoint = Endpoint::Unix(socket.to_owned());
+    let watcher = Watcher::start(endpoint, "test", vec![target.clone()]);
+    let mut snapshots = watcher.subscribe();
+    let down = snapshots.wait_for(|snapshot| snapshot.liveness(target) == Liveness::Down);
+    let down = tokio::time::timeout(Duration::from_secs(30), down).await;
+    down.unwrap().unwrap();
+}
+
+#[test]
+fn a_reload_takes_up_targets_and_limits() {
+    let directory = Directory::new("reload");
+    block_on(async {
+        let mut context = Context::detached("healthd");
+        let mut config = directory.config();
+        config.targets = vec![closed(1)];
+        let service = Healthd::start(config.clone(), &mut context).await.unwrap();
+        wait_down(&directory.0.join("s"), &closed(1)).await;
+        config.targets = vec![closed(2), closed(3)];
+        config.limits.in_flight = 7;
+        config.limits.grace = Duration::ZERO;
+        let summary = service.reload(config.clone()).await.unwrap();
+        assert!(summary.starts_with("2 targets configured"), "{summary}");
+        wait_down(&directory.0.join("s"), &closed(2)).await;
+        let status = service.status();
+        assert_eq!(status["probes"]["limit"], 7);
+        let shown: Vec<&str> = status["targets"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|target| target["address"].as_str())
+            .collect();
+        assert_eq!(shown, ["127.9.9.9:2", "127.9.9.9:3"]);
+        config.limits.targets = 1;
+        config.limits.in_flight = 9;
+        let refused = service.reload(config).await.unwrap_err();
+        assert!(refused.to_string().contains("no more than 1"), "{refused}");
+        assert_eq!(
+            service.status()["probes"]["limit"],
+            7,
+            "nothing has changed"
+        );
+        assert!(service.drain(Duration::from_secs(5)).await);
+        assert!(!directory.0.join("s").exists());
+    });
+}
+
+#[test]
+fn inherited_sockets_win_over_configured_ones() {
+    let directory = Directory::new("inherited");
+    block_on(async {
+        let path = directory.0.join("handed-over");
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let mut context = Context::detached("healthd");
+        let descriptors = vec![("healthd".to_owned(), OwnedFd::from(listener))];
+        context.inherited = Inherited::from_descriptors(descriptors).unwrap();
+        let service = Healthd::start(directory.config(), &mut context)
+            .await
+            .unwrap();
+        assert_eq!(service.listeners(), ["1 inherited"]);
+        assert!(!directory.0.join("s").exists());
+        wait_down(&path, &closed(1)).await;
+        let metrics = context
+            .metrics
+            .encode(daemon_base::metrics::Exposition::OpenMetrics);
+        for line in [
+            "healthd_targets{liveness=\"down\"} 1",
+            "healthd_probes_total{kind=\"tcp\",result=\"bad\"} 1",
+            "kind=\"tcp\",address=\"127.9.9.9:1\"} 0",
+            "healthd_target_probe_duration_seconds_count{",
+        ] {
+            assert!(metrics.contains(line), "{line} in {metrics}");
+        }
+        assert!(service.drain(Duration::from_secs(5)).await);
+        assert!(path.exists(), "systemd's socket is not ours to remove");
+    });
+}
