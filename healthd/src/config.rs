@@ -5,7 +5,7 @@
 //! | listeners, state directory | fixed for the life of the process |
 //! | targets, limits, metrics | taken up as a whole |
 //!
-//! [`v1`] holds what people write.
+//! The file `config/v1.rs` holds what people write.
 
 mod v1;
 
