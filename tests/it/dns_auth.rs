@@ -741,6 +741,33 @@ fn a_broken_zone_file_leaves_the_old_zone_in_service_and_says_so() {
 }
 
 #[test]
+fn a_zone_file_that_is_no_file_holds_nothing_up() {
+    let site = Site::new();
+    site.configure_authd(&[("odd.example", SMALL), ("example.com", SMALL)], "");
+    let daemon = site.start("dns-authd");
+    let odd = site.files.join("odd.example.zone");
+    for (last, make) in [
+        (2, "mkfifo \"$0\""),
+        (3, "mkdir \"$0\""),
+        (4, "ln -s /dev/zero \"$0\""),
+        (5, "ln -s \"$0\" \"$0\""),
+    ] {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", &format!("rm -rf \"$0\"; {make}")])
+            .arg(&odd);
+        let (status, _, stderr) = run(command);
+        assert!(status.success(), "{make}: {stderr}");
+        site.files.write("example.com.zone", &with_address(last));
+        daemon.hang_up();
+        wait_for_address(&site, last);
+        let old = ask_a(site.authority(), "a.odd.example").unwrap();
+        assert_eq!(old.addresses(), addresses(&["192.0.2.1"]), "{make}");
+    }
+    daemon.stop();
+}
+
+#[test]
 fn a_broken_configuration_changes_nothing_and_says_so() {
     let (site, daemon) = start(SMALL, "");
     let good = std::fs::read_to_string(site.files.join("dns-authd.toml")).unwrap();
