@@ -1,5 +1,7 @@
 //! Why a program gives no answer.
 
+use std::borrow::Cow;
+
 use dns_wire::Type;
 
 /// Why a program gives no answer; the query is answered SERVFAIL.
@@ -7,7 +9,7 @@ use dns_wire::Type;
 pub enum LuaError {
     /// The program does not compile, raises an error, misuses a function, or returns something
     /// else than a string or a list of strings.
-    #[error("{0}")]
+    #[error("{}", start(.0))]
     Program(String),
     /// The program runs for longer than it may.
     #[error("runs for more than {limit} instructions")]
@@ -22,7 +24,7 @@ pub enum LuaError {
         limit: usize,
     },
     /// What the program returns is no data of the record's type.
-    #[error("`{answer}` is no {rtype} data: {reason}")]
+    #[error("`{}` is no {rtype} data: {}", start(answer), start(reason))]
     Answer {
         /// The type of the records that the program makes.
         rtype: Type,
@@ -45,5 +47,34 @@ impl LuaError {
     #[must_use]
     pub const fn is_defect(&self) -> bool {
         !matches!(self, Self::Incomplete | Self::AllDown)
+    }
+}
+
+/// As much of a text as a log line takes: programs make texts of any length.
+fn start(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(MAX_SHOWN) {
+        Some((end, _)) => Cow::Owned(format!("{}…", text.get(..end).unwrap_or_default())),
+        None => Cow::Borrowed(text),
+    }
+}
+
+/// Characters of a text that a message shows; longer than any address or path.
+const MAX_SHOWN: usize = 300;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_program_returns_is_shown_up_to_a_bound() {
+        let error = |length| LuaError::Answer {
+            rtype: Type::A,
+            answer: "ä".repeat(length),
+            reason: "no IPv4 address".to_owned(),
+        };
+        assert_eq!(error(3).to_string(), "`äää` is no A data: no IPv4 address");
+        let shown = error(100_000).to_string();
+        assert!(shown.chars().count() < MAX_SHOWN + 50, "{shown}");
+        assert!(shown.contains("ä…` is no A data"), "{shown}");
     }
 }
