@@ -20,12 +20,17 @@ pub use owner::{Owner, Transport, owner};
 /// Connections the kernel may hold until they are accepted; a burst of clients after a restart.
 const BACKLOG: i32 = 4096;
 
+/// The receive buffer of a UDP socket: some two thousand small queries, a burst that the system's
+/// own default of a few hundred loses. Name servers have long asked for as much.
+const RECEIVE_BUFFER: usize = 1 << 20;
+
 /// How to bind UDP sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UdpOptions {
     /// Sockets of one address, among which the kernel spreads clients (`SO_REUSEPORT`); at least 1.
     pub per_address: usize,
-    /// `SO_RCVBUF`; the kernel doubles it and caps it at `net.core.rmem_max`.
+    /// The receive buffer in bytes; 1 MiB, as far as the system grants it, unless given. Beyond
+    /// `net.core.rmem_max` it takes `CAP_NET_ADMIN`.
     pub receive_buffer: Option<usize>,
     /// Bind addresses the node does not have yet, such as a virtual IP (`IP_FREEBIND`).
     pub freebind: bool,
@@ -104,10 +109,8 @@ pub fn udp(
 ) -> Result<Vec<UdpSocket>, ListenError> {
     let sockets = inherited.udp(name);
     if !sockets.is_empty() {
-        if let Some(size) = options.receive_buffer {
-            for socket in &sockets {
-                raise_receive_buffer(socket, size);
-            }
+        for socket in &sockets {
+            raise_receive_buffer(socket, options.receive_buffer);
         }
         return Ok(sockets);
     }
@@ -190,9 +193,7 @@ fn bind_udp(address: SocketAddr, options: UdpOptions, sharing: Sharing) -> io::R
     }
     socket.bind(&address.into())?;
     let socket = UdpSocket::from(socket);
-    if let Some(size) = options.receive_buffer {
-        raise_receive_buffer(&socket, size);
-    }
+    raise_receive_buffer(&socket, options.receive_buffer);
     Ok(socket)
 }
 
@@ -220,19 +221,26 @@ fn open(address: SocketAddr, kind: Type, protocol: Protocol, freebind: bool) -> 
     Ok(socket)
 }
 
-/// Makes the receive buffer at least `size` bytes; a smaller one than wished for still works.
-fn raise_receive_buffer(socket: &UdpSocket, size: usize) {
-    let socket = socket2::SockRef::from(socket);
+/// Makes the receive buffer as large as wished for, or as the system allows; never smaller.
+fn raise_receive_buffer(socket: &UdpSocket, wanted: Option<usize>) {
+    let size = wanted.unwrap_or(RECEIVE_BUFFER);
+    let options = socket2::SockRef::from(socket);
     // The kernel reports twice what can be used.
-    if socket.recv_buffer_size().is_ok_and(|held| held / 2 >= size) {
+    let held = || options.recv_buffer_size().unwrap_or(0) / 2;
+    if held() >= size {
         return;
     }
-    let set = socket.set_recv_buffer_size(size);
-    let held = socket.recv_buffer_size().unwrap_or(0) / 2;
-    if set.is_err() || held < size {
+    // Beyond the system's bound only the privileged get, so the plain call comes second.
+    let forced = rustix::net::sockopt::set_socket_recv_buffer_size_force(socket, size);
+    if forced.is_err()
+        && let Err(error) = options.set_recv_buffer_size(size)
+    {
+        tracing::debug!(%error, "Receive buffer stays as it is");
+    }
+    if wanted.is_some() && held() < size {
         tracing::warn!(
             wanted = size,
-            got = held,
+            got = held(),
             "Receive buffer is smaller than configured; raise net.core.rmem_max or use a socket unit"
         );
     }
