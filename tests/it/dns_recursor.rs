@@ -130,7 +130,7 @@ fn the_longest_suffix_decides_who_is_asked_and_how() {
     for (name, recursion_desired) in seen.lock().unwrap().iter() {
         assert_eq!(
             *recursion_desired,
-            !name.ends_with("in.example."),
+            !name.ends_with(".in.example.") && name != "in.example.",
             "RD for {name}"
         );
     }
@@ -164,7 +164,7 @@ fn an_outside_name_fails_at_once_when_there_is_no_way_out() {
 fn many_clients_with_one_question_cost_one_query_upstream() {
     let (site, _daemon, upstream) = with_upstream(|asked| {
         Action::SendLater(
-            Duration::from_millis(400),
+            Duration::from_millis(60),
             asked.answer(NOERROR, &[(A, 300, address(1))]),
         )
     });
@@ -487,7 +487,7 @@ fn a_loop_of_forwarding_is_broken() {
         }],
         "",
     );
-    let (status, _, stderr) = {
+    let (status, stdout, _) = {
         let mut command = std::process::Command::new(tests::binaries::binary("dns-recursor"));
         command
             .arg("check")
@@ -509,7 +509,7 @@ fn a_loop_of_forwarding_is_broken() {
         );
         assert!(daemon.is_running());
     } else {
-        assert!(stderr.contains("forward"), "{stderr}");
+        assert!(stdout.contains("dns-recursor.toml:"), "{stdout}");
     }
 }
 
@@ -709,7 +709,8 @@ fn odd_messages_are_answered_shortly_or_not_at_all() {
     let mut response = good;
     response[2] |= 0x80;
     assert!(dns::exchange_udp(site.resolver(), &response, Duration::from_millis(300)).is_err());
-    for opcode in [1, 2, 4, 5, 15] {
+    // 4 is NOTIFY, which flushes a zone for those who may.
+    for opcode in [1, 2, 5, 15] {
         let question = Question {
             opcode,
             ..Question::new("www.example", A)

@@ -12,3 +12,4 @@ mod health;
 mod metrics;
 mod seed_site;
 mod tidy;
+mod up;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
@@ -27,7 +27,10 @@ impl Place {
         // Beyond the addresses that `loopback` gives; its third byte tells processes apart.
         let [_, _, process, _] = loopback().octets();
         let net = [127, NEXT.fetch_add(1, Ordering::Relaxed), process];
-        Self { net, scratch: Scratch::new(label) }
+        Self {
+            net,
+            scratch: Scratch::new(label),
+        }
     }
 
     fn host(&self, last: u8) -> Ipv4Addr {
@@ -54,16 +57,15 @@ impl Place {
 
     fn up(&self) -> Command {
         let [first, second, third] = self.net;
-        let mut command = self.outpost(&["up", "--no-build", "--log", "--net"]);
-        command.arg(format!("{first}.{second}.{third}"));
-        command
+        let net = format!("{first}.{second}.{third}");
+        self.outpost(&["up", "--no-build", "--log", "--net", &net])
     }
 
     /// A verb of `outpost` for the site at this place.
     fn outpost(&self, arguments: &[&str]) -> Command {
         // The services have to be beside it.
         for service in ["healthd", "dns-authd", "dns-recursor"] {
-            binary(service);
+            assert!(binary(service).is_file(), "{service} is not beside outpost");
         }
         let mut command = Command::new(binary("outpost"));
         command.args(arguments).arg("--run-dir").arg(self.run_dir());
@@ -83,11 +85,17 @@ impl Place {
     }
 
     fn services(&self) -> Vec<Value> {
-        self.status()["services"].as_array().expect("a list of services").clone()
+        self.status()["services"]
+            .as_array()
+            .expect("a list of services")
+            .clone()
     }
 
     fn pids(&self) -> Vec<u64> {
-        self.services().iter().filter_map(|service| service["pid"].as_u64()).collect()
+        self.services()
+            .iter()
+            .filter_map(|service| service["pid"].as_u64())
+            .collect()
     }
 
     fn masters(&self) -> BTreeSet<IpAddr> {
@@ -96,16 +104,24 @@ impl Place {
 
     /// The one address that a name has at this moment.
     fn address(&self, name: &str) -> IpAddr {
-        let message = ask_a(self.recursor(), name).unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert_eq!(message.rcode, dns::NOERROR, "{name}: {message:?}");
+        let message =
+            ask_a(self.recursor(), name).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(
+            message.rcode,
+            u16::from(dns::NOERROR),
+            "{name}: {message:?}"
+        );
         let addresses = message.addresses();
         assert_eq!(addresses.len(), 1, "{name}: {message:?}");
         addresses.into_iter().next().expect("one address")
     }
 }
 
+/// Whether a process has ended, be it that its adoptive parent has not noticed yet.
 fn is_gone(pid: u64) -> bool {
-    !Path::new(&format!("/proc/{pid}")).exists()
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ")
+        .is_none_or(|(_, state)| state.starts_with('Z'))
 }
 
 /// What must not be there once a site has ended.
@@ -129,13 +145,23 @@ fn a_site_answers_follows_its_masters_and_leaves_nothing_behind() {
         let address = place.address(&format!("{name}.ocp4.redhat.ren"));
         assert!(place.masters().contains(&address), "{name}: {address}");
     }
-    assert_eq!(place.address("helper.ocp4.redhat.ren"), IpAddr::from([192, 168, 7, 11]));
-    assert_eq!(place.address("etcd-1.ocp4.redhat.ren"), IpAddr::from(place.host(14)));
+    assert_eq!(
+        place.address("helper.ocp4.redhat.ren"),
+        IpAddr::from([192, 168, 7, 11])
+    );
+    assert_eq!(
+        place.address("etcd-1.ocp4.redhat.ren"),
+        IpAddr::from(place.host(14))
+    );
 
     let asked = Instant::now();
     let outside = ask_a(place.recursor(), "example.com").expect("an answer");
-    assert_eq!(outside.rcode, dns::SERVFAIL, "{outside:?}");
-    assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+    assert_eq!(outside.rcode, u16::from(dns::SERVFAIL), "{outside:?}");
+    assert!(
+        asked.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        asked.elapsed()
+    );
 
     // A master taken down leaves the answers and stays away.
     let gone = IpAddr::from(place.host(14));
@@ -169,7 +195,9 @@ fn every_rendered_configuration_passes_the_check_of_its_service() {
     let site = place.start();
     for service in ["healthd", "dns-authd", "dns-recursor"] {
         let mut command = Command::new(binary(service));
-        command.args(["check", "--config"]).arg(place.run_dir().join(format!("{service}.toml")));
+        command
+            .args(["check", "--config"])
+            .arg(place.run_dir().join(format!("{service}.toml")));
         let (status, text, complaint) = run(command);
         assert!(status.success(), "{service}: {text}{complaint}");
     }
@@ -198,7 +226,16 @@ fn services_do_not_outlive_an_outpost_that_is_killed() {
     let site = place.start();
     let pids = place.pids();
     site.kill();
-    wait::for_it("the services end", PATIENCE, || pids.iter().all(|pid| is_gone(*pid)));
+    wait::for_it("the services end", PATIENCE, || {
+        pids.iter().all(|pid| is_gone(*pid))
+    });
+    // The last of their threads may hold the sockets a moment longer.
+    wait::for_it("their ports are free", PATIENCE, || {
+        let listeners = place.listeners();
+        listeners
+            .iter()
+            .all(|address| TcpListener::bind(address).is_ok())
+    });
 
     // What is left in the run directory does not stop the next one, which clears it.
     let next = place.start();
@@ -217,7 +254,10 @@ fn a_taken_port_is_named_with_its_owner_before_anything_starts() {
     assert_eq!(text, "");
     let wanted = format!("TCP {taken}, wanted for the admin listener of dns-authd: taken by ");
     assert!(complaint.contains(&wanted), "{complaint}");
-    assert!(complaint.contains(&format!("(pid {})", std::process::id())), "{complaint}");
+    assert!(
+        complaint.contains(&format!("(pid {})", std::process::id())),
+        "{complaint}"
+    );
     drop(holder);
     assert_nothing_is_left(&place, &[]);
 }
@@ -228,9 +268,18 @@ fn a_second_site_in_the_same_directory_is_refused() {
     let site = place.start();
     let (status, _, complaint) = run(place.up());
     assert_eq!(status.code(), Some(69), "{complaint}");
-    assert!(complaint.contains(&format!("pid {}", site.id())), "{complaint}");
+    assert!(
+        complaint.contains(&format!("pid {}", site.id())),
+        "{complaint}"
+    );
     // The first one does not mind.
-    assert!(dns::ask(place.recursor(), &Question::new("api.ocp4.redhat.ren", dns::A)).is_ok());
+    assert!(
+        dns::ask(
+            place.recursor(),
+            &Question::new("api.ocp4.redhat.ren", dns::A)
+        )
+        .is_ok()
+    );
     site.stop();
 }
 
@@ -245,7 +294,9 @@ fn a_command_without_a_site_says_so() {
 }
 
 fn signal(pid: u64, signal: Signal) {
-    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    let pid = i32::try_from(pid)
+        .ok()
+        .and_then(rustix::process::Pid::from_raw);
     rustix::process::kill_process(pid.expect("a process id"), signal).expect("it runs");
 }
 
