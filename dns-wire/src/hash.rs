@@ -58,19 +58,17 @@ impl Suffixes {
             *to = from.to_ascii_lowercase();
         }
         self.length = length;
+        let wire = wire.get(..length).unwrap_or_default();
         let mut places = [0_u8; MAX_LABELS + 1];
         let mut n_labels = 0;
         let mut at = 0_usize;
-        while let Some(label) = self.lower.get(at).copied().filter(|label| *label != 0) {
+        while let Some(label) = wire.get(at).copied().filter(|label| *label != 0) {
             let Some(place) = places.get_mut(n_labels) else {
                 break;
             };
             *place = u8::try_from(at).unwrap_or(u8::MAX);
             n_labels += 1;
             at += usize::from(label) + 1;
-            if at >= length {
-                break;
-            }
         }
         self.n_labels = n_labels.min(MAX_LABELS);
         let mut hash = seed.0;
@@ -78,7 +76,8 @@ impl Suffixes {
         self.set(0, end, hash);
         for index in 1..=self.n_labels {
             let start = usize::from(places.get(self.n_labels - index).copied().unwrap_or(0));
-            hash = mix(hash, self.lower.get(start..end).unwrap_or_default());
+            // The octets as they came: those just written in lower case are not there yet to read.
+            hash = mix(hash, wire.get(start..end).unwrap_or_default());
             self.set(index, start, hash);
             end = start;
         }
@@ -134,19 +133,45 @@ impl Suffixes {
 
 /// Folds a label, its length octet included, into a hash: eight octets a step, each multiplied
 /// into 128 bits and folded, as wyhash does.
+#[inline]
 fn mix(hash: u64, label: &[u8]) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut hash = hash ^ ODD;
-    let mut chunks = label.chunks_exact(8);
-    for chunk in &mut chunks {
-        hash = fold(hash ^ chunk.try_into().map_or(0, u64::from_le_bytes));
+    let mut rest = label;
+    while let Some((octets, more)) = rest.split_first_chunk::<8>()
+        && !more.is_empty()
+    {
+        hash = fold(hash ^ lower(u64::from_le_bytes(*octets)));
+        rest = more;
     }
-    let rest = chunks.remainder();
-    let mut tail = [0_u8; 8];
-    for (to, from) in tail.iter_mut().zip(rest) {
-        *to = *from;
+    fold(hash ^ lower(last(rest)))
+}
+
+/// Up to eight octets as a number. No two rests of labels of one length give the same.
+#[inline]
+fn last(octets: &[u8]) -> u64 {
+    if let (Some(head), Some(tail)) = (octets.first_chunk::<4>(), octets.last_chunk::<4>()) {
+        // Between four and eight octets the two overlap, and still hold them all.
+        return u64::from(u32::from_le_bytes(*head)) | u64::from(u32::from_le_bytes(*tail)) << 32;
     }
-    fold(hash ^ u64::from_le_bytes(tail))
+    match *octets {
+        [a] => u64::from(a),
+        [a, b] => u64::from(a) | u64::from(b) << 8,
+        [a, b, c] => u64::from(a) | u64::from(b) << 8 | u64::from(c) << 16,
+        _ => 0,
+    }
+}
+
+/// Eight octets with the letters among them in lower case.
+#[inline]
+const fn lower(octets: u64) -> u64 {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x80 * EACH;
+    let seven = octets & !HIGH;
+    let from_a = seven + (0x80 - b'A' as u64) * EACH;
+    let beyond_z = seven + (0x7f - b'Z' as u64) * EACH;
+    // The high bit of each octet that is a capital letter, moved to the bit that makes it small.
+    octets | ((from_a ^ beyond_z) & !octets & HIGH) >> 2
 }
 
 /// Multiplies into 128 bits and folds the halves.
@@ -202,6 +227,31 @@ mod tests {
             Suffixes::child_hash(parent, &[b'y'; 63]),
             read(&long_label).hash(3)
         );
+    }
+
+    #[test]
+    fn eight_octets_at_a_time_are_lowered_as_one_at_a_time() {
+        for octet in 0..=255_u8 {
+            for place in 0..8 {
+                let mut octets = [b'@', b'A', b'Z', b'[', 0xc1, b'z', 63, 0];
+                octets[place] = octet;
+                let wanted = u64::from_le_bytes(octets.map(|octet| octet.to_ascii_lowercase()));
+                assert_eq!(lower(u64::from_le_bytes(octets)), wanted, "{octets:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn labels_of_every_length_differ_in_every_octet() {
+        for length in 1..=63 {
+            let plain = vec![b'x'; length];
+            for place in 0..length {
+                let mut other = plain.clone();
+                other[place] = b'y';
+                let hash = |label: &[u8]| Suffixes::child_hash(7, label);
+                assert_ne!(hash(&plain), hash(&other), "{length} {place}");
+            }
+        }
     }
 
     #[test]

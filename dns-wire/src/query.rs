@@ -48,6 +48,7 @@ impl<'a> Query<'a> {
     ///
     /// # Errors
     /// [`QueryError`] says what to do with the message.
+    #[inline]
     pub fn parse(message: &'a [u8]) -> Result<Self, QueryError> {
         let query = Self::parse_any_opcode(message)?;
         match query.flags.opcode() {
@@ -61,6 +62,7 @@ impl<'a> Query<'a> {
     ///
     /// # Errors
     /// [`QueryError`] says what to do with the message.
+    #[inline]
     pub fn parse_any_opcode(message: &'a [u8]) -> Result<Self, QueryError> {
         let flags = Flags::read(message).ok_or(QueryError::Ignore)?;
         let counts = header::counts(message).ok_or(QueryError::Ignore)?;
