@@ -9,6 +9,16 @@ use tests::daemon::run;
 
 /// Files that decide and never do I/O. A new core is added here.
 const CORES: &[&str] = &[
+    "deploy/src/render",
+    "deploy/src/render.rs",
+    "deploy/src/service.rs",
+    "deploy/src/site.rs",
+    "deploy/src/up/conductor.rs",
+    "deploy/src/up/event.rs",
+    "deploy/src/up/keys.rs",
+    "deploy/src/up/sample.rs",
+    "deploy/src/up/screen.rs",
+    "deploy/src/up/view.rs",
     "dns-wire/src",
     "healthd/src/admin_rules.rs",
     "healthd/src/board.rs",

@@ -93,14 +93,7 @@ fn lines(view: &View, page: Page, look: Look) -> Vec<Line> {
     if page == Page::Log {
         lines.push(Line::default());
         let room = look.rows.saturating_sub(lines.len() + 2);
-        let skip = view.log.len().saturating_sub(room);
-        for (service, line) in view.log.iter().skip(skip) {
-            lines.push(
-                Line::new()
-                    .dim(&format!(" {service:<13}"))
-                    .plain(&clean(line)),
-            );
-        }
+        lines.extend(log(view, look, room));
         lines.resize_with(look.rows.saturating_sub(1).max(1), Line::default);
     } else {
         lines.push(Line::default());
@@ -219,6 +212,41 @@ fn master_line(master: &MasterView, look: Look) -> Line {
         line.coloured(Colour::Yellow, "off")
     } else {
         line
+    }
+}
+
+/// The last lines of the log that fit, long ones on several rows.
+fn log(view: &View, look: Look, room: usize) -> Vec<Line> {
+    let width = look.columns.saturating_sub(14).max(20);
+    let mut rows = Vec::new();
+    for (service, line) in view.log.iter().rev().take(room) {
+        let characters: Vec<char> = clean(without_date(line)).chars().collect();
+        let mut pieces: Vec<Line> = Vec::new();
+        for piece in characters.chunks(width) {
+            let name = if pieces.is_empty() {
+                service.name()
+            } else {
+                ""
+            };
+            let text: String = piece.iter().collect();
+            pieces.push(Line::new().dim(&format!(" {name:<13}")).plain(&text));
+        }
+        rows.extend(pieces.into_iter().rev());
+    }
+    rows.truncate(room);
+    rows.reverse();
+    rows
+}
+
+/// A line of log without the date that it begins with: nobody asks for it here.
+fn without_date(line: &str) -> &str {
+    match line.split_once('T') {
+        Some((date, rest))
+            if date.len() == 10 && date.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'-')) =>
+        {
+            rest
+        }
+        _ => line,
     }
 }
 

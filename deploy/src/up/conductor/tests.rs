@@ -1,3 +1,5 @@
+//! The conductor, told stories.
+
 use super::Service::{DnsAuthd, DnsRecursor, Healthd};
 use super::*;
 

@@ -1,3 +1,5 @@
+//! The screen, line by line.
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -179,6 +181,23 @@ fn the_log_page_shows_the_last_lines() {
     let shown = shown(&view, Page::Log, PLAIN);
     assert_eq!(shown[21], " dns-authd    line 99");
     assert_eq!(shown[23], " l back to the site   q quit");
+}
+
+#[test]
+fn a_long_line_of_log_goes_on_below() {
+    let mut view = view();
+    let line = format!("2026-11-21T11:27:09.711Z WARN  {} the end", "x".repeat(60));
+    view.log.push_back((Service::Healthd, line));
+    let shown = shown(&view, Page::Log, PLAIN);
+    assert_eq!(shown[2], " healthd      Serving");
+    assert_eq!(
+        shown[3],
+        format!(" healthd      11:27:09.711Z WARN  {}", "x".repeat(46))
+    );
+    assert_eq!(
+        shown[4],
+        format!("              {} the end", "x".repeat(14))
+    );
 }
 
 #[test]
