@@ -1,3 +1,7 @@
-//! Forwarding and caching DNS server.
+//! `dns-recursor`: see `dns-recursor --help`.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    dns_recursor::commands::run(std::env::args().collect())
+}

@@ -93,6 +93,16 @@ impl Message {
         aged
     }
 
+    /// The least of its TTLs; zero without records.
+    #[must_use]
+    pub fn least_ttl(&self) -> u32 {
+        let ttls = self.ttl_offsets().filter_map(|offset| {
+            let place = self.data.get(offset..)?.first_chunk::<4>()?;
+            Some(u32::from_be_bytes(*place))
+        });
+        ttls.min().unwrap_or(0)
+    }
+
     /// The message on the wire: id zero, question in lower case, TTLs as received.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {

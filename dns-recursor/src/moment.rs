@@ -1,4 +1,4 @@
-//! Points in time as the cores see them: milliseconds since the service started.
+//! Points in time as the cores see them: microseconds since the service started.
 //!
 //! Never read from a clock here; shells do that and pass the result in.
 
@@ -12,39 +12,43 @@ impl Moment {
     /// When the service started.
     pub const START: Self = Self(0);
 
+    /// The point this many microseconds after the start.
+    #[must_use]
+    pub const fn from_micros(micros: u64) -> Self {
+        Self(micros)
+    }
+
     /// The point this many milliseconds after the start.
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
-        Self(millis)
+        Self(millis.saturating_mul(1000))
     }
 
     /// Milliseconds since the start.
     #[must_use]
     pub const fn as_millis(self) -> u64 {
-        self.0
+        self.0 / 1000
     }
 
     /// The point this much later.
     #[must_use]
     pub fn after(self, span: Duration) -> Self {
-        Self(self.0.saturating_add(millis(span)))
+        let micros = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_add(micros))
     }
 
     /// How long ago `earlier` was; zero when it is yet to come.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
-        Duration::from_millis(self.0.saturating_sub(earlier.0))
+        Duration::from_micros(self.0.saturating_sub(earlier.0))
     }
 
     /// Whole seconds since `earlier`, as TTLs count.
     #[must_use]
     pub fn seconds_since(self, earlier: Self) -> u32 {
-        u32::try_from(self.0.saturating_sub(earlier.0) / 1000).unwrap_or(u32::MAX)
+        let seconds = self.0.saturating_sub(earlier.0) / 1_000_000;
+        u32::try_from(seconds).unwrap_or(u32::MAX)
     }
-}
-
-fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ use crate::forward::{Fitness, Mode, Protocol, Route, Table};
 use crate::key::{Key, Seed};
 use crate::message::{self, Answer, MAX_MESSAGE, Reader, TtlLimits, Unusable};
 use crate::moment::Moment;
-use crate::upstream_state::{Absence, Change, Others};
+use crate::upstream_state::{Absence, Change, Others, Report};
 use flight::{Flight, Link};
 pub use upstreams::UpstreamView;
 use upstreams::{UpstreamId, Upstreams};
@@ -456,15 +456,15 @@ impl<C, E: Entropy> Resolver<C, E> {
         }
     }
 
-    /// healthd says whether an upstream answers.
-    pub fn reported(&mut self, address: SocketAddr, answers: bool, now: Moment) {
+    /// healthd says how an upstream is.
+    pub fn reported(&mut self, address: SocketAddr, report: Report, now: Moment) {
         let Some(upstream) = self.upstreams.find(address) else {
             return;
         };
         let change = self
             .upstreams
             .get_mut(upstream)
-            .and_then(|state| state.reported(answers, now));
+            .and_then(|state| state.reported(report, now));
         self.apply(upstream, change, now);
     }
 

@@ -59,6 +59,8 @@ pub struct Upstream {
     probe: Probe,
     /// Used by some route.
     wanted: bool,
+    /// An operator has taken it out.
+    drained: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +88,19 @@ pub enum Absence {
     Unreachable,
     /// healthd says so.
     Reported,
+    /// An operator has taken it out, by way of healthd.
+    Drained,
+}
+
+/// What healthd says of an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// It answers.
+    Answers,
+    /// It does not.
+    Silent,
+    /// Whether it does or not, it is not to be asked.
+    Drained,
 }
 
 /// An upstream's fitness has changed.
@@ -165,6 +180,7 @@ impl Upstream {
             caseless_until: Moment::START,
             probe,
             wanted: true,
+            drained: false,
         }
     }
 
@@ -178,6 +194,7 @@ impl Upstream {
     #[must_use]
     pub const fn fitness(&self) -> Fitness {
         match self.health {
+            _ if self.drained => Fitness::Absent,
             Health::Good => Fitness::Good,
             Health::Doubtful { .. } => Fitness::Doubtful,
             Health::Absent { .. } => Fitness::Absent,
@@ -188,6 +205,7 @@ impl Upstream {
     #[must_use]
     pub const fn absence(&self) -> Option<Absence> {
         match self.health {
+            _ if self.drained => Some(Absence::Drained),
             Health::Absent { why, .. } => Some(why),
             Health::Good | Health::Doubtful { .. } => None,
         }
@@ -256,13 +274,21 @@ impl Upstream {
         self.turn(absent, now)
     }
 
-    /// healthd says whether it answers.
-    pub fn reported(&mut self, answers: bool, now: Moment) -> Option<Change> {
-        if answers {
-            self.turn(Health::Good, now)
-        } else {
-            self.unreachable(Absence::Reported, now)
+    /// healthd says how it is.
+    pub fn reported(&mut self, report: Report, now: Moment) -> Option<Change> {
+        let from = self.fitness();
+        self.drained = report == Report::Drained;
+        let change = match report {
+            Report::Answers => self.turn(Health::Good, now),
+            Report::Silent => self.unreachable(Absence::Reported, now),
+            Report::Drained => None,
+        };
+        let to = self.fitness();
+        if from == to {
+            return None;
         }
+        self.since = now;
+        change.or(Some(Change { from, to }))
     }
 
     /// Some route uses it, with this probe; or none does.
@@ -271,7 +297,10 @@ impl Upstream {
         match probe {
             Some(probe) if probe.question != self.probe.question => self.probe = probe,
             Some(probe) => self.probe.protocol = probe.protocol,
-            None => return self.turn(Health::Good, now),
+            None => {
+                self.drained = false;
+                return self.turn(Health::Good, now);
+            }
         }
         None
     }
@@ -473,11 +502,27 @@ mod tests {
     #[test]
     fn healthd_can_take_it_out_and_bring_it_back() {
         let mut upstream = upstream();
-        assert!(upstream.reported(true, at(1)).is_none());
-        assert_eq!(upstream.reported(false, at(2)).unwrap().to, Fitness::Absent);
+        assert!(upstream.reported(Report::Answers, at(1)).is_none());
+        let change = upstream.reported(Report::Silent, at(2)).unwrap();
+        assert_eq!(change.to, Fitness::Absent);
         assert_eq!(upstream.absence(), Some(Absence::Reported));
-        assert_eq!(upstream.reported(true, at(3)).unwrap().to, Fitness::Good);
+        let change = upstream.reported(Report::Answers, at(3)).unwrap();
+        assert_eq!(change.to, Fitness::Good);
         assert_eq!((upstream.deadline(), upstream.since()), (None, at(3)));
+    }
+
+    #[test]
+    fn one_that_an_operator_has_taken_out_stays_out_though_it_answers() {
+        let mut upstream = upstream();
+        let change = upstream.reported(Report::Drained, at(1)).unwrap();
+        assert_eq!((change.from, change.to), (Fitness::Good, Fitness::Absent));
+        assert!(upstream.answered(Duration::from_millis(1), at(2)).is_none());
+        assert!(upstream.reported(Report::Silent, at(3)).is_none());
+        assert_eq!(upstream.absence(), Some(Absence::Reported));
+        assert!(upstream.reported(Report::Drained, at(4)).is_none());
+        assert_eq!(upstream.absence(), Some(Absence::Drained));
+        let change = upstream.reported(Report::Answers, at(5)).unwrap();
+        assert_eq!((change.from, change.to), (Fitness::Absent, Fitness::Good));
     }
 
     #[test]

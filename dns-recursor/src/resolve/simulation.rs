@@ -242,7 +242,11 @@ impl World {
     pub(super) fn run_for(&mut self, millis: u64) {
         let end = self.now + millis;
         loop {
-            let timer = self.resolver.next_deadline().map(Moment::as_millis);
+            // Timers of the system go off late rather than early.
+            let timer = self.resolver.next_deadline().map(|at| {
+                let micros = at.since(Moment::START).as_micros();
+                u64::try_from(micros.div_ceil(1000)).unwrap()
+            });
             let event = self.events.keys().next().map(|(at, _)| *at);
             let Some(next) = [timer, event]
                 .into_iter()

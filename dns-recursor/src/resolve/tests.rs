@@ -1,6 +1,6 @@
 use dns_wire::{Section, Type};
 
-use super::simulation::{Got, Presence, SEED, World, address, expected};
+use super::simulation::{Behaviour, Got, Presence, SEED, World, address, expected};
 use super::*;
 use crate::forward::Policy;
 use crate::key::Variant;
@@ -242,14 +242,16 @@ fn a_slow_upstream_that_is_there_is_waited_for() {
 fn healthd_moves_queries_at_once_both_ways() {
     let mut world = world(&[1, 2]);
     world.behave(1, |how| how.presence = Presence::Silent);
-    world.resolver.reported(address(1), false, Moment::START);
+    world
+        .resolver
+        .reported(address(1), Report::Silent, Moment::START);
     world.drain();
     let (slow, longest) = load(&mut world, "n");
     assert_eq!((slow, longest), (0, 2));
     assert_eq!(n_asked(&world, 1), 0);
     world.behave(1, |how| how.presence = Presence::Here);
     let now = Moment::from_millis(world.now);
-    world.resolver.reported(address(1), true, now);
+    world.resolver.reported(address(1), Report::Answers, now);
     world.drain();
     ask(&mut world, "back.example");
     assert_eq!(n_asked(&world, 1), 1);
@@ -358,7 +360,7 @@ fn a_hot_name_is_refreshed_before_it_expires() {
 
 #[test]
 fn truncation_and_guesses_are_settled_over_tcp() {
-    type Change = fn(&mut super::simulation::Behaviour);
+    type Change = fn(&mut Behaviour);
     let cases: [(&str, Change); 4] = [
         ("truncated", |how| how.truncated = 100),
         ("wrong id", |how| how.wrong_id = 100),
@@ -600,9 +602,7 @@ fn a_reload_keeps_what_is_known_and_what_is_under_way() {
     let before = world.ask("a.example");
     world.run_for(10);
     let table = Table::new([route(".", Mode::Recursive, &[1, 3])]);
-    world
-        .upstreams
-        .insert(address(3), super::simulation::Behaviour::default());
+    world.upstreams.insert(address(3), Behaviour::default());
     let now = Moment::from_millis(world.now);
     world
         .resolver

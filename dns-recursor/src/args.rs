@@ -1,0 +1,322 @@
+//! The command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use daemon_base::args::{LogArgs, StatusArgs};
+use proto::endpoint::Endpoint;
+
+use crate::load::Source;
+
+/// The configuration that is read when none is named.
+pub const DEFAULT_CONFIG: &str = "/etc/outpost/dns-recursor.toml";
+
+/// Forwarding and caching DNS server
+///
+/// Forwards zones to their authoritative servers and everything else to other recursive servers,
+/// each zone to the first of its upstreams that answers. What it has learnt it answers from its
+/// cache, and goes on answering (stale) while upstreams are away.
+#[derive(Debug, Parser)]
+#[command(name = "dns-recursor", version = daemon_base::version!(), max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Serve in the foreground until SIGTERM
+    ///
+    /// SIGHUP reads the configuration again; one with a problem changes nothing. The cache is kept
+    /// but for zones that go elsewhere than before.
+    ///
+    /// Sockets are taken from systemd if it hands over any named `dns`, and bound otherwise.
+    Serve(ServeArgs),
+    /// Check the configuration and print all problems
+    ///
+    /// Each problem is printed as FILE:LINE:COLUMN: MESSAGE. Exits with 0 when there is none, and
+    /// with 78 otherwise. Nothing is changed, and nothing is asked of a running server.
+    Check(ConfigArgs),
+    /// Print this server's configuration for a peer's file
+    ///
+    /// What cannot be carried over is printed as a comment, `# not carried: ...`. Exits with 65
+    /// when the file cannot be understood.
+    Import {
+        /// Which kind of file it is.
+        #[command(subcommand)]
+        format: Format,
+    },
+    /// Ask the running server how it is doing
+    Status(StatusArgs),
+    /// Look into the running server's cache, or empty it
+    Cache {
+        /// What to do with it.
+        #[command(subcommand)]
+        verb: CacheVerb,
+    },
+}
+
+/// Which files say what to do.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ConfigArgs {
+    /// Configuration file (TOML, `version = "v1"`) [default: /etc/outpost/dns-recursor.toml]
+    #[arg(long, short, value_name = "FILE", conflicts_with_all = ["recursor_conf", "config_dir"])]
+    pub config: Option<PathBuf>,
+
+    /// Start from PowerDNS Recursor's configuration as it stands
+    ///
+    /// pdns_recursor's own settings may follow as flags, in its spelling: --local-port=5300.
+    #[arg(long, value_name = "FILE", conflicts_with = "config_dir")]
+    pub recursor_conf: Option<PathBuf>,
+
+    /// Directory of recursor.conf, as pdns_recursor has it
+    #[arg(long, value_name = "DIR")]
+    pub config_dir: Option<PathBuf>,
+
+    /// Name of a virtual pdns_recursor: its file is recursor-NAME.conf
+    #[arg(long, value_name = "NAME")]
+    pub config_name: Option<String>,
+
+    /// Addresses to listen on, as pdns_recursor has it; wins over recursor.conf
+    #[arg(long, value_name = "ADDRESSES")]
+    pub local_address: Option<String>,
+
+    /// Port to listen on, as pdns_recursor has it; wins over recursor.conf
+    #[arg(long, value_name = "PORT")]
+    pub local_port: Option<u16>,
+
+    /// Where healthd listens; wins over the configuration
+    #[arg(long, value_name = "unix:PATH|http://IP:PORT|none")]
+    pub healthd: Option<HealthdArg>,
+
+    /// Address of the admin listener; wins over the configuration
+    #[arg(long, value_name = "IP:PORT")]
+    pub admin: Option<SocketAddr>,
+
+    /// Further settings of `pdns_recursor`, taken off the command line before it is parsed.
+    #[arg(skip)]
+    pub settings: Vec<(String, String)>,
+}
+
+/// Where healthd listens, or that there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthdArg(pub Option<Endpoint>);
+
+impl std::str::FromStr for HealthdArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "none" => Ok(Self(None)),
+            text => match text.parse() {
+                Ok(endpoint) => Ok(Self(Some(endpoint))),
+                Err(error) => Err(format!("{error}")),
+            },
+        }
+    }
+}
+
+/// Arguments of `serve`.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ServeArgs {
+    /// Which files say what to do.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+
+    /// How much to log and in which form.
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+/// A peer's kind of file.
+#[derive(Debug, Subcommand)]
+pub enum Format {
+    /// recursor.conf of the PowerDNS Recursor, with the files that it names
+    #[command(name = "recursor.conf", alias = "recursor", alias = "pdns")]
+    RecursorConf {
+        /// The file.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+}
+
+/// What to do with the cache.
+#[derive(Debug, Subcommand)]
+pub enum CacheVerb {
+    /// Print what is kept, as records with the TTLs that are left
+    Dump {
+        /// Only this name; with `$` at the end, all below it too
+        #[arg(value_name = "NAME[$]")]
+        name: Option<String>,
+        /// Where the server is.
+        #[command(flatten)]
+        status: StatusArgs,
+    },
+    /// Drop what is kept
+    Flush {
+        /// Only this name; with `$` at the end, all below it too
+        #[arg(value_name = "NAME[$]")]
+        name: Option<String>,
+        /// Where the server is.
+        #[command(flatten)]
+        status: StatusArgs,
+    },
+}
+
+impl ConfigArgs {
+    /// The files that these arguments name.
+    #[must_use]
+    pub fn source(&self) -> Source {
+        let file = match &self.config_name {
+            Some(name) => format!("recursor-{name}.conf"),
+            None => "recursor.conf".to_owned(),
+        };
+        let path = match (&self.recursor_conf, &self.config_dir) {
+            (Some(path), _) => Some(path.clone()),
+            (None, Some(directory)) => Some(directory.join(file)),
+            (None, None) => None,
+        };
+        match path {
+            Some(path) => {
+                let mut arguments = self.settings.clone();
+                let address = self.local_address.clone();
+                arguments.extend(address.map(|address| ("local-address".to_owned(), address)));
+                let port = self.local_port.map(|port| port.to_string());
+                arguments.extend(port.map(|port| ("local-port".to_owned(), port)));
+                Source::RecursorConf { path, arguments }
+            }
+            None => {
+                let path = self.config.clone();
+                Source::Toml(path.unwrap_or_else(|| PathBuf::from(DEFAULT_CONFIG)))
+            }
+        }
+    }
+
+    /// A problem of the arguments themselves.
+    #[must_use]
+    pub fn misuse(&self) -> Option<&'static str> {
+        let is_pdns = self.recursor_conf.is_some() || self.config_dir.is_some();
+        let wants_pdns = self.local_address.is_some()
+            || self.local_port.is_some()
+            || self.config_name.is_some()
+            || !self.settings.is_empty();
+        (wants_pdns && !is_pdns).then_some(
+            "settings of pdns_recursor go with --recursor-conf or --config-dir; \
+             in a TOML configuration, write `listen`",
+        )
+    }
+}
+
+/// Takes settings of `pdns_recursor` off a command line: `--daemon=no` and the like, which are too
+/// many to be flags of this server. Only where recursor.conf is named, and only in
+/// `pdns_recursor`'s form, with `=` or without a value.
+#[must_use]
+pub fn split_settings(arguments: Vec<String>) -> (Vec<String>, Vec<(String, String)>) {
+    let is_pdns = |argument: &String| {
+        ["--recursor-conf", "--config-dir"].iter().any(|flag| {
+            let rest = argument.strip_prefix(flag);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+        })
+    };
+    if !arguments.iter().any(is_pdns) {
+        return (arguments, Vec::new());
+    }
+    let mut kept = Vec::new();
+    let mut settings = Vec::new();
+    for argument in arguments {
+        let long = argument.strip_prefix("--").filter(|rest| !rest.is_empty());
+        let key = long.map(|rest| rest.split_once('=').map_or(rest, |(key, _)| key));
+        match (long, key) {
+            (Some(long), Some(key)) if !OWN.contains(&key) => {
+                let value = long.split_once('=').map_or("yes", |(_, value)| value);
+                settings.push((key.to_owned(), value.to_owned()));
+            }
+            _ => kept.push(argument),
+        }
+    }
+    (kept, settings)
+}
+
+/// This server's own flags where recursor.conf is named.
+const OWN: [&str; 12] = [
+    "config",
+    "recursor-conf",
+    "config-dir",
+    "config-name",
+    "local-address",
+    "local-port",
+    "healthd",
+    "admin",
+    "log-level",
+    "log-format",
+    "help",
+    "version",
+];
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parse(line: &str) -> ConfigArgs {
+        let words = line.split(' ').map(str::to_owned).collect();
+        let (arguments, settings) = split_settings(words);
+        let Verb::Serve(mut serve) = Cli::try_parse_from(arguments).unwrap().verb else {
+            panic!("{line}");
+        };
+        serve.config.settings = settings;
+        serve.config
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn pdns_recursor_command_lines_are_taken_as_they_are() {
+        let config = parse(
+            "dns-recursor serve --config-dir=/etc/pdns-recursor --local-address=0.0.0.0 \
+             --local-port=5300 --daemon=no --disable-syslog --write-pid=no",
+        );
+        let Source::RecursorConf { path, arguments } = config.source() else {
+            panic!();
+        };
+        assert_eq!(path, PathBuf::from("/etc/pdns-recursor/recursor.conf"));
+        for (key, value) in [
+            ("local-address", "0.0.0.0"),
+            ("local-port", "5300"),
+            ("daemon", "no"),
+            ("disable-syslog", "yes"),
+        ] {
+            assert!(
+                arguments.contains(&(key.to_owned(), value.to_owned())),
+                "{key}"
+            );
+        }
+        assert_eq!(config.misuse(), None);
+    }
+
+    #[test]
+    fn settings_of_pdns_without_its_file_are_misuse() {
+        assert!(
+            parse("dns-recursor serve --local-port 53")
+                .misuse()
+                .is_some()
+        );
+        assert_eq!(parse("dns-recursor serve").misuse(), None);
+        assert_eq!(
+            parse("dns-recursor serve").source(),
+            Source::Toml(PathBuf::from(DEFAULT_CONFIG))
+        );
+        let virtual_server = parse("dns-recursor serve --config-dir /x --config-name y");
+        let Source::RecursorConf { path, .. } = virtual_server.source() else {
+            panic!();
+        };
+        assert_eq!(path, PathBuf::from("/x/recursor-y.conf"));
+    }
+}

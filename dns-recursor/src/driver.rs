@@ -1,0 +1,691 @@
+//! Runs the resolver: one thread that owns it, its timers, and the sockets to upstreams.
+//!
+//! ```text
+//! UDP threads ─┐ jobs (bounded)                         answers ─► client's own socket
+//! TCP thread ──┴──────────────► driver ── outputs ──┬─► cache
+//! healthd, reload ─ commands ─►   ▲                 └─► exchanges, a task each
+//!                                 └───── events (bounded) ──────┘
+//! ```
+//!
+//! Decides nothing: [`crate::resolve`] does. One thread is enough, for all it does for a query is
+//! to send one and read one.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use daemon_base::readiness::Readiness;
+use daemon_base::run::Heartbeat;
+use daemon_base::udp::ReturnPath;
+use dns_wire::edns::extended_error;
+use dns_wire::{Flags, Rcode};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tokio::time::sleep_until;
+
+use crate::answer::{self, Asker, DnssecOk, Ttls};
+use crate::cache::{Cache, Found, Keep, State};
+use crate::clock::Clock;
+use crate::config::{Serve, Source};
+use crate::entropy::SystemEntropy;
+use crate::forward::{Fitness, Protocol, Table};
+use crate::front::{self, Source as From};
+use crate::key::{Key, Variant};
+use crate::message::{Answer, MAX_MESSAGE, Message};
+use crate::moment::Moment;
+use crate::resolve::{Ask, Counts, ExchangeId, Output, Reason, Resolver, Settings, UpstreamView};
+use crate::totals::{self, Totals, Way};
+use crate::upstream::{self, Event};
+use crate::upstream_state::Report;
+
+/// Questions on their way to the driver. More than wait at once in any working site; when it is
+/// full, clients are told so at once.
+const JOB_QUEUE: usize = 8192;
+/// Messages from upstreams on their way to the driver; exchanges wait when it is full.
+const EVENT_QUEUE: usize = 4096;
+/// Commands under way.
+const COMMAND_QUEUE: usize = 64;
+/// Jobs or events taken at a time, so that neither starves the other.
+const BATCH: usize = 64;
+/// How often an idle driver shows that it lives and what it has seen.
+const BEAT: Duration = Duration::from_millis(250);
+/// How often the same loop is complained about.
+const LOOP_COMPLAINT: Duration = Duration::from_secs(60);
+
+/// A question for the resolver.
+#[derive(Debug)]
+pub struct Job {
+    /// The question, letter case as asked.
+    pub question: Box<[u8]>,
+    /// DO and CD.
+    pub variant: Variant,
+    /// A stale answer is at hand.
+    pub has_stale: bool,
+    /// Who waits; nobody when the cache wants a refresh.
+    pub waiter: Option<Waiter>,
+}
+
+/// A client that waits.
+#[derive(Debug)]
+pub struct Waiter {
+    /// The query's identifier.
+    pub id: u16,
+    /// The query's flags.
+    pub flags: Flags,
+    /// Its OPT record.
+    pub edns: Option<DnssecOk>,
+    /// The longest response it takes.
+    pub limit: usize,
+    /// How it came.
+    pub way: Way,
+    /// When it came.
+    pub asked: Moment,
+    /// Where its answer goes.
+    pub to: ReturnTo,
+}
+
+/// Where an answer goes.
+#[derive(Debug)]
+pub enum ReturnTo {
+    /// Back as a datagram.
+    Datagram(ReturnPath),
+    /// To the task that writes a connection, with room for every query it has let in.
+    Stream(mpsc::Sender<Vec<u8>>),
+}
+
+impl Waiter {
+    /// A waiter for what `asker` has asked.
+    #[must_use]
+    pub const fn new(asker: &Asker<'_>, way: Way, asked: Moment, to: ReturnTo) -> Self {
+        Self {
+            id: asker.id,
+            flags: asker.flags,
+            edns: asker.edns,
+            limit: asker.limit,
+            way,
+            asked,
+            to,
+        }
+    }
+}
+
+/// A waiter with the question it has asked.
+#[derive(Debug)]
+pub struct Client {
+    question: Box<[u8]>,
+    waiter: Waiter,
+}
+
+impl Client {
+    const fn asker(&self) -> Asker<'_> {
+        Asker {
+            id: self.waiter.id,
+            flags: self.waiter.flags,
+            question: &self.question,
+            edns: self.waiter.edns,
+            limit: self.waiter.limit,
+        }
+    }
+}
+
+/// What a driver needs.
+#[derive(Debug)]
+pub struct Supply {
+    /// The cache.
+    pub cache: Arc<Cache>,
+    /// The clock of the whole service.
+    pub clock: Clock,
+    /// Where it counts.
+    pub totals: Totals,
+    /// Where it says that upstreams are missing.
+    pub readiness: Readiness,
+}
+
+/// What a configuration says of resolving.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// How questions are resolved.
+    pub settings: Settings,
+    /// Which names go where.
+    pub table: Arc<Table>,
+    /// How stale answers and failures are treated.
+    pub serve: Serve,
+    /// Where queries leave from.
+    pub source: Source,
+}
+
+#[derive(Debug)]
+enum Command {
+    Adopt(Box<Plan>),
+    Report {
+        upstream: SocketAddr,
+        report: Report,
+    },
+    Stop,
+}
+
+/// What the driver sees, for status and metrics.
+#[derive(Clone, Debug, Default)]
+pub struct Observed {
+    /// What the resolver counted.
+    pub counts: Counts,
+    /// Questions under way.
+    pub n_flights: usize,
+    /// Every upstream.
+    pub upstreams: Vec<UpstreamView>,
+    /// Responses by upstream and response code.
+    pub responses: BTreeMap<(SocketAddr, u16), Latency>,
+    /// Exchanges that ended without a response, by upstream.
+    pub losses: BTreeMap<SocketAddr, u64>,
+    /// How often each upstream became absent.
+    pub absences: BTreeMap<SocketAddr, u64>,
+}
+
+/// How long responses took.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Latency {
+    /// By bucket; the last is above all bounds.
+    pub buckets: [u64; totals::BUCKETS + 1],
+    /// All together, in microseconds.
+    pub micros: u64,
+}
+
+/// The running driver. Dropping it ends its thread.
+#[derive(Debug)]
+pub struct Handle {
+    jobs: mpsc::Sender<Job>,
+    commands: mpsc::Sender<Command>,
+    observed: Arc<Mutex<Observed>>,
+    heartbeat: Heartbeat,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Handle {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When the system has no thread or event queue left.
+    pub fn start(supply: Supply, plan: &Plan) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let (jobs, queue) = mpsc::channel(JOB_QUEUE);
+        let (commands, orders) = mpsc::channel(COMMAND_QUEUE);
+        let (events, arrivals) = mpsc::channel(EVENT_QUEUE);
+        let observed = Arc::new(Mutex::new(Observed::default()));
+        let heartbeat = Heartbeat::default();
+        let now = supply.clock.now();
+        let entropy = SystemEntropy::default();
+        let table = Arc::clone(&plan.table);
+        let resolver = Resolver::new(plan.settings, table, supply.cache.seed(), entropy, now);
+        let driver = Driver {
+            resolver,
+            counts: supply.totals.add_thread(),
+            supply,
+            plan: plan.clone(),
+            ports: SystemEntropy::default(),
+            exchanges: HashMap::new(),
+            events,
+            seen: Observed::default(),
+            observed: Arc::clone(&observed),
+            heartbeat: Arc::clone(&heartbeat),
+            down: BTreeSet::new(),
+            complained: HashMap::new(),
+            out: vec![0; MAX_MESSAGE],
+        };
+        let thread = thread::Builder::new()
+            .name("dns-resolver".to_owned())
+            .spawn(move || runtime.block_on(driver.run(queue, orders, arrivals)))?;
+        Ok(Self {
+            jobs,
+            commands,
+            observed,
+            heartbeat,
+            thread: Some(thread),
+        })
+    }
+
+    /// Where questions go.
+    #[must_use]
+    pub fn jobs(&self) -> mpsc::Sender<Job> {
+        self.jobs.clone()
+    }
+
+    /// Counted up while the thread lives.
+    #[must_use]
+    pub fn heartbeat(&self) -> Heartbeat {
+        Arc::clone(&self.heartbeat)
+    }
+
+    /// What the driver sees, shared with whoever shows it.
+    #[must_use]
+    pub fn observed(&self) -> Arc<Mutex<Observed>> {
+        Arc::clone(&self.observed)
+    }
+
+    /// Goes on by another configuration.
+    pub async fn adopt(&self, plan: Plan) {
+        self.command(Command::Adopt(Box::new(plan))).await;
+    }
+
+    /// Who tells the driver what healthd says.
+    #[must_use]
+    pub fn reporter(&self) -> Reporter {
+        Reporter(self.commands.clone())
+    }
+
+    async fn command(&self, command: Command) {
+        if self.commands.send(command).await.is_err() {
+            tracing::error!("The resolver's thread has ended");
+        }
+    }
+
+    /// Waits until no client waits for an answer.
+    pub async fn wait_until_idle(&self) {
+        while self.jobs.capacity() < JOB_QUEUE || lock(&self.observed).n_flights > 0 {
+            tokio::time::sleep(BEAT / 10).await;
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if self.commands.try_send(Command::Stop).is_err() {
+            tracing::debug!("The resolver's thread has ended before");
+        }
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("The resolver's thread has panicked");
+        }
+    }
+}
+
+/// Tells the driver what healthd says.
+#[derive(Clone, Debug)]
+pub struct Reporter(mpsc::Sender<Command>);
+
+impl Reporter {
+    /// healthd says this of an upstream; false when nobody listens any more.
+    pub async fn report(&self, upstream: SocketAddr, report: Report) -> bool {
+        self.0
+            .send(Command::Report { upstream, report })
+            .await
+            .is_ok()
+    }
+}
+
+/// What the driver has seen so far.
+pub fn lock(observed: &Mutex<Observed>) -> MutexGuard<'_, Observed> {
+    // Replaced as a whole, so a panic elsewhere leaves it whole.
+    observed.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Exchange {
+    task: AbortHandle,
+    to: SocketAddr,
+    sent: Moment,
+}
+
+struct Driver {
+    resolver: Resolver<Client, SystemEntropy>,
+    supply: Supply,
+    plan: Plan,
+    counts: Arc<totals::Counts>,
+    ports: SystemEntropy,
+    exchanges: HashMap<ExchangeId, Exchange>,
+    events: mpsc::Sender<Event>,
+    seen: Observed,
+    observed: Arc<Mutex<Observed>>,
+    heartbeat: Heartbeat,
+    /// Zones without an upstream that answers.
+    down: BTreeSet<String>,
+    complained: HashMap<SocketAddr, Moment>,
+    out: Vec<u8>,
+}
+
+impl Driver {
+    async fn run(
+        mut self,
+        mut jobs: mpsc::Receiver<Job>,
+        mut commands: mpsc::Receiver<Command>,
+        mut arrivals: mpsc::Receiver<Event>,
+    ) {
+        let mut questions = Vec::with_capacity(BATCH);
+        let mut events = Vec::with_capacity(BATCH);
+        let mut shown = Moment::START;
+        loop {
+            let now = self.supply.clock.now();
+            let beat = now.after(BEAT);
+            let deadline = self
+                .resolver
+                .next_deadline()
+                .map_or(beat, |at| at.min(beat));
+            let stop = tokio::select! {
+                _ = jobs.recv_many(&mut questions, BATCH) => jobs.is_closed() && jobs.is_empty(),
+                _ = arrivals.recv_many(&mut events, BATCH) => false,
+                command = commands.recv() => self.obey(command),
+                () = sleep_until(self.supply.clock.instant(deadline)) => false,
+            };
+            let now = self.supply.clock.now();
+            for event in events.drain(..) {
+                self.happened(event, now);
+            }
+            for job in questions.drain(..) {
+                self.take(job, now);
+            }
+            self.resolver.tick(now);
+            self.drain(now);
+            self.heartbeat.fetch_add(1, Ordering::Relaxed);
+            if now >= shown.after(BEAT / 10) {
+                shown = now;
+                self.show();
+            }
+            if stop {
+                return;
+            }
+        }
+    }
+
+    /// Carries out a command; true when it is to end.
+    fn obey(&mut self, command: Option<Command>) -> bool {
+        let now = self.supply.clock.now();
+        match command {
+            None | Some(Command::Stop) => return true,
+            Some(Command::Adopt(plan)) => {
+                let table = Arc::clone(&plan.table);
+                self.resolver.reconfigure(plan.settings, table, now);
+                self.plan = *plan;
+                self.note_routes();
+            }
+            Some(Command::Report { upstream, report }) => {
+                self.resolver.reported(upstream, report, now);
+            }
+        }
+        false
+    }
+
+    fn take(&mut self, job: Job, now: Moment) {
+        let key = Key::new(self.supply.cache.seed(), &job.question, job.variant);
+        let question = job.question.clone();
+        let client = job.waiter.map(|waiter| Client {
+            question: job.question,
+            waiter,
+        });
+        self.resolver.ask(
+            Ask {
+                key: &key,
+                question: &question,
+                client,
+                has_stale: job.has_stale,
+            },
+            now,
+        );
+        self.drain(now);
+    }
+
+    fn happened(&mut self, event: Event, now: Moment) {
+        match event {
+            Event::Received(id, message) => {
+                if let Some(exchange) = self.exchanges.get(&id) {
+                    let rcode = Flags::read(&message).unwrap_or_default().rcode();
+                    let latency = self
+                        .seen
+                        .responses
+                        .entry((exchange.to, rcode.0))
+                        .or_default();
+                    latency.add(now.since(exchange.sent));
+                    self.resolver.received(id, &message, now);
+                }
+            }
+            Event::Lost(id, loss) => {
+                if let Some(exchange) = self.exchanges.remove(&id) {
+                    *self.seen.losses.entry(exchange.to).or_default() += 1;
+                    self.resolver.lost(id, loss, now);
+                }
+            }
+        }
+        self.drain(now);
+    }
+
+    fn drain(&mut self, now: Moment) {
+        while let Some(output) = self.resolver.poll_output() {
+            self.perform(output, now);
+        }
+    }
+
+    fn perform(&mut self, output: Output<Client>, now: Moment) {
+        match output {
+            Output::Send {
+                exchange,
+                to,
+                protocol,
+                message,
+            } => self.send(exchange, to, protocol, message, now),
+            Output::Close(exchange) => {
+                if let Some(exchange) = self.exchanges.remove(&exchange) {
+                    exchange.task.abort();
+                }
+            }
+            Output::Answer {
+                key,
+                answer,
+                clients,
+            } => self.answer(&key, answer, clients, now),
+            Output::Stale { key, clients } => {
+                self.fail(&key, Reason::Unanswered, clients, now);
+            }
+            Output::Fail {
+                key,
+                reason,
+                clients,
+            } => {
+                if reason.is_costly() {
+                    let failure = Message::empty(key.question(), Rcode::SERVFAIL);
+                    let recheck = self.plan.serve.recheck;
+                    self.supply.cache.note_failure(&key, failure, recheck, now);
+                }
+                self.fail(&key, reason, clients, now);
+            }
+            Output::LookUp { flight, key } => {
+                let kept = self.supply.cache.look_up(&key, now, |found| known(&found));
+                self.resolver.looked_up(flight, &key, kept.flatten(), now);
+            }
+            Output::Health {
+                upstream,
+                change,
+                why,
+            } => {
+                match change.to {
+                    Fitness::Absent => {
+                        *self.seen.absences.entry(upstream).or_default() += 1;
+                        tracing::warn!(%upstream, ?why, "Upstream does not answer");
+                    }
+                    Fitness::Good if change.from == Fitness::Absent => {
+                        tracing::info!(%upstream, "Upstream answers again");
+                    }
+                    to => tracing::debug!(%upstream, ?to, "Upstream is in doubt, or out of it"),
+                }
+                self.note_routes();
+            }
+            Output::Loop { upstream } => self.complain(upstream, now),
+        }
+    }
+
+    //--- Exchanges
+
+    fn send(
+        &mut self,
+        id: ExchangeId,
+        to: SocketAddr,
+        protocol: Protocol,
+        message: Vec<u8>,
+        now: Moment,
+    ) {
+        let events = self.events.clone();
+        let source = self.plan.source;
+        let task = match protocol {
+            Protocol::Tcp => tokio::spawn(upstream::ask_tcp(to, source, message, id, events)),
+            Protocol::Udp => match upstream::send_udp(to, source, &message, &mut self.ports) {
+                Ok(socket) => tokio::spawn(upstream::listen(socket, id, events)),
+                Err(loss) => {
+                    *self.seen.losses.entry(to).or_default() += 1;
+                    self.resolver.lost(id, loss, now);
+                    return;
+                }
+            },
+        };
+        let exchange = Exchange {
+            task: task.abort_handle(),
+            to,
+            sent: now,
+        };
+        self.exchanges.insert(id, exchange);
+    }
+
+    //--- Clients
+
+    fn answer(&mut self, key: &Key, answer: Answer, clients: Vec<Client>, now: Moment) {
+        if answer.lifetime > 0 {
+            let keep = Keep {
+                pool: answer.pool,
+                lifetime: Duration::from_secs(answer.lifetime.into()),
+            };
+            // Before clients hear of it: who asks again at once finds it.
+            let message = answer.message.clone();
+            self.supply.cache.store(key, message, keep, now);
+        }
+        for client in clients {
+            let asker = client.asker();
+            let sent = answer::send(&answer.message, &asker, Ttls::Aged(0), None, &mut self.out);
+            self.deliver(&client, sent, From::Resolver, now);
+        }
+    }
+
+    /// Sends what there is in place of an answer: a stale one, or a failure.
+    fn fail(&mut self, key: &Key, reason: Reason, clients: Vec<Client>, now: Moment) {
+        for client in clients {
+            let asker = client.asker();
+            let stale_ttl = self.plan.serve.stale_ttl;
+            let out = &mut self.out;
+            let kept = self
+                .supply
+                .cache
+                .look_up(key, now, |found| match found.state {
+                    State::Failed => None,
+                    State::Fresh | State::Ending => {
+                        answer::send(found.message, &asker, Ttls::Aged(found.age), None, out)
+                    }
+                    State::Expired | State::Held => front::stale(&found, &asker, stale_ttl, out),
+                });
+            match kept.flatten() {
+                Some(length) => self.deliver(&client, Some(length), From::Stale, now),
+                None => {
+                    let why = extended_error(reason);
+                    let sent = answer::error(&asker, Rcode::SERVFAIL, why, &mut self.out);
+                    self.deliver(&client, sent, From::Resolver, now);
+                }
+            }
+        }
+    }
+
+    fn deliver(&self, client: &Client, length: Option<usize>, source: From, now: Moment) {
+        let Some(reply) = length.and_then(|length| self.out.get(..length)) else {
+            return;
+        };
+        let waiter = &client.waiter;
+        let rcode = Flags::read(reply).unwrap_or_default().rcode();
+        self.counts.response(source, rcode);
+        self.counts.latency(now.since(waiter.asked));
+        match &waiter.to {
+            ReturnTo::Datagram(path) => {
+                if let Err(error) = path.send(reply) {
+                    tracing::debug!(peer = %path.peer(), %error, "An answer was not sent");
+                }
+            }
+            ReturnTo::Stream(stream) => {
+                if stream.try_send(reply.to_vec()).is_err() {
+                    tracing::debug!("A connection was closed before its answer");
+                }
+            }
+        }
+    }
+
+    //--- What is shown
+
+    fn show(&mut self) {
+        self.seen.counts = self.resolver.counts();
+        self.seen.n_flights = self.resolver.n_flights();
+        self.seen.upstreams = self.resolver.upstreams().collect();
+        lock(&self.observed).clone_from(&self.seen);
+    }
+
+    /// Says which zones have lost their last upstream, and which have one again.
+    fn note_routes(&mut self) {
+        let routes = self.plan.table.routes();
+        let down: BTreeSet<String> = routes
+            .filter(|route| route.is_down())
+            .map(|route| route.zone.to_string())
+            .collect();
+        for zone in down.difference(&self.down) {
+            tracing::warn!(zone, "No upstream is left; cached answers are served stale");
+            let reason = Some("no upstream answers".to_owned());
+            self.supply
+                .readiness
+                .set_reason(format!("zone {zone}"), reason);
+        }
+        for zone in self.down.difference(&down) {
+            tracing::info!(zone, "An upstream is there again");
+            self.supply
+                .readiness
+                .set_reason(format!("zone {zone}"), None);
+        }
+        self.down = down;
+    }
+
+    fn complain(&mut self, upstream: SocketAddr, now: Moment) {
+        let last = self.complained.get(&upstream).copied();
+        if last.is_none_or(|last| now >= last.after(LOOP_COMPLAINT)) {
+            self.complained.insert(upstream, now);
+            tracing::warn!(%upstream, "Upstream sends this server its own queries back");
+        }
+    }
+}
+
+impl Latency {
+    fn add(&mut self, took: Duration) {
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        if let Some(bucket) = self.buckets.get_mut(totals::bucket(micros)) {
+            *bucket += 1;
+        }
+        self.micros = self.micros.saturating_add(micros);
+    }
+}
+
+/// What the cache knows, as the end of a CNAME chain.
+fn known(found: &Found<'_>) -> Option<Answer> {
+    if !matches!(found.state, State::Fresh | State::Ending) {
+        return None;
+    }
+    let message = found.message.aged(found.age);
+    Some(Answer {
+        lifetime: message.least_ttl(),
+        message,
+        pool: found.pool,
+        dangling: None,
+    })
+}
+
+/// Why, in the words of RFC 8914.
+const fn extended_error(reason: Reason) -> Option<u16> {
+    match reason {
+        Reason::NoRoute | Reason::Absent | Reason::Unanswered | Reason::Refused => {
+            Some(extended_error::NO_REACHABLE_AUTHORITY)
+        }
+        Reason::Overload | Reason::Loop | Reason::Chain => None,
+    }
+}

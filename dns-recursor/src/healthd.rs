@@ -1,0 +1,209 @@
+//! What healthd says of upstreams, passed on to the resolver.
+//!
+//! healthd asks each upstream what the resolver's own probes ask. When healthd goes, nothing
+//! changes: the resolver has its own evidence.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dns_wire::Type;
+use proto::endpoint::Endpoint;
+use proto::health::{AdminState, DnsProbe, Liveness, Schedule, Snapshot, Target, TargetKind};
+use proto::watch::{State, Watcher};
+use tokio::task::JoinHandle;
+
+use crate::driver::Reporter;
+use crate::forward::{Mode, Table};
+use crate::upstream_state::Report;
+
+/// How often healthd asks an upstream: often enough to know before a client does.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// Between probes while one has failed and none has yet settled it.
+const FAST_INTERVAL: Duration = Duration::from_millis(250);
+/// How long an upstream may take.
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The stream from healthd. Dropping it ends it.
+#[derive(Debug)]
+pub struct Healthd {
+    watcher: Arc<Watcher>,
+    follower: JoinHandle<()>,
+}
+
+impl Healthd {
+    /// Begins to watch the upstreams of a table.
+    #[must_use]
+    pub fn start(endpoint: Endpoint, service: &str, table: &Table, reporter: Reporter) -> Self {
+        let watcher = Arc::new(Watcher::start(endpoint, service, targets(table)));
+        let follower = tokio::spawn(follow(Arc::clone(&watcher), reporter));
+        Self { watcher, follower }
+    }
+
+    /// Watches the upstreams of another table.
+    pub fn adopt(&self, table: &Table) {
+        self.watcher.set_targets(targets(table));
+    }
+
+    /// How the stream is doing, for status and metrics.
+    #[must_use]
+    pub fn link(&self) -> Link {
+        Link(Some(Arc::clone(&self.watcher)))
+    }
+}
+
+impl Drop for Healthd {
+    fn drop(&mut self) {
+        self.follower.abort();
+    }
+}
+
+/// How the stream from healthd is doing; clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Link(Option<Arc<Watcher>>);
+
+impl Link {
+    /// How it is doing; `None` when there is to be no stream.
+    #[must_use]
+    pub fn state(&self) -> Option<State> {
+        self.0.as_ref().map(|watcher| watcher.state())
+    }
+}
+
+/// A target for each upstream.
+fn targets(table: &Table) -> Vec<Target> {
+    let mut targets = BTreeMap::new();
+    for route in table.routes() {
+        let (name, rtype) = match route.mode {
+            Mode::Authoritative => (route.zone.to_string(), Type::SOA),
+            Mode::Recursive => (".".to_owned(), Type::NS),
+        };
+        for upstream in &route.upstreams {
+            let target = Target {
+                kind: TargetKind::Dns(DnsProbe {
+                    name: name.clone(),
+                    rtype: rtype.0,
+                    rcode: None,
+                }),
+                address: *upstream,
+                schedule: Schedule {
+                    interval: INTERVAL,
+                    fast_interval: FAST_INTERVAL,
+                    timeout: TIMEOUT,
+                    rise: 1,
+                    fall: 2,
+                },
+                source: None,
+            };
+            targets.entry(*upstream).or_insert(target);
+        }
+    }
+    targets.into_values().collect()
+}
+
+async fn follow(watcher: Arc<Watcher>, reporter: Reporter) {
+    let mut snapshots = watcher.subscribe();
+    let mut known = BTreeMap::new();
+    while snapshots.changed().await.is_ok() {
+        let snapshot = Arc::clone(&snapshots.borrow_and_update());
+        for (upstream, report) in news(&snapshot, &mut known) {
+            if !reporter.report(upstream, report).await {
+                return;
+            }
+        }
+    }
+}
+
+/// What a snapshot says that was not known.
+fn news(
+    snapshot: &Snapshot,
+    known: &mut BTreeMap<SocketAddr, Report>,
+) -> Vec<(SocketAddr, Report)> {
+    let mut news = Vec::new();
+    for (target, status) in &snapshot.targets {
+        let report = match (status.admin, status.liveness) {
+            (AdminState::Drain | AdminState::Maintenance, _) => Report::Drained,
+            (AdminState::Ready, Liveness::Up) => Report::Answers,
+            (AdminState::Ready, Liveness::Down) => Report::Silent,
+            (AdminState::Ready, Liveness::Unknown) => continue,
+        };
+        if known.insert(target.address, report) != Some(report) {
+            news.push((target.address, report));
+        }
+    }
+    news
+}
+
+#[cfg(test)]
+mod tests {
+    use dns_wire::Name;
+    use proto::health::TargetStatus;
+
+    use super::*;
+    use crate::forward::Route;
+
+    fn table() -> Table {
+        let address = |n| SocketAddr::from(([192, 0, 2, n], 53));
+        let route = |zone: &str, mode, upstreams: &[u8]| {
+            let upstreams = upstreams.iter().copied().map(address).collect();
+            Route::new(Name::parse(zone).unwrap(), mode, upstreams)
+        };
+        Table::new([
+            route(".", Mode::Recursive, &[1, 2]),
+            route("a.example", Mode::Authoritative, &[3]),
+            route("b.example", Mode::Recursive, &[2]),
+        ])
+    }
+
+    #[test]
+    fn every_upstream_is_watched_once_with_a_question_it_can_answer() {
+        let targets = targets(&table());
+        let told: Vec<String> = targets.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            [
+                "dns 192.0.2.1:53 .",
+                "dns 192.0.2.2:53 .",
+                "dns 192.0.2.3:53 a.example."
+            ]
+        );
+    }
+
+    #[test]
+    fn only_what_has_changed_is_told() {
+        let targets = targets(&table());
+        let snapshot = |states: [(Liveness, AdminState); 3]| {
+            let statuses = states.map(|(liveness, admin)| TargetStatus {
+                liveness,
+                admin,
+                ..TargetStatus::default()
+            });
+            Snapshot {
+                targets: targets.iter().cloned().zip(statuses).collect(),
+                ..Snapshot::default()
+            }
+        };
+        let (up, down, unknown) = (Liveness::Up, Liveness::Down, Liveness::Unknown);
+        let ready = AdminState::Ready;
+        let mut known = BTreeMap::new();
+        let mut check = |states, expected: &[Report]| {
+            let news = news(&snapshot(states), &mut known);
+            let reports: Vec<Report> = news.into_iter().map(|(_, report)| report).collect();
+            assert_eq!(reports, expected);
+        };
+        check(
+            [(unknown, ready), (up, ready), (down, ready)],
+            &[Report::Answers, Report::Silent],
+        );
+        check([(unknown, ready), (up, ready), (down, ready)], &[]);
+        check(
+            [(up, ready), (up, AdminState::Drain), (unknown, ready)],
+            &[Report::Answers, Report::Drained],
+        );
+        check(
+            [(up, ready), (up, ready), (down, ready)],
+            &[Report::Answers],
+        );
+    }
+}

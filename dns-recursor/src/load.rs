@@ -1,0 +1,177 @@
+//! Reading configuration files. Parsers open nothing themselves; here they meet the file system.
+
+use std::fs;
+use std::io::{self, Read};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+
+use daemon_base::config::{Document, Position, Problem, Problems};
+
+use crate::config::{Config, v1};
+use crate::recursor_conf::{self, Files, Imported, RecursorConf};
+
+/// No configuration or list of zones is larger; one that is, is surely another file.
+const MAX_FILE: u64 = 16 << 20;
+
+/// Which files say what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// This server's own.
+    Toml(PathBuf),
+    /// `pdns_recursor`'s, with settings of its command line.
+    RecursorConf {
+        /// recursor.conf.
+        path: PathBuf,
+        /// Settings that win over the file's.
+        arguments: Vec<(String, String)>,
+    },
+}
+
+impl Source {
+    /// Reads the configuration.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn read(&self) -> Result<Config, Problems> {
+        match self {
+            Self::Toml(path) => v1::parse(&Document::read(path)?),
+            Self::RecursorConf { path, arguments } => {
+                let conf = read_recursor_conf(path, arguments)?;
+                let imported = recursor_conf::import(&conf);
+                let name = format!("{}, as TOML", path.display());
+                let mut config = v1::parse(&Document::inline(name, imported.toml.as_str()))?;
+                // The parser has said all there is to say of what it read.
+                config.warnings = remarks(&conf, &imported);
+                Ok(config)
+            }
+        }
+    }
+}
+
+/// Reads a recursor.conf and what it names.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn read_recursor_conf(
+    path: &Path,
+    arguments: &[(String, String)],
+) -> Result<RecursorConf, Problems> {
+    let read = recursor_conf::parse(path, &mut Disk, arguments);
+    read.map_err(|rejected| rejected.problems.into_iter().map(problem).collect())
+}
+
+/// What a person should know of a recursor.conf that was understood.
+#[must_use]
+pub fn remarks(conf: &RecursorConf, imported: &Imported) -> Vec<String> {
+    let dropped = conf.dropped.iter().map(|dropped| {
+        let message = format!("`{}` is not carried over: {}", dropped.key, dropped.reason);
+        let position = dropped.position.clone();
+        recursor_conf::Problem { position, message }.to_string()
+    });
+    let warnings = conf.warnings.iter().map(ToString::to_string);
+    warnings
+        .chain(dropped)
+        .chain(imported.notes.clone())
+        .collect()
+}
+
+fn problem(problem: recursor_conf::Problem) -> Problem {
+    match problem.position {
+        Some(at) => {
+            let position = Position {
+                file: at.file,
+                line: at.line,
+                column: at.column,
+            };
+            Problem::at(position, problem.message)
+        }
+        None => Problem::new(problem.message),
+    }
+}
+
+struct Disk;
+
+impl Files for Disk {
+    fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        fs::File::open(path)?
+            .take(MAX_FILE + 1)
+            .read_to_end(&mut bytes)?;
+        if u64::try_from(bytes.len()).is_ok_and(|length| length > MAX_FILE) {
+            return Err(io::Error::other("larger than any configuration"));
+        }
+        Ok(bytes)
+    }
+
+    fn list(&mut self, directory: &Path) -> io::Result<Vec<PathBuf>> {
+        fs::read_dir(directory)?
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect()
+    }
+}
+
+/// Upstreams that are this server itself, seeing that it listens on these addresses.
+#[must_use]
+pub fn own_addresses(config: &Config, listening: &[SocketAddr]) -> Problems {
+    let mut problems = Problems::default();
+    for upstream in config.upstreams() {
+        let own = listening.iter().any(|listen| {
+            let everywhere = listen.ip().is_unspecified() && is_of_this_node(upstream.ip());
+            listen.port() == upstream.port() && (listen.ip() == upstream.ip() || everywhere)
+        });
+        if own {
+            problems.push(Problem::new(format!(
+                "upstream {upstream} is this server itself; it would ask itself in a circle"
+            )));
+        }
+    }
+    problems
+}
+
+/// Whether an address is one of the node's own: only those can be bound.
+fn is_of_this_node(address: IpAddr) -> bool {
+    UdpSocket::bind((address, 0)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(upstream: &str) -> Config {
+        let text = format!(
+            "version = \"v1\"\nlisten = [\"127.0.0.1:1\"]\n[[forward]]\nzone = \".\"\nupstreams = [\"{upstream}\"]"
+        );
+        v1::parse(&Document::inline("x", text)).unwrap()
+    }
+
+    #[test]
+    fn an_upstream_that_is_this_server_is_found_by_its_addresses() {
+        let everywhere: SocketAddr = "0.0.0.0:5300".parse().unwrap();
+        let own = |upstream: &str| !own_addresses(&config(upstream), &[everywhere]).0.is_empty();
+        assert!(own("127.0.0.1:5300"));
+        assert!(own("127.0.0.9:5300"));
+        assert!(!own("127.0.0.1:5301"));
+        assert!(!own("192.0.2.1:5300"));
+    }
+
+    #[test]
+    fn a_file_in_another_encoding_is_read() {
+        let directory = std::env::temp_dir().join(format!("recursor-load-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("r.conf");
+        fs::write(&path, b"local-port=5300 # f\xfcr alle\n").unwrap();
+        let source = Source::RecursorConf {
+            path: path.clone(),
+            arguments: vec![("threads".to_owned(), "2".to_owned())],
+        };
+        let config = source.read().unwrap();
+        assert_eq!(
+            (config.network.listen[0].port(), config.network.threads),
+            (5300, 2)
+        );
+        fs::write(&path, "local-prot=1\n").unwrap();
+        let problems = source.read().unwrap_err().to_string();
+        assert!(problems.contains("r.conf:1:1: "), "{problems}");
+        fs::remove_dir_all(directory).unwrap();
+    }
+}

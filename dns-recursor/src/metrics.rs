@@ -1,0 +1,364 @@
+//! Names of metrics, and what they are read from.
+//!
+//! The `coredns_*` metrics are those that dashboards and alerts for CoreDNS read, with its labels
+//! and meaning; what CoreDNS has no name for is `dns_recursor_*`.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use dns_wire::Rcode;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use crate::cache::Cache;
+use crate::driver::{Latency, Observed, lock};
+use crate::forward::Fitness;
+use crate::front::Source;
+use crate::healthd::Link;
+use crate::tcp::Connections;
+use crate::totals::{BUCKETS, SOURCES, Sum, TYPES, Totals, WAYS, bucket_bound};
+
+/// Queries by `proto`, `family` and `type`.
+pub const REQUESTS: &str = "coredns_dns_requests";
+/// Responses by `rcode` and `plugin`, the latter being where they came from.
+pub const RESPONSES: &str = "coredns_dns_responses";
+/// How long clients waited.
+pub const REQUEST_DURATION: &str = "coredns_dns_request_duration_seconds";
+/// Entries by `type`: success or denial.
+pub const CACHE_ENTRIES: &str = "coredns_cache_entries";
+/// Answers from the cache by `type`.
+pub const CACHE_HITS: &str = "coredns_cache_hits";
+/// Queries that came to the cache.
+pub const CACHE_REQUESTS: &str = "coredns_cache_requests";
+/// Queries that the cache could not answer.
+pub const CACHE_MISSES: &str = "coredns_cache_misses";
+/// Stale answers.
+pub const CACHE_STALE: &str = "coredns_cache_served_stale";
+/// Entries pushed out before their time by `type`.
+pub const CACHE_EVICTIONS: &str = "coredns_cache_evictions";
+/// Entries refreshed before they expired.
+pub const CACHE_PREFETCHES: &str = "coredns_cache_prefetch";
+/// Queries turned away because too many wait.
+pub const MAX_CONCURRENT: &str = "coredns_forward_max_concurrent_rejects";
+/// How long responses took by `to` and `rcode`.
+pub const PROXY_DURATION: &str = "coredns_proxy_request_duration_seconds";
+/// How often an upstream was found absent by `to`.
+pub const PROXY_FAILURES: &str = "coredns_proxy_healthcheck_failures";
+/// Panics; always zero, for a panic ends the process.
+pub const PANICS: &str = "coredns_panics";
+/// Octets of the cache by `type`.
+pub const CACHE_OCTETS: &str = "dns_recursor_cache_bytes";
+/// Whether an upstream is asked, by `to`: 1 good, 0.5 in doubt, 0 absent.
+pub const UPSTREAM_FITNESS: &str = "dns_recursor_upstream_fitness";
+/// Usual time to an upstream and back by `to`.
+pub const UPSTREAM_ROUND_TRIP: &str = "dns_recursor_upstream_round_trip_seconds";
+/// Exchanges that ended without a response by `to`.
+pub const UPSTREAM_LOSSES: &str = "dns_recursor_upstream_losses";
+/// Questions under way.
+pub const QUESTIONS: &str = "dns_recursor_questions_under_way";
+/// What the resolver did by `event`.
+pub const EVENTS: &str = "dns_recursor_resolver_events";
+/// Open connections.
+pub const TCP_CONNECTIONS: &str = "dns_recursor_tcp_connections";
+/// Connections turned away because a bound was reached.
+pub const TCP_REFUSED: &str = "dns_recursor_tcp_refused_connections";
+/// Whether healthd is connected; absent when it is not asked.
+pub const HEALTHD_CONNECTED: &str = "dns_recursor_healthd_connected";
+
+/// The pools by CoreDNS's names, in the order of [`crate::cache::Usage`].
+const POOLS: [&str; 2] = ["success", "denial"];
+
+/// Shows the server to a scraper.
+pub struct Scrape {
+    /// What threads count.
+    pub totals: Totals,
+    /// The cache.
+    pub cache: Arc<Cache>,
+    /// What the driver sees.
+    pub observed: Arc<Mutex<Observed>>,
+    /// What is counted of connections.
+    pub connections: Arc<Connections>,
+    /// The stream from healthd.
+    pub link: Link,
+    /// The `server` label: where the server listens.
+    pub server: String,
+}
+
+impl fmt::Debug for Scrape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scrape").finish_non_exhaustive()
+    }
+}
+
+type Labels = Vec<(&'static str, String)>;
+
+impl Collector for Scrape {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut page = Page(&mut encoder);
+        let sum = self.totals.sum();
+        self.traffic(&mut page, &sum)?;
+        self.cache(&mut page, &sum)?;
+        let observed = lock(&self.observed).clone();
+        upstreams(&mut page, &observed)?;
+        events(&mut page, &observed, &sum)?;
+        self.connections(&mut page)
+    }
+}
+
+impl Scrape {
+    /// The labels that every metric of CoreDNS's server has.
+    fn labels(&self, more: &[(&'static str, &str)]) -> Labels {
+        let own = [
+            ("server", self.server.as_str()),
+            ("zone", "."),
+            ("view", ""),
+        ];
+        let all = own.into_iter().chain(more.iter().copied());
+        all.map(|(key, value)| (key, value.to_owned())).collect()
+    }
+
+    fn traffic(&self, page: &mut Page<'_, '_>, sum: &Sum) -> fmt::Result {
+        let mut requests = Vec::new();
+        let types = || TYPES.iter().map(|(_, name)| *name).chain(["other"]);
+        for ((proto, family), row) in WAYS.iter().zip(sum.requests) {
+            for (qtype, count) in types().zip(row).filter(|(_, count)| *count > 0) {
+                let more = [("proto", *proto), ("family", *family), ("type", qtype)];
+                requests.push((self.labels(&more), count));
+            }
+        }
+        page.counters(REQUESTS, "Queries received", requests)?;
+        let mut responses = Vec::new();
+        for ((_, plugin), row) in SOURCES.iter().zip(sum.responses) {
+            for (rcode, count) in (0_u16..).zip(row).filter(|(_, count)| *count > 0) {
+                let more = [("rcode", &*Rcode(rcode).to_string()), ("plugin", plugin)];
+                responses.push((self.labels(&more), count));
+            }
+        }
+        page.counters(RESPONSES, "Responses sent", responses)?;
+        let latency = Latency {
+            buckets: sum.latency,
+            micros: sum.latency_micros,
+        };
+        let all = vec![(self.labels(&[]), latency)];
+        page.histograms(REQUEST_DURATION, "How long clients waited", all)?;
+        page.counters(PANICS, "Panics", vec![(Vec::new(), 0)])
+    }
+
+    fn cache(&self, page: &mut Page<'_, '_>, sum: &Sum) -> fmt::Result {
+        let usage = self.cache.usage();
+        let by_pool = |values: [u64; 2]| {
+            let pools = POOLS.iter().zip(values);
+            pools
+                .map(|(pool, value)| (self.labels(&[("type", pool)]), value))
+                .collect()
+        };
+        let size = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
+        let entries = by_pool(usage.entries.map(size));
+        page.gauges(CACHE_ENTRIES, "Entries in the cache", floats(entries))?;
+        let octets = by_pool(usage.octets.map(size));
+        page.gauges(CACHE_OCTETS, "Memory of the cache", floats(octets))?;
+        let hits = [Source::Positive, Source::Negative].map(|source| sum.from_source(source));
+        page.counters(CACHE_HITS, "Answers from the cache", by_pool(hits))?;
+        page.counters(
+            CACHE_EVICTIONS,
+            "Entries pushed out",
+            by_pool(usage.evictions),
+        )?;
+        let one = |value| vec![(self.labels(&[]), value)];
+        let stale = sum.from_source(Source::Stale);
+        let known = hits.iter().sum::<u64>() + stale + sum.from_source(Source::Failure);
+        let resolved = sum.from_source(Source::Resolver);
+        page.counters(
+            CACHE_REQUESTS,
+            "Queries to the cache",
+            one(known + resolved),
+        )?;
+        page.counters(
+            CACHE_MISSES,
+            "Queries not answered from the cache",
+            one(resolved),
+        )?;
+        page.counters(CACHE_STALE, "Stale answers", one(stale))?;
+        page.counters(
+            CACHE_PREFETCHES,
+            "Entries refreshed ahead",
+            one(sum.prefetches),
+        )
+    }
+
+    fn connections(&self, page: &mut Page<'_, '_>) -> fmt::Result {
+        let open = self.connections.open.load(Ordering::Relaxed);
+        let refused = self.connections.refused.load(Ordering::Relaxed);
+        page.gauges(
+            TCP_CONNECTIONS,
+            "Open connections",
+            floats(vec![(Vec::new(), open)]),
+        )?;
+        page.counters(
+            TCP_REFUSED,
+            "Connections turned away",
+            vec![(Vec::new(), refused)],
+        )?;
+        match self.link.state() {
+            None => Ok(()),
+            Some(state) => {
+                let connected = vec![(Vec::new(), u64::from(state.connected))];
+                page.gauges(
+                    HEALTHD_CONNECTED,
+                    "Whether healthd is connected",
+                    floats(connected),
+                )
+            }
+        }
+    }
+}
+
+fn to(upstream: SocketAddr) -> Labels {
+    vec![
+        ("proxy_name", "forward".to_owned()),
+        ("to", upstream.to_string()),
+    ]
+}
+
+fn upstreams(page: &mut Page<'_, '_>, observed: &Observed) -> fmt::Result {
+    let durations = observed
+        .responses
+        .iter()
+        .map(|((upstream, rcode), latency)| {
+            let mut labels = to(*upstream);
+            labels.push(("rcode", Rcode(*rcode).to_string()));
+            (labels, latency.clone())
+        });
+    page.histograms(
+        PROXY_DURATION,
+        "How long upstreams took",
+        durations.collect(),
+    )?;
+    let absences = observed
+        .absences
+        .iter()
+        .map(|(u, n)| (to(*u), *n))
+        .collect();
+    page.counters(
+        PROXY_FAILURES,
+        "How often upstreams were found absent",
+        absences,
+    )?;
+    let losses = observed.losses.iter().map(|(u, n)| (to(*u), *n)).collect();
+    page.counters(UPSTREAM_LOSSES, "Exchanges without a response", losses)?;
+    let fitness = observed.upstreams.iter().map(|view| {
+        let value = match view.fitness {
+            Fitness::Good => 1.0,
+            Fitness::Doubtful => 0.5,
+            Fitness::Absent => 0.0,
+        };
+        (to(view.address), value)
+    });
+    page.gauges(
+        UPSTREAM_FITNESS,
+        "Whether upstreams answer",
+        fitness.collect(),
+    )?;
+    let round_trips = observed.upstreams.iter().filter_map(|view| {
+        let round_trip = view.round_trip?;
+        Some((to(view.address), round_trip.as_secs_f64()))
+    });
+    let help = "Usual time to an upstream and back";
+    page.gauges(UPSTREAM_ROUND_TRIP, help, round_trips.collect())
+}
+
+fn events(page: &mut Page<'_, '_>, observed: &Observed, sum: &Sum) -> fmt::Result {
+    let counts = observed.counts;
+    let events = [
+        ("sent", counts.sent),
+        ("sent-tcp", counts.sent_tcp),
+        ("sent-again", counts.sent_again),
+        ("probes", counts.probes),
+        ("joined", counts.joined),
+        ("overdue", counts.overdue),
+        ("near-misses", counts.near_misses),
+        ("other-case", counts.other_case),
+        ("truncated", counts.truncated),
+        ("unusable", counts.unusable),
+        ("loops", counts.loops),
+    ];
+    let events = events.map(|(event, n)| (vec![("event", event.to_owned())], n));
+    page.counters(EVENTS, "What the resolver did", events.into())?;
+    let rejects = vec![(Vec::new(), counts.overload + sum.overload)];
+    page.counters(MAX_CONCURRENT, "Queries turned away", rejects)?;
+    let under_way = u64::try_from(observed.n_flights).unwrap_or(u64::MAX);
+    page.gauges(
+        QUESTIONS,
+        "Questions under way",
+        floats(vec![(Vec::new(), under_way)]),
+    )
+}
+
+fn floats(values: Vec<(Labels, u64)>) -> Vec<(Labels, f64)> {
+    let float = |value: u64| {
+        // Exact up to 2^53, which no count here reaches.
+        #[expect(clippy::cast_precision_loss, reason = "counts stay below 2^53")]
+        let float = value as f64;
+        float
+    };
+    values
+        .into_iter()
+        .map(|(labels, value)| (labels, float(value)))
+        .collect()
+}
+
+/// What is written to.
+struct Page<'a, 'e>(&'a mut DescriptorEncoder<'e>);
+
+impl Page<'_, '_> {
+    fn counters(&mut self, name: &str, help: &str, values: Vec<(Labels, u64)>) -> fmt::Result {
+        let mut encoder = self
+            .0
+            .encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (labels, value) in values {
+            let metric = ConstCounter::new(value);
+            match labels.is_empty() {
+                true => metric.encode(encoder.encode_family(&NO_LABELS)?)?,
+                false => metric.encode(encoder.encode_family(&labels)?)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn gauges(&mut self, name: &str, help: &str, values: Vec<(Labels, f64)>) -> fmt::Result {
+        let mut encoder = self
+            .0
+            .encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (labels, value) in values {
+            ConstGauge::new(value).encode(encoder.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    fn histograms(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: Vec<(Labels, Latency)>,
+    ) -> fmt::Result {
+        let mut encoder = self
+            .0
+            .encode_descriptor(name, help, None, MetricType::Histogram)?;
+        for (labels, latency) in values {
+            let bounds = (0..BUCKETS).map(bucket_bound).chain([f64::INFINITY]);
+            let buckets: Vec<(f64, u64)> = bounds.zip(latency.buckets).collect();
+            let count = latency.buckets.iter().sum();
+            let seconds = std::time::Duration::from_micros(latency.micros).as_secs_f64();
+            let mut family = encoder.encode_family(&labels)?;
+            family.encode_histogram::<Labels>(seconds, count, &buckets, None)?;
+        }
+        Ok(())
+    }
+}
+
+const NO_LABELS: [(&str, &str); 0] = [];

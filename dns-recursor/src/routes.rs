@@ -1,0 +1,200 @@
+//! What the admin listener shows and changes beside the common paths.
+//!
+//! | path | does |
+//! | --- | --- |
+//! | `GET /cache?name=NAME&subtree=1` | prints what is kept, as records |
+//! | `POST /cache/flush?name=NAME&subtree=1` | drops what is kept, and says how many entries |
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use daemon_base::admin::{Reply, Request, Routes};
+use dns_wire::records::uncompressed_rdata;
+use dns_wire::{Name, NameError, Records, rdata};
+
+use crate::cache::{Cache, Entry, Reach};
+use crate::clock::Clock;
+use crate::key;
+use crate::message::Pool;
+use crate::moment::Moment;
+
+/// Adds the paths.
+pub fn add(routes: &Routes, cache: &Arc<Cache>, clock: Clock) {
+    let shown = Arc::clone(cache);
+    routes.get("/cache", move |request| {
+        let cache = Arc::clone(&shown);
+        async move {
+            match Which::of(&request) {
+                Ok(which) => Reply::text(200, dump(&cache, clock.now(), which.as_ref())),
+                Err(error) => Reply::text(400, format!("{error}\n")),
+            }
+        }
+    });
+    let flushed = Arc::clone(cache);
+    routes.post("/cache/flush", move |request| {
+        let cache = Arc::clone(&flushed);
+        async move {
+            match Which::of(&request) {
+                Ok(which) => Reply::text(200, flush(&cache, which.as_ref())),
+                Err(error) => Reply::text(400, format!("{error}\n")),
+            }
+        }
+    });
+}
+
+/// Which names are meant; all when there is none.
+struct Which {
+    name: Name,
+    reach: Reach,
+}
+
+impl Which {
+    fn of(request: &Request) -> Result<Option<Self>, NameError> {
+        let Some(name) = request.parameter("name") else {
+            return Ok(None);
+        };
+        let reach = match request.parameter("subtree") {
+            Some(_) => Reach::Subtree,
+            None => Reach::Name,
+        };
+        let name = Name::parse(&name)?;
+        Ok(Some(Self { name, reach }))
+    }
+
+    fn includes(&self, name: &Name) -> bool {
+        match self.reach {
+            Reach::Name => *name == self.name,
+            Reach::Subtree => name.is_within(&self.name),
+        }
+    }
+}
+
+fn flush(cache: &Cache, which: Option<&Which>) -> String {
+    let n_dropped = match which {
+        Some(which) => cache.flush(&which.name, which.reach),
+        None => cache.flush(&Name::root(), Reach::Subtree),
+    };
+    format!("{n_dropped} entries dropped\n")
+}
+
+/// Every entry as a comment and its records.
+fn dump(cache: &Cache, now: Moment, which: Option<&Which>) -> String {
+    let mut text = String::new();
+    cache.visit(now, |entry| {
+        let question = entry.message.question();
+        let Ok((name, _)) = Name::from_wire(question) else {
+            return;
+        };
+        if which.is_none_or(|which| which.includes(&name)) {
+            // Writing to a string does not fail.
+            let _written = write_entry(&mut text, &name, entry);
+        }
+    });
+    text
+}
+
+fn write_entry(text: &mut String, name: &Name, entry: &Entry<'_>) -> std::fmt::Result {
+    let kind = match (entry.failure, entry.pool) {
+        (true, _) => "failure",
+        (false, Pool::Positive) => "positive",
+        (false, Pool::Negative) => "negative",
+    };
+    let flags = match (entry.variant.dnssec_ok(), entry.variant.checking_disabled()) {
+        (false, false) => "",
+        (true, false) => " do",
+        (false, true) => " cd",
+        (true, true) => " do cd",
+    };
+    let message = entry.message;
+    let qtype = key::qtype(message.question());
+    let rcode = message.rcode();
+    let life = match entry.left {
+        left if left >= 0 => format!("{left}s left"),
+        left => format!("stale for {}s", -left),
+    };
+    writeln!(
+        text,
+        "; {name} {qtype}{flags}: {kind}, {rcode}, {}s old, {life}",
+        entry.age
+    )?;
+    let bytes = message.bytes();
+    for record in Records::new(bytes).into_iter().flatten().flatten() {
+        let owner = Name::read(bytes, record.name_offset);
+        let data = uncompressed_rdata(bytes, &record);
+        if let (Ok((owner, _)), Ok(data)) = (owner, data) {
+            let ttl = record.ttl.saturating_sub(entry.age);
+            let data = rdata::display(record.rtype, &data);
+            writeln!(
+                text,
+                "{owner} {ttl} {} {} {data}",
+                record.class, record.rtype
+            )?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use dns_wire::{Rcode, Section, Type};
+
+    use super::*;
+    use crate::cache::{CacheOptions, Capacity, Keep};
+    use crate::key::{Key, Seed, Variant};
+    use crate::testing::{answer, question};
+
+    #[test]
+    fn the_cache_is_shown_as_records_and_flushed_by_name() {
+        let capacity = Capacity {
+            entries: 100,
+            octets: 1 << 20,
+        };
+        let options = CacheOptions {
+            positive: capacity,
+            negative: capacity,
+            stale: Duration::ZERO,
+        };
+        let cache = Cache::new(&options, Seed(1));
+        let now = Moment::from_millis(500);
+        for name in ["a.example", "b.a.example", "other"] {
+            let row = (Section::Answer, name, Type::A, 60, "192.0.2.1");
+            let key = Key::new(Seed(1), &question(name, Type::A), Variant::new(true, false));
+            let keep = Keep {
+                pool: Pool::Positive,
+                lifetime: Duration::from_secs(60),
+            };
+            let message = answer(name, Type::A, Rcode::NOERROR, &[row]).message;
+            cache.store(&key, message, keep, Moment::START);
+        }
+        let which = |query: &str| {
+            let request = Request {
+                query: query.to_owned(),
+                ..Request::default()
+            };
+            Which::of(&request).unwrap()
+        };
+        let one = dump(&cache, now, which("name=A.example").as_ref());
+        assert_eq!(
+            one,
+            "; a.example. A do: positive, NOERROR, 0s old, 59s left\n\
+             a.example. 60 IN A 192.0.2.1\n"
+        );
+        assert_eq!(dump(&cache, now, None).lines().count(), 6);
+        assert_eq!(
+            flush(&cache, which("name=a.example&subtree=1").as_ref()),
+            "2 entries dropped\n"
+        );
+        assert_eq!(
+            flush(&cache, which("name=a.example").as_ref()),
+            "0 entries dropped\n"
+        );
+        assert_eq!(flush(&cache, None), "1 entries dropped\n");
+        let bad = Request {
+            query: "name=a..b".to_owned(),
+            ..Request::default()
+        };
+        assert!(Which::of(&bad).is_err());
+    }
+}

@@ -1,0 +1,339 @@
+//! The server as the life of its process sees it: what is started, in which order, and ended.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use daemon_base::config::{Common, Problems};
+use daemon_base::exit;
+use daemon_base::listen::{self, UdpOptions};
+use daemon_base::run::{Context, Service, StartError};
+use daemon_base::snapshot::Cell;
+use daemon_base::udp::{self, Engine, EngineOptions};
+use dns_wire::Type;
+use serde_json::Value;
+use tokio::task::JoinHandle;
+
+use crate::cache::{Cache, CacheOptions};
+use crate::clock::Clock;
+use crate::config::{Allow, Config, Network};
+use crate::driver::{self, Plan};
+use crate::encrypted;
+use crate::entropy::SystemEntropy;
+use crate::exchange::Entropy as _;
+use crate::forward::Table;
+use crate::front::View;
+use crate::healthd::{Healthd, Link};
+use crate::key::{self, Seed};
+use crate::local::Local;
+use crate::metrics::Scrape;
+use crate::server::{Desk, Snapshot, Supply};
+use crate::status::Report;
+use crate::tcp::{Listeners, Streams};
+use crate::totals::Totals;
+use crate::{load, routes};
+
+/// The name of the DNS sockets among inherited ones.
+const SOCKETS: &str = "dns";
+/// The name of the sockets of DNS over TLS.
+const TLS_SOCKETS: &str = "dns-tls";
+/// How often the node's own networks are looked up, for the default of `allow-from`.
+const NETWORKS_LOOK: Duration = Duration::from_secs(60);
+/// How often draining looks whether connections have ended.
+const DRAIN_POLL: Duration = Duration::from_millis(10);
+
+/// A running dns-recursor.
+#[derive(Debug)]
+pub struct Recursor {
+    engine: Engine,
+    streams: Streams,
+    driver: driver::Handle,
+    cell: Arc<Cell<Snapshot>>,
+    cache: Arc<Cache>,
+    totals: Totals,
+    clock: Clock,
+    health: Option<Healthd>,
+    networks: JoinHandle<()>,
+    allow: Arc<Mutex<Allow>>,
+    fixed: Fixed,
+}
+
+/// What does not change on a reload.
+#[derive(Debug, PartialEq, Eq)]
+struct Fixed {
+    network: Network,
+    cache: CacheOptions,
+    has_health: bool,
+}
+
+impl Fixed {
+    fn of(config: &Config) -> Self {
+        Self {
+            network: config.network.clone(),
+            cache: config.cache,
+            has_health: config.health.is_some(),
+        }
+    }
+}
+
+impl Service for Recursor {
+    const NAME: &'static str = "dns-recursor";
+    type Config = Config;
+
+    fn common(config: &Config) -> &Common {
+        &config.common
+    }
+
+    async fn start(config: Config, context: &mut Context) -> Result<Self, StartError> {
+        warn_all(&config);
+        let sockets = Sockets::open(&config, context)?;
+        load::own_addresses(&config, &sockets.addresses).unless_empty(())?;
+        let clock = Clock::start();
+        let seed = Seed(SystemEntropy::default().next());
+        let cache = Arc::new(Cache::new(&config.cache, seed));
+        let totals = Totals::default();
+        let table = Arc::new(config.table());
+        let driver = driver::Handle::start(
+            driver::Supply {
+                cache: Arc::clone(&cache),
+                clock,
+                totals: totals.clone(),
+                readiness: context.readiness.clone(),
+            },
+            &plan(&config, &table),
+        )
+        .map_err(|error| StartError::io("resolver does not start", &error))?;
+        let cell = Cell::new(snapshot(&config, &table));
+        let supply = Supply {
+            cell: Arc::clone(&cell),
+            cache: Arc::clone(&cache),
+            clock,
+            jobs: driver.jobs(),
+            totals: totals.clone(),
+        };
+        let streams = Streams::start(sockets.streams, config.network.tcp, Desk::new(&supply))
+            .map_err(|error| StartError::io("TCP does not start", &error))?;
+        let options = EngineOptions {
+            name: "dns",
+            ..EngineOptions::default()
+        };
+        let threads = config.network.threads;
+        let engine = Engine::start(sockets.udp, threads, options, |_| Desk::new(&supply))
+            .map_err(|error| StartError::io("UDP does not start", &error))?;
+        let health = config
+            .health
+            .clone()
+            .map(|endpoint| Healthd::start(endpoint, Self::NAME, &table, driver.reporter()));
+        let allow = Arc::new(Mutex::new(config.access.allow.clone()));
+        let recursor = Self {
+            networks: tokio::spawn(follow_networks(Arc::clone(&cell), Arc::clone(&allow))),
+            engine,
+            streams,
+            driver,
+            cell,
+            cache,
+            totals,
+            clock,
+            health,
+            allow,
+            fixed: Fixed::of(&config),
+        };
+        recursor.show(context, &sockets.addresses);
+        tracing::info!("Forwarding: {}", config.summary());
+        Ok(recursor)
+    }
+
+    async fn reload(&self, config: Config) -> Result<String, Problems> {
+        load::own_addresses(&config, &self.fixed.network.listen).unless_empty(())?;
+        warn_all(&config);
+        if self.fixed != Fixed::of(&config) {
+            tracing::warn!(
+                "Listeners, threads, the cache's bounds and whether healthd is asked change with the next restart"
+            );
+        }
+        let table = Arc::new(config.table());
+        self.driver.adopt(plan(&config, &table)).await;
+        if let Some(health) = &self.health {
+            health.adopt(&table);
+        }
+        let allow = config.access.allow.clone();
+        *self.allow.lock().unwrap_or_else(PoisonError::into_inner) = allow;
+        let before = self.cell.current();
+        self.cell.publish(snapshot(&config, &table));
+        let local = config.local();
+        let n_dropped = self
+            .cache
+            .retain(|question, _| still_holds(question, &before.view.table, &table, &local));
+        Ok(format!(
+            "{}; {n_dropped} cached answers dropped",
+            config.summary()
+        ))
+    }
+
+    fn status(&self) -> Value {
+        let snapshot = self.cell.current();
+        let report = Report {
+            sum: self.totals.sum(),
+            usage: self.cache.usage(),
+            observed: driver::lock(&self.driver.observed()).clone(),
+            table: &snapshot.view.table,
+            healthd: self.link().state().map(|state| state.connected),
+            now: self.clock.now(),
+        };
+        report.value()
+    }
+
+    async fn drain(self, deadline: Duration) -> bool {
+        self.networks.abort();
+        // Threads answer what they have read; what they could not goes on to the resolver, and
+        // connections end when their last answer is written.
+        self.engine.ask_to_stop();
+        self.streams.ask_to_stop();
+        let ended = tokio::time::timeout(deadline, async {
+            while !self.streams.is_finished() {
+                tokio::time::sleep(DRAIN_POLL).await;
+            }
+            self.driver.wait_until_idle().await;
+        });
+        let is_drained = ended.await.is_ok();
+        let stopped = tokio::task::spawn_blocking(move || {
+            self.engine.stop();
+            drop(self.driver);
+        });
+        stopped.await.is_ok() && is_drained
+    }
+}
+
+impl Recursor {
+    fn link(&self) -> Link {
+        self.health.as_ref().map(Healthd::link).unwrap_or_default()
+    }
+
+    /// Adds metrics, heartbeats and paths to what the admin listener shows.
+    fn show(&self, context: &Context, addresses: &[SocketAddr]) {
+        context.progress.register_all(self.engine.heartbeats());
+        context
+            .progress
+            .register("resolver", self.driver.heartbeat());
+        let counters = udp::Collector::new("dns_recursor", self.engine.counters());
+        context.metrics.register_collector(counters);
+        let first = addresses.first();
+        context.metrics.register_collector(Box::new(Scrape {
+            totals: self.totals.clone(),
+            cache: Arc::clone(&self.cache),
+            observed: self.driver.observed(),
+            connections: self.streams.connections(),
+            link: self.link(),
+            server: first.map_or_else(String::new, |address| format!("dns://{address}")),
+        }));
+        routes::add(&context.admin, &self.cache, self.clock);
+    }
+}
+
+fn warn_all(config: &Config) {
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
+    }
+}
+
+/// What the resolver goes by.
+fn plan(config: &Config, table: &Arc<Table>) -> Plan {
+    Plan {
+        settings: config.resolve,
+        table: Arc::clone(table),
+        serve: config.serve,
+        source: config.network.source,
+    }
+}
+
+/// What threads go by.
+fn snapshot(config: &Config, table: &Arc<Table>) -> Snapshot {
+    Snapshot {
+        view: Arc::new(View {
+            table: Arc::clone(table),
+            local: config.local(),
+            outsiders: config.access.outsiders,
+            stale_ttl: config.serve.stale_ttl,
+            prefetch: config.serve.prefetch,
+        }),
+        allow: config.access.allow.networks(),
+        notify: config.access.notify.clone(),
+    }
+}
+
+/// Whether an answer learnt by one configuration is good in the next.
+fn still_holds(question: &[u8], before: &Table, after: &Table, local: &Local) -> bool {
+    let name = question
+        .get(..question.len().saturating_sub(4))
+        .unwrap_or_default();
+    let qtype: Type = key::qtype(question);
+    match (before.find(name, qtype), after.find(name, qtype)) {
+        (Some(old), Some(new)) => new.is_like(old) && !local.covers(name, after),
+        _ => false,
+    }
+}
+
+/// Looks up the node's networks now and then, when they say who may ask.
+async fn follow_networks(cell: Arc<Cell<Snapshot>>, allow: Arc<Mutex<Allow>>) {
+    loop {
+        tokio::time::sleep(NETWORKS_LOOK).await;
+        let allow = allow.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let networks = allow.networks();
+        let current = cell.current();
+        if networks != current.allow {
+            tracing::info!(allow_from = %networks, "The node's networks have changed");
+            cell.publish(Snapshot {
+                view: Arc::clone(&current.view),
+                allow: networks,
+                notify: current.notify.clone(),
+            });
+        }
+    }
+}
+
+/// The sockets that queries come to.
+struct Sockets {
+    udp: Vec<std::net::UdpSocket>,
+    streams: Listeners,
+    /// Where datagrams come to.
+    addresses: Vec<SocketAddr>,
+}
+
+impl Sockets {
+    fn open(config: &Config, context: &mut Context) -> Result<Self, StartError> {
+        let network = &config.network;
+        let options = UdpOptions {
+            per_address: network.threads,
+            ..UdpOptions::default()
+        };
+        let inherited = &mut context.inherited;
+        let udp = listen::udp(inherited, SOCKETS, &network.listen, options)?;
+        // With port 0 TCP listens where UDP happened to be put.
+        let mut addresses = Vec::new();
+        for socket in &udp {
+            let address = socket.local_addr()?;
+            if !addresses.contains(&address) {
+                tracing::info!(%address, "Listening");
+                addresses.push(address);
+            }
+        }
+        let tcp = listen::tcp(inherited, SOCKETS, &addresses)?;
+        let tls = match &network.tls {
+            None => None,
+            Some(tls) => {
+                let acceptor = encrypted::acceptor(tls)
+                    .map_err(|error| StartError::new(exit::CONFIG, error))?;
+                let listeners = listen::tcp(inherited, TLS_SOCKETS, &tls.listen)?;
+                for listener in &listeners {
+                    tracing::info!(address = %listener.local_addr()?, "Listening, encrypted");
+                }
+                Some((listeners, acceptor))
+            }
+        };
+        Ok(Self {
+            udp,
+            streams: Listeners { tcp, tls },
+            addresses,
+        })
+    }
+}

@@ -1,0 +1,227 @@
+//! What `status` says: as JSON from the running server, and in lines for people.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use daemon_base::config::HumanDuration;
+use daemon_base::run::headline;
+use serde_json::{Value, json};
+
+use crate::cache::Usage;
+use crate::driver::Observed;
+use crate::forward::{Fitness, Mode, Table};
+use crate::front::Source;
+use crate::moment::Moment;
+use crate::totals::Sum;
+
+/// What the server knows of itself.
+#[derive(Debug)]
+pub struct Report<'a> {
+    /// What threads count.
+    pub sum: Sum,
+    /// What the cache holds.
+    pub usage: Usage,
+    /// What the driver sees.
+    pub observed: Observed,
+    /// Which names go where.
+    pub table: &'a Table,
+    /// Whether healthd is connected; `None` when it is not asked.
+    pub healthd: Option<bool>,
+    /// The time.
+    pub now: Moment,
+}
+
+impl Report<'_> {
+    /// As JSON.
+    #[must_use]
+    pub fn value(&self) -> Value {
+        let zones: Vec<Value> = self
+            .table
+            .routes()
+            .map(|route| {
+                json!({
+                    "zone": route.zone.to_string(),
+                    "recursive": route.mode == Mode::Recursive,
+                    "down": route.is_down(),
+                    "upstreams": route.upstreams.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                })
+            })
+            .collect();
+        let upstreams: Vec<Value> = self
+            .observed
+            .upstreams
+            .iter()
+            .map(|view| {
+                json!({
+                    "address": view.address.to_string(),
+                    "state": fitness(view.fitness),
+                    "why": view.absence.map(|why| format!("{why:?}").to_lowercase()),
+                    "since_seconds": self.now.since(view.since).as_secs(),
+                    "round_trip_ms": view.round_trip.map(|time| time.as_secs_f64() * 1e3),
+                })
+            })
+            .collect();
+        let source = |source| self.sum.from_source(source);
+        json!({
+            "queries": self.sum.n_requests(),
+            "answers": {
+                "cache": source(Source::Positive) + source(Source::Negative),
+                "stale": source(Source::Stale),
+                "resolved": source(Source::Resolver),
+                "local": source(Source::Local),
+            },
+            "cache": {
+                "positive": self.usage.entries[0],
+                "negative": self.usage.entries[1],
+                "bytes": self.usage.octets[0] + self.usage.octets[1],
+            },
+            "questions_under_way": self.observed.n_flights,
+            "zones": zones,
+            "upstreams": upstreams,
+            "healthd_connected": self.healthd,
+        })
+    }
+}
+
+const fn fitness(fitness: Fitness) -> &'static str {
+    match fitness {
+        Fitness::Good => "good",
+        Fitness::Doubtful => "in doubt",
+        Fitness::Absent => "absent",
+    }
+}
+
+/// What a running server answered, in lines.
+#[must_use]
+pub fn render(status: &Value) -> String {
+    let mut text = headline(status);
+    // Writing to a string does not fail.
+    let _written = write_detail(&mut text, &status["detail"]);
+    text
+}
+
+fn write_detail(text: &mut String, detail: &Value) -> std::fmt::Result {
+    let number = |value: &Value| value.as_u64().unwrap_or_default();
+    let answers = &detail["answers"];
+    writeln!(
+        text,
+        "queries {}: {} from the cache, {} stale, {} resolved, {} local",
+        number(&detail["queries"]),
+        number(&answers["cache"]),
+        number(&answers["stale"]),
+        number(&answers["resolved"]),
+        number(&answers["local"]),
+    )?;
+    let cache = &detail["cache"];
+    writeln!(
+        text,
+        "cache: {} answers and {} denials in {} KiB",
+        number(&cache["positive"]),
+        number(&cache["negative"]),
+        number(&cache["bytes"]).div_ceil(1024),
+    )?;
+    for zone in detail["zones"].as_array().into_iter().flatten() {
+        let upstreams: Vec<&str> = zone["upstreams"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        let kind = match zone["recursive"].as_bool() {
+            Some(true) => "recursive",
+            _ => "authoritative",
+        };
+        let down = match zone["down"].as_bool() {
+            Some(true) => "  NO UPSTREAM ANSWERS",
+            _ => "",
+        };
+        let name = zone["zone"].as_str().unwrap_or("?");
+        writeln!(
+            text,
+            "zone {name} to {} ({kind}){down}",
+            upstreams.join(" ")
+        )?;
+    }
+    for upstream in detail["upstreams"].as_array().into_iter().flatten() {
+        let since = Duration::from_secs(number(&upstream["since_seconds"]));
+        let address = upstream["address"].as_str().unwrap_or("?");
+        let state = upstream["state"].as_str().unwrap_or("?");
+        write!(
+            text,
+            "upstream {address} {state} for {}",
+            HumanDuration(since)
+        )?;
+        if let Some(why) = upstream["why"].as_str() {
+            write!(text, ", {why}")?;
+        }
+        if let Some(millis) = upstream["round_trip_ms"].as_f64() {
+            write!(text, ", {millis:.1} ms away")?;
+        }
+        text.push('\n');
+    }
+    match detail["healthd_connected"].as_bool() {
+        Some(true) => writeln!(text, "healthd is connected"),
+        Some(false) => writeln!(
+            text,
+            "healthd is NOT connected; upstreams are probed from here"
+        ),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use dns_wire::Name;
+
+    use super::*;
+    use crate::forward::Route;
+    use crate::resolve::UpstreamView;
+    use crate::upstream_state::Absence;
+
+    #[test]
+    fn people_see_what_is_wrong() {
+        let address = "127.0.0.1:5301".parse().unwrap();
+        let route = Route::new(
+            Name::parse("ocp4.redhat.ren").unwrap(),
+            Mode::Authoritative,
+            vec![address],
+        );
+        route.set_down(true);
+        let table = Table::new([route]);
+        let report = Report {
+            sum: Sum::default(),
+            usage: Usage {
+                entries: [3, 1],
+                octets: [2000, 500],
+                evictions: [0, 0],
+            },
+            observed: Observed {
+                upstreams: vec![UpstreamView {
+                    address,
+                    fitness: Fitness::Absent,
+                    absence: Some(Absence::Refused),
+                    since: Moment::from_millis(1_000),
+                    round_trip: Some(Duration::from_micros(250)),
+                }],
+                responses: BTreeMap::new(),
+                ..Observed::default()
+            },
+            table: &table,
+            healthd: Some(false),
+            now: Moment::from_millis(66_000),
+        };
+        let text = render(&json!({ "service": "dns-recursor", "detail": report.value() }));
+        for line in [
+            "queries 0: 0 from the cache, 0 stale, 0 resolved, 0 local",
+            "cache: 3 answers and 1 denials in 3 KiB",
+            "zone ocp4.redhat.ren. to 127.0.0.1:5301 (authoritative)  NO UPSTREAM ANSWERS",
+            "upstream 127.0.0.1:5301 absent for 1m5s, refused, 0.2 ms away",
+            "healthd is NOT connected; upstreams are probed from here",
+        ] {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
+        assert!(!render(&json!({})).is_empty());
+    }
+}

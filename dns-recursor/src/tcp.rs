@@ -1,0 +1,372 @@
+//! DNS over TCP (RFC 7766) and over TLS (RFC 7858): pipelined queries, answered out of order.
+//!
+//! One thread runs all connections, a task each. A task reads what there is, answers what the
+//! cache can answer, and writes other answers as they come. It lets in no more queries than the
+//! pipeline's bound while they wait, and reads nothing while the client does not read, so a client
+//! that is slow holds up nobody but itself.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+
+use crate::answer::Transport;
+use crate::config::TcpLimits;
+use crate::driver::ReturnTo;
+use crate::message::MAX_MESSAGE;
+use crate::server::{Desk, Done};
+
+/// The longest query that is read: one with every option there is does not come near.
+const MAX_QUERY: usize = 4096;
+/// After a failure to accept for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long a TLS handshake or a write may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What is counted of connections.
+#[derive(Debug, Default)]
+pub struct Connections {
+    /// Open.
+    pub open: AtomicU64,
+    /// Turned away because a bound was reached.
+    pub refused: AtomicU64,
+}
+
+/// What connections share. One thread runs them all.
+pub struct Shared {
+    limits: TcpLimits,
+    /// The desk, and where responses are written.
+    desk: Mutex<(Desk, Vec<u8>)>,
+    clients: Mutex<HashMap<IpAddr, usize>>,
+    connections: Arc<Connections>,
+}
+
+/// The listeners of one server.
+pub struct Listeners {
+    /// Plain.
+    pub tcp: Vec<std::net::TcpListener>,
+    /// Encrypted, with what shakes hands.
+    pub tls: Option<(Vec<std::net::TcpListener>, TlsAcceptor)>,
+}
+
+/// The thread that runs all connections. Dropping it ends them.
+#[derive(Debug)]
+pub struct Streams {
+    stop: watch::Sender<bool>,
+    connections: Arc<Connections>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for Listeners {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Listeners")
+            .field("tcp", &self.tcp)
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared")
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Streams {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When the system has no thread or event queue left.
+    pub fn start(listeners: Listeners, limits: TcpLimits, desk: Desk) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let connections = Arc::new(Connections::default());
+        let shared = Arc::new(Shared {
+            limits,
+            desk: Mutex::new((desk, vec![0; MAX_MESSAGE])),
+            clients: Mutex::new(HashMap::new()),
+            connections: Arc::clone(&connections),
+        });
+        let (stop, mut stopped) = watch::channel(false);
+        let guard = runtime.enter();
+        for listener in listeners.tcp {
+            let listener = TcpListener::from_std(listener)?;
+            tokio::spawn(accept(listener, None, Arc::clone(&shared), stopped.clone()));
+        }
+        let (encrypted, acceptor) = listeners.tls.unzip();
+        for listener in encrypted.into_iter().flatten() {
+            let listener = TcpListener::from_std(listener)?;
+            let task = accept(
+                listener,
+                acceptor.clone(),
+                Arc::clone(&shared),
+                stopped.clone(),
+            );
+            tokio::spawn(task);
+        }
+        drop(guard);
+        let thread = std::thread::Builder::new()
+            .name("dns-tcp".to_owned())
+            .spawn(move || {
+                runtime.block_on(async {
+                    // An error means that the sender is gone, which is a stop as well.
+                    let _stopped = stopped.wait_for(|stop| *stop).await;
+                    while shared.connections.open.load(Ordering::Relaxed) > 0 {
+                        sleep(Duration::from_millis(2)).await;
+                    }
+                });
+                runtime.shutdown_background();
+            })?;
+        Ok(Self {
+            stop,
+            connections,
+            thread: Some(thread),
+        })
+    }
+
+    /// What is counted of connections.
+    #[must_use]
+    pub fn connections(&self) -> Arc<Connections> {
+        Arc::clone(&self.connections)
+    }
+
+    /// Takes no more queries, and ends each connection when its answers are written.
+    pub fn ask_to_stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Whether every connection has ended.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+}
+
+impl Drop for Streams {
+    fn drop(&mut self) {
+        self.ask_to_stop();
+        // Those that have not ended by now end with the process.
+        if let Some(thread) = self.thread.take().filter(JoinHandle::is_finished)
+            && thread.join().is_err()
+        {
+            tracing::error!("The thread of TCP has panicked");
+        }
+    }
+}
+
+/// A place among the connections; given back when dropped.
+struct Place {
+    shared: Arc<Shared>,
+    client: IpAddr,
+}
+
+impl Shared {
+    /// Takes a place for a client, unless a bound is reached.
+    fn admit(self: &Arc<Self>, client: IpAddr) -> Option<Place> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = self.connections.open.load(Ordering::Relaxed);
+        let own = clients.get(&client).copied().unwrap_or(0);
+        let has_room = usize::try_from(open).is_ok_and(|open| open < self.limits.connections);
+        if !has_room || own >= self.limits.per_client {
+            self.connections.refused.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        clients.insert(client, own + 1);
+        self.connections.open.fetch_add(1, Ordering::Relaxed);
+        Some(Place {
+            shared: Arc::clone(self),
+            client,
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let clients = &self.shared.clients;
+        let mut clients = clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = clients.get_mut(&self.client) {
+            *own -= 1;
+            if *own == 0 {
+                clients.remove(&self.client);
+            }
+        }
+        self.shared.connections.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+async fn accept(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    shared: Arc<Shared>,
+    mut stop: watch::Receiver<bool>,
+) {
+    loop {
+        let accepted = tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => return,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                if let Some(place) = shared.admit(peer.ip().to_canonical()) {
+                    tokio::spawn(greet(stream, peer, tls.clone(), place, stop.clone()));
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "A connection was not accepted");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn greet(
+    stream: TcpStream,
+    peer: SocketAddr,
+    tls: Option<TlsAcceptor>,
+    place: Place,
+    stop: watch::Receiver<bool>,
+) {
+    let _nodelay_is_only_faster = stream.set_nodelay(true);
+    let Some(acceptor) = tls else {
+        return converse(stream, peer, place, stop).await;
+    };
+    match timeout(PATIENCE, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => converse(stream, peer, place, stop).await,
+        Ok(Err(error)) => tracing::debug!(%peer, %error, "A TLS handshake failed"),
+        Err(_) => tracing::debug!(%peer, "A TLS handshake took too long"),
+    }
+}
+
+/// One connection, from its first query to its last answer.
+async fn converse<S>(stream: S, peer: SocketAddr, place: Place, mut stop: watch::Receiver<bool>)
+where
+    S: AsyncRead + AsyncWrite + Send + 'static,
+{
+    let limits = place.shared.limits;
+    let (mut reader, mut writer) = tokio::io::split(stream);
+    let (answers, mut ready) = mpsc::channel::<Vec<u8>>(limits.pipeline);
+    let mut session = Session {
+        place,
+        peer: peer.ip().to_canonical(),
+        answers,
+        inbox: Vec::with_capacity(512),
+        outbox: Vec::new(),
+        waiting: 0,
+    };
+    let mut open = true;
+    loop {
+        // Everything that is whole in the inbox has been handled, as far as the pipeline's bound
+        // allows; what it said goes out before anything else is read.
+        if !session.handle_all() {
+            return;
+        }
+        if !session.outbox.is_empty() {
+            let written = timeout(PATIENCE, writer.write_all(&session.outbox)).await;
+            if !matches!(written, Ok(Ok(()))) {
+                return;
+            }
+            session.outbox.clear();
+        }
+        if !open && session.waiting == 0 {
+            break;
+        }
+        let may_read = open && session.waiting < limits.pipeline;
+        tokio::select! {
+            answer = ready.recv(), if session.waiting > 0 => {
+                let Some(answer) = answer else { return };
+                session.write(&answer);
+                session.waiting -= 1;
+            }
+            read = timeout(limits.idle, reader.read_buf(&mut session.inbox)), if may_read => {
+                match read {
+                    Ok(Ok(n)) if n > 0 => {}
+                    // Closed by the client: what waits is still answered (RFC 7766 §6.2.4).
+                    Ok(Ok(_)) => open = false,
+                    Ok(Err(_)) => return,
+                    // Silent for long, and nothing on its way.
+                    Err(_) if session.waiting == 0 => break,
+                    Err(_) => {}
+                }
+            }
+            _ = stop.wait_for(|stop| *stop), if open => open = false,
+        }
+    }
+    if let Err(error) = writer.shutdown().await {
+        tracing::debug!(%peer, %error, "A connection ended before it was closed");
+    }
+}
+
+struct Session {
+    place: Place,
+    peer: IpAddr,
+    answers: mpsc::Sender<Vec<u8>>,
+    /// What was read and not yet handled.
+    inbox: Vec<u8>,
+    /// What is to be written.
+    outbox: Vec<u8>,
+    /// Queries on their way to the resolver.
+    waiting: usize,
+}
+
+impl Session {
+    /// Handles every whole query that may be let in; false when the client breaks the rules.
+    fn handle_all(&mut self) -> bool {
+        let mut used = 0;
+        let shared = Arc::clone(&self.place.shared);
+        let limit = shared.limits.pipeline;
+        // A desk left by a panic elsewhere holds nothing but scratch.
+        let mut guard = shared.desk.lock().unwrap_or_else(PoisonError::into_inner);
+        let (desk, scratch) = &mut *guard;
+        desk.refresh();
+        while self.waiting < limit {
+            let rest = self.inbox.get(used..).unwrap_or_default();
+            let Some((length, rest)) = rest.split_first_chunk::<2>() else {
+                break;
+            };
+            let length = usize::from(u16::from_be_bytes(*length));
+            if length > MAX_QUERY {
+                return false;
+            }
+            let Some(message) = rest.get(..length) else {
+                break;
+            };
+            used += 2 + length;
+            let answers = self.answers.clone();
+            let to = || ReturnTo::Stream(answers);
+            match desk.handle(message, self.peer, Transport::Tcp, scratch, to) {
+                Done::Reply(length) => {
+                    let reply = scratch.get(..length).unwrap_or_default();
+                    frame(&mut self.outbox, reply);
+                }
+                Done::Later => self.waiting += 1,
+                Done::Nothing => {}
+            }
+        }
+        drop(guard);
+        self.inbox.drain(..used);
+        true
+    }
+
+    fn write(&mut self, answer: &[u8]) {
+        frame(&mut self.outbox, answer);
+    }
+}
+
+/// A message behind its length (RFC 1035 §4.2.2).
+fn frame(outbox: &mut Vec<u8>, message: &[u8]) {
+    if let Ok(length) = u16::try_from(message.len()) {
+        outbox.extend_from_slice(&length.to_be_bytes());
+        outbox.extend_from_slice(message);
+    }
+}
