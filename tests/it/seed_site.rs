@@ -141,7 +141,7 @@ impl<'n> Node<'n> {
     fn start_recursor(&mut self, how: Start) {
         const FILE: &str = "/etc/pdns-recursor/recursor.conf";
         if let Start::Import = how {
-            self.import("dns-recursor", "recursor-conf", FILE);
+            self.import("dns-recursor", "recursor", FILE);
             self.start(
                 "dns-recursor",
                 &["serve", "--config", "/etc/dns-recursor.toml"],
