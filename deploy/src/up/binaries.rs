@@ -1,7 +1,7 @@
 //! Where the service binaries are: built from the checkout, or beside the running one.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -86,8 +86,27 @@ impl BuildPlace {
         for service in Service::ALL {
             command.args(["-p", service.name()]);
         }
+        // What `cargo run` says about this package would look like a change to build scripts.
+        for (name, _) in env::vars_os() {
+            if is_of_one_package(&name) {
+                command.env_remove(name);
+            }
+        }
         command
     }
+}
+
+/// Whether a variable is one that Cargo sets for the package that it runs or builds.
+fn is_of_one_package(name: &OsStr) -> bool {
+    let prefixes = [
+        "CARGO_PKG_",
+        "CARGO_MANIFEST_",
+        "CARGO_BIN_",
+        "CARGO_CRATE_",
+        "CARGO_PRIMARY_",
+    ];
+    name.to_str()
+        .is_some_and(|name| prefixes.iter().any(|prefix| name.starts_with(prefix)))
 }
 
 /// Has Cargo bring the binaries up to date; its output goes where ours goes.
@@ -147,6 +166,26 @@ mod tests {
             .map(|word| word.to_string_lossy().into_owned())
             .collect();
         words.join(" ")
+    }
+
+    #[test]
+    fn what_cargo_says_about_one_package_is_told_from_what_people_set() {
+        for name in [
+            "CARGO_PKG_NAME",
+            "CARGO_MANIFEST_DIR",
+            "CARGO_MANIFEST_PATH",
+        ] {
+            assert!(is_of_one_package(OsStr::new(name)), "{name}");
+        }
+        for name in [
+            "CARGO",
+            "CARGO_HOME",
+            "CARGO_TARGET_DIR",
+            "CARGO_BUILD_JOBS",
+            "PATH",
+        ] {
+            assert!(!is_of_one_package(OsStr::new(name)), "{name}");
+        }
     }
 
     #[test]
