@@ -16,9 +16,9 @@ mod report;
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use daemon_base::readiness::Readiness;
 use daemon_base::snapshot::Cell;
@@ -47,6 +47,10 @@ const QUEUE: usize = 256;
 const LOGGED_ZONES: usize = 20;
 /// How many problems of one zone are logged.
 const LOGGED_PROBLEMS: usize = 20;
+
+/// How long a replaced snapshot is kept: idle threads of the data path look for a new one four
+/// times a second.
+const RETIREMENT: Duration = Duration::from_secs(1);
 
 /// What the keeper is told.
 #[derive(Debug)]
@@ -139,6 +143,8 @@ struct Keeper {
     places: HashMap<Name, usize>,
     /// Which zones name each target.
     watched: HashMap<Target, BTreeSet<usize>>,
+    /// Snapshots that the data path may still hold, each with the time it was replaced.
+    retired: Vec<(Instant, Arc<Snapshot>)>,
 }
 
 //--- Handle
@@ -163,6 +169,7 @@ impl Handle {
             zones: Vec::new(),
             places: HashMap::new(),
             watched: HashMap::new(),
+            retired: Vec::new(),
         };
         let thread = thread::Builder::new()
             .name("zone-keeper".to_owned())
@@ -212,7 +219,15 @@ impl Handle {
 
 impl Keeper {
     fn run(&mut self, queue: &Receiver<Command>) {
-        while let Ok(command) = queue.recv() {
+        loop {
+            let command = match queue.recv_timeout(RETIREMENT) {
+                Ok(command) => command,
+                Err(RecvTimeoutError::Timeout) => {
+                    self.free_retired();
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
             match command {
                 Command::Configure(plan, done) => {
                     let summary = self.configure(*plan);
@@ -437,13 +452,21 @@ impl Keeper {
 
     //--- Publishing
 
-    fn publish_all(&self) {
+    /// Lets go of snapshots that every thread has had time to let go of: a large zone is freed
+    /// here, where it keeps no query waiting.
+    fn free_retired(&mut self) {
+        let now = instant();
+        self.retired
+            .retain(|(since, _)| now.duration_since(*since) < RETIREMENT);
+    }
+
+    fn publish_all(&mut self) {
         let served = self.zones.iter().map(|kept| self.served(kept)).collect();
         let table = Table::new(self.seed, served);
         self.publish_table(table);
     }
 
-    fn publish(&self, places: &[usize]) {
+    fn publish(&mut self, places: &[usize]) {
         let current = self.outfit.cell.current();
         let served = places
             .iter()
@@ -453,7 +476,9 @@ impl Keeper {
         self.publish_table(table);
     }
 
-    fn publish_table(&self, table: Table) {
+    fn publish_table(&mut self, table: Table) {
+        self.free_retired();
+        self.retired.push((instant(), self.outfit.cell.current()));
         self.outfit.cell.publish(Snapshot {
             table,
             settings: self.plan.answers.clone(),
@@ -602,3 +627,14 @@ fn log_target(target: &Target, old: &Health, new: &Health) {
 fn now() -> SystemTime {
     SystemTime::now()
 }
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "replaced snapshots are kept for a while"
+)]
+fn instant() -> Instant {
+    Instant::now()
+}
+
+#[cfg(test)]
+mod tests;

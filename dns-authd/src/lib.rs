@@ -1,4 +1,28 @@
 //! The authoritative DNS server with health-checked answers.
+//!
+//! ```text
+//!  master files        LUA records            healthd
+//!       │                   │                    │
+//!  zone::parse         lua::Evaluator       proto::watch
+//!       │                   │                    │
+//!       ▼                   ▼                    ▼
+//!  zone::Zone ──────► programs::LiveZone ◄── keeper (one thread)
+//!       │                   │                    │
+//!       └────► table::Table ◄───── live::LiveSets│
+//!                   │                            │
+//!                   ▼         publishes          │
+//!            answer::Snapshot ◄──────────────────┘
+//!                   │
+//!        answer::Responder (one for each thread)
+//!          ▲            ▲              ▲
+//!       server        tcp          encrypted
+//! ```
+//!
+//! * The cores ([`zone`], [`table`], [`live`], [`answer`], [`lua`], the parsers) open nothing,
+//!   read no clock and log nothing.
+//! * The shells ([`keeper`], [`load`], [`reload`], [`health`], [`hold`], [`server`], [`tcp`],
+//!   [`encrypted`]) decide no answer.
+//! * [`service`] is the order in which all of it starts and ends.
 
 pub mod answer;
 pub mod args;

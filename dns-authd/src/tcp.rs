@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use daemon_base::acl::Cidrs;
-use daemon_base::snapshot::{Cell, Reader};
+use daemon_base::snapshot::Cell;
 use dns_wire::{Name, Rcode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -46,7 +46,7 @@ pub struct Shared {
     transfers: watch::Receiver<Cidrs>,
     totals: Totals,
     thread: Arc<ThreadTotals>,
-    responder: Mutex<(Responder<LuaPrograms>, Reader<Snapshot>)>,
+    responder: Mutex<Responder<LuaPrograms>>,
     clients: Mutex<HashMap<IpAddr, usize>>,
 }
 
@@ -75,7 +75,7 @@ impl Shared {
     ) -> Arc<Self> {
         let responder = Responder::new(LuaPrograms, random::seed());
         Arc::new(Self {
-            responder: Mutex::new((responder, Reader::new(Arc::clone(&cell)))),
+            responder: Mutex::new(responder),
             cell,
             limits,
             hold,
@@ -89,15 +89,14 @@ impl Shared {
     /// Answers one message; for every transport that is a stream.
     pub fn respond(&self, message: &[u8], client: &Client, out: &mut [u8]) -> Verdict {
         // A responder left by a panic elsewhere holds nothing but scratch.
-        let mut guard = self
+        let snapshot = self.cell.current();
+        let mut responder = self
             .responder
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let (responder, reader) = &mut *guard;
-        reader.refresh();
-        let verdict = responder.respond(reader.get(), message, client, out);
+        let verdict = responder.respond(&snapshot, message, client, out);
         let tally = responder.tally().take();
-        drop(guard);
+        drop(responder);
         self.thread.add(&tally);
         verdict
     }

@@ -95,3 +95,84 @@ fn known_serial(query: &Query<'_>) -> Option<u32> {
     let [s3, s2, s1, s0, ..] = *numbers;
     Some(u32::from_be_bytes([s3, s2, s1, s0]))
 }
+
+#[cfg(test)]
+mod tests {
+    use dns_wire::Records;
+
+    use super::*;
+    use crate::zone::tests::{query, records, snapshot};
+
+    fn zone(text: &str) -> Arc<Zone> {
+        let snapshot = snapshot("example.", &records(text));
+        Arc::clone(snapshot.table.zones()[0].zone.as_ref().unwrap())
+    }
+
+    /// Owners and types of all records, message by message.
+    fn transfer(zone: &Arc<Zone>, message: &[u8]) -> Vec<Vec<(Name, Type)>> {
+        let mut transfer = Transfer::new(zone, message);
+        let mut out = vec![0; MAX_MESSAGE];
+        let mut messages = Vec::new();
+        while let Some(length) = transfer.next_message(&mut out) {
+            let whole = &out[..length];
+            assert!(Flags::read(whole).unwrap().has(Flags::QR | Flags::AA));
+            assert_eq!(whole[..2], message[..2]);
+            let items = Records::new(whole).unwrap().map(Result::unwrap);
+            let name = |at| Name::read(whole, at).unwrap().0;
+            messages.push(
+                items
+                    .map(|record| (name(record.name_offset), record.rtype))
+                    .collect(),
+            );
+        }
+        messages
+    }
+
+    const SMALL: &str = "example. 60 SOA a. b. 7 2 3 4 5\nexample. 60 NS ns.example.\n\
+        ns.example. 60 A 192.0.2.1\nsub.example. 60 NS ns.sub.example.\n\
+        ns.sub.example. 60 A 192.0.2.2\nlive.example. 60 LUA A ifportup()\n";
+
+    #[test]
+    fn a_zone_goes_whole_between_two_soa_records() {
+        let asked = query(&"example.".parse().unwrap(), Type::AXFR);
+        let messages = transfer(&zone(SMALL), &asked);
+        let [only] = messages.as_slice() else {
+            panic!("{messages:?}");
+        };
+        let types: Vec<Type> = only.iter().map(|(_, rtype)| *rtype).collect();
+        assert_eq!((types[0], types[types.len() - 1]), (Type::SOA, Type::SOA));
+        assert_eq!(types.len(), 7);
+        let has = |owner: &str, rtype| {
+            let wanted = (owner.parse().unwrap(), rtype);
+            assert!(only.contains(&wanted), "{owner} {rtype}");
+        };
+        has("ns.sub.example.", Type::A);
+        has("live.example.", Type::LUA);
+    }
+
+    #[test]
+    fn a_large_zone_goes_in_many_messages() {
+        let mut text = SMALL.to_owned();
+        for number in 0..5000 {
+            text.push_str(&format!("n{number}.example. 60 TXT \"{number}\"\n"));
+        }
+        let asked = query(&"example.".parse().unwrap(), Type::AXFR);
+        let messages = transfer(&zone(&text), &asked);
+        assert!(messages.len() > 3);
+        assert_eq!(messages.iter().flatten().count(), 5007);
+    }
+
+    #[test]
+    fn a_client_that_has_the_version_gets_the_soa_record_alone() {
+        for (serial, n) in [(7, 1), (6, 7)] {
+            let mut asked = query(&"example.".parse().unwrap(), Type::IXFR);
+            asked[9] = 1;
+            asked.extend(b"\xc0\x0c\0\x06\0\x01\0\0\0\0\0\x16\0\0");
+            for number in [serial, 0, 0, 0, 0_u32] {
+                asked.extend(number.to_be_bytes());
+            }
+            let messages = transfer(&zone(SMALL), &asked);
+            assert_eq!(messages.iter().flatten().count(), n, "serial {serial}");
+        }
+    }
+}

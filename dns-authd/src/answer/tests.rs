@@ -1,3 +1,5 @@
+//! Answers by table: live sets, EDNS, classes, sizes, and octets at random.
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -601,7 +603,9 @@ fn any_octets_get_a_readable_response_or_silence() {
 /// `cargo test --release -p dns-authd -- --ignored --nocapture cost`
 #[test]
 #[ignore = "measures, and asserts nothing"]
+#[expect(clippy::disallowed_methods, reason = "time is what it measures")]
 fn the_cost_of_an_answer() {
+    const ROUNDS: u32 = 2_000_000;
     let snapshot = three(&Select::Random);
     let mut responder = Responder::new(NoPrograms, 3);
     let mut out = [0; 4096];
@@ -622,7 +626,6 @@ fn the_cost_of_an_answer() {
             };
             let client = client(Transport::Udp);
             let begun = std::time::Instant::now();
-            const ROUNDS: u32 = 2_000_000;
             for _ in 0..ROUNDS {
                 let verdict = responder.respond(&snapshot, &message, &client, &mut out);
                 std::hint::black_box(&verdict);

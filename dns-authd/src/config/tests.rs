@@ -1,3 +1,5 @@
+//! The template, problems with their places, and what a peer's files come to.
+
 use std::path::Path;
 
 use daemon_base::config::{Document, Problems};

@@ -1,3 +1,5 @@
+//! Answers over TLS, and certificates that change.
+
 use std::fs;
 use std::path::PathBuf;
 

@@ -1,3 +1,5 @@
+//! Random zones, answered as compiled and as RFC 1034 says.
+
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
