@@ -76,9 +76,7 @@ fn the_help_names_every_verb_and_every_verb_has_help() {
             assert!(stdout.contains(&format!("  {verb} ")), "{daemon}: {stdout}");
             let (code, stdout, _) = outcome(daemon, &[verb, "--help"]);
             assert_eq!(code, Some(0), "{daemon} {verb}");
-            let documented = stdout
-                .lines()
-                .filter(|line| line.trim_start().starts_with("--"));
+            let documented = stdout.lines().filter(|line| line.contains(" --"));
             assert!(documented.count() >= 1, "{daemon} {verb}: {stdout}");
         }
     }
