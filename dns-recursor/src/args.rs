@@ -1,5 +1,10 @@
 //! The command line.
 
+#![expect(
+    clippy::doc_markdown,
+    reason = "these comments are what `--help` prints"
+)]
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -37,7 +42,7 @@ pub enum Verb {
     Serve(ServeArgs),
     /// Check the configuration and print all problems
     ///
-    /// Each problem is printed as FILE:LINE:COLUMN: MESSAGE. Exits with 0 when there is none, and
+    /// Each problem is printed as `file:line:column: message`. Exits with 0 when there is none, and
     /// with 78 otherwise. Nothing is changed, and nothing is asked of a running server.
     Check(ConfigArgs),
     /// Print this server's configuration for a peer's file

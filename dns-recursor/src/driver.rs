@@ -23,7 +23,7 @@ use daemon_base::run::Heartbeat;
 use daemon_base::udp::ReturnPath;
 use dns_wire::edns::extended_error;
 use dns_wire::{Flags, Rcode};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::sleep_until;
 
@@ -165,6 +165,7 @@ enum Command {
         upstream: SocketAddr,
         report: Report,
     },
+    WhenIdle(oneshot::Sender<()>),
     Stop,
 }
 
@@ -235,6 +236,7 @@ impl Handle {
             heartbeat: Arc::clone(&heartbeat),
             down: BTreeSet::new(),
             complained: HashMap::new(),
+            idle: None,
             out: vec![0; MAX_MESSAGE],
         };
         let thread = thread::Builder::new()
@@ -286,9 +288,10 @@ impl Handle {
 
     /// Waits until no client waits for an answer.
     pub async fn wait_until_idle(&self) {
-        while self.jobs.capacity() < JOB_QUEUE || lock(&self.observed).n_flights > 0 {
-            tokio::time::sleep(BEAT / 10).await;
-        }
+        let (told, idle) = oneshot::channel();
+        self.command(Command::WhenIdle(told)).await;
+        // An error means that the thread has ended, and nobody waits for it.
+        let _told = idle.await;
     }
 }
 
@@ -345,6 +348,8 @@ struct Driver {
     /// Zones without an upstream that answers.
     down: BTreeSet<String>,
     complained: HashMap<SocketAddr, Moment>,
+    /// Who wants to know when nobody waits any more.
+    idle: Option<oneshot::Sender<()>>,
     out: Vec<u8>,
 }
 
@@ -385,6 +390,12 @@ impl Driver {
                 shown = now;
                 self.show();
             }
+            if jobs.is_empty() && self.resolver.n_clients() == 0 {
+                let told = self.idle.take().map(|idle| idle.send(()));
+                if told == Some(Err(())) {
+                    tracing::debug!("Nobody waits for the resolver to be idle");
+                }
+            }
             if stop {
                 return;
             }
@@ -405,6 +416,7 @@ impl Driver {
             Some(Command::Report { upstream, report }) => {
                 self.resolver.reported(upstream, report, now);
             }
+            Some(Command::WhenIdle(told)) => self.idle = Some(told),
         }
         false
     }
@@ -475,7 +487,7 @@ impl Driver {
                 key,
                 answer,
                 clients,
-            } => self.answer(&key, answer, clients, now),
+            } => self.answer(&key, &answer, clients, now),
             Output::Stale { key, clients } => {
                 self.fail(&key, Reason::Unanswered, clients, now);
             }
@@ -549,7 +561,7 @@ impl Driver {
 
     //--- Clients
 
-    fn answer(&mut self, key: &Key, answer: Answer, clients: Vec<Client>, now: Moment) {
+    fn answer(&mut self, key: &Key, answer: &Answer, clients: Vec<Client>, now: Moment) {
         if answer.lifetime > 0 {
             let keep = Keep {
                 pool: answer.pool,

@@ -1,7 +1,7 @@
 //! Names of metrics, and what they are read from.
 //!
-//! The `coredns_*` metrics are those that dashboards and alerts for CoreDNS read, with its labels
-//! and meaning; what CoreDNS has no name for is `dns_recursor_*`.
+//! The `coredns_*` metrics are those that dashboards and alerts for `CoreDNS` read, with its labels
+//! and meaning; what `CoreDNS` has no name for is `dns_recursor_*`.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -70,7 +70,7 @@ pub const TCP_REFUSED: &str = "dns_recursor_tcp_refused_connections";
 /// Whether healthd is connected; absent when it is not asked.
 pub const HEALTHD_CONNECTED: &str = "dns_recursor_healthd_connected";
 
-/// The pools by CoreDNS's names, in the order of [`crate::cache::Usage`].
+/// The pools by `CoreDNS`'s names, in the order of [`crate::cache::Usage`].
 const POOLS: [&str; 2] = ["success", "denial"];
 
 /// Shows the server to a scraper.
@@ -111,7 +111,7 @@ impl Collector for Scrape {
 }
 
 impl Scrape {
-    /// The labels that every metric of CoreDNS's server has.
+    /// The labels that every metric of `CoreDNS`'s server has.
     fn labels(&self, more: &[(&'static str, &str)]) -> Labels {
         let own = [
             ("server", self.server.as_str()),
@@ -317,25 +317,34 @@ struct Page<'a, 'e>(&'a mut DescriptorEncoder<'e>);
 
 impl Page<'_, '_> {
     fn counters(&mut self, name: &str, help: &str, values: Vec<(Labels, u64)>) -> fmt::Result {
-        let mut encoder = self
-            .0
-            .encode_descriptor(name, help, None, MetricType::Counter)?;
-        for (labels, value) in values {
-            let metric = ConstCounter::new(value);
-            match labels.is_empty() {
-                true => metric.encode(encoder.encode_family(&NO_LABELS)?)?,
-                false => metric.encode(encoder.encode_family(&labels)?)?,
-            }
-        }
-        Ok(())
+        let metrics = values.into_iter();
+        let metrics = metrics.map(|(labels, value)| (labels, ConstCounter::new(value)));
+        let metrics: Vec<_> = metrics.collect();
+        self.all(name, help, MetricType::Counter, &metrics)
     }
 
     fn gauges(&mut self, name: &str, help: &str, values: Vec<(Labels, f64)>) -> fmt::Result {
-        let mut encoder = self
-            .0
-            .encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for (labels, value) in values {
-            ConstGauge::new(value).encode(encoder.encode_family(&labels)?)?;
+        let metrics = values.into_iter();
+        let metrics = metrics.map(|(labels, value)| (labels, ConstGauge::new(value)));
+        let metrics: Vec<_> = metrics.collect();
+        self.all(name, help, MetricType::Gauge, &metrics)
+    }
+
+    fn all<M: EncodeMetric>(
+        &mut self,
+        name: &str,
+        help: &str,
+        kind: MetricType,
+        metrics: &[(Labels, M)],
+    ) -> fmt::Result {
+        let mut encoder = self.0.encode_descriptor(name, help, None, kind)?;
+        if let [(labels, metric)] = metrics
+            && labels.is_empty()
+        {
+            return metric.encode(encoder);
+        }
+        for (labels, metric) in metrics {
+            metric.encode(encoder.encode_family(labels)?)?;
         }
         Ok(())
     }
@@ -360,5 +369,3 @@ impl Page<'_, '_> {
         Ok(())
     }
 }
-
-const NO_LABELS: [(&str, &str); 0] = [];

@@ -18,7 +18,10 @@
 //! [`Resolver::poll_output`], and [`Resolver::next_deadline`] says when to call
 //! [`Resolver::tick`]. Never touches a socket, a clock or the cache.
 
+mod chain;
 mod flight;
+mod health;
+mod interface;
 mod upstreams;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -31,205 +34,24 @@ use dns_wire::Rcode;
 use crate::exchange::{Asking, Entropy, Match, Sent};
 use crate::forward::{Fitness, Mode, Protocol, Route, Table};
 use crate::key::{Key, Seed};
-use crate::message::{self, Answer, MAX_MESSAGE, Reader, TtlLimits, Unusable};
+use crate::message::{Answer, MAX_MESSAGE, Reader, Unusable};
 use crate::moment::Moment;
-use crate::upstream_state::{Absence, Change, Others, Report};
+use crate::upstream_state::{Absence, Others, Report};
 use flight::{Flight, Link};
+pub use interface::{Ask, Counts, ExchangeId, FlightId, Loss, Output, Reason, Settings};
 pub use upstreams::UpstreamView;
 use upstreams::{UpstreamId, Upstreams};
 
 /// Messages to upstreams that one flight may cost: room for every repeat within the deadline and
 /// for an upstream each of EDNS, letter case and truncation to go wrong with.
 const MAX_SENDS: u32 = 12;
-/// Flights one after the other that a CNAME chain may take (what CoreDNS and unbound allow is
+/// Flights one after the other that a CNAME chain may take (what `CoreDNS` and unbound allow is
 /// about the same).
 const MAX_DEPTH: u8 = 8;
 /// How long an exchange over TCP may take before another upstream is asked.
 const TCP_PATIENCE: Duration = Duration::from_millis(1000);
 /// When a query waits although no second one may be sent: how long until that is reconsidered.
 const HEDGE_RETRY: Duration = Duration::from_millis(100);
-
-/// How the resolver goes about it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// When a question is given up: sooner than clients do.
-    pub deadline: Duration,
-    /// How long a client waits before a stale answer will do.
-    pub stale_wait: Duration,
-    /// Questions that may be under way at once.
-    pub max_flights: usize,
-    /// Clients that may wait at once.
-    pub max_clients: usize,
-    /// What TTLs are held to.
-    pub limits: TtlLimits,
-    /// Whether questions go out in random letter case.
-    pub randomize_case: bool,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            deadline: Duration::from_secs(4),
-            stale_wait: Duration::from_millis(400),
-            max_flights: 10_000,
-            max_clients: 20_000,
-            limits: TtlLimits::default(),
-            randomize_case: true,
-        }
-    }
-}
-
-/// A question that the cache has no fresh answer to.
-#[derive(Debug)]
-pub struct Ask<'a, C> {
-    /// The question.
-    pub key: &'a Key,
-    /// The question's letter case as asked: how one's own queries are recognised.
-    pub question: &'a [u8],
-    /// Who waits; nobody when the cache wants an answer refreshed.
-    pub client: Option<C>,
-    /// A stale answer is at hand.
-    pub has_stale: bool,
-}
-
-/// What there is to do.
-#[derive(Debug)]
-pub enum Output<C> {
-    /// Send a message from a fresh port.
-    Send {
-        /// What responses are reported for.
-        exchange: ExchangeId,
-        /// Where to.
-        to: SocketAddr,
-        /// Over what.
-        protocol: Protocol,
-        /// The message.
-        message: Vec<u8>,
-    },
-    /// Responses to this exchange are of no more interest.
-    Close(ExchangeId),
-    /// Keep and send an answer.
-    Answer {
-        /// The question.
-        key: Box<Key>,
-        /// Its answer.
-        answer: Answer,
-        /// Who waits for it.
-        clients: Vec<C>,
-    },
-    /// Send the stale answer, for the upstreams take too long.
-    Stale {
-        /// The question.
-        key: Box<Key>,
-        /// Who waits.
-        clients: Vec<C>,
-    },
-    /// Send the stale answer if there is one, else a failure.
-    Fail {
-        /// The question.
-        key: Box<Key>,
-        /// Why.
-        reason: Reason,
-        /// Who waits.
-        clients: Vec<C>,
-    },
-    /// Say what the cache has, by [`Resolver::looked_up`].
-    LookUp {
-        /// The flight that wants to know.
-        flight: FlightId,
-        /// The question.
-        key: Box<Key>,
-    },
-    /// An upstream's fitness has changed.
-    Health {
-        /// The upstream.
-        upstream: SocketAddr,
-        /// What has changed.
-        change: Change,
-        /// Why it is absent, when it is.
-        why: Option<Absence>,
-    },
-    /// An upstream sends this server its own queries.
-    Loop {
-        /// The upstream.
-        upstream: SocketAddr,
-    },
-}
-
-/// Why a question has no answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reason {
-    /// No upstream is configured for the name.
-    NoRoute,
-    /// No upstream is there, as is known beforehand.
-    Absent,
-    /// No upstream has answered.
-    Unanswered,
-    /// Every upstream has answered with a failure.
-    Refused,
-    /// Too much is under way already.
-    Overload,
-    /// The query is one of this server's own, come back.
-    Loop,
-    /// A CNAME chain is a circle or does not end.
-    Chain,
-}
-
-impl Reason {
-    /// Whether the failure is worth remembering: asking anew would cost queries (RFC 9520 §3.1).
-    #[must_use]
-    pub const fn is_costly(self) -> bool {
-        matches!(self, Self::Unanswered | Self::Refused | Self::Chain)
-    }
-}
-
-/// Why an exchange has ended without a response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Loss {
-    /// The port is closed.
-    Refused,
-    /// There is no way to the address.
-    Unreachable,
-    /// A connection broke, or this machine is out of sockets.
-    Broken,
-}
-
-/// Names a flight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FlightId(u64);
-
-/// Names an exchange: one message to one upstream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ExchangeId(pub u64);
-
-/// What has happened since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Messages sent to upstreams, probes not counted.
-    pub sent: u64,
-    /// Of these, over TCP.
-    pub sent_tcp: u64,
-    /// Of these, because another message took long.
-    pub sent_again: u64,
-    /// Probes sent.
-    pub probes: u64,
-    /// Clients that joined a flight under way.
-    pub joined: u64,
-    /// Queries that waited longer than usual.
-    pub overdue: u64,
-    /// Messages with the wrong id or question.
-    pub near_misses: u64,
-    /// Responses with the wrong letter case.
-    pub other_case: u64,
-    /// Truncated responses.
-    pub truncated: u64,
-    /// Responses that were no answers.
-    pub unusable: u64,
-    /// Own queries that came back.
-    pub loops: u64,
-    /// Asks that were too many.
-    pub overload: u64,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
@@ -511,6 +333,12 @@ impl<C, E: Entropy> Resolver<C, E> {
     #[must_use]
     pub fn n_flights(&self) -> usize {
         self.flights.len()
+    }
+
+    /// Clients that wait.
+    #[must_use]
+    pub const fn n_clients(&self) -> usize {
+        self.n_clients
     }
 
     /// Every upstream in use, as it is seen.
@@ -853,193 +681,6 @@ impl<C, E: Entropy> Resolver<C, E> {
         Some(flight)
     }
 
-    //--- CNAME chains (RFC 1034 §3.6.2)
-
-    /// The chain's end is in the cache or has been learnt.
-    fn end_chain(&mut self, id: FlightId, rest: &Answer) {
-        let Some(link) = self.flights.get_mut(&id).and_then(|f| f.chain.take()) else {
-            return;
-        };
-        let joined = message::join(&link.first.message, &rest.message, &mut self.scratch);
-        match joined {
-            Some(message) => {
-                let answer = Answer {
-                    message,
-                    pool: rest.pool,
-                    lifetime: link.first.lifetime.min(rest.lifetime),
-                    dangling: None,
-                };
-                self.settle(id, answer);
-            }
-            None => self.fail(id, Reason::Chain),
-        }
-    }
-
-    /// The chain's end has to be asked for.
-    fn follow_chain(&mut self, id: FlightId, key: &Key, now: Moment) {
-        let depth = self.flights.get(&id).map_or(0, |flight| flight.depth) + 1;
-        let next = match self.by_question.get(key.as_bytes()).copied() {
-            Some(next) if self.awaits(next, id) => Err(Reason::Chain),
-            Some(next) => Ok((next, IsNew(false))),
-            None if depth > MAX_DEPTH => Err(Reason::Chain),
-            None => match self.table.find(key.name(), key.qtype()).map(Arc::clone) {
-                None => Err(Reason::NoRoute),
-                Some(route) => match self.begin(key, route, now) {
-                    Some(next) => Ok((next, IsNew(true))),
-                    None => Err(Reason::Absent),
-                },
-            },
-        };
-        match next {
-            Err(reason) => self.fail(id, reason),
-            Ok((next, IsNew(is_new))) => {
-                self.with_flight(next, |flight| {
-                    flight.awaited_by.push(id);
-                    flight.depth = flight.depth.max(depth);
-                });
-                self.with_flight(id, |flight| {
-                    if let Some(link) = &mut flight.chain {
-                        link.awaits = Some(next);
-                    }
-                });
-                if is_new {
-                    self.advance(next, Cause::Begin, now);
-                    self.arm(next);
-                }
-            }
-        }
-    }
-
-    /// Whether a flight waits for another, at however many removes.
-    fn awaits(&self, mut from: FlightId, other: FlightId) -> bool {
-        // No circle is ever let in, so the walk ends.
-        loop {
-            if from == other {
-                return true;
-            }
-            let link = self.flights.get(&from).and_then(|f| f.chain.as_ref());
-            match link.and_then(|link| link.awaits) {
-                Some(next) => from = next,
-                None => return false,
-            }
-        }
-    }
-
-    //--- Upstreams
-
-    fn upstream_due(&mut self, upstream: UpstreamId, now: Moment) {
-        let Some(state) = self.upstreams.get_mut(upstream) else {
-            return;
-        };
-        let (change, probe) = state.probe_due(now);
-        if probe {
-            self.send_probe(upstream, now);
-        }
-        self.apply(upstream, change, now);
-    }
-
-    fn send_probe(&mut self, upstream: UpstreamId, now: Moment) {
-        let Some(state) = self.upstreams.get_mut(upstream) else {
-            return;
-        };
-        let (to, edns) = (state.address(), state.takes_edns(now));
-        let keeps_case = state.keeps_case(now);
-        let probe = state.probe();
-        let (question, mode, protocol) = (probe.next_question(), probe.mode, probe.protocol);
-        let asking = Asking {
-            question: &question,
-            variant: crate::key::Variant::default(),
-            mode,
-            edns,
-            randomize_case: self.settings.randomize_case && keeps_case,
-        };
-        let Some((sent, message)) = asking.compose(&mut self.entropy) else {
-            return;
-        };
-        self.last_exchange += 1;
-        let exchange = ExchangeId(self.last_exchange);
-        if let Some(oldest) = self.upstreams.begin_probe(upstream, exchange) {
-            self.close(oldest);
-        }
-        self.counts.probes += 1;
-        self.exchanges.insert(
-            exchange,
-            Pending {
-                purpose: Purpose::Probe,
-                upstream,
-                sent,
-                at: now,
-                protocol,
-                overdue: false,
-                case_in_doubt: false,
-            },
-        );
-        self.outputs.push_back(Output::Send {
-            exchange,
-            to,
-            protocol,
-            message,
-        });
-    }
-
-    /// Follows up on evidence: arms the upstream's timer and acts on a change.
-    fn apply(&mut self, upstream: UpstreamId, change: Option<Change>, now: Moment) {
-        if let Some(change) = change {
-            self.health_changed(upstream, change, now);
-        }
-        self.arm_upstream(upstream);
-    }
-
-    fn health_changed(&mut self, upstream: UpstreamId, change: Change, now: Moment) {
-        let why = self
-            .upstreams
-            .get_mut(upstream)
-            .and_then(|state| state.absence());
-        self.outputs.push_back(Output::Health {
-            upstream: self.upstreams.address(upstream),
-            change,
-            why,
-        });
-        self.mark_routes();
-        match change.to {
-            Fitness::Absent => self.give_up_on(upstream, now),
-            Fitness::Good => {
-                for probe in self.upstreams.take_probes(upstream) {
-                    self.close(probe);
-                }
-            }
-            Fitness::Doubtful => {}
-        }
-    }
-
-    /// Queries that wait for an upstream which has turned out to be absent go elsewhere.
-    fn give_up_on(&mut self, upstream: UpstreamId, now: Moment) {
-        let stuck: Vec<(FlightId, ExchangeId)> = self
-            .flights
-            .iter()
-            .flat_map(|(id, flight)| flight.exchanges().map(|exchange| (*id, exchange)))
-            .filter(|(_, exchange)| {
-                let pending = self.exchanges.get(exchange);
-                pending.is_some_and(|pending| pending.upstream == upstream)
-            })
-            .collect();
-        for (id, exchange) in &stuck {
-            self.drop_exchange(*id, *exchange);
-        }
-        for (id, _) in stuck {
-            self.advance(id, Cause::Failed, now);
-            self.arm(id);
-        }
-    }
-
-    /// Tells every route whether it has an upstream left.
-    fn mark_routes(&self) {
-        for route in self.table.routes() {
-            let (_, fitness) = self.upstreams.of(route);
-            route.set_down(fitness.iter().all(|fitness| *fitness == Fitness::Absent));
-        }
-    }
-
     //--- Small things
 
     fn with_flight(&mut self, id: FlightId, change: impl FnOnce(&mut Flight<C>)) {
@@ -1096,9 +737,6 @@ impl<C, E: Entropy> Resolver<C, E> {
         }
     }
 }
-
-/// Whether a flight has just been made, or was under way.
-struct IsNew(bool);
 
 /// Why a flight moves on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

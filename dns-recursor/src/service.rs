@@ -55,6 +55,8 @@ pub struct Recursor {
     health: Option<Healthd>,
     networks: JoinHandle<()>,
     allow: Arc<Mutex<Allow>>,
+    /// Where datagrams come to.
+    addresses: Vec<SocketAddr>,
     fixed: Fixed,
 }
 
@@ -136,15 +138,16 @@ impl Service for Recursor {
             clock,
             health,
             allow,
+            addresses: sockets.addresses,
             fixed: Fixed::of(&config),
         };
-        recursor.show(context, &sockets.addresses);
+        recursor.show(context);
         tracing::info!("Forwarding: {}", config.summary());
         Ok(recursor)
     }
 
     async fn reload(&self, config: Config) -> Result<String, Problems> {
-        load::own_addresses(&config, &self.fixed.network.listen).unless_empty(())?;
+        load::own_addresses(&config, &self.addresses).unless_empty(())?;
         warn_all(&config);
         if self.fixed != Fixed::of(&config) {
             tracing::warn!(
@@ -185,22 +188,21 @@ impl Service for Recursor {
 
     async fn drain(self, deadline: Duration) -> bool {
         self.networks.abort();
-        // Threads answer what they have read; what they could not goes on to the resolver, and
-        // connections end when their last answer is written.
-        self.engine.ask_to_stop();
+        // Threads answer what they have read; what they cannot answer goes on to the resolver,
+        // and connections end when their last answer is written.
         self.streams.ask_to_stop();
+        let engine = self.engine;
+        let stopped = tokio::task::spawn_blocking(move || engine.stop()).await;
         let ended = tokio::time::timeout(deadline, async {
+            self.driver.wait_until_idle().await;
             while !self.streams.is_finished() {
                 tokio::time::sleep(DRAIN_POLL).await;
             }
-            self.driver.wait_until_idle().await;
         });
         let is_drained = ended.await.is_ok();
-        let stopped = tokio::task::spawn_blocking(move || {
-            self.engine.stop();
-            drop(self.driver);
-        });
-        stopped.await.is_ok() && is_drained
+        let driver = self.driver;
+        let joined = tokio::task::spawn_blocking(move || drop(driver)).await;
+        stopped.is_ok() && joined.is_ok() && is_drained
     }
 }
 
@@ -210,14 +212,14 @@ impl Recursor {
     }
 
     /// Adds metrics, heartbeats and paths to what the admin listener shows.
-    fn show(&self, context: &Context, addresses: &[SocketAddr]) {
+    fn show(&self, context: &Context) {
         context.progress.register_all(self.engine.heartbeats());
         context
             .progress
             .register("resolver", self.driver.heartbeat());
         let counters = udp::Collector::new("dns_recursor", self.engine.counters());
         context.metrics.register_collector(counters);
-        let first = addresses.first();
+        let first = self.addresses.first();
         context.metrics.register_collector(Box::new(Scrape {
             totals: self.totals.clone(),
             cache: Arc::clone(&self.cache),
@@ -337,3 +339,6 @@ impl Sockets {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

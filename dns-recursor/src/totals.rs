@@ -10,7 +10,7 @@ use dns_wire::{Rcode, Type};
 use crate::answer::Transport;
 use crate::front::Source;
 
-/// Types with a count of their own, as CoreDNS has them; the last place is for all others.
+/// Types with a count of their own, as `CoreDNS` has them; the last place is for all others.
 pub const TYPES: [(Type, &str); 16] = [
     (Type::A, "A"),
     (Type::AAAA, "AAAA"),
@@ -44,7 +44,7 @@ pub const SOURCES: [(Source, &str); 8] = [
 ];
 /// Transport and address family of queries.
 pub const WAYS: [(&str, &str); 4] = [("udp", "1"), ("udp", "2"), ("tcp", "1"), ("tcp", "2")];
-/// Upper bounds of the latency histogram in microseconds: CoreDNS's, 250 µs doubled 15 times.
+/// Upper bounds of the latency histogram in microseconds: `CoreDNS`'s, 250 µs doubled 15 times.
 pub const BUCKETS: usize = 16;
 
 /// The upper bound of a bucket of the latency histogram, in seconds.

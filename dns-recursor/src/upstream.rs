@@ -59,8 +59,8 @@ pub fn send_udp(
     message: &[u8],
     entropy: &mut impl Entropy,
 ) -> Result<UdpSocket, Loss> {
-    let socket = open(to, from, entropy).map_err(|error| loss(error.into()))?;
-    send(&socket, message, SendFlags::NOSIGNAL).map_err(|error| loss(error.into()))?;
+    let socket = open(to, from, entropy).map_err(|error| loss(&error.into()))?;
+    send(&socket, message, SendFlags::NOSIGNAL).map_err(|error| loss(&error.into()))?;
     Ok(UdpSocket::from(socket))
 }
 
@@ -112,7 +112,7 @@ pub async fn listen(socket: UdpSocket, exchange: ExchangeId, events: mpsc::Sende
         match received {
             Ok(message) => report(&events, Event::Received(exchange, message)).await,
             Err(error) => {
-                report(&events, Event::Lost(exchange, loss(error))).await;
+                report(&events, Event::Lost(exchange, loss(&error))).await;
                 return;
             }
         }
@@ -130,7 +130,7 @@ pub async fn ask_tcp(
 ) {
     let event = match timeout(TCP_LIMIT, exchange_tcp(to, from, &message)).await {
         Ok(Ok(response)) => Event::Received(exchange, response),
-        Ok(Err(error)) => Event::Lost(exchange, loss(error)),
+        Ok(Err(error)) => Event::Lost(exchange, loss(&error)),
         Err(_) => Event::Lost(exchange, Loss::Broken),
     };
     report(&events, event).await;
@@ -170,7 +170,7 @@ async fn report(events: &mpsc::Sender<Event>, event: Event) {
 }
 
 /// What an error says of the upstream.
-fn loss(error: io::Error) -> Loss {
+fn loss(error: &io::Error) -> Loss {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => Loss::Refused,
         io::ErrorKind::NetworkUnreachable
@@ -308,7 +308,7 @@ mod tests {
             (Errno::MFILE, Loss::Broken),
             (Errno::NOBUFS, Loss::Broken),
         ] {
-            assert_eq!(loss(errno.into()), expected, "{errno}");
+            assert_eq!(loss(&errno.into()), expected, "{errno}");
         }
     }
 }

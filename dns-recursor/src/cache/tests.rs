@@ -309,6 +309,91 @@ impl Model {
     }
 }
 
+/// The cache and its model, driven side by side.
+struct Pair {
+    cache: Cache,
+    model: Model,
+    capacity: Capacity,
+    now: u64,
+}
+
+impl Pair {
+    fn moment(&self) -> Moment {
+        Moment::from_millis(self.now)
+    }
+
+    fn entry(&self, pool: Pool, failure: bool, expires: u64, message: &Message) -> ModelEntry {
+        ModelEntry {
+            pool,
+            failure,
+            stored: self.now,
+            expires,
+            held: 0,
+            used: false,
+            uses: 0,
+            refresh_asked: false,
+            octets: shard::OVERHEAD + message.heap_size(),
+        }
+    }
+
+    fn look_up(&mut self, n: u64, context: &str) {
+        let found = self
+            .cache
+            .look_up(&key(&name(n)), self.moment(), |f| (f.state, f.age));
+        let age = self
+            .model
+            .entries
+            .get(&n)
+            .map(|e| (self.now - e.stored) / 1000);
+        let expected = self.model.state(n, self.now);
+        assert_eq!(found.map(|f| f.0), expected, "{context}");
+        if let Some((_, found_age)) = found {
+            assert_eq!(Some(u64::from(found_age)), age, "{context}");
+        }
+    }
+
+    fn store(&mut self, n: u64, pool: Pool, seconds: u64) {
+        let lifetime = Duration::from_secs(seconds);
+        let message = address(&name(n), 60);
+        let entry = self.entry(pool, false, self.now + seconds * 1000, &message);
+        let keep = Keep { pool, lifetime };
+        self.cache
+            .store(&key(&name(n)), message, keep, self.moment());
+        self.model.store(n, entry, self.capacity, self.now);
+    }
+
+    fn fail(&mut self, n: u64) {
+        let key = key(&name(n));
+        let failure = Message::empty(key.question(), Rcode::SERVFAIL).unwrap();
+        let entry = self.entry(Pool::Negative, true, self.now + 1000, &failure);
+        let recheck = Duration::from_secs(1);
+        self.cache
+            .note_failure(&key, Some(failure), recheck, self.moment());
+        match self.model.entries.get_mut(&n) {
+            Some(known) if !known.failure && self.now < known.gone() => {
+                known.held = self.now + 1000;
+            }
+            _ => self.model.store(n, entry, self.capacity, self.now),
+        }
+    }
+
+    fn check(&self, context: &str) {
+        for shard in &self.cache.shards {
+            lock(shard).check_invariants();
+        }
+        let usage = self.cache.usage();
+        let within = |of: [usize; 2], bound| of.iter().all(|n| *n <= bound);
+        assert!(within(usage.entries, self.capacity.entries), "{context}");
+        assert!(within(usage.octets, self.capacity.octets), "{context}");
+        let n_entries: usize = usage.entries.iter().sum();
+        assert_eq!(n_entries, self.model.entries.len(), "{context}");
+    }
+}
+
+fn name(n: u64) -> String {
+    format!("n{n}.example")
+}
+
 /// One seeded run of the cache beside its model.
 fn run(seed: u64) {
     let mut random = Random(seed);
@@ -316,97 +401,25 @@ fn run(seed: u64) {
         entries: 40,
         octets: 12_000,
     };
-    let cache = Cache::new(&options(capacity.entries, capacity.octets), Seed(1));
-    let mut model = Model::default();
-    let mut now = 0;
-    let name = |n: u64| format!("n{n}.example");
+    let mut pair = Pair {
+        cache: Cache::new(&options(capacity.entries, capacity.octets), Seed(1)),
+        model: Model::default(),
+        capacity,
+        now: 0,
+    };
     for step in 0..2_000 {
         let leap = if random.chance(1) { 50_000 } else { 1 };
-        now += random.below(2_000) * leap;
+        pair.now += random.below(2_000) * leap;
         let range = if random.chance(50) { 20 } else { 200 };
         let n = random.below(range);
-        let key = key(&name(n));
-        let context = format!("seed {seed} step {step} name {n} at {now}");
+        let context = format!("seed {seed} step {step} name {n} at {}", pair.now);
         match random.below(10) {
-            0..=5 => {
-                let found = cache.look_up(&key, Moment::from_millis(now), |f| (f.state, f.age));
-                let age = model.entries.get(&n).map(|e| (now - e.stored) / 1000);
-                let expected = model.state(n, now);
-                assert_eq!(found.map(|f| f.0), expected, "{context}");
-                if let Some((_, found_age)) = found {
-                    assert_eq!(Some(u64::from(found_age)), age, "{context}");
-                }
-            }
-            6..=8 => {
-                let negative = random.chance(30);
-                let pool = if negative {
-                    Pool::Negative
-                } else {
-                    Pool::Positive
-                };
-                let lifetime = Duration::from_secs(1 + random.below(300));
-                let message = address(&name(n), 60);
-                let octets = shard::OVERHEAD + message.heap_size();
-                cache.store(
-                    &key,
-                    message,
-                    Keep { pool, lifetime },
-                    Moment::from_millis(now),
-                );
-                let entry = ModelEntry {
-                    pool,
-                    failure: false,
-                    stored: now,
-                    expires: now + u64::try_from(lifetime.as_millis()).unwrap(),
-                    held: 0,
-                    used: false,
-                    uses: 0,
-                    refresh_asked: false,
-                    octets,
-                };
-                model.store(n, entry, capacity, now);
-            }
-            _ => {
-                let failure = Message::empty(key.question(), Rcode::SERVFAIL).unwrap();
-                let octets = shard::OVERHEAD + failure.heap_size();
-                let recheck = Duration::from_secs(1);
-                cache.note_failure(&key, Some(failure), recheck, Moment::from_millis(now));
-                match model.entries.get_mut(&n) {
-                    Some(entry) if !entry.failure && now < entry.gone() => entry.held = now + 1000,
-                    _ => {
-                        let entry = ModelEntry {
-                            pool: Pool::Negative,
-                            failure: true,
-                            stored: now,
-                            expires: now + 1000,
-                            held: 0,
-                            used: false,
-                            uses: 0,
-                            refresh_asked: false,
-                            octets,
-                        };
-                        model.store(n, entry, capacity, now);
-                    }
-                }
-            }
+            0..=5 => pair.look_up(n, &context),
+            6 => pair.store(n, Pool::Negative, 1 + random.below(300)),
+            7..=8 => pair.store(n, Pool::Positive, 1 + random.below(300)),
+            _ => pair.fail(n),
         }
-        for shard in &cache.shards {
-            lock(shard).check_invariants();
-        }
-        let usage = cache.usage();
-        assert!(
-            usage.entries.iter().all(|n| *n <= capacity.entries),
-            "{context}"
-        );
-        assert!(
-            usage.octets.iter().all(|n| *n <= capacity.octets),
-            "{context}"
-        );
-        assert_eq!(
-            usage.entries.iter().sum::<usize>(),
-            model.entries.len(),
-            "{context}"
-        );
+        pair.check(&context);
     }
 }
 

@@ -76,7 +76,10 @@ enum Event {
 }
 
 /// How records are made up for a name: by default one address, derived from the name.
-pub(super) type Zone = fn(&str, Type) -> (Rcode, Vec<(Section, String, Type, u32, String)>);
+pub(super) type Zone = fn(&str, Type) -> (Rcode, Vec<OwnedRow>);
+
+/// A record made up for a name.
+pub(super) type OwnedRow = (Section, String, Type, u32, String);
 
 pub(super) struct World {
     pub(super) now: u64,
@@ -109,7 +112,7 @@ pub(super) fn expected(name: &str) -> String {
     format!("10.0.{}.{}", sum >> 8 & 0xff, sum & 0xff)
 }
 
-fn derived(name: &str, _: Type) -> (Rcode, Vec<(Section, String, Type, u32, String)>) {
+fn derived(name: &str, _: Type) -> (Rcode, Vec<OwnedRow>) {
     let row = (Section::Answer, name.to_owned(), Type::A, 5, expected(name));
     (Rcode::NOERROR, vec![row])
 }
@@ -315,13 +318,7 @@ impl World {
                 }
             }
             Output::Stale { key, clients } => {
-                let kept = self
-                    .cache
-                    .look_up(&key, now, |found| stale(found.message))
-                    .unwrap();
-                for client in clients {
-                    self.deliver(client, kept.clone());
-                }
+                self.fail(&key, Reason::Unanswered, &clients);
             }
             Output::Fail {
                 key,
@@ -333,13 +330,7 @@ impl World {
                     self.cache
                         .note_failure(&key, failure, Duration::from_secs(1), now);
                 }
-                let kept = self.cache.look_up(&key, now, |found| {
-                    (found.state != State::Failed).then(|| stale(found.message))
-                });
-                let got = kept.flatten().unwrap_or(Got::Failed(reason));
-                for client in clients {
-                    self.deliver(client, got.clone());
-                }
+                self.fail(&key, reason, &clients);
             }
             Output::LookUp { flight, key } => {
                 let kept = self.cache.look_up(&key, now, |found| {
@@ -356,6 +347,16 @@ impl World {
                 upstream, change, ..
             } => self.health.push((self.now, upstream, change.to)),
             Output::Loop { .. } => self.loops += 1,
+        }
+    }
+
+    fn fail(&mut self, key: &Key, reason: Reason, clients: &[u64]) {
+        let kept = self.cache.look_up(key, self.moment(), |found| {
+            (found.state != State::Failed).then(|| stale(found.message))
+        });
+        let got = kept.flatten().unwrap_or(Got::Failed(reason));
+        for client in clients {
+            self.deliver(*client, got.clone());
         }
     }
 

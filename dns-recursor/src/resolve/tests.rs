@@ -1,6 +1,6 @@
 use dns_wire::{Section, Type};
 
-use super::simulation::{Behaviour, Got, Presence, SEED, World, address, expected};
+use super::simulation::{Behaviour, Got, OwnedRow, Presence, SEED, World, address, expected};
 use super::*;
 use crate::forward::Policy;
 use crate::key::Variant;
@@ -225,7 +225,7 @@ fn a_slow_upstream_that_is_there_is_waited_for() {
     ask(&mut world, "warm.example");
     // Probes are answered at once, this name takes three seconds.
     world.behave(1, |how| {
-        (how.delay, how.probe_delay) = ((3_000, 3_000), Some(1))
+        (how.delay, how.probe_delay) = ((3_000, 3_000), Some(1));
     });
     let client = world.ask("slow.example");
     world.run_for(4_500);
@@ -315,7 +315,7 @@ fn a_slow_answer_is_bridged_by_the_stale_one_after_400_ms() {
     ask(&mut world, "a.example");
     world.run_for(6_000);
     world.behave(1, |how| {
-        (how.delay, how.probe_delay) = ((900, 900), Some(1))
+        (how.delay, how.probe_delay) = ((900, 900), Some(1));
     });
     let first = world.ask("a.example");
     world.run_for(450);
@@ -463,7 +463,7 @@ fn a_query_that_comes_back_is_refused_and_told() {
 //----------- CNAME chains ----------------------------------------------------
 
 /// `cN.site.example` is an alias of `cN+1.site.example` up to `end`, which is in another zone.
-fn chains(name: &str, _: Type) -> (Rcode, Vec<(Section, String, Type, u32, String)>) {
+fn chains(name: &str, _: Type) -> (Rcode, Vec<OwnedRow>) {
     let alias = |target: &str| {
         let row = (
             Section::Answer,

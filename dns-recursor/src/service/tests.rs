@@ -1,0 +1,553 @@
+//! The whole server on loopback, with upstreams that do as they are told.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use daemon_base::config::Document;
+use dns_wire::{Flags, Name, Query, Rcode, Section};
+
+use super::*;
+use crate::config::v1;
+use crate::testing::{self, addresses, counts, question, rcode, response};
+
+/// No answer takes longer than this, unless something is wrong.
+const LONG: Duration = Duration::from_secs(10);
+
+//----------- Upstream --------------------------------------------------------
+
+/// A query as an upstream saw it.
+#[derive(Clone, Debug)]
+struct Seen {
+    name: String,
+    from: SocketAddr,
+    message: Vec<u8>,
+    tcp: bool,
+}
+
+impl Seen {
+    /// Whether it is a question of a client's and not a probe.
+    fn is_for_a_client(&self) -> bool {
+        !matches!(
+            Query::parse(&self.message).unwrap().qtype,
+            Type::SOA | Type::NS
+        )
+    }
+}
+
+type Script = Box<dyn Fn(&Seen) -> Option<Vec<u8>> + Send + Sync>;
+
+/// A server that answers by a script, over UDP and TCP on one port.
+struct Upstream {
+    address: SocketAddr,
+    seen: Arc<Mutex<Vec<Seen>>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Upstream {
+    fn start(script: Script) -> Self {
+        loop {
+            let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            let address = udp.local_addr().unwrap();
+            // The port may be taken for TCP.
+            if let Ok(tcp) = TcpListener::bind(address) {
+                return Self::on(udp, tcp, script);
+            }
+        }
+    }
+
+    fn at(address: SocketAddr, script: Script) -> Self {
+        let udp = UdpSocket::bind(address).unwrap();
+        Self::on(udp, TcpListener::bind(address).unwrap(), script)
+    }
+
+    fn on(udp: UdpSocket, tcp: TcpListener, script: Script) -> Self {
+        let address = udp.local_addr().unwrap();
+        let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
+        let stop = Arc::new(AtomicBool::new(false));
+        let script = Arc::new(script);
+        udp.set_read_timeout(Some(Duration::from_millis(5)))
+            .unwrap();
+        tcp.set_nonblocking(true).unwrap();
+        let note = {
+            let seen = Arc::clone(&seen);
+            move |message: &[u8], from, tcp| {
+                let (name, _) = Name::from_wire(&message[12..]).unwrap();
+                let entry = Seen {
+                    name: name.to_string().to_lowercase(),
+                    from,
+                    message: message.to_vec(),
+                    tcp,
+                };
+                seen.lock().unwrap().push(entry.clone());
+                script(&entry)
+            }
+        };
+        let stopped = Arc::clone(&stop);
+        thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while !stopped.load(Ordering::Relaxed) {
+                if let Ok((n, from)) = udp.recv_from(&mut buffer)
+                    && let Some(reply) = note(&buffer[..n], from, false)
+                {
+                    udp.send_to(&reply, from).unwrap();
+                }
+                if let Ok((mut stream, from)) = tcp.accept() {
+                    stream.set_nonblocking(false).unwrap();
+                    let query = read_framed(&mut stream);
+                    if let Some(reply) = note(&query, from, true) {
+                        write_framed(&mut stream, &reply);
+                    }
+                }
+            }
+        });
+        Self {
+            address,
+            seen,
+            stop,
+        }
+    }
+
+    /// The questions of clients that came here.
+    fn seen(&self) -> Vec<Seen> {
+        let seen = self.seen.lock().unwrap();
+        seen.iter()
+            .filter(|seen| seen.is_for_a_client())
+            .cloned()
+            .collect()
+    }
+
+    /// Closes the port.
+    fn stop(self) -> SocketAddr {
+        self.stop.store(true, Ordering::Relaxed);
+        // The thread looks every few milliseconds.
+        while UdpSocket::bind(self.address).is_err() || TcpListener::bind(self.address).is_err() {
+            thread::sleep(Duration::from_millis(5));
+        }
+        self.address
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+fn read_framed(stream: &mut TcpStream) -> Vec<u8> {
+    let mut length = [0; 2];
+    stream.read_exact(&mut length).unwrap();
+    let mut message = vec![0; u16::from_be_bytes(length).into()];
+    stream.read_exact(&mut message).unwrap();
+    message
+}
+
+fn write_framed(stream: &mut TcpStream, message: &[u8]) {
+    let length = u16::try_from(message.len()).unwrap().to_be_bytes();
+    stream.write_all(&[&length, message].concat()).unwrap();
+}
+
+/// Answers every A question with one address that lives this long.
+fn answers(address: &'static str, ttl: u32) -> Script {
+    Box::new(move |seen| Some(answer(seen, address, ttl)))
+}
+
+fn answer(seen: &Seen, address: &str, ttl: u32) -> Vec<u8> {
+    let row = (Section::Answer, seen.name.as_str(), Type::A, ttl, address);
+    let rows = match Query::parse(&seen.message).unwrap().qtype {
+        Type::A => &[row][..],
+        _ => &[],
+    };
+    response(&seen.message, Flags::AA, Rcode::NOERROR, rows)
+}
+
+//----------- Server ----------------------------------------------------------
+
+struct Server {
+    recursor: Recursor,
+    context: Context,
+    address: SocketAddr,
+}
+
+/// A configuration with a port of its own and the rest as given.
+fn config(rest: &str) -> Config {
+    let text = format!("version = \"v1\"\nlisten = [\"127.0.0.1:0\"]\nthreads = 2\n{rest}");
+    match v1::parse(&Document::inline("test", text)) {
+        Ok(config) => config,
+        Err(problems) => panic!("{problems}"),
+    }
+}
+
+/// One zone with these upstreams.
+fn forward(zone: &str, recursive: bool, upstreams: &[&Upstream]) -> String {
+    let upstreams: Vec<String> = upstreams
+        .iter()
+        .map(|u| format!("\"{}\"", u.address))
+        .collect();
+    format!(
+        "[[forward]]\nzone = \"{zone}\"\nrecursive = {recursive}\nupstreams = [{}]\n",
+        upstreams.join(", ")
+    )
+}
+
+impl Server {
+    async fn start(rest: &str) -> Self {
+        let mut context = Context::detached("dns-recursor");
+        let recursor = Recursor::start(config(rest), &mut context).await.unwrap();
+        let address = recursor.addresses[0];
+        Self {
+            recursor,
+            context,
+            address,
+        }
+    }
+
+    fn send(&self, name: &str) -> UdpSocket {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        socket.connect(self.address).unwrap();
+        socket.set_read_timeout(Some(LONG)).unwrap();
+        let query = testing::query(7, &question(name, Type::A), Some(false));
+        socket.send(&query).unwrap();
+        socket
+    }
+
+    /// Asks over UDP, and waits for the answer.
+    fn ask(&self, name: &str) -> Vec<u8> {
+        receive(&self.send(name))
+    }
+}
+
+fn receive(socket: &UdpSocket) -> Vec<u8> {
+    let mut buffer = [0; 4096];
+    let n = socket.recv(&mut buffer).unwrap();
+    buffer[..n].to_vec()
+}
+
+/// Asks until the answer is this address; how long it took.
+fn wait_for(server: &Server, name: &str, address: &str) -> Duration {
+    let start = now();
+    loop {
+        if addresses(&server.ask(name)) == [address] {
+            return start.elapsed();
+        }
+        assert!(start.elapsed() < LONG, "{name} is not {address}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "tests measure real time")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+//----------- Tests -----------------------------------------------------------
+
+#[tokio::test]
+async fn names_go_where_they_should_and_come_back() {
+    let site = Upstream::start(answers("192.0.2.1", 60));
+    let world = Upstream::start(answers("192.0.2.2", 60));
+    let rest = forward("site.example", false, &[&site]) + &forward(".", true, &[&world]);
+    let server = Server::start(&rest).await;
+    let asked = server.ask("Www.Site.Example");
+    assert_eq!(addresses(&asked), ["192.0.2.1"]);
+    assert_eq!(counts(&asked), [1, 1, 0, 1]);
+    assert!(asked[12..].starts_with(b"\x03Www\x04Site\x07Example\0"));
+    assert_eq!(addresses(&server.ask("www.example")), ["192.0.2.2"]);
+    // From the cache.
+    assert_eq!(addresses(&server.ask("www.site.example")), ["192.0.2.1"]);
+    assert_eq!((site.seen().len(), world.seen().len()), (1, 1));
+    let rd = |upstream: &Upstream| {
+        let seen = upstream.seen();
+        let query = Query::parse(&seen[0].message).unwrap();
+        assert_eq!(query.edns.map(|edns| edns.udp_size), Some(1232));
+        query.flags.has(Flags::RD)
+    };
+    assert_eq!((rd(&site), rd(&world)), (false, true));
+    assert!(server.recursor.drain(LONG).await);
+}
+
+#[tokio::test]
+async fn queries_upstream_have_ports_ids_and_letter_case_of_their_own() {
+    let upstream = Upstream::start(answers("192.0.2.1", 60));
+    let server = Server::start(&forward("example", false, &[&upstream])).await;
+    for n in 0..50 {
+        server.ask(&format!("a-name-with-letters-{n}.example"));
+    }
+    let seen = upstream.seen();
+    let ports: BTreeSet<u16> = seen.iter().map(|seen| seen.from.port()).collect();
+    let ids: BTreeSet<[u8; 2]> = seen.iter().map(|s| [s.message[0], s.message[1]]).collect();
+    let cases: BTreeSet<&[u8]> = seen.iter().map(|s| &s.message[13..30]).collect();
+    assert!(ports.len() > 45 && ids.len() > 45 && cases.len() > 45);
+}
+
+#[tokio::test]
+async fn a_hundred_clients_with_one_cold_name_cost_one_query() {
+    let upstream = Upstream::start(Box::new(|seen| {
+        thread::sleep(Duration::from_millis(50));
+        Some(answer(seen, "192.0.2.1", 60))
+    }));
+    let server = Server::start(&forward(".", true, &[&upstream])).await;
+    let clients: Vec<UdpSocket> = (0..100).map(|_| server.send("cold.example")).collect();
+    for client in &clients {
+        assert_eq!(addresses(&receive(client)), ["192.0.2.1"]);
+    }
+    assert_eq!(upstream.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn names_that_nobody_answers_for_fail_at_once() {
+    let server = Server::start("").await;
+    let start = now();
+    let refused = server.ask("www.example");
+    assert_eq!(rcode(&refused), Rcode::SERVFAIL);
+    assert!(refused.ends_with(&[0, 15, 0, 2, 0, 22]));
+    assert!(start.elapsed() < Duration::from_secs(1));
+    assert_eq!(addresses(&server.ask("localhost")), ["127.0.0.1"]);
+}
+
+#[tokio::test]
+async fn an_upstream_that_goes_and_comes_back_does_not_show() {
+    let upstream = Upstream::start(answers("192.0.2.1", 1));
+    let server = Server::start(&forward("example", false, &[&upstream])).await;
+    assert_eq!(addresses(&server.ask("www.example")), ["192.0.2.1"]);
+    let address = upstream.stop();
+    thread::sleep(Duration::from_millis(1100));
+    for n in 0..50 {
+        let answer = server.ask("www.example");
+        assert_eq!(addresses(&answer), ["192.0.2.1"], "query {n}");
+        assert!(
+            answer.ends_with(&[0, 15, 0, 2, 0, 3]),
+            "query {n} is not marked stale"
+        );
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(rcode(&server.ask("new.example")), Rcode::SERVFAIL);
+    let detail = server.context.readiness.details();
+    assert_eq!(detail, ["zone example.: no upstream answers"]);
+    let _back = Upstream::at(address, answers("192.0.2.2", 60));
+    // Within a second by design; the rest is for a machine that is busy.
+    let took = wait_for(&server, "newer.example", "192.0.2.2");
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    wait_for(&server, "www.example", "192.0.2.2");
+    assert!(server.context.readiness.details().is_empty());
+}
+
+#[tokio::test]
+async fn a_silent_first_upstream_holds_up_hardly_anybody() {
+    let silent = Upstream::start(Box::new(|_| None));
+    let good = Upstream::start(answers("192.0.2.2", 60));
+    let server = Server::start(&forward(".", true, &[&silent, &good])).await;
+    let start = now();
+    for n in 0..40 {
+        assert_eq!(
+            addresses(&server.ask(&format!("n{n}.example"))),
+            ["192.0.2.2"]
+        );
+    }
+    assert!(
+        start.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        start.elapsed()
+    );
+    assert!(silent.seen().len() < 10);
+}
+
+#[tokio::test]
+async fn a_truncated_response_is_asked_for_over_tcp() {
+    let upstream = Upstream::start(Box::new(|seen| match seen.tcp {
+        true => {
+            let text = "x".repeat(3000);
+            let row = (
+                Section::Answer,
+                seen.name.as_str(),
+                Type::TXT,
+                60,
+                text.as_str(),
+            );
+            let address = (
+                Section::Answer,
+                seen.name.as_str(),
+                Type::A,
+                60,
+                "192.0.2.3",
+            );
+            Some(response(&seen.message, 0, Rcode::NOERROR, &[address, row]))
+        }
+        false => Some(response(&seen.message, Flags::TC, Rcode::NOERROR, &[])),
+    }));
+    let server = Server::start(&forward(".", true, &[&upstream])).await;
+    // Too large for the client's datagram, so it is told to come back over TCP.
+    let cut = server.ask("big.example");
+    assert!(Flags::read(&cut).unwrap().has(Flags::TC));
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    write_framed(
+        &mut stream,
+        &testing::query(9, &question("big.example", Type::A), None),
+    );
+    let whole = read_framed(&mut stream);
+    assert_eq!(addresses(&whole), ["192.0.2.3"]);
+    assert!(whole.len() > 3000);
+    let over_tcp: Vec<bool> = upstream.seen().iter().map(|seen| seen.tcp).collect();
+    assert_eq!(over_tcp, [false, true]);
+}
+
+#[tokio::test]
+async fn a_connection_carries_many_queries_answered_as_they_become_ready() {
+    let upstream = Upstream::start(Box::new(|seen| {
+        if seen.name.starts_with("slow") {
+            thread::sleep(Duration::from_millis(200));
+        }
+        Some(answer(seen, "192.0.2.1", 60))
+    }));
+    let server = Server::start(&forward(".", true, &[&upstream])).await;
+    server.ask("known.example");
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    let names = ["slow.example", "known.example", "localhost"];
+    for (id, name) in (1..).zip(names) {
+        write_framed(
+            &mut stream,
+            &testing::query(id, &question(name, Type::A), None),
+        );
+    }
+    let ids: Vec<u8> = names.map(|_| read_framed(&mut stream)[1]).to_vec();
+    assert_eq!(ids, [2, 3, 1]);
+    // A burst in pieces, then the client closes its half: everything is answered still.
+    let burst: Vec<u8> = (0..300_u16)
+        .flat_map(|id| {
+            let query = testing::query(id, &question(&format!("n{id}.example"), Type::A), None);
+            let length = u16::try_from(query.len()).unwrap().to_be_bytes();
+            [&length[..], &query].concat()
+        })
+        .collect();
+    for piece in burst.chunks(777) {
+        stream.write_all(piece).unwrap();
+    }
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let answered: BTreeSet<u16> = (0..300)
+        .map(|_| {
+            let answer = read_framed(&mut stream);
+            assert_eq!(addresses(&answer), ["192.0.2.1"]);
+            u16::from_be_bytes([answer[0], answer[1]])
+        })
+        .collect();
+    assert_eq!(answered.len(), 300);
+    assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+}
+
+#[tokio::test]
+async fn connections_are_bounded() {
+    let server = Server::start("[tcp]\nper-client = 3\nidle = \"300ms\"\n").await;
+    let mut open: Vec<TcpStream> = (0..5)
+        .map(|_| TcpStream::connect(server.address).unwrap())
+        .collect();
+    let mut n_served = 0;
+    for stream in &mut open {
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        // The place may be refused before or after the query is taken by the kernel.
+        let query = testing::query(1, &question("localhost", Type::A), None);
+        let length = u16::try_from(query.len()).unwrap().to_be_bytes();
+        if stream.write_all(&[&length[..], &query].concat()).is_ok()
+            && stream.read_exact(&mut [0; 2]).is_ok()
+        {
+            n_served += 1;
+        }
+    }
+    assert_eq!(n_served, 3);
+    // Those that say nothing more are closed.
+    let start = now();
+    let mut rest = Vec::new();
+    open[0].read_to_end(&mut rest).unwrap();
+    assert!(start.elapsed() < Duration::from_secs(5));
+}
+
+#[tokio::test]
+async fn a_reload_keeps_the_cache_but_for_zones_that_go_elsewhere() {
+    let one = Upstream::start(answers("192.0.2.1", 600));
+    let two = Upstream::start(answers("192.0.2.2", 600));
+    let server = Server::start(&forward(".", true, &[&one])).await;
+    for name in ["a.site.example", "a.example"] {
+        assert_eq!(addresses(&server.ask(name)), ["192.0.2.1"]);
+    }
+    let rest = forward(".", true, &[&one]) + &forward("site.example", false, &[&two]);
+    let summary = server.recursor.reload(config(&rest)).await.unwrap();
+    assert!(summary.ends_with("1 cached answers dropped"), "{summary}");
+    assert_eq!(addresses(&server.ask("a.site.example")), ["192.0.2.2"]);
+    assert_eq!(addresses(&server.ask("a.example")), ["192.0.2.1"]);
+    assert_eq!(one.seen().len(), 2);
+    // Who may ask is taken up as well.
+    let closed = format!("allow-from = [\"192.0.2.0/24\"]\n{rest}");
+    server.recursor.reload(config(&closed)).await.unwrap();
+    let refused = wait_for_rcode(&server, "a.example", Rcode::REFUSED);
+    assert!(refused.ends_with(&[0, 15, 0, 2, 0, 18]));
+}
+
+fn wait_for_rcode(server: &Server, name: &str, expected: Rcode) -> Vec<u8> {
+    let start = now();
+    loop {
+        let answer = server.ask(name);
+        if rcode(&answer) == expected {
+            return answer;
+        }
+        assert!(start.elapsed() < LONG);
+    }
+}
+
+#[tokio::test]
+async fn draining_answers_those_who_wait() {
+    let upstream = Upstream::start(Box::new(|seen| {
+        thread::sleep(Duration::from_millis(300));
+        Some(answer(seen, "192.0.2.1", 60))
+    }));
+    let server = Server::start(&forward(".", true, &[&upstream])).await;
+    let client = server.send("slow.example");
+    while upstream.seen().is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(server.recursor.drain(LONG).await);
+    assert_eq!(addresses(&receive(&client)), ["192.0.2.1"]);
+}
+
+#[tokio::test]
+async fn a_server_that_would_ask_itself_does_not_start() {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = socket.local_addr().unwrap().port();
+    drop(socket);
+    let text = format!(
+        "version = \"v1\"\nlisten = [\"0.0.0.0:{port}\"]\n\
+         [[forward]]\nzone = \".\"\nupstreams = [\"127.0.0.2:{port}\"]"
+    );
+    // A wildcard and any loopback address are caught as the file is read.
+    let problems = v1::parse(&Document::inline("x", text)).unwrap_err();
+    assert!(problems.to_string().contains("this server itself"));
+}
+
+#[tokio::test]
+async fn what_is_going_on_is_told() {
+    let upstream = Upstream::start(answers("192.0.2.1", 60));
+    let server = Server::start(&forward("example", false, &[&upstream])).await;
+    for _ in 0..3 {
+        server.ask("www.example");
+    }
+    let exposition = daemon_base::metrics::Exposition::Prometheus;
+    let page = server.context.metrics.encode(exposition);
+    for line in [
+        "coredns_dns_responses_total{server=",
+        "plugin=\"cache\"} 2",
+        "plugin=\"forward\"} 1",
+        "coredns_panics_total 0",
+        "coredns_cache_hits_total{",
+        "dns_recursor_udp_received_datagrams_total ",
+    ] {
+        assert!(page.contains(line), "{line} in\n{page}");
+    }
+    let status = server.recursor.status();
+    assert_eq!(status["queries"], 3);
+    assert_eq!(status["answers"]["cache"], 2);
+    assert_eq!(status["zones"][0]["zone"], "example.");
+    assert_eq!(status["cache"]["positive"], 1);
+}
