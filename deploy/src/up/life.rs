@@ -3,8 +3,8 @@
 //!
 //! One task owns all state. Beside it run: a task for each process ([`super::child`]), one that asks
 //! the admin listeners ([`poll`]), one for the control socket ([`super::control`]), and those of the
-//! masters ([`super::master`]). Every channel between them is bounded; a task that is dropped at an
-//! `await` loses nothing but a sample.
+//! masters ([`super::master`]). Every channel between them is bounded. What the loop waits for is
+//! cancel safe; what it does in answer is done to the end before it waits again.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -77,16 +77,16 @@ pub(crate) async fn run(setup: Setup) -> anyhow::Result<Outcome> {
     let (report, mut reports) = mpsc::channel(REPORTS);
     let (call, mut calls) = mpsc::channel(CALLS);
     let (sample, mut samples) = mpsc::channel(SAMPLES);
-    let mut life = Life::new(setup, report)?;
+    let mut life = Life::new(setup, report);
     life.bring_masters_up().await?;
     tokio::spawn(control::serve(listener, call));
     tokio::spawn(poll::poll(life.setup.admin.clone(), sample));
-    let (terminal, mut keys) = if life.setup.plain {
+    let taken = if life.setup.plain {
         None
     } else {
         Terminal::take()
-    }
-    .unzip();
+    };
+    let (terminal, mut keys) = taken.unzip();
     if terminal.is_none() {
         life.printer = Some(Printer::start().context("cannot start a thread")?);
     }
@@ -152,7 +152,7 @@ struct Process {
 }
 
 impl Life {
-    fn new(setup: Setup, reports: mpsc::Sender<Report>) -> anyhow::Result<Self> {
+    fn new(setup: Setup, reports: mpsc::Sender<Report>) -> Self {
         let offers: Vec<Offer> = setup
             .site
             .published
@@ -197,7 +197,7 @@ impl Life {
             events: VecDeque::new(),
             log: VecDeque::new(),
         };
-        Ok(Self {
+        Self {
             setup,
             conductor: Conductor::new(),
             processes: PerService::from_fn(|_| Process::default()),
@@ -210,7 +210,7 @@ impl Life {
             was_ready: false,
             dirty: true,
             finished: false,
-        })
+        }
     }
 
     async fn bring_masters_up(&mut self) -> anyhow::Result<()> {
@@ -511,7 +511,7 @@ impl Life {
         if let Some(printer) = &self.printer {
             let seconds = self.view.elapsed.as_secs_f64();
             printer.print(format!(
-                "\nSite {}, {}, is ready after {seconds:.1} s. Try, in another terminal:\n",
+                "\nSite {}, {}, is ready after {seconds:.2} s. Try, in another terminal:\n",
                 self.view.site, self.view.domain
             ));
             for line in screen::examples(&self.view) {
