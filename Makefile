@@ -34,7 +34,7 @@ it:
 sim:
 	SIM_SEEDS=$(SEEDS) $(CARGO) test --workspace --locked --release -- sim
 
-# Coverage-guided fuzzing of one target: make fuzz TARGET=zone SECS=600. Targets: query, zone, named_conf, health.
+# Coverage-guided fuzzing of one target: make fuzz TARGET=zone SECS=600. Targets: query, response, zone, named_conf, settings, health.
 fuzz:
 	tests/fuzz/run $(TARGET) $(SECS)
 

@@ -2,7 +2,7 @@
 //!
 //! `FUZZ_SEED` and `FUZZ_STEPS` ask for others; a failure names the seed and the step.
 
-use tests::fuzz::{HEALTH, NAMED_CONF, QUERY, Target, ZONE};
+use tests::fuzz::{HEALTH, NAMED_CONF, QUERY, RESPONSE, SETTINGS, Target, ZONE};
 
 fn smoke(target: Target, steps: usize) {
     let number = |key| std::env::var(key).ok().and_then(|text| text.parse().ok());
@@ -31,4 +31,14 @@ fn no_zone_list_upsets_its_parser() {
 #[test]
 fn no_message_upsets_healthd_or_its_subscribers() {
     smoke(HEALTH, 40_000);
+}
+
+#[test]
+fn no_upstream_upsets_the_resolver() {
+    smoke(RESPONSE, 40_000);
+}
+
+#[test]
+fn no_settings_upset_their_parsers() {
+    smoke(SETTINGS, 10_000);
 }

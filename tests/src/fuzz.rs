@@ -8,6 +8,8 @@ mod health;
 mod mutate;
 mod named_conf;
 mod query;
+mod response;
+mod settings;
 mod zone;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -53,6 +55,20 @@ pub const HEALTH: Target = Target {
     name: "health",
     body: health::body,
     words: &[],
+};
+
+/// Responses of upstreams.
+pub const RESPONSE: Target = Target {
+    name: "response",
+    body: response::body,
+    words: &[],
+};
+
+/// PowerDNS's configuration files.
+pub const SETTINGS: Target = Target {
+    name: "settings",
+    body: settings::body,
+    words: settings::WORDS,
 };
 
 impl Target {

@@ -61,7 +61,7 @@ pub fn loopback() -> Ipv4Addr {
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let process = std::process::id();
     // 127.64.0.1 and up: far from 127.0.0.1 and from what `outpost up` takes.
-    let [_, second, third, _] = (process % PROCESSES << 8).to_be_bytes();
+    let [_, second, third, _] = ((process % PROCESSES) << 8).to_be_bytes();
     let fourth = u8::try_from(number % 254 + 1).expect("less than 255");
     Ipv4Addr::new(127, 64 + second, third, fourth)
 }
