@@ -12,7 +12,7 @@ use std::fmt;
 
 use dns_wire::{
     Class, Composer, Flags, Full, Name, NameError, Owner, Rcode, RecordRef, Records, Section, Type,
-    header, records::uncompressed_rdata,
+    header, rdata, records::uncompressed_rdata,
 };
 
 use crate::key;
@@ -282,6 +282,9 @@ impl Reader<'_> {
                 Type::SIG if record.section == Section::Additional => {}
                 _ if record.class == qclass || qclass == Class::ANY => {
                     let record = Record::read(response, &record).map_err(malformed)?;
+                    if !record.is_well_formed() {
+                        return Err(Unusable::Malformed);
+                    }
                     all.records.push(record);
                 }
                 _ => return Err(Unusable::Malformed),
@@ -432,6 +435,17 @@ impl Record {
             ttl,
             rdata: uncompressed_rdata(message, record)?,
         })
+    }
+
+    /// Whether the data is what its type asks for. The length says it all of addresses, which are
+    /// nearly everything that is asked.
+    fn is_well_formed(&self) -> bool {
+        match self.rtype {
+            // RFC 1035 §3.4.1: the one type whose data depends on the class.
+            Type::A => self.class != Class::IN || self.rdata.len() == 4,
+            Type::AAAA => self.rdata.len() == 16,
+            rtype => rdata::is_valid(rtype, &self.rdata),
+        }
     }
 
     fn write(&self, composer: &mut Composer<'_>) -> Result<(), Full> {
