@@ -13,6 +13,7 @@ use tests::dns::{
 use tests::load::{Load, Mix};
 use tests::scratch::{at, loopback};
 use tests::site::Site;
+use tests::sockets::Held;
 use tests::upstream::{Action, Asked, Upstream};
 use tests::wait;
 
@@ -648,6 +649,48 @@ fn a_reload_keeps_the_cache() {
     }
     load.stop().assert_clean();
     assert_eq!(upstream.n_udp(), 1, "asked once, before the first reload");
+}
+
+#[test]
+fn two_processes_share_sockets_and_swap_without_losing_a_query() {
+    let to = at(loopback(), 5300);
+    let _upstream = Upstream::start(to, plain);
+    let site = Site::new();
+    let forward = Forward {
+        zone: "example",
+        to: &[to],
+        recursive: false,
+    };
+    configure(&site, &[forward], "");
+    let held = Held::bind(site.resolver());
+    let start = || {
+        Daemon::start(
+            "dns-recursor",
+            held.hand_to("dns", &site.serve("dns-recursor")),
+        )
+    };
+    let mut current = start();
+    let mix = Mix {
+        questions: (0..200)
+            .map(|n| Question::new(&format!("n{n}.example"), A))
+            .collect(),
+        judge: Box::new(|_, message| match addresses(message).as_slice() {
+            [one] if one == "192.0.2.1" => Ok(()),
+            _ => Err(format!("{message:?}")),
+        }),
+    };
+    let load = Load::start(site.resolver(), 1_000, mix).go_on(Duration::from_millis(500));
+    for _ in 0..4 {
+        let next = start();
+        std::mem::replace(&mut current, next).stop();
+        let question = Question::new("n1.example", A);
+        assert_eq!(
+            ask_tcp(site.resolver(), &question).unwrap().answers.len(),
+            1
+        );
+    }
+    load.stop().assert_clean();
+    current.stop();
 }
 
 //--- Clients

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
+use tests::binaries::binary;
+use tests::daemon::run;
 use tests::dns::{A, Message, NOERROR, Question, ask, ask_a};
 use tests::load::{Load, Mix};
 use tests::masters::Master;
@@ -220,6 +223,46 @@ fn healthd_killed_and_restarted_changes_no_answer_and_loses_no_query() {
 #[test]
 fn healthd_restarted_without_its_memory_changes_no_answer_either() {
     healthd_comes_and_goes(true);
+}
+
+#[test]
+fn what_an_operator_takes_out_of_service_leaves_the_answers_and_stays_out() {
+    let cluster = Cluster::new(1, 2);
+    let _up = [0, 1, 2].map(|n| cluster.master(n));
+    let healthd = cluster.site.start("healthd");
+    let _authd = cluster.site.start("dns-authd");
+    let server = cluster.site.authority();
+    let mark = |state: &str| {
+        let mut command = Command::new(binary("healthd"));
+        command.args(["mark", &cluster.masters[1].to_string(), state, "--socket"]);
+        let (status, stdout, stderr) = run({
+            command.arg(cluster.site.socket());
+            command
+        });
+        assert!(status.success(), "{stdout}{stderr}");
+    };
+    let becomes = |what: &str, numbers: &[usize]| {
+        wait::for_it(what, Duration::from_secs(5), || {
+            cluster.working(server) == cluster.addresses(numbers)
+        });
+    };
+    becomes("all masters are known", &[0, 1, 2]);
+    for state in ["maintenance", "drain"] {
+        mark(state);
+        becomes(state, &[0, 2]);
+        mark("ready");
+        becomes("ready again", &[0, 1, 2]);
+    }
+    mark("maintenance");
+    becomes("maintenance", &[0, 2]);
+    healthd.stop();
+    let _healthd = cluster.site.start("healthd");
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(
+        cluster.working(server),
+        cluster.addresses(&[0, 2]),
+        "a restart does not forget"
+    );
 }
 
 #[test]
