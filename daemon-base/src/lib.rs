@@ -21,6 +21,7 @@ pub mod environment;
 pub mod exit;
 pub mod listen;
 pub mod log;
+pub mod memory;
 pub mod metrics;
 pub mod notify;
 pub mod print;

@@ -397,6 +397,7 @@ impl<P: Programs> Responder<P> {
         let (client, query, subnet) = (draft.client, draft.query, draft.subnet);
         let mut waiting = None;
         let mut failure = None;
+        let mut is_tailored = false;
         let (programs, random) = (&mut self.programs, &mut self.random);
         let mut pick = |number: u32| {
             let Some(answer) = served.live.get(number) else {
@@ -407,8 +408,9 @@ impl<P: Programs> Responder<P> {
                 waiting = Some(number);
                 return Pick::Fail;
             }
+            is_tailored |= answer.depends_on_client();
             let draw = Draw {
-                client: client.peer.ip(),
+                client: subnet.map_or_else(|| client.peer.ip(), |subnet| subnet.address),
                 qname: query.qname,
                 seed: random.bits(),
             };
@@ -444,7 +446,11 @@ impl<P: Programs> Responder<P> {
             }
         };
         let asked = (query.qname, &self.names);
-        match zone.resolve(asked, query.qtype, &mut pick) {
+        let resolved = zone.resolve(asked, query.qtype, &mut pick);
+        if let Some(subnet) = subnet.filter(|_| is_tailored) {
+            draft.options.set_scope(subnet.source_prefix);
+        }
+        match resolved {
             Ok(resolution) => draft.compose(&resolution),
             Err(Unresolved::Failed | Unresolved::PerQuery) => {
                 if let Some(set) = waiting {

@@ -48,6 +48,8 @@ const LOGGED_ZONES: usize = 20;
 /// How many problems of one zone are logged.
 const LOGGED_PROBLEMS: usize = 20;
 
+/// A load of so many records leaves behind enough freed memory to give it back.
+const MANY_RECORDS: usize = 50_000;
 /// How long a replaced snapshot is kept: idle threads of the data path look for a new one four
 /// times a second.
 const RETIREMENT: Duration = Duration::from_secs(1);
@@ -368,6 +370,11 @@ impl Keeper {
             .map(|kept| &kept.declared)
             .collect();
         let loaded = load::all(&declared, &self.plan.zones, self.seed, self.plan.lua);
+        let n_records: usize = loaded.iter().map(Loaded::n_records).sum();
+        if n_records >= MANY_RECORDS {
+            // What zones are parsed into is several times what is kept.
+            daemon_base::memory::trim();
+        }
         for (place, loaded) in places.iter().zip(loaded) {
             if let Some(kept) = self.zones.get_mut(*place) {
                 kept.take(loaded, places.len() <= LOGGED_ZONES);

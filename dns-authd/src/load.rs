@@ -167,6 +167,14 @@ pub struct Loaded {
     pub took: Duration,
 }
 
+impl Loaded {
+    /// How many records were read.
+    #[must_use]
+    pub fn n_records(&self) -> usize {
+        self.result.as_ref().map_or(0, |(zone, _)| zone.n_records())
+    }
+}
+
 /// Reads and compiles one zone. Without `lua`, its `LUA` records are left out.
 #[must_use]
 pub fn zone(declared: &ZoneDecl, zones: &Zones, seed: Seed, lua: bool) -> Loaded {
@@ -175,11 +183,16 @@ pub fn zone(declared: &ZoneDecl, zones: &Zones, seed: Seed, lua: bool) -> Loaded
     let result = read_zone(declared, zones, &mut files).and_then(|file| {
         let ZoneFile {
             mut records,
-            warnings,
+            mut warnings,
             ..
         } = file;
         if !lua {
-            records.retain(|record| !matches!(record.data, RecordData::Lua { .. }));
+            let programs =
+                records.extract_if(.., |record| matches!(record.data, RecordData::Lua { .. }));
+            warnings.extend(programs.map(|record| Problem {
+                position: Some(record.position),
+                message: "LUA records are not enabled: this one is left out".to_owned(),
+            }));
         }
         let zone = Zone::build(&declared.name, &records, seed)?;
         Ok((Arc::new(zone), warnings))

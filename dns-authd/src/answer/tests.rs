@@ -285,6 +285,42 @@ fn an_alias_to_a_live_set_is_followed() {
     assert_eq!((mail.answer.len(), mail.additional.len()), (1, 0));
 }
 
+#[test]
+fn a_live_alias_is_followed() {
+    let text = format!("{ZONE}moves.example. 180 LUA CNAME pick()\n");
+    let plain = snapshot("example.", &records(&text));
+    let served = Arc::clone(&plain.table.zones()[0]);
+    let target: Name = "www.example.".parse().unwrap();
+    let member = Member {
+        value: String::new(),
+        weight: 1,
+    };
+    let members = vec![(member, target.as_wire().to_vec())];
+    let part = Part::Drawn(Drawn::new(Type::CNAME, 9, Select::Random, members).unwrap());
+    let mut sets = vec![LiveAnswer::default(); 3];
+    sets.push(live(vec![part]));
+    let served = Arc::new(Served {
+        apex: served.apex.clone(),
+        zone: served.zone.clone(),
+        live: Arc::new(LiveSets::new(sets, None)),
+    });
+    let snapshot = Snapshot {
+        table: plain.table.replace([served]),
+        settings: plain.settings,
+    };
+    let alias = decode(&udp(
+        &snapshot,
+        &query(&"moves.example.".parse().unwrap(), Type::CNAME),
+    ));
+    assert_eq!(alias.answer.len(), 1);
+    let followed = decode(&udp(
+        &snapshot,
+        &query(&"moves.example.".parse().unwrap(), Type::A),
+    ));
+    let types: BTreeSet<Type> = followed.answer.iter().map(|line| line.1).collect();
+    assert_eq!(types, BTreeSet::from([Type::A, Type::CNAME]));
+}
+
 /// Makes one record that tells what it was called with.
 struct Telling;
 

@@ -22,6 +22,9 @@ pub fn pdns_conf(pdns: &PdnsConf, named: &NamedConf) -> String {
         let (key, value, reason) = (&dropped.key, &dropped.value, dropped.reason);
         page.line(&format!("# not carried: {key}={value}: {reason}"));
     }
+    if let Some(message) = super::peer::not_notified(named) {
+        page.line(&format!("# not carried: {message}"));
+    }
     page.line("version = \"v1\"");
     page.line(&format!("listen = [{}]", addresses(&pdns.listen)));
     if pdns.network.receivers != 0 {

@@ -1,5 +1,6 @@
 //! A pdns.conf as a [`Config`]: `pdns_server`'s own defaults where it has the setting.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -28,6 +29,10 @@ pub fn config(pdns: &PdnsConf, named: NamedConf, version: &str, host: &str) -> C
             message: format!("{} is not carried over: {}", dropped.key, dropped.reason),
         })
         .collect();
+    warnings.extend(not_notified(&named).into_iter().map(|message| Problem {
+        position: None,
+        message,
+    }));
     warnings.extend(named.warnings);
     let tcp = TcpLimits {
         connections: pdns.network.tcp_connections,
@@ -68,6 +73,21 @@ pub fn config(pdns: &PdnsConf, named: NamedConf, version: &str, host: &str) -> C
         },
         warnings,
     }
+}
+
+/// Servers that are to be told of changes, and will not be.
+pub(super) fn not_notified(named: &NamedConf) -> Option<String> {
+    let of_zones = named.zones.iter().flat_map(|zone| &zone.also_notify);
+    let all = named.also_notify.iter().chain(of_zones);
+    let servers: BTreeSet<String> = all.map(ToString::to_string).collect();
+    let servers: Vec<String> = servers.into_iter().collect();
+    (!servers.is_empty()).then(|| {
+        format!(
+            "also-notify is not carried over: no NOTIFY is sent, and {} find changes when they \
+             next ask",
+            servers.join(", ")
+        )
+    })
 }
 
 fn options(files: &ZoneFiles, directory: &std::path::Path, lua_whitespace: bool) -> Options {
