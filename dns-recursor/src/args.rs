@@ -140,8 +140,22 @@ pub struct ServeArgs {
 #[derive(Debug, Subcommand)]
 pub enum Format {
     /// recursor.conf of the PowerDNS Recursor, with the files that it names
-    #[command(name = "recursor.conf", alias = "recursor", alias = "pdns")]
+    #[command(name = "recursor.conf", aliases = ["recursor", "pdns"])]
     RecursorConf {
+        /// The file.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+    /// Corefile of CoreDNS, with the resolv.conf that it names
+    #[command(name = "corefile", aliases = ["Corefile", "coredns"])]
+    Corefile {
+        /// The file.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+    /// dnsmasq.conf, with the files that it names
+    #[command(name = "dnsmasq.conf", alias = "dnsmasq")]
+    Dnsmasq {
         /// The file.
         #[arg(value_name = "FILE")]
         file: PathBuf,

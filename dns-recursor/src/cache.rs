@@ -112,9 +112,12 @@ impl Cache {
     /// An empty cache.
     #[must_use]
     pub fn new(options: &CacheOptions, seed: Seed) -> Self {
-        let smallest = |pick: fn(&Capacity) -> usize| {
-            pick(&options.positive).min(pick(&options.negative)).max(1)
-        };
+        // A pool of nothing needs no room.
+        let pools = [options.positive, options.negative];
+        let used = pools
+            .iter()
+            .filter(|pool| pool.entries.min(pool.octets) > 0);
+        let smallest = |pick: fn(&Capacity) -> usize| used.clone().map(pick).min().unwrap_or(0);
         let wanted = (smallest(|c| c.entries) / MIN_SHARD_ENTRIES)
             .min(smallest(|c| c.octets) / MIN_SHARD_OCTETS)
             .clamp(1, MAX_SHARDS);

@@ -10,6 +10,7 @@ use daemon_base::{errln, exit, outln, run};
 
 use crate::args::{CacheVerb, Cli, ConfigArgs, Format, ServeArgs, Verb, split_settings};
 use crate::config::{Config, DEFAULT_ADMIN};
+use crate::import::{corefile, dnsmasq};
 use crate::service::Recursor;
 use crate::{load, recursor_conf, status};
 
@@ -75,12 +76,19 @@ fn check(args: &ConfigArgs) -> ExitCode {
 }
 
 fn import(format: &Format) -> ExitCode {
-    let Format::RecursorConf { file } = format;
-    match load::read_recursor_conf(file, &[]) {
-        Ok(conf) => {
+    let imported = match format {
+        Format::RecursorConf { file } => load::read_recursor_conf(file, &[]).map(|conf| {
             let imported = recursor_conf::import(&conf);
-            daemon_base::print::out(format_args!("{}", imported.toml));
-            for remark in load::remarks(&conf, &imported) {
+            let remarks = load::remarks(&conf, &imported);
+            (imported.toml, remarks)
+        }),
+        Format::Corefile { file } => load::import_with(corefile::import, file),
+        Format::Dnsmasq { file } => load::import_with(dnsmasq::import, file),
+    };
+    match imported {
+        Ok((toml, remarks)) => {
+            daemon_base::print::out(format_args!("{toml}"));
+            for remark in remarks {
                 errln!("{remark}");
             }
             exit::code(exit::OK)

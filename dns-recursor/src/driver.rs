@@ -160,7 +160,7 @@ pub struct Plan {
 
 #[derive(Debug)]
 enum Command {
-    Adopt(Box<Plan>),
+    Adopt(Box<Plan>, oneshot::Sender<()>),
     Report {
         upstream: SocketAddr,
         report: Report,
@@ -269,9 +269,12 @@ impl Handle {
         Arc::clone(&self.observed)
     }
 
-    /// Goes on by another configuration.
+    /// Goes on by another configuration; returns when it is in force.
     pub async fn adopt(&self, plan: Plan) {
-        self.command(Command::Adopt(Box::new(plan))).await;
+        let (told, adopted) = oneshot::channel();
+        self.command(Command::Adopt(Box::new(plan), told)).await;
+        // An error means that the thread has ended, as has been said.
+        let _told = adopted.await;
     }
 
     /// Who tells the driver what healthd says.
@@ -407,11 +410,14 @@ impl Driver {
         let now = self.supply.clock.now();
         match command {
             None | Some(Command::Stop) => return true,
-            Some(Command::Adopt(plan)) => {
+            Some(Command::Adopt(plan, told)) => {
                 let table = Arc::clone(&plan.table);
                 self.resolver.reconfigure(plan.settings, table, now);
                 self.plan = *plan;
                 self.note_routes();
+                if told.send(()).is_err() {
+                    tracing::debug!("Nobody waits for the configuration to be in force");
+                }
             }
             Some(Command::Report { upstream, report }) => {
                 self.resolver.reported(upstream, report, now);
@@ -515,7 +521,8 @@ impl Driver {
                 match change.to {
                     Fitness::Absent => {
                         *self.seen.absences.entry(upstream).or_default() += 1;
-                        tracing::warn!(%upstream, ?why, "Upstream does not answer");
+                        let why = why.map(|why| why.to_string());
+                        tracing::warn!(%upstream, why, "Upstream does not answer");
                     }
                     Fitness::Good if change.from == Fitness::Absent => {
                         tracing::info!(%upstream, "Upstream answers again");

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! Cores, which do no I/O and read no clock: [`answer`], [`cache`], [`exchange`], [`forward`],
-//! [`front`], [`key`], [`local`], [`message`], [`moment`], [`policy`], [`recursor_conf`],
+//! [`front`], [`import`], [`key`], [`local`], [`message`], [`moment`], [`policy`], [`recursor_conf`],
 //! [`resolve`], [`upstream_state`]. Everything else is a shell around them.
 
 pub mod answer;
@@ -30,6 +30,7 @@ pub mod exchange;
 pub mod forward;
 pub mod front;
 pub mod healthd;
+pub mod import;
 pub mod key;
 pub mod load;
 pub mod local;

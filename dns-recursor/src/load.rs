@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use daemon_base::config::{Document, Position, Problem, Problems};
 
 use crate::config::{Config, v1};
-use crate::recursor_conf::{self, Files, Imported, RecursorConf};
+use crate::import::Imported;
+use crate::recursor_conf::{self, Files, RecursorConf};
 
 /// No configuration or list of zones is larger; one that is, is surely another file.
 const MAX_FILE: u64 = 16 << 20;
@@ -60,9 +61,26 @@ pub fn read_recursor_conf(
     read.map_err(|rejected| rejected.problems.into_iter().map(problem).collect())
 }
 
+/// Reads another forwarder's file; gives the configuration and what a person should know of it.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn import_with(
+    import: fn(&Path, &mut dyn Files) -> Result<Imported, Vec<recursor_conf::Problem>>,
+    path: &Path,
+) -> Result<(String, Vec<String>), Problems> {
+    match import(path, &mut Disk) {
+        Ok(imported) => {
+            let remarks = imported.remarks.iter().map(ToString::to_string);
+            Ok((imported.toml, remarks.collect()))
+        }
+        Err(problems) => Err(problems.into_iter().map(problem).collect()),
+    }
+}
+
 /// What a person should know of a recursor.conf that was understood.
 #[must_use]
-pub fn remarks(conf: &RecursorConf, imported: &Imported) -> Vec<String> {
+pub fn remarks(conf: &RecursorConf, imported: &recursor_conf::Imported) -> Vec<String> {
     let dropped = conf.dropped.iter().map(|dropped| {
         let message = format!("`{}` is not carried over: {}", dropped.key, dropped.reason);
         let position = dropped.position.clone();

@@ -630,10 +630,16 @@ impl<C, E: Entropy> Resolver<C, E> {
         }
     }
 
-    fn settle(&mut self, id: FlightId, answer: Answer) {
+    fn settle(&mut self, id: FlightId, mut answer: Answer) {
         let Some(mut flight) = self.remove(id) else {
             return;
         };
+        let route = self.table.find(flight.key.name(), flight.key.qtype());
+        if !route.is_some_and(|route| route.is_like(&flight.route)) {
+            // The zone goes elsewhere since the question was asked: good for those who wait, but
+            // not to be kept.
+            answer.lifetime = 0;
+        }
         for waiting in std::mem::take(&mut flight.awaited_by) {
             self.end_chain(waiting, &answer);
         }

@@ -55,7 +55,7 @@ impl Report<'_> {
                 json!({
                     "address": view.address.to_string(),
                     "state": fitness(view.fitness),
-                    "why": view.absence.map(|why| format!("{why:?}").to_lowercase()),
+                    "why": view.absence.map(|why| why.to_string()),
                     "since_seconds": self.now.since(view.since).as_secs(),
                     "round_trip_ms": view.round_trip.map(|time| time.as_secs_f64() * 1e3),
                 })
@@ -152,7 +152,7 @@ fn write_detail(text: &mut String, detail: &Value) -> std::fmt::Result {
             HumanDuration(since)
         )?;
         if let Some(why) = upstream["why"].as_str() {
-            write!(text, ", {why}")?;
+            write!(text, ": {why}")?;
         }
         if let Some(millis) = upstream["round_trip_ms"].as_f64() {
             write!(text, ", {millis:.1} ms away")?;
@@ -217,7 +217,7 @@ mod tests {
             "queries 0: 0 from the cache, 0 stale, 0 resolved, 0 local",
             "cache: 3 answers and 1 denials in 3 KiB",
             "zone ocp4.redhat.ren. to 127.0.0.1:5301 (authoritative)  NO UPSTREAM ANSWERS",
-            "upstream 127.0.0.1:5301 absent for 1m5s, refused, 0.2 ms away",
+            "upstream 127.0.0.1:5301 absent for 1m5s: its port is closed, 0.2 ms away",
             "healthd is NOT connected; upstreams are probed from here",
         ] {
             assert!(text.contains(line), "{line}\n{text}");

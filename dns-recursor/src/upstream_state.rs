@@ -13,6 +13,7 @@
 //! puts the upstream behind its peers meanwhile. Absent upstreams are probed at most every
 //! [`PROBE_MAX`], by themselves and not at a client's expense. Never sends anything itself.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -90,6 +91,18 @@ pub enum Absence {
     Reported,
     /// An operator has taken it out, by way of healthd.
     Drained,
+}
+
+impl fmt::Display for Absence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Silent => "it is silent",
+            Self::Refused => "its port is closed",
+            Self::Unreachable => "there is no way to it",
+            Self::Reported => "healthd says so",
+            Self::Drained => "an operator has taken it out",
+        })
+    }
 }
 
 /// What healthd says of an upstream.

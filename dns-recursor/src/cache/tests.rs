@@ -207,6 +207,25 @@ fn many_shards_share_the_bounds() {
     assert!(fullest < Some(20_000 / MAX_SHARDS * 2), "{fullest:?}");
 }
 
+#[test]
+fn a_pool_of_nothing_keeps_nothing_and_costs_the_other_no_shards() {
+    let mut options = options(100_000, 64 << 20);
+    options.negative.entries = 0;
+    let cache = Cache::new(&options, Seed(1));
+    assert_eq!(cache.shards.len(), MAX_SHARDS);
+    let keep = Keep {
+        pool: Pool::Negative,
+        lifetime: DAY,
+    };
+    cache.store(
+        &key("a.example"),
+        address("a.example", 60),
+        keep,
+        Moment::START,
+    );
+    assert_eq!(cache.usage(), Usage::default());
+}
+
 //----------- Model -----------------------------------------------------------
 
 /// The same rules, spelt out with no regard to cost.

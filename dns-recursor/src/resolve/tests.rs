@@ -595,6 +595,27 @@ fn what_is_too_much_is_refused_and_the_rest_goes_on() {
 }
 
 #[test]
+fn what_was_asked_of_upstreams_that_no_longer_count_is_not_kept() {
+    let mut world = world(&[1]);
+    world.behave(1, |how| how.delay = (50, 50));
+    let client = world.ask("a.site.example");
+    world.run_for(10);
+    let table = Table::new([
+        route(".", Mode::Recursive, &[1]),
+        route("site.example", Mode::Authoritative, &[2]),
+    ]);
+    world.upstreams.insert(address(2), Behaviour::default());
+    let now = Moment::from_millis(world.now);
+    world
+        .resolver
+        .reconfigure(Settings::default(), Arc::new(table), now);
+    world.run_for(100);
+    assert_eq!(world.got(client).unwrap().1, good("a.site.example"));
+    ask(&mut world, "a.site.example");
+    assert_eq!((n_asked(&world, 1), n_asked(&world, 2)), (1, 1));
+}
+
+#[test]
 fn a_reload_keeps_what_is_known_and_what_is_under_way() {
     let mut world = world(&[1, 2]);
     world.behave(1, |how| how.presence = Presence::Closed);

@@ -196,7 +196,13 @@ fn forward(zone: &str, recursive: bool, upstreams: &[&Upstream]) -> String {
 impl Server {
     async fn start(rest: &str) -> Self {
         let mut context = Context::detached("dns-recursor");
-        let recursor = Recursor::start(config(rest), &mut context).await.unwrap();
+        // The port that is free for UDP may be taken for TCP.
+        let recursor = loop {
+            match Recursor::start(config(rest), &mut context).await {
+                Ok(recursor) => break recursor,
+                Err(error) => assert!(format!("{error:?}").contains("AddrInUse"), "{error:?}"),
+            }
+        };
         let address = recursor.addresses[0];
         Self {
             recursor,

@@ -1,0 +1,187 @@
+use std::io;
+use std::path::PathBuf;
+
+use daemon_base::config::Document;
+
+use super::*;
+use crate::config::{Config, v1};
+use crate::forward::{Policy, Protocol};
+
+struct Memory<'a>(&'a str);
+
+impl Files for Memory<'_> {
+    fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
+        match path.to_str() {
+            Some("Corefile") => Ok(self.0.into()),
+            Some("/etc/resolv.conf") => {
+                Ok(b"search x\nnameserver 192.0.2.53\nnameserver fd00::53 # two\n".to_vec())
+            }
+            _ => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn list(&mut self, _: &Path) -> io::Result<Vec<PathBuf>> {
+        Ok(Vec::new())
+    }
+}
+
+#[expect(
+    clippy::panic_in_result_fn,
+    reason = "TOML that is not understood is a failed test, not an error of the file"
+)]
+fn read(text: &str) -> Result<(Config, Vec<String>), Vec<String>> {
+    let told = |problems: Vec<Problem>| problems.iter().map(ToString::to_string).collect();
+    match import(Path::new("Corefile"), &mut Memory(text)) {
+        Ok(imported) => {
+            let document = Document::inline("import", imported.toml.as_str());
+            let config = v1::parse(&document).unwrap_or_else(|p| panic!("{p}\n{}", imported.toml));
+            Ok((config, told(imported.remarks)))
+        }
+        Err(problems) => Err(told(problems)),
+    }
+}
+
+#[test]
+fn a_clusters_corefile_keeps_its_routes_and_its_cache() {
+    let (config, remarks) = read(
+        ".:5353 {\n    bufsize 512\n    errors\n    health {\n        lameduck 20s\n    }\n    ready\n    \
+         kubernetes cluster.local in-addr.arpa ip6.arpa {\n        pods insecure\n        \
+         fallthrough in-addr.arpa ip6.arpa\n    }\n    prometheus 127.0.0.1:9153\n    \
+         forward . /etc/resolv.conf {\n        policy sequential\n    }\n    \
+         cache 900 {\n        denial 9984 30\n    }\n    reload\n}\n",
+    )
+    .unwrap();
+    let listen: Vec<String> = config
+        .network
+        .listen
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(listen, ["0.0.0.0:5353", "[::]:5353"]);
+    let [forward] = config.forwards.as_slice() else {
+        panic!();
+    };
+    assert_eq!(
+        (forward.zone.to_string().as_str(), forward.policy),
+        (".", Policy::Sequential)
+    );
+    let upstreams: Vec<String> = forward.upstreams.iter().map(ToString::to_string).collect();
+    assert_eq!(upstreams, ["192.0.2.53:53", "[fd00::53]:53"]);
+    let limits = config.resolve.limits;
+    assert_eq!((limits.positive_max, limits.negative_max), (900, 30));
+    assert_eq!(
+        (config.cache.positive.entries, config.cache.negative.entries),
+        (9984, 9984)
+    );
+    for words in [
+        "Corefile:2:5: `bufsize 512`",
+        "Corefile:8:5: `kubernetes",
+        "`health`",
+        "`reload`",
+    ] {
+        assert!(
+            remarks
+                .iter()
+                .any(|remark| remark.starts_with(words) || remark.contains(words)),
+            "{words}: {remarks:#?}"
+        );
+    }
+}
+
+#[test]
+fn every_block_is_a_zone_of_its_own() {
+    let (config, remarks) = read(
+        "# servers\nfoo.com:5353 bar.com:5353 {\n  forward . 1.1.1.1 2.2.2.2:5353 dns://[fd00::1]:54 {\n    \
+         force_tcp\n    policy round_robin\n    max_concurrent 500\n  }\n  cache\n}\n\
+         a.example,\nb.example {\n  bind 127.0.0.1\n  forward sub.a.example 192.0.2.1\n}\n\
+         hostname.bind:5353 {\n  chaos \"my server\"\n}\n",
+    )
+    .unwrap();
+    let zones: Vec<String> = config
+        .forwards
+        .iter()
+        .map(|f| {
+            format!(
+                "{} {:?} {:?} {}",
+                f.zone,
+                f.policy,
+                f.protocol,
+                f.upstreams.len()
+            )
+        })
+        .collect();
+    assert_eq!(
+        zones,
+        [
+            "b.example. Random Udp 1",
+            "bar.com. RoundRobin Tcp 3",
+            "foo.com. RoundRobin Tcp 3",
+            "sub.a.example. Random Udp 1",
+        ]
+    );
+    assert_eq!(config.forwards[1].protocol, Protocol::Tcp);
+    let listen: Vec<String> = config
+        .network
+        .listen
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(listen, ["127.0.0.1:53", "0.0.0.0:5353", "[::]:5353"]);
+    assert_eq!(config.local.version.as_deref(), Some("my server"));
+    assert_eq!(config.resolve.max_flights, 500);
+    let limits = config.resolve.limits;
+    assert_eq!((limits.positive_max, limits.negative_max), (3600, 1800));
+    assert!(
+        remarks
+            .iter()
+            .any(|remark| remark.contains("hostname.bind:5353")),
+        "{remarks:?}"
+    );
+}
+
+#[test]
+fn what_cannot_be_carried_over_is_said() {
+    let (_, remarks) = read(
+        ". {\n forward . 192.0.2.1 tls://9.9.9.9 {\n  tls_servername dns.quad9.net\n }\n hosts {\n  192.0.2.1 a\n }\n \
+         dns64\n rewrite name a b\n acl {\n  block\n }\n}\n",
+    )
+    .unwrap();
+    for words in [
+        "tls://9.9.9.9",
+        "tls_servername",
+        "hosts",
+        "dns64",
+        "rewrite name a b",
+        "acl",
+    ] {
+        assert!(
+            remarks.iter().any(|remark| remark.contains(words)),
+            "{words}: {remarks:#?}"
+        );
+    }
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_place() {
+    for (text, expected) in [
+        (
+            ". {\n forward .\n}\n",
+            "Corefile:2:2: `forward` has no upstream",
+        ),
+        (
+            ". {\n forward . /nowhere\n}\n",
+            "Corefile:2:12: cannot read /nowhere",
+        ),
+        ("a..b {\n}\n", "Corefile:1:1: `a..b` is no zone"),
+        (".:53 \n", "Corefile:1:1: `.:53` is no server block"),
+        (". {\n cache\n", "Corefile:1:1: `. {` is not closed"),
+        (". {\n cache {\n", "Corefile:2:2: `cache {` is not closed"),
+    ] {
+        let errors = read(text).unwrap_err();
+        assert!(
+            errors.iter().any(|error| error.starts_with(expected)),
+            "{expected}: {errors:?}"
+        );
+    }
+    assert!(import(Path::new("none"), &mut Memory("")).is_err());
+}
