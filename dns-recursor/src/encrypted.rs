@@ -1,17 +1,41 @@
 //! DNS over TLS (RFC 7858): what the listeners of [`crate::tcp`] shake hands with.
+//!
+//! The certificate is read anew on every reload, and swapped without dropping a connection; one
+//! that cannot be used leaves that in use as it is.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
 use tokio_rustls::TlsAcceptor;
 
 use crate::config::Tls;
 
-/// Why TLS cannot be offered.
+/// The ALPN name of DNS over TLS (RFC 7858's entry in the IANA registry).
+const ALPN: &[u8] = b"dot";
+
+/// A certificate chain with its key, from two files.
+#[derive(Clone)]
+pub struct Certificate {
+    tls: Tls,
+    current: Arc<Current>,
+}
+
+impl fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificate")
+            .field("chain", &self.tls.certificate)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a certificate cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file that cannot be read or is no PEM.
@@ -25,7 +49,7 @@ pub enum TlsError {
     },
     /// A certificate and a key that do not work together.
     #[error("certificate {path} cannot be used", path = path.display())]
-    Certificate {
+    Unusable {
         /// The chain's file.
         path: PathBuf,
         /// What TLS says of it.
@@ -34,11 +58,62 @@ pub enum TlsError {
     },
 }
 
-/// Reads the certificate and makes what shakes hands with it.
-///
-/// # Errors
-/// When a file cannot be read, or certificate and key do not belong together.
-pub fn acceptor(tls: &Tls) -> Result<TlsAcceptor, TlsError> {
+/// What handshakes show; swapped as a whole.
+#[derive(Debug)]
+struct Current(RwLock<Arc<CertifiedKey>>);
+
+impl ResolvesServerCert for Current {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let current = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        Some(Arc::clone(&current))
+    }
+}
+
+impl Certificate {
+    /// Reads both files.
+    ///
+    /// # Errors
+    /// When either cannot be used.
+    pub fn read(tls: &Tls) -> Result<Self, TlsError> {
+        let current = Current(RwLock::new(Arc::new(load(tls)?)));
+        Ok(Self {
+            tls: tls.clone(),
+            current: Arc::new(current),
+        })
+    }
+
+    /// Reads both files anew; later handshakes show what they hold.
+    ///
+    /// # Errors
+    /// When either cannot be used; the certificate in use stays.
+    pub fn reload(&self) -> Result<(), TlsError> {
+        let certified = Arc::new(load(&self.tls)?);
+        let mut current = self
+            .current
+            .0
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        *current = certified;
+        Ok(())
+    }
+
+    /// What shakes hands with this certificate.
+    ///
+    /// # Errors
+    /// When TLS cannot be set up at all.
+    pub fn acceptor(&self) -> Result<TlsAcceptor, TlsError> {
+        let provider = Arc::new(ring::default_provider());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|source| unusable(&self.tls, source))?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::<Current>::clone(&self.current));
+        config.alpn_protocols = vec![ALPN.to_vec()];
+        Ok(TlsAcceptor::from(Arc::new(config)))
+    }
+}
+
+fn load(tls: &Tls) -> Result<CertifiedKey, TlsError> {
     let unreadable = |path: &Path| {
         let path = path.to_owned();
         move |source| TlsError::Read { path, source }
@@ -47,18 +122,13 @@ pub fn acceptor(tls: &Tls) -> Result<TlsAcceptor, TlsError> {
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(unreadable(&tls.certificate))?;
     let key = PrivateKeyDer::from_pem_file(&tls.key).map_err(unreadable(&tls.key))?;
-    let unusable = |source| TlsError::Certificate {
+    CertifiedKey::from_der(chain, key, &ring::default_provider())
+        .map_err(|source| unusable(tls, source))
+}
+
+fn unusable(tls: &Tls, source: rustls::Error) -> TlsError {
+    TlsError::Unusable {
         path: tls.certificate.clone(),
         source,
-    };
-    let provider = Arc::new(ring::default_provider());
-    let mut config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(unusable)?
-        .with_no_client_auth()
-        .with_single_cert(chain, key)
-        .map_err(unusable)?;
-    // RFC 7858 has no ALPN of its own; RFC 9461 names it for those that offer one.
-    config.alpn_protocols = vec![b"dot".to_vec()];
-    Ok(TlsAcceptor::from(Arc::new(config)))
+    }
 }

@@ -18,7 +18,7 @@ use crate::cache::{Cache, CacheOptions};
 use crate::clock::Clock;
 use crate::config::{Allow, Config, Network};
 use crate::driver::{self, Plan};
-use crate::encrypted;
+use crate::encrypted::Certificate;
 use crate::entropy::SystemEntropy;
 use crate::exchange::Entropy as _;
 use crate::forward::Table;
@@ -57,6 +57,7 @@ pub struct Recursor {
     allow: Arc<Mutex<Allow>>,
     /// Where datagrams come to.
     addresses: Vec<SocketAddr>,
+    certificate: Option<Certificate>,
     fixed: Fixed,
 }
 
@@ -139,6 +140,7 @@ impl Service for Recursor {
             health,
             allow,
             addresses: sockets.addresses,
+            certificate: sockets.certificate,
             fixed: Fixed::of(&config),
         };
         recursor.show(context);
@@ -152,6 +154,12 @@ impl Service for Recursor {
         if self.fixed != Fixed::of(&config) {
             tracing::warn!(
                 "Listeners, threads, the cache's bounds and whether healthd is asked change with the next restart"
+            );
+        }
+        if let Some(Err(error)) = self.certificate.as_ref().map(Certificate::reload) {
+            tracing::error!(
+                error = exit::chain(&error),
+                "The certificate stays as it was"
             );
         }
         let table = Arc::new(config.table());
@@ -299,6 +307,7 @@ struct Sockets {
     streams: Listeners,
     /// Where datagrams come to.
     addresses: Vec<SocketAddr>,
+    certificate: Option<Certificate>,
 }
 
 impl Sockets {
@@ -320,11 +329,14 @@ impl Sockets {
             }
         }
         let tcp = listen::tcp(inherited, SOCKETS, &addresses)?;
+        let mut certificate = None;
         let tls = match &network.tls {
             None => None,
             Some(tls) => {
-                let acceptor = encrypted::acceptor(tls)
-                    .map_err(|error| StartError::new(exit::CONFIG, error))?;
+                let unusable = |error| StartError::new(exit::CONFIG, error);
+                let read = Certificate::read(tls).map_err(unusable)?;
+                let acceptor = read.acceptor().map_err(unusable)?;
+                certificate = Some(read);
                 let listeners = listen::tcp(inherited, TLS_SOCKETS, &tls.listen)?;
                 for listener in &listeners {
                     tracing::info!(address = %listener.local_addr()?, "Listening, encrypted");
@@ -336,6 +348,7 @@ impl Sockets {
             udp,
             streams: Listeners { tcp, tls },
             addresses,
+            certificate,
         })
     }
 }

@@ -446,6 +446,73 @@ async fn a_connection_carries_many_queries_answered_as_they_become_ready() {
 }
 
 #[tokio::test]
+async fn queries_over_tls_are_answered_and_a_reload_shows_the_new_certificate() {
+    let directory = std::env::temp_dir().join(format!("recursor-tls-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let (chain, key) = (directory.join("chain.pem"), directory.join("key.pem"));
+    let renew = || {
+        let made = rcgen::generate_simple_self_signed(["dns.example".to_owned()]).unwrap();
+        std::fs::write(&chain, made.cert.pem()).unwrap();
+        std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        made.cert.der().clone()
+    };
+    let first = renew();
+    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = port.local_addr().unwrap();
+    drop(port);
+    let rest = format!("[tls]\nlisten = [\"{address}\"]\ncertificate = {chain:?}\nkey = {key:?}\n");
+    let server = Server::start(&rest).await;
+    assert_eq!(
+        addresses(&ask_tls(address, &first, "localhost")),
+        ["127.0.0.1"]
+    );
+    let second = renew();
+    server.recursor.reload(config(&rest)).await.unwrap();
+    assert_eq!(
+        addresses(&ask_tls(address, &second, "localhost")),
+        ["127.0.0.1"]
+    );
+    // A certificate that cannot be read leaves the one before in use.
+    std::fs::write(&chain, "nonsense").unwrap();
+    server.recursor.reload(config(&rest)).await.unwrap();
+    assert_eq!(
+        addresses(&ask_tls(address, &second, "localhost")),
+        ["127.0.0.1"]
+    );
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+/// Asks over TLS a server that shows just this certificate.
+fn ask_tls(
+    address: SocketAddr,
+    certificate: &rustls::pki_types::CertificateDer<'static>,
+    name: &str,
+) -> Vec<u8> {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(certificate.clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    tls.alpn_protocols = vec![b"dot".to_vec()];
+    let server = rustls::pki_types::ServerName::try_from("dns.example").unwrap();
+    let mut session = rustls::ClientConnection::new(Arc::new(tls), server).unwrap();
+    let mut socket = TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(LONG)).unwrap();
+    let mut stream = rustls::Stream::new(&mut session, &mut socket);
+    let query = testing::query(1, &question(name, Type::A), None);
+    let length = u16::try_from(query.len()).unwrap().to_be_bytes();
+    stream.write_all(&[&length[..], &query].concat()).unwrap();
+    let mut length = [0; 2];
+    stream.read_exact(&mut length).unwrap();
+    let mut answer = vec![0; u16::from_be_bytes(length).into()];
+    stream.read_exact(&mut answer).unwrap();
+    answer
+}
+
+#[tokio::test]
 async fn connections_are_bounded() {
     let server = Server::start("[tcp]\nper-client = 3\nidle = \"300ms\"\n").await;
     let mut open: Vec<TcpStream> = (0..5)
