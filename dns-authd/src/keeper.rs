@@ -147,6 +147,8 @@ struct Keeper {
     watched: HashMap<Target, BTreeSet<usize>>,
     /// Snapshots that the data path may still hold, each with the time it was replaced.
     retired: Vec<(Instant, Arc<Snapshot>)>,
+    /// Freeing them frees much.
+    must_trim: bool,
 }
 
 //--- Handle
@@ -172,6 +174,7 @@ impl Handle {
             places: HashMap::new(),
             watched: HashMap::new(),
             retired: Vec::new(),
+            must_trim: false,
         };
         let thread = thread::Builder::new()
             .name("zone-keeper".to_owned())
@@ -372,8 +375,10 @@ impl Keeper {
         let loaded = load::all(&declared, &self.plan.zones, self.seed, self.plan.lua);
         let n_records: usize = loaded.iter().map(Loaded::n_records).sum();
         if n_records >= MANY_RECORDS {
-            // What zones are parsed into is several times what is kept.
+            // What zones are parsed into is several times what is kept of it.
             daemon_base::memory::trim();
+            // And what they replace is freed later.
+            self.must_trim = true;
         }
         for (place, loaded) in places.iter().zip(loaded) {
             if let Some(kept) = self.zones.get_mut(*place) {
@@ -463,8 +468,13 @@ impl Keeper {
     /// here, where it keeps no query waiting.
     fn free_retired(&mut self) {
         let now = instant();
+        let before = self.retired.len();
         self.retired
             .retain(|(since, _)| now.duration_since(*since) < RETIREMENT);
+        if self.must_trim && self.retired.len() < before {
+            self.must_trim = !self.retired.is_empty();
+            daemon_base::memory::trim();
+        }
     }
 
     fn publish_all(&mut self) {

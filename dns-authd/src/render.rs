@@ -16,6 +16,8 @@ use crate::zone::resolve::{Entry, Resolution};
 
 /// The longest message a transport carries.
 pub const MAX_MESSAGE: usize = 65_535;
+/// Nearly every response is shorter than this; room for longer ones is made when one comes.
+const SMALL_MESSAGE: usize = 4096;
 /// Room kept free for an OPT record with its options, and for names longer than the reference.
 const HEADROOM: usize = 1024;
 /// Pointers reach 14 bits; those in a rendered response may still move by a whole name.
@@ -187,7 +189,7 @@ pub(crate) struct StoreBuilder {
     items: Vec<Item>,
     bytes: Vec<u8>,
     words: Vec<u16>,
-    scratch: Box<[u8]>,
+    scratch: Vec<u8>,
 }
 
 /// The response cannot be rendered beforehand: it is too long, or the store is full.
@@ -200,7 +202,7 @@ impl StoreBuilder {
             items: Vec::new(),
             bytes: Vec::new(),
             words: Vec::new(),
-            scratch: vec![0; MAX_MESSAGE].into_boxed_slice(),
+            scratch: vec![0; SMALL_MESSAGE],
         }
     }
 
@@ -214,6 +216,17 @@ impl StoreBuilder {
 
     /// Encodes a response for every name that ends in `reference`; gives its number.
     pub(crate) fn render(
+        &mut self,
+        reference: &Name,
+        resolution: &Resolution<'_>,
+    ) -> Result<u32, NotRenderable> {
+        self.try_render(reference, resolution).or_else(|_| {
+            self.scratch.resize(MAX_MESSAGE, 0);
+            self.try_render(reference, resolution)
+        })
+    }
+
+    fn try_render(
         &mut self,
         reference: &Name,
         resolution: &Resolution<'_>,
