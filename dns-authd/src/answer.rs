@@ -233,6 +233,10 @@ impl<P: Programs> Responder<P> {
         };
         let verdict = self.fill(snapshot, &mut draft);
         if let Some(verdict) = verdict {
+            if matches!(verdict, Verdict::Transfer { .. }) {
+                self.tally
+                    .count(&query, client, Rcode::NOERROR, draft.flags);
+            }
             return verdict;
         }
         self.tally.count(&query, client, draft.rcode, draft.flags);

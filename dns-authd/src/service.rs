@@ -27,6 +27,7 @@ use crate::hold::Hold;
 use crate::keeper::{self, Command, Outfit, Plan, Reports};
 use crate::load::Stamp;
 use crate::metrics::{Scrape, Totals};
+use crate::programs::LiveSettings;
 use crate::reload::{self, Pace};
 use crate::server::Supply;
 use crate::table::Table;
@@ -89,25 +90,25 @@ impl Service for Authd {
         // The zones come first: nothing is answered before they are there.
         let stock = Stock::fill(&config, context).await?;
         let totals = Totals::default();
-        let hold = Hold::start(
+        let held = Hold::start(
             Arc::clone(&stock.cell),
             stock.keeper.sender(),
-            config.live.hold,
+            hold(&config),
             &totals,
         )
         .map_err(|error| StartError::io("hold does not start", &error))?;
-        let (transfers, allowed) = watch::channel(config.transfers);
+        let (transfers, allowed) = watch::channel(config.transfers.clone());
         let shared = Shared::new(
             Arc::clone(&stock.cell),
             config.network.tcp,
-            config.live.hold,
+            hold(&config),
             allowed,
             totals.clone(),
         );
         let streams = Streams::start(listeners.tcp, listeners.encrypted, shared)?;
         let supply = Supply {
             cell: Arc::clone(&stock.cell),
-            hold,
+            hold: held,
             totals: totals.clone(),
         };
         let engine = server::start(listeners.udp, threads(&config.network), &supply)
@@ -233,11 +234,22 @@ const fn pace(config: &Config) -> Pace {
     }
 }
 
+/// How long queries wait for first results: not at all when none will come.
+fn hold(config: &Config) -> Duration {
+    match config.health {
+        Some(_) => config.live.hold,
+        None => Duration::ZERO,
+    }
+}
+
 /// What the keeper carries out.
 fn plan(config: &Config) -> Plan {
     Plan {
         zones: config.zones.clone(),
-        live: config.live.clone(),
+        live: LiveSettings {
+            hold: hold(config),
+            ..config.live.clone()
+        },
         lua: config.lua,
         answers: config.answers.clone(),
     }
