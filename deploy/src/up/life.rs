@@ -1,5 +1,5 @@
 //! A site from its first process to its last: the loop that carries out what the
-//! [`Conductor`](super::conductor::Conductor) decides and shows what happens.
+//! [`Conductor`] decides and shows what happens.
 //!
 //! One task owns all state. Beside it run: a task for each process ([`super::child`]), one that asks
 //! the admin listeners ([`poll`]), one for the control socket ([`super::control`]), and those of the

@@ -1,6 +1,6 @@
 //! Numbers about the services, from what they tell at their admin listeners.
 //!
-//! Everything but [`poll`] is pure: texts and values in, numbers out.
+//! Pure: texts and values in, numbers out; [`super::poll`] asks.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -170,7 +170,7 @@ fn services(view: &View, look: Look) -> Vec<Line> {
             .bold(&format!(" {:<13}", service.name()))
             .coloured(row.state.colour(), &state);
         lines.push(if let Some(reason) = row.state.reason() {
-            line.plain(&clean(reason))
+            line.plain(&clean(without_date(reason)))
         } else {
             let per_second = row.rate.map_or_else(String::new, |per_second| {
                 format!("{} {}", rate(per_second), unit(service))
