@@ -55,6 +55,7 @@ pub fn watch(
         commands,
         looked: begun,
         renewed: begun,
+        is_due: false,
         watches: Watches::new()
             .inspect_err(|error| {
                 tracing::warn!(%error, "Changes of zone files are not noticed at once");
@@ -77,6 +78,8 @@ struct Lookout {
     commands: SyncSender<Command>,
     looked: Instant,
     renewed: Instant,
+    /// A look is due: something may have changed, and the keeper has not been told yet.
+    is_due: bool,
     watches: Option<Watches>,
 }
 
@@ -90,6 +93,7 @@ impl Lookout {
                 false
             }
         };
+        self.is_due |= has_event;
         match (self.pace.has_changed(), self.directories.has_changed()) {
             (Ok(false), Ok(false)) => {}
             (Ok(_), Ok(_)) => self.set_watches(),
@@ -98,16 +102,18 @@ impl Lookout {
         let now = now();
         if now.duration_since(self.renewed) >= RENEW {
             self.renewed = now;
-            self.watches.iter_mut().for_each(Watches::renew);
+            self.is_due |= self.watches.as_mut().is_some_and(Watches::renew);
         }
         let interval = self.pace.borrow().interval;
-        let is_time = interval.is_some_and(|interval| now.duration_since(self.looked) >= interval);
-        if has_event || is_time {
-            self.looked = now;
-            // A full queue holds commands after which the keeper looks anyway, or the next event
-            // comes soon.
-            if self.commands.try_send(Command::Look).is_err() {
-                tracing::debug!("Zone keeper is busy");
+        self.is_due |= interval.is_some_and(|interval| now.duration_since(self.looked) >= interval);
+        if self.is_due {
+            // A keeper that is too busy now is told on the next turn.
+            match self.commands.try_send(Command::Look) {
+                Ok(()) => {
+                    self.looked = now;
+                    self.is_due = false;
+                }
+                Err(_) => tracing::debug!("Zone keeper is busy"),
             }
         }
         true
@@ -116,12 +122,16 @@ impl Lookout {
     fn set_watches(&mut self) {
         let Pace { notify, .. } = *self.pace.borrow_and_update();
         let directories = self.directories.borrow_and_update();
-        if let Some(watches) = &mut self.watches {
-            match notify {
-                true => watches.set(&directories),
-                false => watches.set(&BTreeSet::new()),
-            }
-        }
+        let nothing = BTreeSet::new();
+        let wanted = match notify {
+            true => &*directories,
+            false => &nothing,
+        };
+        // What changed after a file was read and before its directory was watched, no event tells.
+        self.is_due |= self
+            .watches
+            .as_mut()
+            .is_some_and(|watches| watches.set(wanted));
     }
 }
 
@@ -167,8 +177,8 @@ impl Watches {
         found
     }
 
-    /// Watches these directories and no others.
-    fn set(&mut self, directories: &BTreeSet<PathBuf>) {
+    /// Watches these directories and no others; whether there is a new one among them.
+    fn set(&mut self, directories: &BTreeSet<PathBuf>) -> bool {
         let old = std::mem::take(&mut self.watched);
         for (path, number) in old {
             match number {
@@ -180,8 +190,10 @@ impl Watches {
                 None => {}
             }
         }
+        let mut has_new = false;
         for path in directories {
             if !self.watched.contains_key(path) {
+                has_new = true;
                 let number = self.add(path);
                 if number.is_none() {
                     tracing::warn!(
@@ -192,15 +204,19 @@ impl Watches {
                 self.watched.insert(path.clone(), number);
             }
         }
+        has_new
     }
 
-    /// Watches anew what was replaced: the number stays the same where nothing was.
-    fn renew(&mut self) {
+    /// Watches anew what was replaced, and tells whether anything was: the number stays the same
+    /// where nothing was.
+    fn renew(&mut self) -> bool {
+        let mut has_new = false;
         let paths: Vec<PathBuf> = self.watched.keys().cloned().collect();
         for path in paths {
             let number = self.add(&path);
-            self.watched.insert(path, number);
+            has_new |= self.watched.insert(path, number) != Some(number);
         }
+        has_new
     }
 
     fn add(&self, path: &PathBuf) -> Option<i32> {

@@ -1,6 +1,6 @@
 //! An upstream's response in the form it is kept and sent on.
 //!
-//! [`read`] takes a response apart and composes it anew: question in lower case, names
+//! [`Reader::read`] takes a response apart and composes it anew: question in lower case, names
 //! compressed, no OPT (RFC 6891 §6.1.1: it belongs to one hop), TTLs within limits. So nothing
 //! that this server has not understood reaches a client, and an answer's TTLs can be counted
 //! down in place. A message is kept whole under the question it answers; records it carries for

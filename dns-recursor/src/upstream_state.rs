@@ -10,8 +10,8 @@
 //!
 //! A query that waits longer than the upstream usually takes is no proof of anything: recursion
 //! is slow at times. So doubt only sends a probe with a question any server answers at once, and
-//! puts the upstream behind its peers meanwhile. Absent upstreams are probed at most every
-//! [`PROBE_MAX`], by themselves and not at a client's expense. Never sends anything itself.
+//! puts the upstream behind its peers meanwhile. Absent upstreams are probed more than once a
+//! second, by themselves and not at a client's expense. Never sends anything itself.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -92,7 +92,7 @@ pub enum Output<C> {
         /// Who waits.
         clients: Vec<C>,
     },
-    /// Say what the cache has, by [`Resolver::looked_up`].
+    /// Say what the cache has, by [`super::Resolver::looked_up`].
     LookUp {
         /// The flight that wants to know.
         flight: FlightId,
