@@ -9,7 +9,7 @@
 //!                    engine (tells the time)      state (disk), metrics, status
 //! ```
 //!
-//! Cores: [`hub`], [`schedule`], [`verdict`], [`board`], [`admin_rules`], [`tally`], [`moment`]. They are told
+//! Cores: [`hub`], [`schedule`], [`verdict`], [`board`], [`admin_rules`], [`tally`], [`moment`], [`page`]. They are told
 //! the time and do no I/O; everything else is shell. The contract is in the crate `proto`.
 
 pub mod admin_rules;
@@ -22,6 +22,7 @@ pub mod hub;
 pub mod listener;
 pub mod metrics;
 pub mod moment;
+pub mod page;
 pub mod probe;
 pub mod saver;
 pub mod schedule;

@@ -7,6 +7,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use daemon_base::admin::{Reply, Routes};
 use daemon_base::config::{Common, Problem, Problems};
 use daemon_base::drain::Drain;
 use daemon_base::readiness::Readiness;
@@ -23,7 +24,7 @@ use crate::metrics::{Counters, TargetCollector};
 use crate::saver::Saver;
 use crate::socket::Bound;
 use crate::state::{Loaded, Store, first_generation};
-use crate::status;
+use crate::{page, status};
 
 /// Descriptors that are not probes': listeners, subscribers, files.
 const SPARE_DESCRIPTORS: u64 = 256;
@@ -89,6 +90,7 @@ impl Service for Healthd {
         let saver = Saver::start(store, engine.clone(), context.readiness.clone());
         let (drain, guard) = Drain::new();
         let names = listeners.names();
+        add_page(&context.admin, &engine, &names);
         let bound = listeners.serve(&engine, &guard)?;
         tracing::info!(
             listeners = names.join(" "),
@@ -160,6 +162,15 @@ impl Healthd {
     pub fn listeners(&self) -> &[String] {
         &self.names
     }
+}
+
+/// The site's page, for a browser.
+fn add_page(admin: &Routes, engine: &Engine, names: &[String]) {
+    let (engine, names) = (engine.clone(), names.to_owned());
+    admin.get("/", move |_| {
+        let detail = engine.look(|hub| status::detail(hub, &names));
+        async move { Reply::html(page::render(&detail)) }
+    });
 }
 
 fn statement(number: u64, targets: Vec<Target>) -> Statement {

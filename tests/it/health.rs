@@ -171,6 +171,26 @@ fn a_resolver_keeps_no_answer_longer_than_it_can_be_right() {
 }
 
 #[test]
+fn the_page_shows_what_is_answered() {
+    let cluster = Cluster::new(1, 60);
+    let _up = cluster.master(0);
+    let _healthd = cluster.site.start("healthd");
+    let _authd = cluster.site.start("dns-authd");
+    wait::for_it("the page tells", Duration::from_secs(5), || {
+        let (status, page) = cluster.site.get("healthd", "/");
+        assert_eq!(status, 200);
+        let [up, down, _] = cluster.masters;
+        page.contains("3 targets, 1 up")
+            && page.contains(&format!("<h2>{up}: 1 of 1 up</h2>"))
+            && page.contains(&format!("<h2>{down}: 0 of 1 up</h2>"))
+    });
+    assert_eq!(
+        cluster.working(cluster.site.authority()),
+        cluster.addresses(&[0])
+    );
+}
+
+#[test]
 fn with_all_masters_down_one_of_them_is_named_all_the_same() {
     let cluster = Cluster::new(1, 180);
     let _healthd = cluster.site.start("healthd");

@@ -60,6 +60,7 @@ const CORES: &[&str] = &[
     "healthd/src/board.rs",
     "healthd/src/hub.rs",
     "healthd/src/moment.rs",
+    "healthd/src/page.rs",
     "healthd/src/schedule.rs",
     "healthd/src/tally.rs",
     "healthd/src/verdict.rs",
