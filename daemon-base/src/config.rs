@@ -25,68 +25,13 @@ use serde::de::DeserializeOwned;
 
 pub use common::{AdminListen, AdminSpec, Common, LogSpec};
 pub use nearest::nearest;
+pub use text_position::{Position, Problem};
 pub use units::{ByteSize, HumanDuration, UnitError};
 
 /// A configuration file larger than this is surely another file.
 const MAX_FILE_SIZE: u64 = 16 << 20;
 
-//--- Position and problems
-
-/// A place in a file that people edit.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Position {
-    /// The file, as it was named.
-    pub file: Arc<Path>,
-    /// Line, from 1.
-    pub line: usize,
-    /// Column in characters, from 1.
-    pub column: usize,
-}
-
-impl fmt::Display for Position {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { file, line, column } = self;
-        write!(formatter, "{}:{line}:{column}", file.display())
-    }
-}
-
-/// One thing that is wrong, and where.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
-    /// Where, if it has a place.
-    pub position: Option<Position>,
-    /// What, as a sentence without a full stop.
-    pub message: String,
-}
-
-impl Problem {
-    /// A problem that has no place in a file.
-    pub fn new(message: impl Into<String>) -> Self {
-        Self {
-            position: None,
-            message: message.into(),
-        }
-    }
-
-    /// A problem at a place.
-    pub fn at(position: Position, message: impl Into<String>) -> Self {
-        Self {
-            position: Some(position),
-            message: message.into(),
-        }
-    }
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.position {
-            Some(position) => write!(formatter, "{position}: {}", self.message),
-            None => formatter.write_str(&self.message),
-        }
-    }
-}
-
-impl Error for Problem {}
+//--- Problems
 
 /// Everything that is wrong; never empty when it is an error.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

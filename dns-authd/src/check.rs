@@ -11,11 +11,11 @@ use crate::config::{Config, Zones};
 use crate::load;
 use crate::lua::{self, LuaSettings, Snippet};
 use crate::named_conf::{ZoneDecl, ZoneKind};
-use crate::position::Position;
 use crate::programs;
 use crate::zone::Zone;
 use crate::zone::check::{self, Severity};
 use crate::zone::parse::ZoneFile;
+use text_position::Position;
 
 /// What was found.
 #[derive(Debug, Default)]
@@ -126,8 +126,7 @@ impl Findings {
         let file = match load::read_zone(declared, zones, &mut Vec::new()) {
             Ok(file) => file,
             Err(problems) => {
-                self.problems
-                    .extend(problems.into_iter().map(Problem::from));
+                self.problems.extend(problems);
                 return None;
             }
         };
@@ -135,16 +134,14 @@ impl Findings {
             self.add(&finding);
         }
         match Zone::build(&declared.name, &file.records, Seed(0)) {
-            Err(problems) => self
-                .problems
-                .extend(problems.into_iter().map(Problem::from)),
+            Err(problems) => self.problems.extend(problems),
             Ok(zone) => {
                 self.n_records += zone.n_records();
                 let snippets: Vec<Snippet> = programs::all_snippets(&Arc::new(zone));
                 self.n_programs += snippets.len();
                 if is_lua {
                     let broken = lua::check(&snippets, settings);
-                    self.problems.extend(broken.into_iter().map(Problem::from));
+                    self.problems.extend(broken);
                 } else if !snippets.is_empty() {
                     let name = &declared.name;
                     let remark = format!("warning: LUA records of {name} are not answered");
@@ -158,7 +155,7 @@ impl Findings {
     fn add(&mut self, finding: &check::Finding) {
         match finding.severity {
             Severity::Error => self.problems.push(Problem {
-                position: finding.position.clone().map(Into::into),
+                position: finding.position.clone(),
                 message: finding.message.clone(),
             }),
             Severity::Warning | Severity::Note => self.remarks.push(finding.to_string()),

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use clap::Parser;
 use daemon_base::admin::{self, ClientError, Response};
 use daemon_base::args::{ServeArgs as BaseServeArgs, StatusArgs};
-use daemon_base::config::{Problem, Problems};
+use daemon_base::config::Problems;
 use daemon_base::{errln, exit, outln, run};
 use dns_wire::Name;
 use serde_json::Value;
@@ -18,7 +18,7 @@ use crate::args::{Cli, ConfigArgs, Format, ServeArgs, Verb, ZoneVerb, split_sett
 use crate::check::{self, Findings};
 use crate::config::{Config, DEFAULT_ADMIN, import};
 use crate::load;
-use crate::position::Rejected;
+use crate::rejected::Rejected;
 use crate::service::Authd;
 use crate::status;
 
@@ -146,7 +146,7 @@ fn import(format: Format) -> ExitCode {
         }
         Err(rejected) => {
             for problem in rejected.problems {
-                errln!("{}", Problem::from(problem));
+                errln!("{}", problem);
             }
             exit::code(exit::DATA)
         }

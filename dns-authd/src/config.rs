@@ -15,14 +15,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use daemon_base::acl::Cidrs;
-use daemon_base::config::{Common, Position as BasePosition, Problem as BaseProblem, Problems};
+use daemon_base::config::{Common, Problems};
 use proto::endpoint::Endpoint;
 
 use crate::answer::Settings;
 use crate::named_conf::ZoneDecl;
-use crate::position::{Position, Problem, Rejected};
 use crate::programs::LiveSettings;
+use crate::rejected::Rejected;
 use crate::zone::parse::Options;
+use text_position::Problem;
 
 /// The admin listener, unless the configuration says otherwise.
 pub const DEFAULT_ADMIN: SocketAddr = loopback(9402);
@@ -125,27 +126,8 @@ const fn loopback(port: u16) -> SocketAddr {
     SocketAddr::V4(std::net::SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))
 }
 
-impl From<Position> for BasePosition {
-    fn from(position: Position) -> Self {
-        Self {
-            file: position.file,
-            line: position.line,
-            column: position.column,
-        }
-    }
-}
-
-impl From<Problem> for BaseProblem {
-    fn from(problem: Problem) -> Self {
-        Self {
-            position: problem.position.map(Into::into),
-            message: problem.message,
-        }
-    }
-}
-
 impl From<Rejected> for Problems {
     fn from(rejected: Rejected) -> Self {
-        rejected.problems.into_iter().map(Into::into).collect()
+        rejected.problems.into()
     }
 }

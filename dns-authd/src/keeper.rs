@@ -33,10 +33,10 @@ use crate::config::Zones;
 use crate::live::{LiveSets, View};
 use crate::load::{self, Loaded, Stamp};
 use crate::named_conf::ZoneDecl;
-use crate::position::Problem;
 use crate::programs::{LiveSettings, LiveZone, Message};
 use crate::table::{Served, Table};
 use crate::zone::Zone;
+use text_position::Problem;
 
 pub use report::{Reports, State, ZoneReport};
 

@@ -20,10 +20,11 @@ use crate::config::v1::Spec;
 use crate::config::{Config, Zones, peer};
 use crate::named_conf::{self, NamedConf, ZoneDecl};
 use crate::pdns_conf::{self, Files, PdnsConf};
-use crate::position::{Problem, Rejected};
+use crate::rejected::Rejected;
 use crate::zone::Zone;
 use crate::zone::parse::{self, ZoneFile};
 use crate::zone::record::RecordData;
+use text_position::Problem;
 
 /// No zone file is larger; one that is, is surely another file.
 const MAX_FILE_SIZE: u64 = 4 << 30;

@@ -58,7 +58,7 @@ use std::time::Duration;
 
 use dns_wire::{Name, Type};
 
-use crate::position::{Position, Problem};
+use text_position::{Position, Problem};
 
 pub use choice::{Certainty, Choice};
 pub use client::Client;

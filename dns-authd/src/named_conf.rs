@@ -26,8 +26,9 @@ use std::sync::Arc;
 
 use dns_wire::Name;
 
-use crate::position::{MAX_PROBLEMS, MAX_WARNINGS, Position, Problem, Rejected};
+use crate::rejected::Rejected;
 use lexer::Place;
+use text_position::{MAX_PROBLEMS, MAX_WARNINGS, Position, Problem};
 use tree::{Fault, Item, Statement};
 
 /// How deep `include` may nest.

@@ -24,10 +24,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ipnet::IpNet;
-pub use pdns_settings::Files;
+pub use pdns_settings::{Dropped, Files};
 use pdns_settings::{OneFile, Setting, Settings, items};
 
-use crate::position::{Position, Problem, Rejected};
+use crate::rejected::Rejected;
 
 /// What a pdns.conf says to this server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,19 +139,6 @@ pub struct Network {
     pub tcp_idle: Duration,
 }
 
-/// A setting without a counterpart.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dropped {
-    /// Its name.
-    pub key: String,
-    /// Its value.
-    pub value: String,
-    /// Why there is no counterpart.
-    pub reason: &'static str,
-    /// Where it is set; `None` on the command line.
-    pub position: Option<Position>,
-}
-
 /// Reads the pdns.conf at `path`, what it includes, and then `arguments`: settings of
 /// `pdns_server`'s command line, without their `--`.
 ///
@@ -172,33 +159,6 @@ pub fn parse(
 /// As [`parse`].
 pub fn parse_bytes(text: &[u8]) -> Result<PdnsConf, Rejected> {
     parse(Path::new("pdns.conf"), &mut OneFile(text), &[])
-}
-
-impl From<pdns_settings::Position> for Position {
-    fn from(position: pdns_settings::Position) -> Self {
-        let pdns_settings::Position { file, line, column } = position;
-        Self { file, line, column }
-    }
-}
-
-impl From<pdns_settings::Problem> for Problem {
-    fn from(problem: pdns_settings::Problem) -> Self {
-        Self {
-            position: problem.position.map(Into::into),
-            message: problem.message,
-        }
-    }
-}
-
-impl From<pdns_settings::Dropped> for Dropped {
-    fn from(dropped: pdns_settings::Dropped) -> Self {
-        Self {
-            key: dropped.key,
-            value: dropped.value,
-            reason: dropped.reason,
-            position: dropped.position.map(Into::into),
-        }
-    }
 }
 
 //--- Values
@@ -242,12 +202,12 @@ impl Reader {
                 tcp_connections: self.0.number("max-tcp-connections", 20),
                 tcp_idle: Duration::from_secs(self.0.number("tcp-idle-timeout", 5)),
             },
-            dropped: self.0.dropped().into_iter().map(Into::into).collect(),
+            dropped: self.0.dropped(),
             files: Vec::new(),
         };
         let (problems, files) = self.0.into_parts();
         if !problems.is_empty() {
-            let problems = problems.into_iter().map(Into::into).collect();
+            let problems = problems.into_iter().collect();
             return Err(Rejected { problems, files });
         }
         Ok(PdnsConf { files, ..conf })

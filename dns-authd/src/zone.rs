@@ -31,8 +31,8 @@ use dns_wire::hash::{Seed, Suffixes};
 use dns_wire::{Name, Type};
 
 use crate::name_table::{Index, NameTable};
-use crate::position::Position;
 use crate::render::{Rendered, Store};
+use text_position::Position;
 
 /// One zone, ready to answer.
 #[derive(Debug)]

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use daemon_base::args::{LogArgs, StatusArgs};
+use pdns_settings::command_line;
 use proto::endpoint::Endpoint;
 
 use crate::load::Source;
@@ -229,34 +230,10 @@ impl ConfigArgs {
     }
 }
 
-/// Takes settings of `pdns_recursor` off a command line: `--daemon=no` and the like, which are too
-/// many to be flags of this server. Only where recursor.conf is named, and only in
-/// `pdns_recursor`'s form, with `=` or without a value.
+/// Takes settings of `pdns_recursor` off a command line, where recursor.conf is named.
 #[must_use]
 pub fn split_settings(arguments: Vec<String>) -> (Vec<String>, Vec<(String, String)>) {
-    let is_pdns = |argument: &String| {
-        ["--recursor-conf", "--config-dir"].iter().any(|flag| {
-            let rest = argument.strip_prefix(flag);
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
-        })
-    };
-    if !arguments.iter().any(is_pdns) {
-        return (arguments, Vec::new());
-    }
-    let mut kept = Vec::new();
-    let mut settings = Vec::new();
-    for argument in arguments {
-        let long = argument.strip_prefix("--").filter(|rest| !rest.is_empty());
-        let key = long.map(|rest| rest.split_once('=').map_or(rest, |(key, _)| key));
-        match (long, key) {
-            (Some(long), Some(key)) if !OWN.contains(&key) => {
-                let value = long.split_once('=').map_or("yes", |(_, value)| value);
-                settings.push((key.to_owned(), value.to_owned()));
-            }
-            _ => kept.push(argument),
-        }
-    }
-    (kept, settings)
+    command_line::split(arguments, &["--recursor-conf", "--config-dir"], &OWN)
 }
 
 /// This server's own flags where recursor.conf is named.

@@ -12,7 +12,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
-pub use pdns_settings::{Files, Position, Problem};
+pub use pdns_settings::Files;
+pub use text_position::{Position, Problem};
 
 /// A peer's file in this server's terms.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 
-use daemon_base::config::{Document, Position, Problem, Problems};
+use daemon_base::config::{Document, Problem, Problems};
 
 use crate::config::{Config, v1};
 use crate::import::Imported;
@@ -58,7 +58,7 @@ pub fn read_recursor_conf(
     arguments: &[(String, String)],
 ) -> Result<RecursorConf, Problems> {
     let read = recursor_conf::parse(path, &mut Disk, arguments);
-    read.map_err(|rejected| rejected.problems.into_iter().map(problem).collect())
+    read.map_err(|rejected| rejected.problems.into())
 }
 
 /// Reads another forwarder's file; gives the configuration and what a person should know of it.
@@ -66,7 +66,7 @@ pub fn read_recursor_conf(
 /// # Errors
 /// Everything that is wrong with it.
 pub fn import_with(
-    import: fn(&Path, &mut dyn Files) -> Result<Imported, Vec<recursor_conf::Problem>>,
+    import: fn(&Path, &mut dyn Files) -> Result<Imported, Vec<Problem>>,
     path: &Path,
 ) -> Result<(String, Vec<String>), Problems> {
     match import(path, &mut Disk) {
@@ -74,7 +74,7 @@ pub fn import_with(
             let remarks = imported.remarks.iter().map(ToString::to_string);
             Ok((imported.toml, remarks.collect()))
         }
-        Err(problems) => Err(problems.into_iter().map(problem).collect()),
+        Err(problems) => Err(problems.into()),
     }
 }
 
@@ -84,27 +84,13 @@ pub fn remarks(conf: &RecursorConf, imported: &recursor_conf::Imported) -> Vec<S
     let dropped = conf.dropped.iter().map(|dropped| {
         let message = format!("`{}` is not carried over: {}", dropped.key, dropped.reason);
         let position = dropped.position.clone();
-        recursor_conf::Problem { position, message }.to_string()
+        Problem { position, message }.to_string()
     });
     let warnings = conf.warnings.iter().map(ToString::to_string);
     warnings
         .chain(dropped)
         .chain(imported.notes.clone())
         .collect()
-}
-
-fn problem(problem: recursor_conf::Problem) -> Problem {
-    match problem.position {
-        Some(at) => {
-            let position = Position {
-                file: at.file,
-                line: at.line,
-                column: at.column,
-            };
-            Problem::at(position, problem.message)
-        }
-        None => Problem::new(problem.message),
-    }
 }
 
 struct Disk;

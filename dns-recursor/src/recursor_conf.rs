@@ -28,8 +28,9 @@ use std::time::Duration;
 
 use dns_wire::Name;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-pub use pdns_settings::{Dropped, Files, Position, Problem};
+pub use pdns_settings::{Dropped, Files};
 use pdns_settings::{OneFile, Setting, Settings, items};
+pub use text_position::{Position, Problem};
 
 pub use forwards::Forward;
 pub use write::{Imported, import};

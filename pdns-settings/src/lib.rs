@@ -17,56 +17,18 @@
 //! Reads nothing but through [`Files`], and never panics on any input.
 
 mod catalogue;
+pub mod command_line;
 mod values;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use text_position::{MAX_PROBLEMS, Position, Problem};
+
 pub use catalogue::{Catalogue, Fate};
 pub use values::{address, items};
-
-/// How many problems of one set of files are reported; whoever has more begins with these.
-pub const MAX_PROBLEMS: usize = 100;
-
-/// A place in a text file; lines and columns count from 1.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Position {
-    /// The file as it was named.
-    pub file: Arc<Path>,
-    /// The line.
-    pub line: usize,
-    /// The column, in characters.
-    pub column: usize,
-}
-
-impl fmt::Display for Position {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}", self.file.display(), self.line, self.column)
-    }
-}
-
-/// Something wrong, with its place when it has one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// Where it stands.
-    pub position: Option<Position>,
-    /// What is wrong, in words.
-    pub message: String,
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(position) = &self.position {
-            write!(f, "{position}: ")?;
-        }
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for Problem {}
 
 /// A setting as it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -29,8 +29,8 @@ const CORES: &[&str] = &[
     "dns-authd/src/named_conf.rs",
     "dns-authd/src/pdns_conf",
     "dns-authd/src/pdns_conf.rs",
-    "dns-authd/src/position.rs",
     "dns-authd/src/random.rs",
+    "dns-authd/src/rejected.rs",
     "dns-authd/src/render.rs",
     "dns-authd/src/table.rs",
     "dns-authd/src/tally.rs",
@@ -67,6 +67,7 @@ const CORES: &[&str] = &[
     "pdns-settings/src",
     "proto/src/health",
     "proto/src/health.rs",
+    "text-position/src",
 ];
 
 /// What a core never says: sockets, clocks, threads, chance, logs, the runtime, the shell's crates.
@@ -92,19 +93,31 @@ const FORBIDDEN_IN_CORES: &[&str] = &[
 
 /// Which of the project's crates each may name.
 const EDGES: &[(&str, &[&str])] = &[
-    ("daemon-base", &[]),
+    ("daemon-base", &["text-position"]),
     ("deploy", &["daemon-base"]),
     (
         "dns-authd",
-        &["daemon-base", "dns-wire", "pdns-settings", "proto"],
+        &[
+            "daemon-base",
+            "dns-wire",
+            "pdns-settings",
+            "proto",
+            "text-position",
+        ],
     ),
     (
         "dns-recursor",
-        &["daemon-base", "dns-wire", "pdns-settings", "proto"],
+        &[
+            "daemon-base",
+            "dns-wire",
+            "pdns-settings",
+            "proto",
+            "text-position",
+        ],
     ),
     ("dns-wire", &[]),
     ("healthd", &["daemon-base", "dns-wire", "proto"]),
-    ("pdns-settings", &[]),
+    ("pdns-settings", &["text-position"]),
     ("proto", &[]),
     (
         "tests",
@@ -115,8 +128,10 @@ const EDGES: &[(&str, &[&str])] = &[
             "dns-wire",
             "healthd",
             "proto",
+            "text-position",
         ],
     ),
+    ("text-position", &[]),
 ];
 
 /// Daemons, which have a template of their configuration each.

@@ -14,9 +14,9 @@ use crate::answer::{Any, Settings};
 use crate::lua::LuaSettings;
 use crate::named_conf::{NamedConf, ZoneDecl};
 use crate::pdns_conf::{LuaRecords, PdnsConf, Version, ZoneFiles};
-use crate::position::Problem;
 use crate::programs::LiveSettings;
 use crate::zone::parse::{Options, OutOfZone};
+use text_position::Problem;
 
 /// Makes the config. `version` is the server's own, `host` the node's name.
 #[must_use]

@@ -19,9 +19,9 @@ use super::{Config, DEFAULT_ADMIN, DEFAULT_LISTEN, Network, TcpLimits, Tls, Zone
 use crate::answer::{Any, Settings};
 use crate::lua::{AllDown, LuaSettings, WhileUnknown};
 use crate::named_conf::{NamedConf, ZoneDecl, ZoneKind};
-use crate::position::Position;
 use crate::programs::LiveSettings;
 use crate::zone::parse::{Options, OutOfZone};
+use text_position::Position;
 
 /// The file as a whole.
 #[derive(Debug, Default, Deserialize)]

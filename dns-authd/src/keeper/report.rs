@@ -8,9 +8,9 @@ use dns_wire::Name;
 
 use super::Outcome;
 use crate::named_conf::ZoneDecl;
-use crate::position::Problem;
 use crate::programs::LiveReport;
 use crate::zone::Zone;
+use text_position::Problem;
 
 /// The state of all zones at one moment.
 #[derive(Clone, Debug, Default)]

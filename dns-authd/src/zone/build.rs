@@ -13,8 +13,8 @@ use dns_wire::{Class, Name, Type};
 use super::record::{Record, RecordData};
 use super::{Answer, Kind, LiveSet, Node, Program, RrSet, SetData, Soa, Zone, rendering};
 use crate::name_table::{Index, NameTable};
-use crate::position::Problem;
 use crate::render::Store;
+use text_position::Problem;
 
 impl Zone {
     /// Compiles a zone; names will be looked up by hashes of this seed.

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dns_wire::Name;
-use pdns_settings::{Position, Setting, address};
+use pdns_settings::{Setting, address};
+use text_position::Position;
 
 use super::{DNS_PORT, Reader};
 

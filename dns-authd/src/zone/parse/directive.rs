@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use dns_wire::rdata::{self, Token};
 
 use super::{Fault, Head, MAX_TTL, Parser, Scope, name, shown};
-use crate::position::Position;
 use crate::zone::generate::{Range, Template};
+use text_position::Position;
 
 impl Parser<'_> {
     pub(super) fn directive(

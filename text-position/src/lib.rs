@@ -1,7 +1,9 @@
 //! Where in a file something stands, and what is wrong there.
+//!
+//! For every parser of what people write: the configuration, zones, and peers' files. Reads nothing.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// A place in a text file; lines and columns count from 1.
@@ -26,8 +28,26 @@ impl fmt::Display for Position {
 pub struct Problem {
     /// Where it stands.
     pub position: Option<Position>,
-    /// What is wrong, in words.
+    /// What, as a sentence without a full stop.
     pub message: String,
+}
+
+impl Problem {
+    /// A problem that has no place in a file.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self {
+            position: None,
+            message: message.into(),
+        }
+    }
+
+    /// A problem at a place.
+    pub fn at(position: Position, message: impl Into<String>) -> Self {
+        Self {
+            position: Some(position),
+            message: message.into(),
+        }
+    }
 }
 
 impl fmt::Display for Problem {
@@ -45,24 +65,3 @@ impl std::error::Error for Problem {}
 pub const MAX_PROBLEMS: usize = 100;
 /// How many warnings of one set of files are kept.
 pub const MAX_WARNINGS: usize = 1000;
-
-/// Why what some files say was refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rejected {
-    /// What is wrong, in the order of the files; never empty.
-    pub problems: Vec<Problem>,
-    /// Every file that was read or looked for: when one of them changes, try again.
-    pub files: Vec<PathBuf>,
-}
-
-impl fmt::Display for Rejected {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, problem) in self.problems.iter().enumerate() {
-            let separator = if index == 0 { "" } else { "\n" };
-            write!(f, "{separator}{problem}")?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for Rejected {}
