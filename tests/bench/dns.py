@@ -204,7 +204,11 @@ class Bench:
             self.start_knot(plain_zones)
         if self.wanted("nsd"):
             self.start_nsd(plain_zones)
+        if self.wanted("floor"):
+            self.start_floor()
         for server in self.servers.values():
+            if server.name == "floor":
+                continue
             server.wait(f"helper.{SITE}", 300)
             server.wait(f"l1.{LUA}")
             if self.options.big:
@@ -283,6 +287,11 @@ class Bench:
             text += f'zone:\n  name: "{apex}"\n  zonefile: "{self.path(f"zones/{file}")}"\n'
         config = self.path(f"{name}/nsd.conf", text)
         return self.start(name, ["nsd", "-d", "-c", config], port, helper=helper, core=core)
+
+    def start_floor(self):
+        """No DNS at all: a loop of recvfrom and sendto, which is what the kernel alone takes."""
+        port = self.port()
+        self.start("floor", [self.binary("examples/udp_echo"), "bare", f"127.0.0.1:{port}"], port)
 
     # --- Recursors
 
