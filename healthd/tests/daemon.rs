@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use proto::endpoint::Endpoint;
 use proto::health::{Liveness, Schedule, Snapshot, Target};
+use proto::report::Reporter;
 use proto::watch::Watcher;
 use proto::wire;
 use proto::wire::health_client::HealthClient;
@@ -306,6 +307,38 @@ fn evidence_has_a_probe_run_at_once() {
         let response = response.unwrap().into_inner();
         assert_eq!((response.accepted, response.dropped), (1, 3));
         wait_for(&mut snapshots, &target, Liveness::Down).await;
+    });
+}
+
+#[test]
+fn a_reporter_finds_healthd_again() {
+    let mut daemon = Daemon::started();
+    block_on(async {
+        let (open, address) = open().await;
+        let target = every(600_000, address);
+        let reporter = Reporter::start(daemon.endpoint());
+        let watcher = Watcher::start(daemon.endpoint(), "test", vec![target.clone()]);
+        let mut snapshots = watcher.subscribe();
+        wait_for(&mut snapshots, &target, Liveness::Up).await;
+        reporter.report(&target, false, "it seems gone");
+        tokio::time::sleep(SAVED).await;
+        daemon.kill();
+        open.close().await;
+        // Nobody hears this, and nobody waits for it.
+        reporter.report(&target, false, "to nobody");
+        daemon.start();
+        wait_connected(&watcher, 2).await;
+        // Only evidence has it probed within ten minutes.
+        let told = async {
+            loop {
+                reporter.report(&target, false, "refused");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::select! {
+            _ = wait_for(&mut snapshots, &target, Liveness::Down) => {}
+            () = told => unreachable!(),
+        }
     });
 }
 

@@ -3,13 +3,18 @@
 //! [`wire`] is generated from `proto/outpost/health/v1/health.proto`, whose comments are the
 //! contract. [`health`] holds the same things as typed values that cannot be wrong: what comes
 //! over the wire is parsed into them or refused. With the feature `client`, [`watch`] keeps one
-//! `Watch` stream alive and hands out snapshots.
+//! `Watch` stream alive and hands out snapshots, and [`report`] one `Report` stream for what
+//! subscribers find out themselves.
 //!
 //! Knows no service and no daemon.
 
 #[cfg(feature = "client")]
 pub mod endpoint;
 pub mod health;
+#[cfg(feature = "client")]
+pub mod report;
+#[cfg(feature = "client")]
+mod retry;
 #[cfg(feature = "client")]
 pub mod watch;
 
