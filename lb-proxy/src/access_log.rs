@@ -1,0 +1,1 @@
+//! One record for every session, in the fields of HAProxy's tcplog.

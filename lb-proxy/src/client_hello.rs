@@ -1,0 +1,1 @@
+//! The server name in a TLS ClientHello, read without decrypting anything.

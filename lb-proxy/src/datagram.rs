@@ -1,0 +1,1 @@
+//! Balancing of UDP.

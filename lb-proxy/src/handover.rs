@@ -1,0 +1,1 @@
+//! Gives listeners and established connections to a successor.

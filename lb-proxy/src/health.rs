@@ -1,0 +1,1 @@
+//! The stream of liveness from healthd.

@@ -1,0 +1,1 @@
+//! Frontends that the kernel forwards by itself.

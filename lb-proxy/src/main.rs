@@ -1,0 +1,7 @@
+//! `lb-proxy`: see `lb-proxy --help`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ExitCode::from(64)
+}

@@ -1,0 +1,1 @@
+//! The metrics, by name.

@@ -1,0 +1,1 @@
+//! The servers of one backend, and the choice among them.

@@ -1,0 +1,1 @@
+//! Bounded waiting for a server that has room.

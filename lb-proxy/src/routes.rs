@@ -1,0 +1,1 @@
+//! What the admin listener answers besides the common paths.

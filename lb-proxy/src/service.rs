@@ -1,0 +1,1 @@
+//! The proxy as the life of its process sees it.

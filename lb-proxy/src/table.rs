@@ -1,0 +1,1 @@
+//! Frontends and pools as the data path reads them.

@@ -1,0 +1,1 @@
+//! Virtual IPs (RFC 9568).
