@@ -1,1 +1,5 @@
 //! Rate and concurrency of each source.
+
+/// Rate and concurrency of each source.
+#[derive(Debug)]
+pub struct Limits {}
