@@ -1,0 +1,959 @@
+//! The election of one virtual router (RFC 9568 §6.4, RFC 3768 §6.4), with keepalived's `FAULT`.
+//!
+//! Told what happens and what time it is, it says what to do; the diagram is in [`vrrp`](super).
+//! Never sends, sleeps, reads a clock or touches an interface.
+//!
+//! Where the standard leaves room, or peers have shown what is missing:
+//!
+//! - **Takeover**: advertisement, then addresses, then announcement, as keepalived; so a router that
+//!   has them still takes them off before the network learns of the new place.
+//! - **Release**: advertisement of priority 0, then every flow reset, then addresses removed. A flow
+//!   that is not reset hangs at its client until that gives up.
+//! - **Handing over**: the addresses stay, priority 1 is advertised, and the router leaves when it hears
+//!   the next one. An unmodified peer takes over when its down interval has passed since the last
+//!   advertisement that was not lower; nobody is without the addresses.
+//! - **Lower priority heard while active**: two were active, and caches may point to the other one. It
+//!   is answered at once, and the addresses are announced anew.
+//! - **Higher priority heard while active**: answered once more before yielding, so that the other one
+//!   announces itself over whatever the network learnt from this one.
+//! - **Relief**: an active router whose priority falls to 1 asks to be relieved; neither no-preempt
+//!   nor a preempt delay stands against that, and backups wait their skew time only.
+//! - **Never two**: who has not advertised for three intervals may have been replaced. It goes back to
+//!   backup without a word, and only then listens.
+
+mod announcements;
+mod event;
+mod status;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use self::announcements::Announcements;
+pub use self::event::{
+    Action, Audience, Departure, Event, Fault, Input, Reason, Standing, Start, State,
+};
+pub use self::status::{Counters, Heard, Status};
+use super::packet::{
+    Advertisement, Datagram, PRIORITY_OWNER, PRIORITY_STOPPED, Refusal, Version, parse,
+};
+use super::settings::{Peers, Preempt, RouterSettings, VirtualAddress};
+
+/// The priority of an active router that hands over: lower than any that could be configured.
+pub const PRIORITY_LEAVING: u8 = 1;
+
+/// What handing over takes at most, besides four intervals: a peer's down interval is shorter.
+const HAND_OVER_MARGIN: Duration = Duration::from_secs(1);
+
+/// Between two answers to somebody who claims an address that is held, so that two that both answer
+/// do not flood the link (RFC 5227 §2.4 allows one in ten seconds; here a node depends on it).
+const DEFENCE_GAP: Duration = Duration::from_secs(1);
+
+/// Between two reports of the same kind (RFC 9568 §7.1: subject to rate-limiting).
+const REPORT_GAP: Duration = Duration::from_secs(60);
+
+/// One virtual router.
+#[derive(Debug)]
+pub struct Machine {
+    settings: Arc<RouterSettings>,
+    phase: Phase,
+    since: Option<Instant>,
+    faults: BTreeSet<Fault>,
+    /// What is advertised while active and not leaving.
+    priority: u8,
+    source: Option<IpAddr>,
+    /// `Active_Adver_Interval`.
+    active_interval: Duration,
+    counters: Counters,
+    reported: BTreeMap<ReportKind, Instant>,
+    actions: VecDeque<Action>,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Initialize,
+    Backup(Backup),
+    Active(Active),
+    Fault,
+}
+
+#[derive(Debug)]
+struct Backup {
+    /// `Active_Down_Timer`: when it was set, and to what.
+    set: Instant,
+    wait: Wait,
+    /// Who is active.
+    active: Option<Heard>,
+    /// The one that asks to be relieved.
+    leaving: Option<IpAddr>,
+    /// When an active router of lower priority may be preempted.
+    preempt_from: Option<Instant>,
+    /// The timer ran out in a group that is not ready.
+    would_claim: bool,
+}
+
+/// What `Active_Down_Timer` is set to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    /// `Active_Down_Interval`.
+    Down,
+    /// `Skew_Time`: the active router stops, or asks to be relieved.
+    Skew(Reason),
+    /// One interval: the timer ran out while this node did not run, and what was sent meanwhile is
+    /// yet to be read.
+    Listen,
+}
+
+#[derive(Debug)]
+struct Active {
+    /// When the last advertisement was sent.
+    sent: Instant,
+    /// `Adver_Timer`.
+    due: Instant,
+    announcements: Announcements,
+    /// When a claim by somebody else was answered last.
+    defended: Option<Instant>,
+    /// Handing over, until then.
+    leaving_until: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum ReportKind {
+    Refused(Refusal),
+    AddressesDiffer,
+    ChecksumDiffers,
+    UnknownPeer,
+    TwoOwners,
+    LowerHeard,
+    Duplicate,
+    IntervalLearnt,
+}
+
+impl Machine {
+    /// A router that has not been started and does not know its source.
+    #[must_use]
+    pub fn new(settings: impl Into<Arc<RouterSettings>>) -> Self {
+        let settings = settings.into();
+        let mut faults = BTreeSet::from([Fault::Source]);
+        if are_unknown(&settings.peers) {
+            faults.insert(Fault::PeersUnknown);
+        }
+        Self {
+            phase: Phase::Initialize,
+            since: None,
+            faults,
+            priority: settings.priority.max(1),
+            source: None,
+            active_interval: settings.interval,
+            counters: Counters::default(),
+            reported: BTreeMap::new(),
+            actions: VecDeque::new(),
+            settings,
+        }
+    }
+
+    /// Takes in what happened. Actions are to be taken out afterwards.
+    pub fn handle(&mut self, input: Input<'_>, now: Instant) {
+        self.fence(now);
+        match input {
+            Input::Startup(start) => self.start(start, now),
+            Input::Shutdown(departure) => self.shut_down(departure, now),
+            Input::Datagram(datagram) => self.receive(&datagram, now),
+            Input::FaultFound(fault) => self.find_fault(fault, now),
+            Input::FaultCleared(fault) => self.clear_fault(fault, now),
+            Input::Source(source) => self.set_source(source, now),
+            Input::Standing(Standing::Able(priority)) => {
+                self.set_priority(priority.max(1), now);
+                self.clear_fault(Fault::Unable, now);
+            }
+            Input::Standing(Standing::Unable) => self.find_fault(Fault::Unable, now),
+            Input::Reconfigured(settings) => self.reconfigure(settings, now),
+            Input::DuplicateSeen { address, by } => self.defend(address, by, now),
+            Input::Deadline => self.run_deadlines(now),
+            Input::GroupClaims => {
+                if let Phase::Backup(Backup {
+                    would_claim: true, ..
+                }) = self.phase
+                {
+                    self.become_active(Reason::Group, now);
+                }
+            }
+            Input::GroupYields => {
+                if matches!(&self.phase, Phase::Active(active) if active.leaving_until.is_none()) {
+                    self.release(Goodbye::Advertised);
+                    self.become_backup(Reason::Group, Wait::Down, now);
+                }
+            }
+        }
+    }
+
+    /// The next thing to do.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// When to say [`Input::Deadline`].
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        match &self.phase {
+            Phase::Initialize | Phase::Fault => None,
+            Phase::Backup(backup) if backup.would_claim => None,
+            Phase::Backup(backup) => Some(backup.set + self.wait(backup.wait)),
+            Phase::Active(active) => {
+                let others = [active.leaving_until, active.announcements.next()];
+                others.into_iter().flatten().chain([active.due]).min()
+            }
+        }
+    }
+
+    /// The state.
+    #[must_use]
+    pub fn state(&self) -> State {
+        match self.phase {
+            Phase::Initialize => State::Initialize,
+            Phase::Backup(_) => State::Backup,
+            Phase::Active(_) => State::Active,
+            Phase::Fault => State::Fault,
+        }
+    }
+
+    /// The settings in use.
+    #[must_use]
+    pub fn settings(&self) -> &Arc<RouterSettings> {
+        &self.settings
+    }
+
+    /// Whether it would be active but for its group.
+    #[must_use]
+    pub fn would_claim(&self) -> bool {
+        matches!(&self.phase, Phase::Backup(backup) if backup.would_claim)
+    }
+
+    /// Whether it hands over.
+    #[must_use]
+    pub fn is_handing_over(&self) -> bool {
+        matches!(&self.phase, Phase::Active(active) if active.leaving_until.is_some())
+    }
+
+    /// Whether it has a fault of its own, not one of its group.
+    #[must_use]
+    pub fn has_own_fault(&self) -> bool {
+        self.faults.iter().any(|fault| *fault != Fault::Group)
+    }
+
+    /// What it shows.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let active = match &self.phase {
+            Phase::Backup(backup) => backup.active,
+            Phase::Active(active) => self.source.map(|source| Heard {
+                source,
+                priority: self.advertised_priority(),
+                at: active.sent,
+            }),
+            Phase::Initialize | Phase::Fault => None,
+        };
+        Status {
+            settings: Arc::clone(&self.settings),
+            state: self.state(),
+            since: self.since,
+            faults: self.faults.iter().copied().collect(),
+            priority: self.advertised_priority(),
+            source: self.source,
+            active,
+            interval: self.active_interval,
+            is_handing_over: self.is_handing_over(),
+            counters: self.counters.clone(),
+        }
+    }
+}
+
+//--- Times (RFC 9568 §6.1, RFC 3768 §6.1)
+
+impl Machine {
+    /// `Skew_Time`: the lower the priority, the longer.
+    #[must_use]
+    pub fn skew_time(&self) -> Duration {
+        let unit = match self.settings.version {
+            Version::V2 => Duration::from_secs(1),
+            Version::V3 => self.active_interval,
+        };
+        unit * (256 - u32::from(self.priority)) / 256
+    }
+
+    /// `Active_Down_Interval`: how long an active router is silent before it counts as gone.
+    #[must_use]
+    pub fn active_down_interval(&self) -> Duration {
+        3 * self.active_interval + self.skew_time()
+    }
+
+    fn wait(&self, wait: Wait) -> Duration {
+        match wait {
+            Wait::Down => self.active_down_interval(),
+            Wait::Skew(_) => self.skew_time(),
+            Wait::Listen => self.active_interval,
+        }
+    }
+
+    /// How long an active router may be silent before anybody takes over.
+    fn silence_allowed(&self) -> Duration {
+        3 * self.settings.interval
+    }
+
+    /// Steps back if this router has been silent for so long that another may be active.
+    fn fence(&mut self, now: Instant) {
+        let Phase::Active(active) = &self.phase else {
+            return;
+        };
+        if now < active.sent + self.silence_allowed() {
+            return;
+        }
+        let late = now.saturating_duration_since(active.due);
+        let leaving = active.leaving_until.is_some();
+        self.counters.pauses += 1;
+        self.actions
+            .push_back(Action::Report(Event::Paused { late }));
+        self.release(Goodbye::Silent);
+        if leaving {
+            self.stop(Reason::Paused, now);
+        } else {
+            self.become_backup(Reason::Paused, Wait::Down, now);
+        }
+    }
+
+    fn run_deadlines(&mut self, now: Instant) {
+        if self.next_deadline().is_none_or(|deadline| now < deadline) {
+            return;
+        }
+        match &self.phase {
+            Phase::Initialize | Phase::Fault => {}
+            Phase::Backup(_) => self.active_is_down(now),
+            Phase::Active(_) => self.keep_active(now),
+        }
+    }
+
+    /// `Active_Down_Timer` fired (RFC 9568 §6.4.2).
+    fn active_is_down(&mut self, now: Instant) {
+        let interval = self.active_interval;
+        let deadline = self.next_deadline().unwrap_or(now);
+        let Phase::Backup(backup) = &mut self.phase else {
+            return;
+        };
+        let late = now.saturating_duration_since(deadline);
+        if late > interval && backup.wait != Wait::Listen {
+            backup.set = now;
+            backup.wait = Wait::Listen;
+            self.counters.pauses += 1;
+            self.actions
+                .push_back(Action::Report(Event::Paused { late }));
+            return;
+        }
+        let reason = match backup.wait {
+            Wait::Skew(reason) => reason,
+            _ if backup.preempt_from.is_some() => Reason::Preempted,
+            Wait::Down | Wait::Listen => Reason::NobodyHeard,
+        };
+        self.claim(reason, now);
+    }
+
+    /// Becomes active, or asks the group whether it may.
+    fn claim(&mut self, reason: Reason, now: Instant) {
+        if self.settings.group.is_none() {
+            self.become_active(reason, now);
+        } else if let Phase::Backup(backup) = &mut self.phase {
+            backup.would_claim = true;
+            self.actions.push_back(Action::WouldClaim);
+        }
+    }
+
+    fn keep_active(&mut self, now: Instant) {
+        let Phase::Active(active) = &mut self.phase else {
+            return;
+        };
+        if active.leaving_until.is_some_and(|until| until <= now) {
+            self.actions
+                .push_back(Action::Report(Event::HandOverTimedOut));
+            self.release(Goodbye::Advertised);
+            self.stop(Reason::Stopped, now);
+            return;
+        }
+        let count = active.announcements.due(&self.settings.announce, now);
+        if active.due <= now {
+            self.advertise(now);
+        }
+        if let Some(count) = count {
+            self.announce(count);
+        }
+    }
+}
+
+//--- Life
+
+impl Machine {
+    fn start(&mut self, start: Start, now: Instant) {
+        if !matches!(self.phase, Phase::Initialize) {
+            return;
+        }
+        self.active_interval = self.settings.interval;
+        if let Some(fault) = self.faults.first().copied() {
+            self.remove_all();
+            self.phase = Phase::Fault;
+            self.changed(State::Initialize, Reason::Fault(fault), now);
+        } else if start == Start::Resume {
+            self.become_active(Reason::Resumed, now);
+        } else {
+            self.remove_all();
+            self.begin(Reason::Started, now);
+        }
+    }
+
+    /// RFC 9568 §6.4.1: the owner is active at once, everybody else listens first.
+    fn begin(&mut self, reason: Reason, now: Instant) {
+        if self.priority == PRIORITY_OWNER && self.settings.group.is_none() {
+            self.become_active(Reason::Owner, now);
+            return;
+        }
+        self.become_backup(reason, Wait::Down, now);
+        if self.priority == PRIORITY_OWNER {
+            self.claim(Reason::Owner, now);
+        }
+    }
+
+    fn shut_down(&mut self, departure: Departure, now: Instant) {
+        let down = 4 * self.settings.interval + HAND_OVER_MARGIN;
+        let Phase::Active(active) = &mut self.phase else {
+            self.stop(Reason::Stopped, now);
+            return;
+        };
+        match departure {
+            Departure::HandOver if active.leaving_until.is_none() => {
+                active.leaving_until = Some(now + down);
+                self.actions
+                    .push_back(Action::Report(Event::HandOverStarted));
+                self.advertise(now);
+            }
+            Departure::HandOver => {}
+            Departure::Release => {
+                self.release(Goodbye::Advertised);
+                self.stop(Reason::Stopped, now);
+            }
+            Departure::Swap => self.stop(Reason::Stopped, now),
+        }
+    }
+
+    fn stop(&mut self, reason: Reason, now: Instant) {
+        let from = self.state();
+        self.phase = Phase::Initialize;
+        if from != State::Initialize {
+            self.changed(from, reason, now);
+        }
+        self.actions.push_back(Action::Stopped);
+    }
+
+    fn become_active(&mut self, reason: Reason, now: Instant) {
+        let from = self.state();
+        self.active_interval = self.settings.interval;
+        let mut announcements = Announcements::default();
+        announcements.restart(&self.settings.announce, now);
+        self.phase = Phase::Active(Active {
+            sent: now,
+            due: now,
+            announcements,
+            defended: None,
+            leaving_until: None,
+        });
+        self.counters.become_master += 1;
+        self.advertise(now);
+        let addresses = self.settings.addresses.clone();
+        self.actions.push_back(Action::AddAddresses(addresses));
+        self.announce(self.settings.announce.count);
+        self.changed(from, reason, now);
+    }
+
+    /// Backup, once addresses have been released.
+    fn become_backup(&mut self, reason: Reason, wait: Wait, now: Instant) {
+        let from = self.state();
+        self.phase = Phase::Backup(Backup {
+            set: now,
+            wait,
+            active: None,
+            leaving: None,
+            preempt_from: None,
+            would_claim: false,
+        });
+        self.changed(from, reason, now);
+    }
+
+    /// Gives up the addresses. The caller says what comes after.
+    fn release(&mut self, goodbye: Goodbye) {
+        self.counters.release_master += 1;
+        match goodbye {
+            Goodbye::Advertised => self.send(PRIORITY_STOPPED, Audience::All),
+            Goodbye::Silent => {}
+        }
+        let addresses = self.all_addresses();
+        self.actions.push_back(Action::ResetFlows(addresses));
+        self.remove_all();
+    }
+
+    fn changed(&mut self, from: State, reason: Reason, now: Instant) {
+        let to = self.state();
+        self.since = Some(now);
+        self.actions
+            .push_back(Action::StateChanged { from, to, reason });
+    }
+}
+
+/// Whether a router says that it stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Goodbye {
+    Advertised,
+    Silent,
+}
+
+//--- Receiving
+
+impl Machine {
+    fn receive(&mut self, datagram: &Datagram<'_>, now: Instant) {
+        let source = datagram.source;
+        // A multicast datagram may come back to its sender.
+        if Some(source) == self.source {
+            return;
+        }
+        let Some(advertisement) = self.accept(datagram, now) else {
+            return;
+        };
+        match self.phase {
+            Phase::Initialize | Phase::Fault => {}
+            Phase::Backup(_) => self.receive_as_backup(source, &advertisement, now),
+            Phase::Active(_) => self.receive_as_active(source, &advertisement, now),
+        }
+    }
+
+    /// RFC 9568 §7.1.
+    fn accept(&mut self, datagram: &Datagram<'_>, now: Instant) -> Option<Advertisement> {
+        let source = datagram.source;
+        let settings = Arc::clone(&self.settings);
+        let parsed = parse(datagram, &settings.expected()).and_then(|accepted| {
+            let sent = &accepted.advertisement.addresses;
+            let ours = &settings.addresses;
+            let common = ours.iter().any(|entry| sent.contains(&entry.address));
+            let stranger = !is_known(&settings.peers, source);
+            if !common {
+                return Err(Refusal::AddressList);
+            }
+            if stranger && settings.peers_only {
+                return Err(Refusal::Peer);
+            }
+            Ok((accepted, stranger))
+        });
+        let (accepted, stranger) = match parsed {
+            Ok(accepted) => accepted,
+            Err(refusal) => {
+                self.counters.count_refused(refusal);
+                let event = Event::Refused { source, refusal };
+                self.report(ReportKind::Refused(refusal), event, now);
+                return None;
+            }
+        };
+        let advertisement = accepted.advertisement;
+        self.counters.advert_rcvd += 1;
+        if advertisement.priority == PRIORITY_STOPPED {
+            self.counters.pri_zero_rcvd += 1;
+        }
+        if stranger {
+            let event = Event::UnknownPeer { source };
+            self.report(ReportKind::UnknownPeer, event, now);
+        }
+        if accepted
+            .checksum
+            .is_some_and(|form| form != settings.checksum)
+        {
+            let event = Event::ChecksumDiffers { source };
+            self.report(ReportKind::ChecksumDiffers, event, now);
+        }
+        let sent: BTreeSet<_> = advertisement.addresses.iter().copied().collect();
+        if sent != self.all_addresses().into_iter().collect() {
+            let addresses = advertisement.addresses.clone();
+            let event = Event::AddressesDiffer { source, addresses };
+            self.report(ReportKind::AddressesDiffer, event, now);
+        }
+        if self.priority == PRIORITY_OWNER && advertisement.priority == PRIORITY_OWNER {
+            let event = Event::TwoOwners { source };
+            self.report(ReportKind::TwoOwners, event, now);
+        }
+        Some(advertisement)
+    }
+
+    /// RFC 9568 §6.4.2.
+    fn receive_as_backup(&mut self, source: IpAddr, heard: &Advertisement, now: Instant) {
+        let preempt = self.settings.preempt;
+        let priority = self.priority;
+        let Phase::Backup(backup) = &mut self.phase else {
+            return;
+        };
+        if heard.priority == PRIORITY_STOPPED {
+            // Only what the active router says of itself counts: a router that has yielded may say it
+            // stops, too.
+            backup.set = now;
+            backup.wait = Wait::Skew(Reason::ActiveStopped);
+            backup.active = None;
+            backup.leaving = None;
+            return;
+        }
+        let before = backup.active.replace(Heard {
+            source,
+            priority: heard.priority,
+            at: now,
+        });
+        let fell = before
+            .is_some_and(|before| before.source == source && before.priority > PRIORITY_LEAVING);
+        if heard.priority != PRIORITY_LEAVING {
+            backup.leaving = None;
+        } else if fell && priority > PRIORITY_LEAVING && backup.leaving != Some(source) {
+            backup.leaving = Some(source);
+            backup.set = now;
+            backup.wait = Wait::Skew(Reason::Preempted);
+        }
+        if backup.leaving == Some(source) {
+            return;
+        }
+        let is_lower = heard.priority < priority;
+        let may_preempt = match preempt {
+            Preempt::Never => false,
+            Preempt::After(delay) => {
+                let from = *backup.preempt_from.get_or_insert(now + delay);
+                now >= from
+            }
+        };
+        if is_lower && may_preempt {
+            // Discarded: the timer runs on.
+            return;
+        }
+        if !is_lower {
+            backup.preempt_from = None;
+        }
+        backup.set = now;
+        backup.wait = Wait::Down;
+        backup.would_claim = false;
+        self.learn_interval(source, heard, now);
+    }
+
+    /// RFC 9568 §6.4.3, with erratum 8298: an owner hears other owners.
+    fn receive_as_active(&mut self, source: IpAddr, heard: &Advertisement, now: Instant) {
+        if heard.priority == PRIORITY_STOPPED {
+            self.advertise(now);
+            return;
+        }
+        let ours = (self.advertised_priority(), self.source);
+        let leaving = self.is_handing_over();
+        if (heard.priority, Some(source)) > ours {
+            // Whoever takes over announces itself when it hears a lower priority.
+            self.advertise(now);
+            self.release(Goodbye::Silent);
+            if leaving {
+                self.stop(Reason::HandedOver(source), now);
+                return;
+            }
+            self.become_backup(Reason::HigherHeard(source), Wait::Down, now);
+            if let Phase::Backup(backup) = &mut self.phase {
+                backup.active = Some(Heard {
+                    source,
+                    priority: heard.priority,
+                    at: now,
+                });
+            }
+            self.learn_interval(source, heard, now);
+            return;
+        }
+        self.counters.lower_rcvd += 1;
+        let priority = heard.priority;
+        let event = Event::LowerHeard { source, priority };
+        self.report(ReportKind::LowerHeard, event, now);
+        self.advertise(now);
+        if !is_known(&self.settings.peers, source) {
+            self.send(self.advertised_priority(), Audience::One(source));
+        }
+        self.announce(self.settings.announce.count);
+        if let Phase::Active(active) = &mut self.phase {
+            active.announcements.restart(&self.settings.announce, now);
+        }
+    }
+
+    /// Version 3: backups go by the active router's interval.
+    fn learn_interval(&mut self, source: IpAddr, heard: &Advertisement, now: Instant) {
+        self.active_interval = heard.interval;
+        if heard.interval != self.settings.interval {
+            let interval = heard.interval;
+            let event = Event::IntervalLearnt { source, interval };
+            self.report(ReportKind::IntervalLearnt, event, now);
+        }
+    }
+
+    fn report(&mut self, kind: ReportKind, event: Event, now: Instant) {
+        let last = self.reported.get(&kind);
+        if last.is_none_or(|last| now >= *last + REPORT_GAP) {
+            self.reported.insert(kind, now);
+            self.actions.push_back(Action::Report(event));
+        }
+    }
+}
+
+//--- Sending
+
+impl Machine {
+    /// To all, at what is its priority; the next follows an interval after.
+    fn advertise(&mut self, now: Instant) {
+        self.send(self.advertised_priority(), Audience::All);
+        let interval = self.settings.interval;
+        if let Phase::Active(active) = &mut self.phase {
+            active.sent = now;
+            // On the beat, unless that is past or something was sent beside it.
+            let beat = active.due + interval;
+            let on_beat = active.due <= now && beat > now;
+            active.due = if on_beat { beat } else { now + interval };
+        }
+    }
+
+    fn send(&mut self, priority: u8, to: Audience) {
+        self.counters.advert_sent += 1;
+        if priority == PRIORITY_STOPPED {
+            self.counters.pri_zero_sent += 1;
+        }
+        let advertisement = Advertisement {
+            version: self.settings.version,
+            router_id: self.settings.router_id,
+            priority,
+            interval: self.settings.interval,
+            addresses: self.all_addresses(),
+        };
+        self.actions.push_back(Action::Send { advertisement, to });
+    }
+
+    fn announce(&mut self, count: u8) {
+        let addresses = self.all_addresses();
+        self.actions
+            .push_back(Action::Announce { addresses, count });
+    }
+
+    fn advertised_priority(&self) -> u8 {
+        if self.is_handing_over() {
+            PRIORITY_LEAVING
+        } else {
+            self.priority
+        }
+    }
+
+    fn all_addresses(&self) -> Vec<IpAddr> {
+        let entries = self.settings.addresses.iter();
+        entries.map(|entry| entry.address).collect()
+    }
+
+    fn remove_all(&mut self) {
+        let addresses = self.settings.addresses.clone();
+        self.actions.push_back(Action::RemoveAddresses(addresses));
+    }
+
+    fn defend(&mut self, address: IpAddr, by: [u8; 6], now: Instant) {
+        if !self.all_addresses().contains(&address) {
+            return;
+        }
+        let Phase::Active(active) = &mut self.phase else {
+            return;
+        };
+        self.counters.duplicates += 1;
+        let answered = active.defended;
+        let answer = answered.is_none_or(|last| now >= last + DEFENCE_GAP);
+        if answer {
+            active.defended = Some(now);
+        }
+        self.report(ReportKind::Duplicate, Event::Duplicate { address, by }, now);
+        if answer {
+            self.advertise(now);
+            let addresses = vec![address];
+            self.actions.push_back(Action::Announce {
+                addresses,
+                count: 1,
+            });
+        }
+    }
+}
+
+//--- Faults and changes
+
+impl Machine {
+    fn find_fault(&mut self, fault: Fault, now: Instant) {
+        if !self.faults.insert(fault) {
+            return;
+        }
+        match &self.phase {
+            Phase::Initialize | Phase::Fault => {}
+            Phase::Backup(_) => self.fail(fault, now),
+            Phase::Active(active) => {
+                let leaving = active.leaving_until.is_some();
+                let goodbye = match fault {
+                    Fault::Link | Fault::Source | Fault::PeersUnknown => Goodbye::Silent,
+                    Fault::Unable | Fault::Kernel | Fault::Group => Goodbye::Advertised,
+                };
+                self.release(goodbye);
+                if leaving {
+                    self.stop(Reason::Fault(fault), now);
+                } else {
+                    self.fail(fault, now);
+                }
+            }
+        }
+    }
+
+    fn fail(&mut self, fault: Fault, now: Instant) {
+        let from = self.state();
+        self.phase = Phase::Fault;
+        self.changed(from, Reason::Fault(fault), now);
+    }
+
+    fn clear_fault(&mut self, fault: Fault, now: Instant) {
+        self.faults.remove(&fault);
+        if matches!(self.phase, Phase::Fault) && self.faults.is_empty() {
+            self.active_interval = self.settings.interval;
+            self.begin(Reason::FaultsCleared, now);
+        }
+    }
+
+    fn set_source(&mut self, source: Option<IpAddr>, now: Instant) {
+        if source.is_none() {
+            self.find_fault(Fault::Source, now);
+            self.source = None;
+            return;
+        }
+        let changed = self.source != source;
+        self.source = source;
+        if changed && matches!(self.phase, Phase::Active(_)) {
+            self.advertise(now);
+        }
+        self.clear_fault(Fault::Source, now);
+    }
+
+    fn set_priority(&mut self, priority: u8, now: Instant) {
+        if self.priority == priority {
+            return;
+        }
+        self.priority = priority;
+        match &self.phase {
+            Phase::Active(active) if active.leaving_until.is_none() => self.advertise(now),
+            Phase::Backup(_) if priority == PRIORITY_OWNER => self.claim(Reason::Owner, now),
+            _ => {}
+        }
+    }
+
+    fn reconfigure(&mut self, settings: Arc<RouterSettings>, now: Instant) {
+        if !self.settings.is_same_router(&settings) {
+            self.replace(settings, now);
+            return;
+        }
+        let before = std::mem::replace(&mut self.settings, settings);
+        let removed = missing_from(&before.addresses, &self.settings.addresses);
+        let added = missing_from(&self.settings.addresses, &before.addresses);
+        if before.priority != self.settings.priority {
+            self.priority = self.settings.priority.max(1);
+        }
+        if self.active_interval == before.interval || self.settings.version == Version::V2 {
+            self.active_interval = self.settings.interval;
+        }
+        match &mut self.phase {
+            Phase::Initialize | Phase::Fault => {}
+            Phase::Backup(backup) => {
+                // Its timer has run out: outside a group it claims at once.
+                backup.would_claim &= self.settings.group.is_some();
+            }
+            Phase::Active(active) => {
+                if before.announce != self.settings.announce {
+                    active
+                        .announcements
+                        .reconfigure(&self.settings.announce, now);
+                }
+                self.edit_while_active(removed, added, now);
+            }
+        }
+        if are_unknown(&self.settings.peers) {
+            self.find_fault(Fault::PeersUnknown, now);
+        } else {
+            self.clear_fault(Fault::PeersUnknown, now);
+        }
+    }
+
+    /// The addresses that stay do not move.
+    fn edit_while_active(
+        &mut self,
+        removed: Vec<VirtualAddress>,
+        added: Vec<VirtualAddress>,
+        now: Instant,
+    ) {
+        self.advertise(now);
+        self.remove(removed);
+        if !added.is_empty() {
+            let addresses = added.iter().map(|entry| entry.address).collect();
+            let count = self.settings.announce.count;
+            self.actions.push_back(Action::AddAddresses(added));
+            self.actions
+                .push_back(Action::Announce { addresses, count });
+        }
+    }
+
+    fn remove(&mut self, removed: Vec<VirtualAddress>) {
+        if !removed.is_empty() {
+            let addresses = removed.iter().map(|entry| entry.address).collect();
+            self.actions.push_back(Action::ResetFlows(addresses));
+            self.actions.push_back(Action::RemoveAddresses(removed));
+        }
+    }
+
+    /// Another virtual router in the place of this one.
+    fn replace(&mut self, settings: Arc<RouterSettings>, now: Instant) {
+        let running = !matches!(self.phase, Phase::Initialize);
+        let leaving = self.is_handing_over();
+        if matches!(self.phase, Phase::Active(_)) {
+            self.release(Goodbye::Advertised);
+        }
+        if leaving {
+            self.stop(Reason::Stopped, now);
+            return;
+        }
+        if running {
+            let from = self.state();
+            self.phase = Phase::Initialize;
+            self.changed(from, Reason::Stopped, now);
+        }
+        self.priority = settings.priority.max(1);
+        self.settings = settings;
+        self.faults.remove(&Fault::PeersUnknown);
+        if are_unknown(&self.settings.peers) {
+            self.faults.insert(Fault::PeersUnknown);
+        }
+        if running {
+            self.start(Start::Fresh, now);
+        }
+    }
+}
+
+/// Whether somebody is among the peers; on a multicast link everybody is.
+fn is_known(peers: &Peers, source: IpAddr) -> bool {
+    match peers {
+        Peers::Multicast => true,
+        Peers::Unicast(peers) => peers.contains(&source),
+    }
+}
+
+/// Whether there is nobody to send to.
+fn are_unknown(peers: &Peers) -> bool {
+    matches!(peers, Peers::Unicast(peers) if peers.is_empty())
+}
+
+/// What `list` has and `other` has not.
+fn missing_from(list: &[VirtualAddress], other: &[VirtualAddress]) -> Vec<VirtualAddress> {
+    let missing = list.iter().filter(|entry| !other.contains(entry));
+    missing.copied().collect()
+}
+
+#[cfg(test)]
+mod tests;
