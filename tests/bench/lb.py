@@ -1,0 +1,627 @@
+"""What a proxy costs: per byte, per request, per connection, per idle connection; beside the peers.
+
+A client, a proxy and a server, each in a network namespace, joined by two links. A round goes through all ways from the
+client to the server - the proxies, the kernel's own forwarding, plain routing - one at a time: the proxy is started,
+measured and stopped. What it used is the time on a core of all threads of all of its processes, to the nanosecond.
+Ratios are taken within a round, between neighbours in time, and their median is printed.
+
+All three share the cores of this machine, so rates say how fast a whole machine is; the machine must have nothing else
+to do. Absolute numbers hold for one machine and one run; ratios travel better.
+"""
+
+import argparse
+import json
+import os
+import re
+import resource
+import select
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HOME = Path(__file__).resolve().parents[2]
+CLIENT, LB_CLIENT, LB_SERVER, SERVER = "10.77.1.2", "10.77.1.1", "10.77.2.1", "10.77.2.2"
+BULK, HTTP, ECHO = 5201, 8080, 8007
+PORTS = [BULK, HTTP, ECHO]
+GIB = 2**30
+
+# What is measured, and the bound that lb-proxy is meant to keep against each peer.
+# measure: (title, unit, "less" or "more" is better)
+FIGURES = {
+    "bulk-cpu": ("bulk, CPU of the proxy", "ms/GiB", "less"),
+    "bulk-machine": ("bulk, CPU of the machine", "ms/GiB", "less"),
+    "bulk-rate": ("bulk", "Gbit/s", "more"),
+    "keep-cpu": ("request, CPU of the proxy", "µs", "less"),
+    "keep-machine": ("request, CPU of the machine", "µs", "less"),
+    "keep-rate": ("requests", "/s", "more"),
+    "keep-p50": ("request, p50", "ms", "less"),
+    "keep-p99": ("request, p99", "ms", "less"),
+    "close-cpu": ("connection, CPU of the proxy", "µs", "less"),
+    "close-machine": ("connection, CPU of the machine", "µs", "less"),
+    "close-rate": ("connections", "/s", "more"),
+    "close-p50": ("connection, p50", "ms", "less"),
+    "close-p99": ("connection, p99", "ms", "less"),
+    "idle": ("idle connection", "B", "less"),
+}
+GOALS = {
+    ("lb-proxy", "haproxy"): {
+        "bulk-cpu": 0.30, "bulk-rate": 1.5, "keep-cpu": 0.95, "close-cpu": 0.95, "keep-p99": 1.0, "close-p99": 1.0,
+        "idle": 0.25,
+    },
+    ("lb-proxy", "haproxy-splice"): {"bulk-cpu": 0.30, "bulk-rate": 1.5},
+    ("kernel", "route"): {"bulk-machine": 1.05, "keep-machine": 1.05, "bulk-rate": 0.95, "keep-rate": 0.95},
+}
+
+
+# --- Namespaces
+
+
+class Wires:
+    """client - lb - server."""
+
+    def __init__(self):
+        tag = f"outpost-bench-{os.getpid()}"
+        self.client, self.lb, self.server = (f"{tag}-{name}" for name in ("client", "lb", "server"))
+        self.made = []
+        for name in (self.client, self.lb, self.server):
+            run("ip", "netns", "add", name)
+            self.made.append(name)
+            run("ip", "-n", name, "link", "set", "lo", "up")
+        for name, link, address, peer in [
+            (self.client, "up0", CLIENT, LB_CLIENT),
+            (self.server, "up1", SERVER, LB_SERVER),
+        ]:
+            far = {"up0": "in", "up1": "out"}[link]
+            run("ip", "-n", name, "link", "add", link, "type", "veth", "peer", "name", far, "netns", self.lb)
+            run("ip", "-n", name, "addr", "add", f"{address}/24", "dev", link)
+            run("ip", "-n", self.lb, "addr", "add", f"{peer}/24", "dev", far)
+            run("ip", "-n", name, "link", "set", link, "up")
+            run("ip", "-n", self.lb, "link", "set", far, "up")
+            run("ip", "-n", name, "route", "add", "default", "via", peer)
+        # Without these every relay stands still when its 28,000 ports wait out their minute.
+        for name in self.made:
+            self.sysctl(name, "net/ipv4/tcp_tw_reuse", 1)
+            self.sysctl(name, "net/ipv4/ip_local_port_range", "9000 65000")
+            self.sysctl(name, "net/core/somaxconn", 65535)
+            self.sysctl(name, "net/ipv4/tcp_max_syn_backlog", 65535)
+        self.sysctl(self.lb, "net/ipv4/ip_forward", 1)
+        self.sysctl(self.lb, "net/netfilter/nf_conntrack_tcp_timeout_time_wait", 1, must=False)
+
+    def sysctl(self, name, key, value, must=True):
+        done = subprocess.run(["ip", "netns", "exec", name, "sh", "-c", f'echo "{value}" >/proc/sys/{key}'],
+                              capture_output=True, text=True)
+        if done.returncode != 0 and must:
+            sys.exit(f"{key}: {done.stderr}")
+
+    def close(self):
+        for name in self.made:
+            subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL)
+
+
+def run(*command):
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}: {done.stderr.strip()}")
+
+
+# --- Processes
+
+
+class Process:
+    """A program in a namespace: a process that leads a session of its own."""
+
+    def __init__(self, name, namespace, command, directory):
+        self.name = name
+        self.path = directory / f"{name}.log"
+        self.log = open(self.path, "ab")
+        self.process = subprocess.Popen(
+            ["ip", "netns", "exec", namespace, *map(str, command)],
+            stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, cwd=directory, start_new_session=True,
+        )
+
+    def members(self):
+        """The process ids of the session: the program and its children."""
+        for entry in os.scandir("/proc"):
+            if not entry.name.isdigit():
+                continue
+            try:
+                fields = Path(entry.path, "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[3]) == self.process.pid and fields[0] != "Z":
+                yield int(entry.name)
+
+    def cpu(self):
+        """Nanoseconds on a core so far, of all threads."""
+        total = 0
+        for pid in self.members():
+            try:
+                for thread in os.scandir(f"/proc/{pid}/task"):
+                    total += int(Path(thread.path, "schedstat").read_text().split()[0])
+            except OSError:
+                continue
+        return total
+
+    def memory(self):
+        """Its proportional share of memory, in bytes."""
+        total = 0
+        for pid in self.members():
+            text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+            total += int(re.search(r"^Pss:\s+(\d+) kB", text, re.M)[1]) * 1024
+        return total
+
+    def ended(self):
+        return self.process.poll() is not None
+
+    def text(self):
+        return self.path.read_text(errors="replace")[-3000:]
+
+    def stop(self):
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            for pid in list(self.members()):
+                try:
+                    os.kill(pid, number)
+                except ProcessLookupError:
+                    pass
+            deadline = time.monotonic() + 5
+            while time.monotonic() < deadline and list(self.members()):
+                time.sleep(0.02)
+        self.process.wait()
+        self.log.close()
+
+
+class Nothing:
+    """Plain routing: nobody in between."""
+
+    def cpu(self):
+        return 0
+
+    def stop(self):
+        pass
+
+
+def machine_cpu():
+    """Nanoseconds that all cores were busy."""
+    tick = os.sysconf("SC_CLK_TCK")
+    fields = Path("/proc/stat").read_text().splitlines()[0].split()[1:9]
+    user, nice, system, _idle, _wait, irq, softirq, steal = map(int, fields)
+    return (user + nice + system + irq + softirq + steal) * 1_000_000_000 // tick
+
+
+# --- Ways from the client to the server
+
+
+class Bench:
+    """Everything of one run."""
+
+    def __init__(self, options):
+        self.options = options
+        self.directory = Path(tempfile.mkdtemp(prefix="outpost-bench-"))
+        self.directory.chmod(0o755)
+        self.wires = Wires()
+        self.helpers = []
+
+    def path(self, name, text):
+        path = self.directory / name
+        path.write_text(text)
+        return path
+
+    def start(self, name, namespace, command):
+        return Process(name, namespace, command, self.directory)
+
+    def start_servers(self):
+        site = self.path("server.conf", SERVER_CONF.format(directory=self.directory, address=SERVER, http=HTTP))
+        self.helpers.append(self.start("server", self.wires.server, ["nginx", "-p", self.directory, "-c", site]))
+        self.helpers.append(self.start("iperf3", self.wires.server, ["iperf3", "-s", "-B", SERVER, "-p", BULK]))
+        echo = [sys.executable, __file__, "--be-echo", f"{SERVER}:{ECHO}"]
+        self.helpers.append(self.start("echo", self.wires.server, echo))
+        self.wait(self.helpers[0], SERVER)
+
+    def wait(self, process, address, limit=10):
+        """Waits until every port is served."""
+        probe = [sys.executable, __file__, "--be-probe", ",".join(f"{address}:{port}" for port in PORTS if port != BULK)]
+        deadline = time.monotonic() + limit
+        while time.monotonic() < deadline:
+            if isinstance(process, Process) and process.ended():
+                break
+            if subprocess.run(["ip", "netns", "exec", self.wires.client, *probe], capture_output=True).returncode == 0:
+                return
+            time.sleep(0.1)
+        sys.exit(f"{getattr(process, 'name', 'route')} does not serve:\n{getattr(process, 'text', lambda: '')()}")
+
+    def open(self, way):
+        """Starts a way: what runs, and the address at which the client finds the server."""
+        if way == "route":
+            running, address = Nothing(), SERVER
+        else:
+            maker = {
+                "lb-proxy": self.lb_proxy, "kernel": self.kernel, "haproxy": self.haproxy,
+                "haproxy-splice": self.haproxy_splice, "haproxy-64k": self.haproxy_64k, "nginx": self.nginx,
+            }[way]
+            running, address = self.start(way, self.wires.lb, maker()), LB_CLIENT
+        try:
+            self.wait(running, address)
+        except BaseException:
+            running.stop()
+            raise
+        return running, address
+
+    def lb_proxy(self, path="user"):
+        text = LB_PROXY_HEAD.format(directory=self.directory, workers=self.options.workers)
+        for port in PORTS:
+            text += LB_PROXY_PAIR.format(port=port, listen=LB_CLIENT, server=SERVER, path=path)
+        config = self.path(f"lb-proxy-{path}.toml", text)
+        return [self.options.binaries / "lb-proxy", "serve", "--config", config]
+
+    def kernel(self):
+        return self.lb_proxy("kernel")
+
+    def haproxy(self, tuning="", name="haproxy", defaults=""):
+        text = HAPROXY_HEAD.format(workers=self.options.workers, connections=self.options.idle + 2000, tuning=tuning,
+                                   defaults=defaults)
+        text += "".join(f"listen p{port}\n bind {LB_CLIENT}:{port}\n server one {SERVER}:{port}\n" for port in PORTS)
+        return ["haproxy", "-db", "-f", self.path(f"{name}.cfg", text)]
+
+    def haproxy_splice(self):
+        return self.haproxy(name="haproxy-splice", defaults=" option splice-auto\n")
+
+    def haproxy_64k(self):
+        return self.haproxy(name="haproxy-64k", tuning=" tune.bufsize 65536\n")
+
+    def nginx(self):
+        servers = "".join(f"  server {{ listen {LB_CLIENT}:{port}; proxy_pass {SERVER}:{port}; }}\n" for port in PORTS)
+        text = NGINX.format(workers=self.options.workers, connections=2 * self.options.idle + 2000, servers=servers,
+                            directory=self.directory)
+        return ["nginx", "-p", self.directory, "-c", self.path("nginx.conf", text)]
+
+    def close(self):
+        for process in self.helpers:
+            process.stop()
+        self.wires.close()
+        if self.options.keep:
+            print(f"kept: {self.directory}", file=sys.stderr)
+        else:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    # --- Measuring
+
+    def as_client(self, *command):
+        return subprocess.run(["ip", "netns", "exec", self.wires.client, *map(str, command)], capture_output=True,
+                              text=True, timeout=self.options.seconds + 120)
+
+    def bulk(self, running, address):
+        # The first second fills buffers and opens the window: it is not counted.
+        self.as_client("iperf3", "-c", address, "-p", BULK, "-t", 1)
+        before, machine = running.cpu(), machine_cpu()
+        done = self.as_client("iperf3", "-c", address, "-p", BULK, "-t", self.options.seconds, "-J")
+        used, machine = running.cpu() - before, machine_cpu() - machine
+        try:
+            total = json.loads(done.stdout)["end"]["sum_received"]
+        except (KeyError, ValueError):
+            sys.exit(f"iperf3: {done.stdout}{done.stderr}")
+        gib = total["bytes"] / GIB
+        return {"bulk-cpu": used / gib / 1e6, "bulk-machine": machine / gib / 1e6,
+                "bulk-rate": total["bits_per_second"] / 1e9}
+
+    def requests(self, running, address, kind):
+        command = ["wrk", "-t2", f"-c{self.options.connections}", "--latency"]
+        if kind == "close":
+            command += ["-H", "Connection: close"]
+        url = f"http://{address}:{HTTP}/"
+        self.as_client(*command, "-d1s", url)
+        before, machine = running.cpu(), machine_cpu()
+        text = self.as_client(*command, f"-d{self.options.seconds}s", url).stdout
+        used, machine = running.cpu() - before, machine_cpu() - machine
+        found = re.search(r"(\d+) requests in ([\d.]+)(m?s)", text)
+        if not found or found[1] == "0":
+            sys.exit(f"wrk: {text}")
+        number = int(found[1])
+        errors = re.search(r"Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)", text)
+        other = re.search(r"Non-2xx or 3xx responses: (\d+)", text)
+        return {
+            f"{kind}-cpu": used / number / 1e3, f"{kind}-machine": machine / number / 1e3,
+            f"{kind}-rate": float(re.search(r"Requests/sec:\s+([\d.]+)", text)[1]),
+            f"{kind}-p50": milliseconds(re.search(r"50%\s+([\d.]+)(us|ms|s)", text)),
+            f"{kind}-p99": milliseconds(re.search(r"99%\s+([\d.]+)(us|ms|s)", text)),
+            f"{kind}-errors": (sum(map(int, errors.groups())) if errors else 0) + (int(other[1]) if other else 0),
+        }
+
+    def idle(self, running, address):
+        """Bytes that one idle connection takes in the proxy, once it has carried a little each way."""
+        number = self.options.idle
+        # One connection first, so that what is allocated once is not counted.
+        holder = [sys.executable, __file__, "--be-holder", f"{address}:{ECHO}:{{}}"]
+        self.as_client(*holder[:-1], holder[-1].format(8))
+        before = running.memory()
+        held = subprocess.Popen(["ip", "netns", "exec", self.wires.client, *holder[:-1], holder[-1].format(number)],
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        try:
+            line = held.stdout.readline().strip()
+            if line != "held":
+                sys.exit(f"holding {number} connections: {line!r}")
+            time.sleep(1)
+            return {"idle": (running.memory() - before) / number}
+        finally:
+            held.stdin.close()
+            held.wait(60)
+
+    def measure(self, way):
+        running, address = self.open(way)
+        result = {}
+        try:
+            if "bulk" in self.options.what:
+                result |= self.bulk(running, address)
+            for kind in ("keep", "close"):
+                if kind in self.options.what:
+                    result |= self.requests(running, address, kind)
+            if "idle" in self.options.what and way not in ("route", "kernel"):
+                result |= self.idle(running, address)
+            if isinstance(running, Process) and running.ended():
+                sys.exit(f"{way} ended:\n{running.text()}")
+        finally:
+            running.stop()
+        return result
+
+    def run(self):
+        """All rounds: results[way] = list of measurements."""
+        results = {way: [] for way in self.options.ways}
+        for number in range(self.options.rounds):
+            # Each round begins with another way, so that none is always the first.
+            start = number % len(self.options.ways)
+            for way in self.options.ways[start:] + self.options.ways[:start]:
+                result = self.measure(way)
+                results[way].append(result)
+                line = ", ".join(f"{key} {value:.4g}" for key, value in result.items())
+                print(f"round {number + 1} {way}: {line}", file=sys.stderr)
+        return results
+
+
+def milliseconds(match):
+    return float(match[1]) * {"us": 0.001, "ms": 1.0, "s": 1000.0}[match[2]]
+
+
+# --- What is printed
+
+
+def table(results):
+    """The results as tables in Markdown."""
+    median = statistics.median
+    ways = list(results)
+    for figure, (title, unit, _) in FIGURES.items():
+        have = [way for way in ways if results[way] and figure in results[way][0]]
+        if not have:
+            continue
+        print(f"\n### {title}, {unit}\n\n| way | median (min-max) | lb-proxy ÷ this (min-max) |\n| --- | --- | --- |")
+        for way in have:
+            values = [one[figure] for one in results[way]]
+            line = f"| {way} | {number(median(values))} ({number(min(values))}-{number(max(values))}) |"
+            ratio = ratios(results, "lb-proxy", way, figure)
+            print(line + (f" **{median(ratio):.2f}** ({min(ratio):.2f}-{max(ratio):.2f}) |" if ratio else " |"))
+    print("\n### Goals\n\n| what | of | against | goal | median (min-max) |\n| --- | --- | --- | --- | --- |")
+    for (ours, peer), goals in GOALS.items():
+        for figure, goal in goals.items():
+            ratio = ratios(results, ours, peer, figure)
+            if not ratio:
+                continue
+            title, _, better = FIGURES[figure]
+            middle = median(ratio)
+            kept = middle <= goal if better == "less" else middle >= goal
+            sign = "≤" if better == "less" else "≥"
+            verdict = "" if kept else ", **missed**"
+            print(f"| {title} | {ours} | {peer} | {sign} {goal:g} | {middle:.2f} ({min(ratio):.2f}-{max(ratio):.2f}){verdict} |")
+    errors = {way: sum(value for one in rounds for key, value in one.items() if key.endswith("-errors"))
+              for way, rounds in results.items()}
+    print("\nErrors that the client saw in all runs: " + ", ".join(f"{way} {count:.0f}" for way, count in errors.items()))
+
+
+def ratios(results, ours, peer, figure):
+    if ours == peer or ours not in results or peer not in results:
+        return []
+    pairs = zip(results[ours], results[peer])
+    return [mine[figure] / other[figure] for mine, other in pairs if figure in mine and other.get(figure)]
+
+
+def number(value):
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+# --- Helpers that run inside a namespace
+
+
+def endpoint(text):
+    host, _, port = text.partition(":")
+    return host, int(port)
+
+
+def be_probe(text):
+    """Ends with success if every address accepts a connection and has a server behind it."""
+    for one in text.split(","):
+        host, port = endpoint(one)
+        try:
+            with socket.create_connection((host, port), 0.5) as connection:
+                connection.settimeout(1)
+                connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+                if not connection.recv(1):
+                    return 1
+        except OSError:
+            return 1
+    return 0
+
+
+def be_echo(text):
+    """Sends back what it is sent, on any number of connections."""
+    raise_limit()
+    listener = socket.create_server(endpoint(text), backlog=4096)
+    listener.setblocking(False)
+    poll = select.epoll()
+    poll.register(listener, select.EPOLLIN)
+    connections = {}
+    while True:
+        for fd, _ in poll.poll():
+            if fd == listener.fileno():
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    continue
+                connection.setblocking(False)
+                connections[connection.fileno()] = connection
+                poll.register(connection, select.EPOLLIN)
+                continue
+            connection = connections[fd]
+            try:
+                octets = connection.recv(65536)
+                if octets:
+                    connection.send(octets)
+                    continue
+            except OSError:
+                pass
+            poll.unregister(fd)
+            connections.pop(fd).close()
+
+
+def be_holder(text):
+    """Opens connections, exchanges 1 KiB on each, says so, and holds them until its input ends."""
+    raise_limit()
+    host, port, count = text.split(":")
+    held, octets = [], os.urandom(1024)
+    for _ in range(int(count)):
+        connection = socket.create_connection((host, int(port)), 10)
+        connection.sendall(octets)
+        back = b""
+        while len(back) < len(octets):
+            more = connection.recv(len(octets))
+            if not more:
+                print(f"connection {len(held)} ended", flush=True)
+                return 1
+            back += more
+        held.append(connection)
+    if int(count) > 100:
+        print("held", flush=True)
+        sys.stdin.read()
+    return 0
+
+
+def raise_limit(number=100_000):
+    """Descriptors for 20,000 connections; what is started inherits it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < number:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (number, number))
+            return number
+        except (ValueError, OSError):
+            number = hard
+    if soft == resource.RLIM_INFINITY or soft < number:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (number, hard))
+    return number
+
+
+# --- Configurations
+
+
+SERVER_CONF = """daemon off;
+worker_processes 1;
+pid {directory}/server.pid;
+error_log {directory}/server.error.log crit;
+events {{ worker_connections 20000; }}
+http {{
+  access_log off;
+  keepalive_requests 1000000000;
+  server {{
+    listen {address}:{http} backlog=4096;
+    location / {{ return 200 "hello from the server\\n"; }}
+  }}
+}}
+"""
+
+LB_PROXY_HEAD = """version = "v1"
+workers = {workers}
+
+[admin]
+listen = "none"
+
+[swap]
+socket = "{directory}/lb-proxy.swap"
+"""
+
+LB_PROXY_PAIR = """
+[[frontend]]
+name = "p{port}"
+listen = ["{listen}:{port}"]
+backend = "p{port}"
+path = "{path}"
+
+[[backend]]
+name = "p{port}"
+check = "none"
+[[backend.server]]
+name = "one"
+address = "{server}:{port}"
+"""
+
+HAPROXY_HEAD = """global
+ nbthread {workers}
+ maxconn {connections}
+{tuning}defaults
+ mode tcp
+ timeout connect 5s
+ timeout client 1h
+ timeout server 1h
+{defaults}"""
+
+NGINX = """load_module /usr/lib/nginx/modules/ngx_stream_module.so;
+daemon off;
+worker_processes {workers};
+pid {directory}/nginx.pid;
+error_log {directory}/nginx.error.log crit;
+worker_rlimit_nofile 100000;
+events {{ worker_connections {connections}; }}
+stream {{
+  proxy_timeout 1h;
+{servers}}}
+"""
+
+WAYS = ["lb-proxy", "haproxy", "haproxy-splice", "nginx", "kernel", "route"]
+
+
+def main():
+    for name, be in (("--be-probe", be_probe), ("--be-echo", be_echo), ("--be-holder", be_holder)):
+        if sys.argv[1:2] == [name]:
+            return be(sys.argv[2])
+    commas = lambda text: text.split(",")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="*", choices=["bulk", "keep", "close", "idle", []], help="default: all")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=int, default=4, help="of each run")
+    parser.add_argument("--ways", type=commas, default=WAYS, help=f"of {', '.join([*WAYS, 'haproxy-64k'])}")
+    parser.add_argument("--connections", type=int, default=64, help="of the client that asks")
+    parser.add_argument("--idle", type=int, default=20_000, metavar="N", help="idle connections that are held")
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="threads of each proxy")
+    parser.add_argument("--binaries", type=Path, default=HOME / "target/release")
+    parser.add_argument("--json", type=Path, help="write every measurement to a file")
+    parser.add_argument("--keep", action="store_true", help="keep the directory with configurations and logs")
+    options = parser.parse_args()
+    options.binaries = options.binaries.resolve()
+    options.what = options.what or ["bulk", "keep", "close", "idle"]
+    limit = raise_limit()
+    options.idle = min(options.idle, (limit - 3000) // 2)
+
+    bench = Bench(options)
+    try:
+        bench.start_servers()
+        results = bench.run()
+    finally:
+        bench.close()
+    table(results)
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
