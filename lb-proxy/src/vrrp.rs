@@ -1,6 +1,53 @@
-//! Virtual IPs: addresses that one of several nodes holds (VRRP, RFC 9568 and RFC 3768).
+//! Virtual IPs: addresses that one of several nodes holds (VRRP version 3, RFC 9568; version 2, RFC
+//! 3768), beside keepalived and other routers that speak it.
+//!
+//! # One virtual router
+//!
+//! ```text
+//!                    Startup          ┌────────────┐   Shutdown
+//!              ┌──────────────────────│ Initialize │◄───────────────── every state
+//!              │                      └─────┬──────┘   (active: released, or handed over, before)
+//!              │                            │ Startup of the owner,
+//!              ▼                            │ or after a swap
+//!        ┌──────────┐  nobody heard for     │
+//!        │          │  Active_Down_Interval ▼
+//!        │          │─────────────────►┌──────────┐
+//!        │  Backup  │                  │  Active  │──┐ lower priority heard:
+//!        │          │◄─────────────────│          │◄─┘ answer, announce anew
+//!        └──────────┘  higher priority └──────────┘
+//!            │  ▲      heard, or own        │
+//!      fault │  │      timer late           │ fault: released
+//!            ▼  │ last fault gone           │
+//!        ┌──────────┐                       │
+//!        │  Fault   │◄──────────────────────┘
+//!        └──────────┘
+//! ```
+//!
+//! # Parts
+//!
+//! Cores, which never do I/O:
+//!
+//! - [`packet`] and [`checksum`]: the one message;
+//! - [`machine`]: the election of one virtual router, RFC 9568 §6.4;
+//! - [`group`]: routers that move together;
+//! - [`priority`]: what this node can do, from what is known of its proxy;
+//! - [`settings`]: what a router is told;
+//! - [`openshift`]: virtual router numbers, and who else may have them.
+//!
+//! # What holds
+//!
+//! - In a connected network an address has one holder, except for the time of one exchange of
+//!   advertisements; without one it is for three intervals and a skew time at most.
+//! - A node that has not run in time steps back before it says anything.
+//! - Flows to an address are reset before it is given up.
+//! - An edit of peers, addresses, priority or interval does not move what stays.
+//!
+//! The simulation in `machine/simulation.rs` holds the cores to this.
 
 pub mod checksum;
+pub mod group;
 pub mod machine;
+pub mod openshift;
 pub mod packet;
+pub mod priority;
 pub mod settings;

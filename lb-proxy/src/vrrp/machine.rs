@@ -302,7 +302,7 @@ impl Machine {
     }
 
     /// Steps back if this router has been silent for so long that another may be active.
-    fn fence(&mut self, now: Instant) {
+    pub(super) fn fence(&mut self, now: Instant) {
         let Phase::Active(active) = &self.phase else {
             return;
         };
@@ -594,8 +594,11 @@ impl Machine {
             return;
         };
         if heard.priority == PRIORITY_STOPPED {
-            // Only what the active router says of itself counts: a router that has yielded may say it
-            // stops, too.
+            // RFC 9568 lets anybody say it; what counts is what the active router says of itself, or
+            // this one would become active beside it.
+            if backup.active.is_some_and(|active| active.source != source) {
+                return;
+            }
             backup.set = now;
             backup.wait = Wait::Skew(Reason::ActiveStopped);
             backup.active = None;
