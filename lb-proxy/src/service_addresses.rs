@@ -1,1 +1,474 @@
-//! Addresses of services from pools.
+//! Addresses and virtual router numbers for services of type `LoadBalancer`, from pools.
+//!
+//! Every node of a site works them out for itself, with nobody to ask and nothing on disk, and all must
+//! come to the same end: so the result depends on pools and services alone, in the order they are
+//! written. Each service begins its search at a place that its name decides; one that is added at the
+//! end moves nobody, and one that is removed moves at most who had to search past it. An address that
+//! must never move is written down.
+//!
+//! Never remembers anything.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+
+/// Addresses that may be given to services.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddressPool {
+    /// What services call it.
+    pub name: Arc<str>,
+    /// What is in it.
+    pub ranges: Vec<AddressRange>,
+    /// Whether services that name no pool may have its addresses.
+    pub automatic: bool,
+}
+
+/// Addresses of one family, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddressRange {
+    first: IpAddr,
+    last: IpAddr,
+}
+
+/// A service that needs an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddressRequest {
+    /// Which service.
+    pub service: Arc<str>,
+    /// From which pool; `None`: from any automatic one.
+    pub pool: Option<Arc<str>>,
+    /// Exactly this one.
+    pub wanted: Option<IpAddr>,
+    /// Of IPv6. A service that needs both families asks twice.
+    pub ipv6: bool,
+}
+
+/// Why a service gets no address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AddressRefusal {
+    /// There is no pool of that name.
+    NoSuchPool,
+    /// The pools have no address of the family left.
+    Exhausted,
+    /// The address wanted is in no pool that the service may use.
+    NotInPool,
+    /// The address wanted is another service's.
+    Taken(Arc<str>),
+}
+
+impl fmt::Display for AddressRefusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuchPool => formatter.write_str("there is no such pool"),
+            Self::Exhausted => formatter.write_str("no address is left"),
+            Self::NotInPool => formatter.write_str("the address is in no pool"),
+            Self::Taken(by) => write!(formatter, "the address is {by}'s"),
+        }
+    }
+}
+
+/// One result for each request, in their order. Addresses in `reserved` are given to nobody.
+#[must_use]
+pub fn assign_addresses(
+    pools: &[AddressPool],
+    requests: &[AddressRequest],
+    reserved: &BTreeSet<IpAddr>,
+) -> Vec<Result<IpAddr, AddressRefusal>> {
+    let mut taken: BTreeMap<IpAddr, Arc<str>> = BTreeMap::new();
+    // What is written down goes before what is searched for.
+    let fixed: Vec<_> = requests
+        .iter()
+        .map(|request| {
+            let wanted = request.wanted?;
+            let result = check_wanted(pools, request, wanted, reserved, &taken);
+            if result.is_ok() {
+                taken.insert(wanted, Arc::clone(&request.service));
+            }
+            Some(result)
+        })
+        .collect();
+    let each = requests.iter().zip(fixed);
+    each.map(|(request, fixed)| {
+        let result = fixed.unwrap_or_else(|| search(pools, request, reserved, &taken));
+        if let Ok(address) = &result {
+            taken.insert(*address, Arc::clone(&request.service));
+        }
+        result
+    })
+    .collect()
+}
+
+/// A virtual router number for each service, in their order; `None` when all are taken.
+#[must_use]
+pub fn assign_router_ids(services: &[Arc<str>], reserved: &BTreeSet<u8>) -> Vec<Option<u8>> {
+    let mut taken = reserved.clone();
+    let each = services.iter().map(|service| {
+        let begin = hash(service) % 255;
+        let places = (0..255).map(|step| (begin + step) % 255 + 1);
+        let free = places
+            .filter_map(|place| u8::try_from(place).ok())
+            .find(|id| !taken.contains(id));
+        taken.extend(free);
+        free
+    });
+    each.collect()
+}
+
+fn check_wanted(
+    pools: &[AddressPool],
+    request: &AddressRequest,
+    wanted: IpAddr,
+    reserved: &BTreeSet<IpAddr>,
+    taken: &BTreeMap<IpAddr, Arc<str>>,
+) -> Result<IpAddr, AddressRefusal> {
+    let ranges = usable(pools, request)?;
+    if let Some(by) = taken.get(&wanted) {
+        return Err(AddressRefusal::Taken(Arc::clone(by)));
+    }
+    let within = ranges.iter().any(|range| range.contains(wanted));
+    (within && !reserved.contains(&wanted))
+        .then_some(wanted)
+        .ok_or(AddressRefusal::NotInPool)
+}
+
+fn search(
+    pools: &[AddressPool],
+    request: &AddressRequest,
+    reserved: &BTreeSet<IpAddr>,
+    taken: &BTreeMap<IpAddr, Arc<str>>,
+) -> Result<IpAddr, AddressRefusal> {
+    let ranges = usable(pools, request)?;
+    let sizes = ranges.iter().map(AddressRange::size);
+    let size = sizes.fold(0_u128, u128::saturating_add);
+    if size == 0 {
+        return Err(AddressRefusal::Exhausted);
+    }
+    let begin = u128::from(hash(&request.service)) % size;
+    // Among so many places and one more, one is free, if any is.
+    let n_places = size.min((taken.len() + reserved.len() + 1) as u128);
+    let places = (0..n_places).map(|step| (begin + step) % size);
+    places
+        .filter_map(|place| nth(&ranges, place))
+        .find(|address| !taken.contains_key(address) && !reserved.contains(address))
+        .ok_or(AddressRefusal::Exhausted)
+}
+
+/// What a service may choose from.
+fn usable(
+    pools: &[AddressPool],
+    request: &AddressRequest,
+) -> Result<Vec<AddressRange>, AddressRefusal> {
+    let allowed = |pool: &&AddressPool| {
+        request
+            .pool
+            .as_ref()
+            .map_or(pool.automatic, |name| pool.name == *name)
+    };
+    let mut found = pools.iter().filter(allowed).peekable();
+    if request.pool.is_some() && found.peek().is_none() {
+        return Err(AddressRefusal::NoSuchPool);
+    }
+    let ranges = found.flat_map(|pool| &pool.ranges);
+    let of_family = ranges.filter(|range| range.first.is_ipv6() == request.ipv6);
+    Ok(of_family.copied().collect())
+}
+
+fn nth(ranges: &[AddressRange], mut place: u128) -> Option<IpAddr> {
+    for range in ranges {
+        if place < range.size() {
+            return Some(range.at(place));
+        }
+        place -= range.size();
+    }
+    None
+}
+
+/// FNV-1a: the same on every node and in every version.
+fn hash(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, octet| {
+        (hash ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+//--- Ranges
+
+impl AddressRange {
+    /// From one address to another of the same family, which is not lower.
+    #[must_use]
+    pub fn new(first: IpAddr, last: IpAddr) -> Option<Self> {
+        (first.is_ipv4() == last.is_ipv4() && first <= last).then_some(Self { first, last })
+    }
+
+    /// Whether an address is in it.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        address.is_ipv4() == self.first.is_ipv4() && self.first <= address && address <= self.last
+    }
+
+    /// How many addresses; all of IPv6 count one less.
+    fn size(&self) -> u128 {
+        (number(self.last) - number(self.first)).saturating_add(1)
+    }
+
+    fn at(&self, place: u128) -> IpAddr {
+        let number = number(self.first) + place;
+        match self.first {
+            IpAddr::V4(_) => {
+                u32::try_from(number).map_or(self.last, |number| Ipv4Addr::from_bits(number).into())
+            }
+            IpAddr::V6(_) => Ipv6Addr::from_bits(number).into(),
+        }
+    }
+}
+
+fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => u128::from(address.to_bits()),
+        IpAddr::V6(address) => address.to_bits(),
+    }
+}
+
+/// `192.168.7.200-192.168.7.220`, `192.168.7.200/28` or one address. Of a network of IPv4 the network's
+/// and the broadcast address are left out.
+impl FromStr for AddressRange {
+    type Err = AddressRangeError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let address = |part: &str| part.trim().parse().map_err(|_| AddressRangeError::Syntax);
+        if let Some((first, last)) = text.split_once('-') {
+            return Self::new(address(first)?, address(last)?).ok_or(AddressRangeError::Order);
+        }
+        let Ok(network) = text.trim().parse::<IpNet>() else {
+            let only = address(text)?;
+            return Ok(Self {
+                first: only,
+                last: only,
+            });
+        };
+        let all = Self {
+            first: network.network(),
+            last: network.broadcast(),
+        };
+        let is_point_to_point = network.prefix_len() + 1 >= network.max_prefix_len();
+        if all.first.is_ipv6() || is_point_to_point {
+            return Ok(all);
+        }
+        Ok(Self {
+            first: all.at(1),
+            last: all.at(all.size() - 2),
+        })
+    }
+}
+
+/// Why a text is no range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressRangeError {
+    /// It is none of the three forms.
+    Syntax,
+    /// The ends are of two families, or the last is the lower.
+    Order,
+}
+
+impl fmt::Display for AddressRangeError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Syntax => "expected `FIRST-LAST`, a network or an address",
+            Self::Order => "the last address is before the first, or of another family",
+        })
+    }
+}
+
+impl std::error::Error for AddressRangeError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(name: &str, ranges: &[&str]) -> AddressPool {
+        AddressPool {
+            name: name.into(),
+            ranges: ranges.iter().map(|range| range.parse().unwrap()).collect(),
+            automatic: true,
+        }
+    }
+
+    fn request(service: &str) -> AddressRequest {
+        AddressRequest {
+            service: service.into(),
+            pool: None,
+            wanted: None,
+            ipv6: false,
+        }
+    }
+
+    fn assign(
+        pools: &[AddressPool],
+        requests: &[AddressRequest],
+    ) -> Vec<Result<IpAddr, AddressRefusal>> {
+        assign_addresses(pools, requests, &BTreeSet::new())
+    }
+
+    fn services(count: usize) -> Vec<AddressRequest> {
+        let name = |number| request(&format!("demo/service-{number}"));
+        (0..count).map(name).collect()
+    }
+
+    #[test]
+    fn ranges_are_written_three_ways() {
+        let ends = |text: &str| {
+            let range: AddressRange = text.parse().unwrap();
+            format!("{} {} {}", range.first, range.last, range.size())
+        };
+        assert_eq!(
+            ends("192.168.7.200 - 192.168.7.220"),
+            "192.168.7.200 192.168.7.220 21"
+        );
+        assert_eq!(ends("192.168.7.200/29"), "192.168.7.201 192.168.7.206 6");
+        assert_eq!(ends("192.168.7.200/31"), "192.168.7.200 192.168.7.201 2");
+        assert_eq!(ends("192.168.7.200/32"), "192.168.7.200 192.168.7.200 1");
+        assert_eq!(ends("192.168.7.9"), "192.168.7.9 192.168.7.9 1");
+        assert_eq!(ends("fd00::/126"), "fd00:: fd00::3 4");
+        for wrong in ["", "a", "1.2.3.4-", "1.2.3.4/33", "1.2.3"] {
+            assert_eq!(
+                wrong.parse::<AddressRange>(),
+                Err(AddressRangeError::Syntax),
+                "{wrong}"
+            );
+        }
+        for wrong in ["1.2.3.4-1.2.3.3", "1.2.3.4-fd00::1"] {
+            assert_eq!(
+                wrong.parse::<AddressRange>(),
+                Err(AddressRangeError::Order),
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn everybody_gets_one_of_their_own_until_none_is_left() {
+        let pools = [pool("a", &["10.0.0.1-10.0.0.4", "10.0.1.1-10.0.1.4"])];
+        let results = assign(&pools, &services(9));
+        let given: BTreeSet<_> = results.iter().flatten().collect();
+        assert_eq!(given.len(), 8);
+        assert_eq!(results[8], Err(AddressRefusal::Exhausted));
+        assert!(given.iter().all(|address| {
+            let mut ranges = pools[0].ranges.iter();
+            ranges.any(|range| range.contains(**address))
+        }));
+    }
+
+    #[test]
+    fn one_that_is_added_last_moves_nobody() {
+        let pools = [pool("a", &["10.0.0.0/26"])];
+        let all = assign(&pools, &services(62));
+        for count in 1..62 {
+            assert_eq!(assign(&pools, &services(count)), all[..count]);
+        }
+    }
+
+    #[test]
+    fn one_that_is_removed_moves_few() {
+        let pools = [pool("a", &["10.0.0.0/24"])];
+        let requests = services(40);
+        let before = assign(&pools, &requests);
+        for removed in 0..requests.len() {
+            let mut fewer = requests.clone();
+            fewer.remove(removed);
+            let mut kept = before.clone();
+            drop(kept.remove(removed));
+            let after = assign(&pools, &fewer);
+            let moved = after.iter().zip(&kept).filter(|(a, b)| a != b).count();
+            assert!(moved <= 2, "{moved} moved when {removed} went");
+        }
+    }
+
+    #[test]
+    fn what_is_written_down_is_given_first() {
+        let pools = [pool("a", &["10.0.0.1-10.0.0.2"])];
+        let mut requests = services(2);
+        let unfixed = assign(&pools, &requests);
+        // The second asks for what the first would find.
+        requests[1].wanted = unfixed[0].clone().ok();
+        let results = assign(&pools, &requests);
+        assert_eq!(results[1], unfixed[0]);
+        assert_eq!(results[0], unfixed[1]);
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_refused() {
+        let mut closed = pool("closed", &["10.9.0.1"]);
+        closed.automatic = false;
+        let pools = [pool("a", &["10.0.0.1-10.0.0.2"]), closed];
+        let wanted = |address: &str, service| AddressRequest {
+            wanted: Some(address.parse().unwrap()),
+            ..request(service)
+        };
+        let from = |pool: &str, service| AddressRequest {
+            pool: Some(pool.into()),
+            ..request(service)
+        };
+        let results = assign(
+            &pools,
+            &[
+                wanted("10.0.0.1", "first"),
+                wanted("10.0.0.1", "second"),
+                wanted("10.9.0.1", "not automatic"),
+                from("closed", "named"),
+                from("none", "nowhere"),
+                AddressRequest {
+                    ipv6: true,
+                    ..request("six")
+                },
+            ],
+        );
+        let address = |text: &str| Ok(text.parse().unwrap());
+        assert_eq!(
+            results,
+            [
+                address("10.0.0.1"),
+                Err(AddressRefusal::Taken("first".into())),
+                Err(AddressRefusal::NotInPool),
+                address("10.9.0.1"),
+                Err(AddressRefusal::NoSuchPool),
+                Err(AddressRefusal::Exhausted),
+            ]
+        );
+    }
+
+    #[test]
+    fn reserved_addresses_are_nobodys() {
+        let pools = [pool("a", &["10.0.0.1-10.0.0.3"])];
+        let reserved = ["10.0.0.1", "10.0.0.3"].map(|text| text.parse().unwrap());
+        let results = assign_addresses(&pools, &services(2), &reserved.into());
+        assert_eq!(results[0], Ok("10.0.0.2".parse().unwrap()));
+        assert_eq!(results[1], Err(AddressRefusal::Exhausted));
+    }
+
+    #[test]
+    fn a_pool_of_all_of_ipv6_is_searched_in_no_time() {
+        let pools = [pool("a", &["::/0"])];
+        let six = |number: usize| AddressRequest {
+            ipv6: true,
+            ..request(&format!("{number}"))
+        };
+        let requests: Vec<_> = (0..100).map(six).collect();
+        let results = assign(&pools, &requests);
+        assert_eq!(results.iter().flatten().collect::<BTreeSet<_>>().len(), 100);
+    }
+
+    #[test]
+    fn router_numbers_are_distinct_and_spare_the_reserved() {
+        let names: Vec<Arc<str>> = (0..255).map(|n| format!("service-{n}").into()).collect();
+        let reserved = BTreeSet::from([51, 223]);
+        let ids = assign_router_ids(&names, &reserved);
+        let given: BTreeSet<u8> = ids.iter().flatten().copied().collect();
+        assert_eq!(given.len(), 253);
+        assert!(given.is_disjoint(&reserved) && !given.contains(&0));
+        assert_eq!(ids.iter().filter(|id| id.is_none()).count(), 2);
+        assert_eq!(assign_router_ids(&names[..9], &reserved), ids[..9]);
+    }
+}
