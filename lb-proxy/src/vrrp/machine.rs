@@ -18,11 +18,15 @@
 //!   announces itself over whatever the network learnt from this one.
 //! - **Relief**: an active router whose priority falls to 1 asks to be relieved; neither no-preempt
 //!   nor a preempt delay stands against that, and backups wait their skew time only.
+//! - **Strangers**: whoever advertises over unicast without being among the peers is heard, reported,
+//!   and sent to as if it were, or it would become active after every down interval.
 //! - **Never two**: who has not advertised for three intervals may have been replaced. It goes back to
 //!   backup without a word, and only then listens.
 
 mod announcements;
+mod change;
 mod event;
+mod receive;
 mod status;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -35,10 +39,8 @@ pub use self::event::{
     Action, Audience, Departure, Event, Fault, Input, Reason, Standing, Start, State,
 };
 pub use self::status::{Counters, Heard, Status};
-use super::packet::{
-    Advertisement, Datagram, PRIORITY_OWNER, PRIORITY_STOPPED, Refusal, Version, parse,
-};
-use super::settings::{Peers, Preempt, RouterSettings, VirtualAddress};
+use super::packet::{Advertisement, PRIORITY_OWNER, PRIORITY_STOPPED, Refusal, Version};
+use super::settings::{Peers, RouterSettings};
 
 /// The priority of an active router that hands over: lower than any that could be configured.
 pub const PRIORITY_LEAVING: u8 = 1;
@@ -53,6 +55,10 @@ const DEFENCE_GAP: Duration = Duration::from_secs(1);
 /// Between two reports of the same kind (RFC 9568 §7.1: subject to rate-limiting).
 const REPORT_GAP: Duration = Duration::from_secs(60);
 
+/// How many routers that are not among the peers are answered: a site has few nodes, and somebody who
+/// invents sources gets no more than this.
+const MAX_GUESTS: usize = 8;
+
 /// One virtual router.
 #[derive(Debug)]
 pub struct Machine {
@@ -65,6 +71,8 @@ pub struct Machine {
     source: Option<IpAddr>,
     /// `Active_Adver_Interval`.
     active_interval: Duration,
+    /// Who advertises without being among the unicast peers, the last heard at the end.
+    guests: VecDeque<IpAddr>,
     counters: Counters,
     reported: BTreeMap<ReportKind, Instant>,
     actions: VecDeque<Action>,
@@ -146,6 +154,7 @@ impl Machine {
             priority: settings.priority.max(1),
             source: None,
             active_interval: settings.interval,
+            guests: VecDeque::new(),
             counters: Counters::default(),
             reported: BTreeMap::new(),
             actions: VecDeque::new(),
@@ -489,7 +498,7 @@ impl Machine {
     fn release(&mut self, goodbye: Goodbye) {
         self.counters.release_master += 1;
         match goodbye {
-            Goodbye::Advertised => self.send(PRIORITY_STOPPED, Audience::All),
+            Goodbye::Advertised => self.send(PRIORITY_STOPPED),
             Goodbye::Silent => {}
         }
         let addresses = self.all_addresses();
@@ -512,203 +521,12 @@ enum Goodbye {
     Silent,
 }
 
-//--- Receiving
-
-impl Machine {
-    fn receive(&mut self, datagram: &Datagram<'_>, now: Instant) {
-        let source = datagram.source;
-        // A multicast datagram may come back to its sender.
-        if Some(source) == self.source {
-            return;
-        }
-        let Some(advertisement) = self.accept(datagram, now) else {
-            return;
-        };
-        match self.phase {
-            Phase::Initialize | Phase::Fault => {}
-            Phase::Backup(_) => self.receive_as_backup(source, &advertisement, now),
-            Phase::Active(_) => self.receive_as_active(source, &advertisement, now),
-        }
-    }
-
-    /// RFC 9568 §7.1.
-    fn accept(&mut self, datagram: &Datagram<'_>, now: Instant) -> Option<Advertisement> {
-        let source = datagram.source;
-        let settings = Arc::clone(&self.settings);
-        let parsed = parse(datagram, &settings.expected()).and_then(|accepted| {
-            let sent = &accepted.advertisement.addresses;
-            let ours = &settings.addresses;
-            let common = ours.iter().any(|entry| sent.contains(&entry.address));
-            let stranger = !is_known(&settings.peers, source);
-            if !common {
-                return Err(Refusal::AddressList);
-            }
-            if stranger && settings.peers_only {
-                return Err(Refusal::Peer);
-            }
-            Ok((accepted, stranger))
-        });
-        let (accepted, stranger) = match parsed {
-            Ok(accepted) => accepted,
-            Err(refusal) => {
-                self.counters.count_refused(refusal);
-                let event = Event::Refused { source, refusal };
-                self.report(ReportKind::Refused(refusal), event, now);
-                return None;
-            }
-        };
-        let advertisement = accepted.advertisement;
-        self.counters.advert_rcvd += 1;
-        if advertisement.priority == PRIORITY_STOPPED {
-            self.counters.pri_zero_rcvd += 1;
-        }
-        if stranger {
-            let event = Event::UnknownPeer { source };
-            self.report(ReportKind::UnknownPeer, event, now);
-        }
-        if accepted
-            .checksum
-            .is_some_and(|form| form != settings.checksum)
-        {
-            let event = Event::ChecksumDiffers { source };
-            self.report(ReportKind::ChecksumDiffers, event, now);
-        }
-        let sent: BTreeSet<_> = advertisement.addresses.iter().copied().collect();
-        if sent != self.all_addresses().into_iter().collect() {
-            let addresses = advertisement.addresses.clone();
-            let event = Event::AddressesDiffer { source, addresses };
-            self.report(ReportKind::AddressesDiffer, event, now);
-        }
-        if self.priority == PRIORITY_OWNER && advertisement.priority == PRIORITY_OWNER {
-            let event = Event::TwoOwners { source };
-            self.report(ReportKind::TwoOwners, event, now);
-        }
-        Some(advertisement)
-    }
-
-    /// RFC 9568 §6.4.2.
-    fn receive_as_backup(&mut self, source: IpAddr, heard: &Advertisement, now: Instant) {
-        let preempt = self.settings.preempt;
-        let priority = self.priority;
-        let Phase::Backup(backup) = &mut self.phase else {
-            return;
-        };
-        if heard.priority == PRIORITY_STOPPED {
-            // RFC 9568 lets anybody say it; what counts is what the active router says of itself, or
-            // this one would become active beside it.
-            if backup.active.is_some_and(|active| active.source != source) {
-                return;
-            }
-            backup.set = now;
-            backup.wait = Wait::Skew(Reason::ActiveStopped);
-            backup.active = None;
-            backup.leaving = None;
-            return;
-        }
-        let before = backup.active.replace(Heard {
-            source,
-            priority: heard.priority,
-            at: now,
-        });
-        let fell = before
-            .is_some_and(|before| before.source == source && before.priority > PRIORITY_LEAVING);
-        if heard.priority != PRIORITY_LEAVING {
-            backup.leaving = None;
-        } else if fell && priority > PRIORITY_LEAVING && backup.leaving != Some(source) {
-            backup.leaving = Some(source);
-            backup.set = now;
-            backup.wait = Wait::Skew(Reason::Preempted);
-        }
-        if backup.leaving == Some(source) {
-            return;
-        }
-        let is_lower = heard.priority < priority;
-        let may_preempt = match preempt {
-            Preempt::Never => false,
-            Preempt::After(delay) => {
-                let from = *backup.preempt_from.get_or_insert(now + delay);
-                now >= from
-            }
-        };
-        if is_lower && may_preempt {
-            // Discarded: the timer runs on.
-            return;
-        }
-        if !is_lower {
-            backup.preempt_from = None;
-        }
-        backup.set = now;
-        backup.wait = Wait::Down;
-        backup.would_claim = false;
-        self.learn_interval(source, heard, now);
-    }
-
-    /// RFC 9568 §6.4.3, with erratum 8298: an owner hears other owners.
-    fn receive_as_active(&mut self, source: IpAddr, heard: &Advertisement, now: Instant) {
-        if heard.priority == PRIORITY_STOPPED {
-            self.advertise(now);
-            return;
-        }
-        let ours = (self.advertised_priority(), self.source);
-        let leaving = self.is_handing_over();
-        if (heard.priority, Some(source)) > ours {
-            // Whoever takes over announces itself when it hears a lower priority.
-            self.advertise(now);
-            self.release(Goodbye::Silent);
-            if leaving {
-                self.stop(Reason::HandedOver(source), now);
-                return;
-            }
-            self.become_backup(Reason::HigherHeard(source), Wait::Down, now);
-            if let Phase::Backup(backup) = &mut self.phase {
-                backup.active = Some(Heard {
-                    source,
-                    priority: heard.priority,
-                    at: now,
-                });
-            }
-            self.learn_interval(source, heard, now);
-            return;
-        }
-        self.counters.lower_rcvd += 1;
-        let priority = heard.priority;
-        let event = Event::LowerHeard { source, priority };
-        self.report(ReportKind::LowerHeard, event, now);
-        self.advertise(now);
-        if !is_known(&self.settings.peers, source) {
-            self.send(self.advertised_priority(), Audience::One(source));
-        }
-        self.announce(self.settings.announce.count);
-        if let Phase::Active(active) = &mut self.phase {
-            active.announcements.restart(&self.settings.announce, now);
-        }
-    }
-
-    /// Version 3: backups go by the active router's interval.
-    fn learn_interval(&mut self, source: IpAddr, heard: &Advertisement, now: Instant) {
-        self.active_interval = heard.interval;
-        if heard.interval != self.settings.interval {
-            let interval = heard.interval;
-            let event = Event::IntervalLearnt { source, interval };
-            self.report(ReportKind::IntervalLearnt, event, now);
-        }
-    }
-
-    fn report(&mut self, kind: ReportKind, event: Event, now: Instant) {
-        let last = self.reported.get(&kind);
-        if last.is_none_or(|last| now >= *last + REPORT_GAP) {
-            self.reported.insert(kind, now);
-            self.actions.push_back(Action::Report(event));
-        }
-    }
-}
-
 //--- Sending
 
 impl Machine {
     /// To all, at what is its priority; the next follows an interval after.
     fn advertise(&mut self, now: Instant) {
-        self.send(self.advertised_priority(), Audience::All);
+        self.send(self.advertised_priority());
         let interval = self.settings.interval;
         if let Phase::Active(active) = &mut self.phase {
             active.sent = now;
@@ -719,11 +537,12 @@ impl Machine {
         }
     }
 
-    fn send(&mut self, priority: u8, to: Audience) {
+    fn send(&mut self, priority: u8) {
         self.counters.advert_sent += 1;
         if priority == PRIORITY_STOPPED {
             self.counters.pri_zero_sent += 1;
         }
+        let guests: Vec<_> = self.guests.iter().copied().map(Audience::One).collect();
         let advertisement = Advertisement {
             version: self.settings.version,
             router_id: self.settings.router_id,
@@ -731,7 +550,11 @@ impl Machine {
             interval: self.settings.interval,
             addresses: self.all_addresses(),
         };
-        self.actions.push_back(Action::Send { advertisement, to });
+        let each = [Audience::All].into_iter().chain(guests);
+        self.actions.extend(each.map(|to| Action::Send {
+            advertisement: advertisement.clone(),
+            to,
+        }));
     }
 
     fn announce(&mut self, count: u8) {
@@ -757,205 +580,11 @@ impl Machine {
         let addresses = self.settings.addresses.clone();
         self.actions.push_back(Action::RemoveAddresses(addresses));
     }
-
-    fn defend(&mut self, address: IpAddr, by: [u8; 6], now: Instant) {
-        if !self.all_addresses().contains(&address) {
-            return;
-        }
-        let Phase::Active(active) = &mut self.phase else {
-            return;
-        };
-        self.counters.duplicates += 1;
-        let answered = active.defended;
-        let answer = answered.is_none_or(|last| now >= last + DEFENCE_GAP);
-        if answer {
-            active.defended = Some(now);
-        }
-        self.report(ReportKind::Duplicate, Event::Duplicate { address, by }, now);
-        if answer {
-            self.advertise(now);
-            let addresses = vec![address];
-            self.actions.push_back(Action::Announce {
-                addresses,
-                count: 1,
-            });
-        }
-    }
-}
-
-//--- Faults and changes
-
-impl Machine {
-    fn find_fault(&mut self, fault: Fault, now: Instant) {
-        if !self.faults.insert(fault) {
-            return;
-        }
-        match &self.phase {
-            Phase::Initialize | Phase::Fault => {}
-            Phase::Backup(_) => self.fail(fault, now),
-            Phase::Active(active) => {
-                let leaving = active.leaving_until.is_some();
-                let goodbye = match fault {
-                    Fault::Link | Fault::Source | Fault::PeersUnknown => Goodbye::Silent,
-                    Fault::Unable | Fault::Kernel | Fault::Group => Goodbye::Advertised,
-                };
-                self.release(goodbye);
-                if leaving {
-                    self.stop(Reason::Fault(fault), now);
-                } else {
-                    self.fail(fault, now);
-                }
-            }
-        }
-    }
-
-    fn fail(&mut self, fault: Fault, now: Instant) {
-        let from = self.state();
-        self.phase = Phase::Fault;
-        self.changed(from, Reason::Fault(fault), now);
-    }
-
-    fn clear_fault(&mut self, fault: Fault, now: Instant) {
-        self.faults.remove(&fault);
-        if matches!(self.phase, Phase::Fault) && self.faults.is_empty() {
-            self.active_interval = self.settings.interval;
-            self.begin(Reason::FaultsCleared, now);
-        }
-    }
-
-    fn set_source(&mut self, source: Option<IpAddr>, now: Instant) {
-        if source.is_none() {
-            self.find_fault(Fault::Source, now);
-            self.source = None;
-            return;
-        }
-        let changed = self.source != source;
-        self.source = source;
-        if changed && matches!(self.phase, Phase::Active(_)) {
-            self.advertise(now);
-        }
-        self.clear_fault(Fault::Source, now);
-    }
-
-    fn set_priority(&mut self, priority: u8, now: Instant) {
-        if self.priority == priority {
-            return;
-        }
-        self.priority = priority;
-        match &self.phase {
-            Phase::Active(active) if active.leaving_until.is_none() => self.advertise(now),
-            Phase::Backup(_) if priority == PRIORITY_OWNER => self.claim(Reason::Owner, now),
-            _ => {}
-        }
-    }
-
-    fn reconfigure(&mut self, settings: Arc<RouterSettings>, now: Instant) {
-        if !self.settings.is_same_router(&settings) {
-            self.replace(settings, now);
-            return;
-        }
-        let before = std::mem::replace(&mut self.settings, settings);
-        let removed = missing_from(&before.addresses, &self.settings.addresses);
-        let added = missing_from(&self.settings.addresses, &before.addresses);
-        if before.priority != self.settings.priority {
-            self.priority = self.settings.priority.max(1);
-        }
-        if self.active_interval == before.interval || self.settings.version == Version::V2 {
-            self.active_interval = self.settings.interval;
-        }
-        match &mut self.phase {
-            Phase::Initialize | Phase::Fault => {}
-            Phase::Backup(backup) => {
-                // Its timer has run out: outside a group it claims at once.
-                backup.would_claim &= self.settings.group.is_some();
-            }
-            Phase::Active(active) => {
-                if before.announce != self.settings.announce {
-                    active
-                        .announcements
-                        .reconfigure(&self.settings.announce, now);
-                }
-                self.edit_while_active(removed, added, now);
-            }
-        }
-        if are_unknown(&self.settings.peers) {
-            self.find_fault(Fault::PeersUnknown, now);
-        } else {
-            self.clear_fault(Fault::PeersUnknown, now);
-        }
-    }
-
-    /// The addresses that stay do not move.
-    fn edit_while_active(
-        &mut self,
-        removed: Vec<VirtualAddress>,
-        added: Vec<VirtualAddress>,
-        now: Instant,
-    ) {
-        self.advertise(now);
-        self.remove(removed);
-        if !added.is_empty() {
-            let addresses = added.iter().map(|entry| entry.address).collect();
-            let count = self.settings.announce.count;
-            self.actions.push_back(Action::AddAddresses(added));
-            self.actions
-                .push_back(Action::Announce { addresses, count });
-        }
-    }
-
-    fn remove(&mut self, removed: Vec<VirtualAddress>) {
-        if !removed.is_empty() {
-            let addresses = removed.iter().map(|entry| entry.address).collect();
-            self.actions.push_back(Action::ResetFlows(addresses));
-            self.actions.push_back(Action::RemoveAddresses(removed));
-        }
-    }
-
-    /// Another virtual router in the place of this one.
-    fn replace(&mut self, settings: Arc<RouterSettings>, now: Instant) {
-        let running = !matches!(self.phase, Phase::Initialize);
-        let leaving = self.is_handing_over();
-        if matches!(self.phase, Phase::Active(_)) {
-            self.release(Goodbye::Advertised);
-        }
-        if leaving {
-            self.stop(Reason::Stopped, now);
-            return;
-        }
-        if running {
-            let from = self.state();
-            self.phase = Phase::Initialize;
-            self.changed(from, Reason::Stopped, now);
-        }
-        self.priority = settings.priority.max(1);
-        self.settings = settings;
-        self.faults.remove(&Fault::PeersUnknown);
-        if are_unknown(&self.settings.peers) {
-            self.faults.insert(Fault::PeersUnknown);
-        }
-        if running {
-            self.start(Start::Fresh, now);
-        }
-    }
-}
-
-/// Whether somebody is among the peers; on a multicast link everybody is.
-fn is_known(peers: &Peers, source: IpAddr) -> bool {
-    match peers {
-        Peers::Multicast => true,
-        Peers::Unicast(peers) => peers.contains(&source),
-    }
 }
 
 /// Whether there is nobody to send to.
 fn are_unknown(peers: &Peers) -> bool {
     matches!(peers, Peers::Unicast(peers) if peers.is_empty())
-}
-
-/// What `list` has and `other` has not.
-fn missing_from(list: &[VirtualAddress], other: &[VirtualAddress]) -> Vec<VirtualAddress> {
-    let missing = list.iter().filter(|entry| !other.contains(entry));
-    missing.copied().collect()
 }
 
 #[cfg(test)]

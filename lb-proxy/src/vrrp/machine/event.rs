@@ -146,7 +146,7 @@ pub enum Action {
 pub enum Audience {
     /// The multicast group, or all unicast peers.
     All,
-    /// Somebody who is not among the peers and advertises nevertheless.
+    /// Somebody who is not among the unicast peers and has advertised nevertheless.
     One(IpAddr),
 }
 

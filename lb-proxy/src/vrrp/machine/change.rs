@@ -1,0 +1,198 @@
+//! What a machine makes of faults, of another standing and of other settings.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::event::{Action, Event, Fault, Reason, Start};
+use super::{DEFENCE_GAP, Goodbye, Machine, Phase, ReportKind, are_unknown};
+use crate::vrrp::packet::{PRIORITY_OWNER, Version};
+use crate::vrrp::settings::{RouterSettings, VirtualAddress};
+
+impl Machine {
+    pub(super) fn defend(&mut self, address: IpAddr, by: [u8; 6], now: Instant) {
+        if !self.all_addresses().contains(&address) {
+            return;
+        }
+        let Phase::Active(active) = &mut self.phase else {
+            return;
+        };
+        self.counters.duplicates += 1;
+        let answered = active.defended;
+        let answer = answered.is_none_or(|last| now >= last + DEFENCE_GAP);
+        if answer {
+            active.defended = Some(now);
+        }
+        self.report(ReportKind::Duplicate, Event::Duplicate { address, by }, now);
+        if answer {
+            self.advertise(now);
+            let addresses = vec![address];
+            self.actions.push_back(Action::Announce {
+                addresses,
+                count: 1,
+            });
+        }
+    }
+
+    pub(super) fn find_fault(&mut self, fault: Fault, now: Instant) {
+        if !self.faults.insert(fault) {
+            return;
+        }
+        match &self.phase {
+            Phase::Initialize | Phase::Fault => {}
+            Phase::Backup(_) => self.fail(fault, now),
+            Phase::Active(active) => {
+                let leaving = active.leaving_until.is_some();
+                let goodbye = match fault {
+                    Fault::Link | Fault::Source | Fault::PeersUnknown => Goodbye::Silent,
+                    Fault::Unable | Fault::Kernel | Fault::Group => Goodbye::Advertised,
+                };
+                self.release(goodbye);
+                if leaving {
+                    self.stop(Reason::Fault(fault), now);
+                } else {
+                    self.fail(fault, now);
+                }
+            }
+        }
+    }
+
+    fn fail(&mut self, fault: Fault, now: Instant) {
+        let from = self.state();
+        self.phase = Phase::Fault;
+        self.changed(from, Reason::Fault(fault), now);
+    }
+
+    pub(super) fn clear_fault(&mut self, fault: Fault, now: Instant) {
+        self.faults.remove(&fault);
+        if matches!(self.phase, Phase::Fault) && self.faults.is_empty() {
+            self.active_interval = self.settings.interval;
+            self.begin(Reason::FaultsCleared, now);
+        }
+    }
+
+    pub(super) fn set_source(&mut self, source: Option<IpAddr>, now: Instant) {
+        if source.is_none() {
+            self.find_fault(Fault::Source, now);
+            self.source = None;
+            return;
+        }
+        let changed = self.source != source;
+        self.source = source;
+        if changed && matches!(self.phase, Phase::Active(_)) {
+            self.advertise(now);
+        }
+        self.clear_fault(Fault::Source, now);
+    }
+
+    pub(super) fn set_priority(&mut self, priority: u8, now: Instant) {
+        if self.priority == priority {
+            return;
+        }
+        self.priority = priority;
+        match &self.phase {
+            Phase::Active(active) if active.leaving_until.is_none() => self.advertise(now),
+            Phase::Backup(_) if priority == PRIORITY_OWNER => self.claim(Reason::Owner, now),
+            _ => {}
+        }
+    }
+
+    pub(super) fn reconfigure(&mut self, settings: Arc<RouterSettings>, now: Instant) {
+        if !self.settings.is_same_router(&settings) {
+            self.replace(settings, now);
+            return;
+        }
+        let before = std::mem::replace(&mut self.settings, settings);
+        if before.peers != self.settings.peers {
+            self.guests.clear();
+        }
+        let removed = missing_from(&before.addresses, &self.settings.addresses);
+        let added = missing_from(&self.settings.addresses, &before.addresses);
+        if before.priority != self.settings.priority {
+            self.priority = self.settings.priority.max(1);
+        }
+        if self.active_interval == before.interval || self.settings.version == Version::V2 {
+            self.active_interval = self.settings.interval;
+        }
+        match &mut self.phase {
+            Phase::Initialize | Phase::Fault => {}
+            Phase::Backup(backup) => {
+                // Its timer has run out: outside a group it claims at once.
+                backup.would_claim &= self.settings.group.is_some();
+            }
+            Phase::Active(active) => {
+                if before.announce != self.settings.announce {
+                    active
+                        .announcements
+                        .reconfigure(&self.settings.announce, now);
+                }
+                self.edit_while_active(removed, added, now);
+            }
+        }
+        if are_unknown(&self.settings.peers) {
+            self.find_fault(Fault::PeersUnknown, now);
+        } else {
+            self.clear_fault(Fault::PeersUnknown, now);
+        }
+    }
+
+    /// The addresses that stay do not move.
+    fn edit_while_active(
+        &mut self,
+        removed: Vec<VirtualAddress>,
+        added: Vec<VirtualAddress>,
+        now: Instant,
+    ) {
+        self.advertise(now);
+        self.remove(removed);
+        if !added.is_empty() {
+            let addresses = added.iter().map(|entry| entry.address).collect();
+            let count = self.settings.announce.count;
+            self.actions.push_back(Action::AddAddresses(added));
+            self.actions
+                .push_back(Action::Announce { addresses, count });
+        }
+    }
+
+    fn remove(&mut self, removed: Vec<VirtualAddress>) {
+        if !removed.is_empty() {
+            let addresses = removed.iter().map(|entry| entry.address).collect();
+            self.actions.push_back(Action::ResetFlows(addresses));
+            self.actions.push_back(Action::RemoveAddresses(removed));
+        }
+    }
+
+    /// Another virtual router in the place of this one.
+    fn replace(&mut self, settings: Arc<RouterSettings>, now: Instant) {
+        let running = !matches!(self.phase, Phase::Initialize);
+        let leaving = self.is_handing_over();
+        if matches!(self.phase, Phase::Active(_)) {
+            self.release(Goodbye::Advertised);
+        }
+        if leaving {
+            self.stop(Reason::Stopped, now);
+            return;
+        }
+        if running {
+            let from = self.state();
+            self.phase = Phase::Initialize;
+            self.changed(from, Reason::Stopped, now);
+        }
+        self.priority = settings.priority.max(1);
+        self.settings = settings;
+        self.guests.clear();
+        self.faults.remove(&Fault::PeersUnknown);
+        if are_unknown(&self.settings.peers) {
+            self.faults.insert(Fault::PeersUnknown);
+        }
+        if running {
+            self.start(Start::Fresh, now);
+        }
+    }
+}
+
+/// What `list` has and `other` has not.
+fn missing_from(list: &[VirtualAddress], other: &[VirtualAddress]) -> Vec<VirtualAddress> {
+    let missing = list.iter().filter(|entry| !other.contains(entry));
+    missing.copied().collect()
+}
