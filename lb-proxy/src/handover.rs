@@ -1,1 +1,3 @@
 //! Gives listeners and established connections to a successor.
+
+pub mod message;

@@ -337,18 +337,15 @@ pub struct FrontendTally {
     pub bytes_out: AtomicU64,
     /// The most sessions there were at a time.
     pub most_sessions: AtomicU64,
-    /// Listeners that rest because the frontend is full.
-    pub(crate) resting: AtomicU64,
 }
 
 impl FrontendTally {
-    /// Counts a session that begins; how many there are with it.
-    pub(crate) fn begin(&self) -> u64 {
-        let sessions = self.sessions.fetch_add(1, Ordering::Relaxed) + 1;
+    /// Remembers how many sessions there are, if there were never more.
+    pub(crate) fn note_most(&self) {
+        let sessions = self.sessions.load(Ordering::Relaxed);
         if sessions > self.most_sessions.load(Ordering::Relaxed) {
             self.most_sessions.fetch_max(sessions, Ordering::Relaxed);
         }
-        sessions
     }
 }
 

@@ -1,0 +1,305 @@
+//! What a worker is asked from outside: listeners, tables, questions, and to give its sessions away.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::event::epoll;
+
+use super::end::Ending;
+use super::{Life, Listening, Watch, Worker};
+use crate::access_log::Cause;
+use crate::pool::Standing;
+use crate::relay::command::{Command, Filter};
+use crate::relay::connection::{Parcel, Session, Stage};
+use crate::relay::listener::Share;
+use crate::relay::slab::Token;
+use crate::table::{OnDown, Table};
+
+impl Worker {
+    /// Does what is in the mailbox.
+    pub(super) fn obey(&mut self) {
+        let mailbox = Arc::clone(&self.mailbox);
+        let (commands, called) = mailbox.take();
+        for command in commands {
+            match command {
+                Command::Listeners(shares) => self.serve_listeners(shares),
+                Command::Sessions(filter, answer) => {
+                    let now = self.now;
+                    let fitting = self.sessions.iter().filter(|(_, s)| s.fits(&filter));
+                    // Whoever asked may have gone.
+                    answer
+                        .send(fitting.map(|(_, s)| s.info(now)).collect())
+                        .ok();
+                }
+                Command::Kill(filter, answer) => {
+                    answer.send(self.kill(&filter)).ok();
+                }
+                Command::ResetLocal(addresses, answer) => {
+                    answer.send(self.reset_local(&addresses)).ok();
+                }
+                Command::Freeze(answer) => {
+                    let parcels = self.freeze();
+                    if let Err(lost) = answer.send(parcels) {
+                        self.adopt(lost.0);
+                    }
+                }
+                Command::Adopt(parcels) => self.adopt(parcels),
+                Command::StopAccepting => self.stop_accepting(),
+                Command::Stop => self.life = Life::Stopping,
+            }
+        }
+        for token in called {
+            self.called(Token::from_bits(token));
+        }
+    }
+
+    fn kill(&mut self, filter: &Filter) -> usize {
+        self.end_those(Cause::Killed, |session| session.fits(filter))
+    }
+
+    fn reset_local(&mut self, addresses: &[IpAddr]) -> usize {
+        self.end_those(Cause::Proxy, |session| {
+            session
+                .local()
+                .is_some_and(|local| addresses.contains(&local.ip().to_canonical()))
+        })
+    }
+
+    fn end_those(&mut self, cause: Cause, fits: impl Fn(&Session) -> bool) -> usize {
+        let fitting: Vec<u32> = self
+            .sessions
+            .iter()
+            .filter(|(_, session)| fits(session))
+            .map(|(index, _)| index)
+            .collect();
+        for index in &fitting {
+            self.end(*index, Ending::reset(cause));
+        }
+        fitting.len()
+    }
+
+    //--- Listeners
+
+    fn serve_listeners(&mut self, shares: Vec<Share>) {
+        for place in 0..self.listeners.len() {
+            let Some(Some(listening)) = self.listeners.get(place) else {
+                continue;
+            };
+            if !shares.iter().any(|share| share.id == listening.id) {
+                self.drop_listener(place);
+            }
+        }
+        for share in shares {
+            let served = self
+                .listeners
+                .iter_mut()
+                .flatten()
+                .find(|listening| listening.id == share.id);
+            if let Some(listening) = served {
+                listening.name = share.frontend;
+            } else {
+                self.add_listener(share);
+            }
+        }
+        self.name_frontends();
+    }
+
+    fn add_listener(&mut self, share: Share) {
+        let listening = Listening {
+            id: share.id,
+            name: share.frontend,
+            frontend: None,
+            socket: share.socket,
+            shared: share.shared,
+            state: Watch::Full,
+        };
+        let free = self.listeners.iter().position(Option::is_none);
+        match free.and_then(|place| self.listeners.get_mut(place)) {
+            Some(place) => *place = Some(listening),
+            None => self.listeners.push(Some(listening)),
+        }
+    }
+
+    fn drop_listener(&mut self, place: usize) {
+        if let Some(Some(listening)) = self.listeners.get_mut(place).map(Option::take) {
+            epoll::delete(&self.epoll, &*listening.socket).ok();
+        }
+    }
+
+    /// Looks up the frontend of every listener. One that has none accepts nothing.
+    fn name_frontends(&mut self) {
+        for listening in self.listeners.iter_mut().flatten() {
+            listening.frontend = self.table.get().frontend(&listening.name).cloned();
+        }
+        self.wake_listeners();
+    }
+
+    fn stop_accepting(&mut self) {
+        for place in 0..self.listeners.len() {
+            // What a shared socket holds is for whom it is shared with; what an own one holds would be
+            // lost with it.
+            let own =
+                matches!(self.listeners.get(place), Some(Some(listening)) if !listening.shared);
+            if own {
+                self.accept_all(place);
+            }
+            self.drop_listener(place);
+        }
+    }
+
+    //--- Table
+
+    /// Takes up a new table, if there is one.
+    pub(super) fn look_at_table(&mut self) {
+        let before = self.table.shared();
+        if !self.table.refresh() {
+            return;
+        }
+        self.name_frontends();
+        self.end_on_servers_gone(&before);
+        self.stir_queues();
+    }
+
+    /// Ends the sessions of servers that went down or into maintenance, where that is the policy.
+    fn end_on_servers_gone(&mut self, before: &Table) {
+        let table = self.table.shared();
+        let gone = gone(before, &table);
+        if gone.is_empty() {
+            return;
+        }
+        let on_gone: Vec<u32> = self
+            .sessions
+            .iter()
+            .filter(|(_, session)| {
+                session
+                    .target
+                    .as_ref()
+                    .is_some_and(|server| gone.contains(&server.load.id()))
+            })
+            .map(|(index, _)| index)
+            .collect();
+        for index in on_gone {
+            // One that is not connected yet can go elsewhere.
+            if self.sessions.get(index).map(|s| s.stage) == Some(Stage::Connecting) {
+                self.attempt_failed(index, rustix::io::Errno::CONNABORTED);
+                continue;
+            }
+            self.counters()
+                .reset_on_down
+                .fetch_add(1, Ordering::Relaxed);
+            self.end(index, Ending::reset(Cause::Down));
+        }
+    }
+
+    //--- Handover
+
+    /// Takes every session out, and stops. The epoll goes with them: their sockets live on in another
+    /// process, and would go on reporting to it.
+    fn freeze(&mut self) -> Vec<Parcel> {
+        self.life = Life::Frozen;
+        if let Err(error) = self.new_epoll() {
+            tracing::error!(worker = self.number, %error, "Events cannot be watched");
+        }
+        for listening in self.listeners.iter_mut().flatten() {
+            listening.state = Watch::Full;
+        }
+        let mut parcels = Vec::with_capacity(self.sessions.len());
+        for index in self.indices() {
+            self.wheel.disarm(index);
+            if let Some(mut session) = self.sessions.remove(index) {
+                if let Some(early) = &mut session.early {
+                    early.ticket = None;
+                }
+                session.up.leave(&mut self.tools.pipes);
+                session.down.leave(&mut self.tools.pipes);
+                parcels.push(Parcel(session));
+            }
+        }
+        self.again.clear();
+        self.n_queued = 0;
+        parcels
+    }
+
+    /// Goes on with sessions of another worker or process.
+    fn adopt(&mut self, parcels: Vec<Parcel>) {
+        if self.life == Life::Frozen {
+            self.life = Life::Serving;
+        }
+        for Parcel(session) in parcels {
+            self.adopt_one(session);
+        }
+        self.wake_listeners();
+    }
+
+    fn adopt_one(&mut self, mut session: Session) {
+        session.up.arrive(&mut self.tools.pipes);
+        session.down.arrive(&mut self.tools.pipes);
+        session.active = self.now.tick();
+        session.parting = None;
+        // The kernel reports every socket that is added as it stands, so that nothing is missed.
+        session.client.signs.forget();
+        if let Some(server) = &mut session.server {
+            server.signs.forget();
+        }
+        let stage = session.stage;
+        let wait = session.frontend.route.inspect_timeout;
+        let attempt = session.backend.as_ref().map(|b| b.policy.connect_timeout);
+        let token = self.sessions.insert(session);
+        let Some(session) = self.sessions.get(token.index) else {
+            return;
+        };
+        let mut watched = self.watch_client(token, &session.client.socket);
+        if let Some(server) = &session.server {
+            watched = watched.and(self.watch_server(token, &server.socket));
+        }
+        if let Err(error) = watched {
+            tracing::error!(%error, "A session that was handed over cannot be watched");
+            return self.end(token.index, Ending::reset(Cause::Resource));
+        }
+        self.grow(token);
+        match stage {
+            Stage::Inspecting => {
+                self.arm(token.index, wait);
+                self.inspect(token.index);
+            }
+            Stage::Connecting => self.arm(token.index, attempt.unwrap_or_default()),
+            Stage::Queued | Stage::Pausing => self.choose(token.index),
+            Stage::Relaying => self.relay(token.index),
+        }
+    }
+}
+
+/// The loads of servers whose sessions are to be ended: up in the one table and, by the policy of the
+/// other, to be reset.
+fn gone(before: &Table, after: &Table) -> HashSet<u32> {
+    let mut gone = HashSet::new();
+    for backend in &after.backends {
+        if backend.policy.on_down != OnDown::Reset {
+            continue;
+        }
+        let Some(old) = before.backend(&backend.pool.name) else {
+            continue;
+        };
+        for server in &backend.pool.servers {
+            if !is_gone(&server.standing) {
+                continue;
+            }
+            let load = server.load.id();
+            let was_gone = old
+                .pool
+                .servers
+                .iter()
+                .any(|old| old.load.id() == load && is_gone(&old.standing));
+            if !was_gone {
+                gone.insert(load);
+            }
+        }
+    }
+    gone
+}
+
+fn is_gone(standing: &Standing) -> bool {
+    matches!(standing, Standing::Down | Standing::Maintenance)
+}
