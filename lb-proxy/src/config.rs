@@ -1,1 +1,327 @@
-//! The configuration as the program sees it.
+//! What the proxy does, as parsed: every value in it is legal.
+//!
+//! Fixed for the life of the process are the number of workers, the bound of sessions, where healthd
+//! is and the swap socket; everything else, listeners and virtual IPs too, is taken up on reload.
+
+pub mod lint;
+pub mod v1;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use daemon_base::config::Common;
+use proto::endpoint::Endpoint;
+use proto::health::{Schedule, Target, TargetKind};
+
+use crate::access_log;
+use crate::limits::Rules;
+use crate::pool::Algorithm;
+use crate::table::{AcceptProxy, Policy, SideOptions, Sources};
+use crate::vrrp::priority::PrioritySettings;
+use crate::vrrp::settings::RouterSettings;
+
+/// Where the admin listener is unless the configuration says otherwise.
+pub const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9404);
+
+/// The configuration of one proxy.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Log, admin listener, drain.
+    pub common: Common,
+    /// Threads of the data path.
+    pub workers: usize,
+    /// Sessions at a time in all; as many as there are descriptors for, unless given.
+    pub max_connections: Option<u64>,
+    /// Bind addresses that the node does not have, as it does not while another holds a virtual IP.
+    pub freebind: bool,
+    /// Where healthd is, if it is asked.
+    pub health: Option<Endpoint>,
+    /// Where a successor asks for listeners and connections, if it may.
+    pub swap: Option<PathBuf>,
+    /// Where sessions are recorded.
+    pub access_log: access_log::Settings,
+    /// The cluster whose keepalived runs on the same links.
+    pub cluster: Option<String>,
+    /// Where clients connect.
+    pub frontends: Vec<Frontend>,
+    /// Where they are sent.
+    pub backends: Vec<Backend>,
+    /// Addresses that one of several nodes holds.
+    pub vips: Vec<Vip>,
+    /// Services that have an address from a pool.
+    pub services: Vec<Service>,
+    /// What is odd but understood.
+    pub warnings: Vec<String>,
+}
+
+/// Where clients connect.
+#[derive(Clone, Debug)]
+pub struct Frontend {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its addresses.
+    pub listen: Vec<SocketAddr>,
+    /// What comes in.
+    pub protocol: Protocol,
+    /// Who moves the bytes.
+    pub path: Path,
+    /// What it is to OpenShift.
+    pub role: Role,
+    /// Whether connections begin with a PROXY header.
+    pub accept_proxy: AcceptProxy,
+    /// Who may connect.
+    pub sources: Sources,
+    /// Rate and concurrency of each source.
+    pub limits: Option<SourceLimits>,
+    /// Sessions at a time.
+    pub max_connections: Option<u32>,
+    /// Host names and patterns, each with the backend for it.
+    pub names: Vec<(String, Arc<str>)>,
+    /// The backend for everything else.
+    pub backend: Option<Arc<str>>,
+    /// How long a client may take to send what is looked into.
+    pub inspect_timeout: Duration,
+    /// How the client's side of a session is kept.
+    pub client: SideOptions,
+    /// Whether sessions are recorded.
+    pub log: bool,
+    /// UDP: how a flow ends, and how many there may be.
+    pub flows: Flows,
+}
+
+/// What comes in at a frontend.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// Connections.
+    #[default]
+    Tcp,
+    /// Datagrams.
+    Udp,
+}
+
+/// Who moves the bytes of a frontend.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Path {
+    /// This process.
+    #[default]
+    User,
+    /// The kernel, by address translation.
+    Kernel,
+}
+
+/// What a frontend is to OpenShift; sets defaults of the backends it leads to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// Nothing.
+    #[default]
+    Plain,
+    /// The API of the cluster.
+    Api,
+    /// Its ingress.
+    Ingress,
+}
+
+/// Rate and concurrency of each source of one frontend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceLimits {
+    /// What a source may do.
+    pub rules: Rules,
+    /// How many sources are kept in mind.
+    pub sources: usize,
+}
+
+/// Flows of a frontend for datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flows {
+    /// A flow in which nothing moves has ended after this long.
+    pub idle: Duration,
+    /// Flows at a time.
+    pub most: usize,
+    /// Responses after which a flow has ended; none: when it is idle.
+    pub responses: Option<u32>,
+}
+
+impl Default for Flows {
+    fn default() -> Self {
+        Self {
+            idle: Duration::from_secs(30),
+            most: 65_536,
+            responses: None,
+        }
+    }
+}
+
+/// Where clients are sent.
+#[derive(Clone, Debug)]
+pub struct Backend {
+    /// Its name.
+    pub name: Arc<str>,
+    /// How a server is chosen.
+    pub algorithm: Algorithm,
+    /// With nobody up, choose among those that are down.
+    pub fail_open: bool,
+    /// Choose among all backup servers, not the first alone.
+    pub all_backups: bool,
+    /// How many connections may wait for a server with room.
+    pub queue: u32,
+    /// How its sessions are made and kept.
+    pub policy: Policy,
+    /// How its servers are probed, if they are.
+    pub check: Option<Check>,
+    /// Its servers.
+    pub servers: Vec<Server>,
+}
+
+/// How servers are probed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// By what.
+    pub kind: TargetKind,
+    /// At which port; the server's own unless given.
+    pub port: Option<u16>,
+    /// When.
+    pub schedule: Schedule,
+}
+
+impl Check {
+    /// What healthd probes for a server at `address`.
+    #[must_use]
+    pub fn target(&self, address: SocketAddr) -> Target {
+        let port = self.port.unwrap_or(address.port());
+        Target {
+            kind: self.kind.clone(),
+            address: SocketAddr::new(address.ip(), port),
+            schedule: self.schedule,
+            source: None,
+        }
+    }
+}
+
+/// One server of a backend.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Its share of connections.
+    pub weight: u16,
+    /// Chosen only when no other server is up.
+    pub backup: bool,
+    /// Sessions at a time.
+    pub max_connections: Option<u32>,
+    /// How long it takes to its whole weight once it is back.
+    pub slow_start: Duration,
+    /// What healthd probes for it, if anything.
+    pub target: Option<Target>,
+    /// Out of service from the start, until an operator says otherwise.
+    pub maintenance: bool,
+}
+
+/// Addresses that one of several nodes holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vip {
+    /// The virtual router.
+    pub router: RouterSettings,
+    /// What decides its priority; names are those of [`Tracked`].
+    pub priority: PrioritySettings,
+    /// Run at each change of state, as keepalived does.
+    pub notify: Option<PathBuf>,
+}
+
+/// Something whose health decides a priority.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tracked {
+    /// A frontend: any backend that it leads to has a server to choose.
+    Frontend(Arc<str>),
+    /// A backend: it has a server to choose.
+    Backend(Arc<str>),
+}
+
+impl Tracked {
+    /// From `frontend:NAME` or `backend:NAME`.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        match text.split_once(':')? {
+            ("frontend", name) => Some(Self::Frontend(name.into())),
+            ("backend", name) => Some(Self::Backend(name.into())),
+            _ => None,
+        }
+    }
+}
+
+/// A service with an address from a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its addresses.
+    pub addresses: Vec<IpAddr>,
+    /// Where they are from.
+    pub pool: Arc<str>,
+    /// The frontends that serve it; none when others forward what comes for it.
+    pub frontends: Vec<Arc<str>>,
+}
+
+impl Config {
+    /// Every target that healthd is to probe, once.
+    #[must_use]
+    pub fn targets(&self) -> Vec<Target> {
+        let servers = self.backends.iter().flat_map(|backend| &backend.servers);
+        let mut targets: Vec<Target> = servers.filter_map(|server| server.target.clone()).collect();
+        targets.sort_unstable();
+        targets.dedup();
+        targets
+    }
+
+    /// The frontends that this process moves the bytes of.
+    pub fn user_frontends(&self, protocol: Protocol) -> impl Iterator<Item = &Frontend> {
+        self.frontends
+            .iter()
+            .filter(move |frontend| frontend.path == Path::User && frontend.protocol == protocol)
+    }
+
+    /// One line that says what is configured.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let n_servers: usize = self.backends.iter().map(|b| b.servers.len()).sum();
+        let names: Vec<&str> = self.frontends.iter().map(|f| &*f.name).collect();
+        let mut text = match names.as_slice() {
+            [] => "no frontend".to_owned(),
+            names => format!(
+                "{} for {}, {} in {}",
+                counted(names.len(), "frontend"),
+                names.join(" "),
+                counted(n_servers, "server"),
+                counted(self.backends.len(), "backend"),
+            ),
+        };
+        if !self.vips.is_empty() {
+            let names: Vec<&str> = self.vips.iter().map(|vip| &*vip.router.name).collect();
+            let vips = counted(names.len(), "virtual IP");
+            text.push_str(&format!(", {vips}: {}", names.join(" ")));
+        }
+        text
+    }
+}
+
+impl Frontend {
+    /// The backends that it leads to.
+    pub fn backends(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.backend
+            .iter()
+            .chain(self.names.iter().map(|(_, backend)| backend))
+    }
+}
+
+fn counted(n: usize, what: &str) -> String {
+    match n {
+        1 => format!("1 {what}"),
+        n => format!("{n} {what}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests;
