@@ -287,7 +287,7 @@ impl Limits {
     fn group(&self, key: u64) -> (u32, &Group) {
         let hash = mix(key ^ self.seed);
         let number = hash >> 32;
-        let number = number * (self.groups.len() as u64) >> 32;
+        let number = (number * (self.groups.len() as u64)) >> 32;
         let at = usize::try_from(number).unwrap_or(0);
         match self.groups.get(at) {
             Some(group) => (u32::try_from(at).unwrap_or(0), group),
@@ -302,7 +302,7 @@ impl Limits {
         let part = (elapsed % period) * 256 / period;
         Clock {
             // Two periods that differ by 2^32 are years apart.
-            period: u32::try_from(elapsed / period & u128::from(u32::MAX)).unwrap_or(0),
+            period: u32::try_from((elapsed / period) & u128::from(u32::MAX)).unwrap_or(0),
             part: u32::try_from(part).unwrap_or(0),
             limit: u32::try_from(rate >> 32).unwrap_or(0),
         }
@@ -372,7 +372,7 @@ impl Entry {
     /// Connections begun in the last period, up to this moment.
     fn rate(&self, clock: Clock) -> u32 {
         let (current, previous) = self.counts(clock);
-        let left = u64::from(previous) * u64::from(256 - clock.part) >> 8;
+        let left = (u64::from(previous) * u64::from(256 - clock.part)) >> 8;
         current.saturating_add(u32::try_from(left).unwrap_or(u32::MAX))
     }
 

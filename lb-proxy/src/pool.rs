@@ -244,4 +244,4 @@ impl Tried {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

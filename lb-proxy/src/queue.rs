@@ -196,9 +196,10 @@ impl Queue {
         Some(call)
     }
 
-    fn count_called(&self, line: &Line) {
+    fn count_called(&self, line: &Line) -> u32 {
         let called = u32::try_from(line.called.len()).unwrap_or(u32::MAX);
         self.called.store(called, Ordering::SeqCst);
+        called
     }
 
     fn lock(&self) -> MutexGuard<'_, Line> {
@@ -241,8 +242,9 @@ impl Ticket {
         make(call);
     }
 
-    /// Out of the line; with `hand_on`, and if it was called, the next is.
-    pub(crate) fn leave(&mut self, hand_on: bool) {
+    /// Out of the line. If it was called and leaves `room` for more than the others that are, the
+    /// next is called too.
+    pub(crate) fn leave(&mut self, room: u32) {
         if std::mem::replace(&mut self.left, true) {
             return;
         }
@@ -251,10 +253,12 @@ impl Ticket {
         let was_called = line.called.remove(&self.number).is_some();
         line.waiting.remove(&self.number);
         queue.waiting.store(line.len(), Ordering::SeqCst);
-        queue.count_called(&line);
+        let n_called = queue.count_called(&line);
         let call = match (was_called, line.missed) {
             (true, true) => queue.call_after(&mut line, Bound::Unbounded),
-            (true, false) if hand_on => queue.call_after(&mut line, Bound::Excluded(self.number)),
+            (true, false) if room > n_called => {
+                queue.call_after(&mut line, Bound::Excluded(self.number))
+            }
             _ => None,
         };
         if call.is_some() || line.len() == 0 {
@@ -267,7 +271,8 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        self.leave(true);
+        // The room it was called for is somebody's.
+        self.leave(u32::MAX);
     }
 }
 
@@ -300,3 +305,6 @@ fn make(call: Option<Place>) {
         wake.wake(token);
     }
 }
+
+#[cfg(test)]
+mod tests;

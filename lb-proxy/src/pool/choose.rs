@@ -50,6 +50,12 @@ impl Tier {
         }
     }
 
+    /// Its table of places, if it has one.
+    #[cfg(test)]
+    pub(super) fn table(&self) -> Option<&Arc<Maglev>> {
+        self.table.as_ref()
+    }
+
     pub(super) fn contains(&self, index: u16) -> bool {
         self.contains.get(usize::from(index)).copied() == Some(true)
     }
@@ -106,7 +112,7 @@ impl Pool {
         // A session may have ended before this place could be seen.
         match self.choose(hint, tried, now) {
             Choice::Take { index, slot } => {
-                ticket.leave(self.has_room(now));
+                ticket.leave(self.room(now));
                 Wait::Take { index, slot }
             }
             // If it was called meanwhile, it stays called: its token is on the way.
@@ -130,7 +136,7 @@ impl Pool {
         }
         .make();
         match choice {
-            Choice::Take { .. } => ticket.leave(self.has_room(now)),
+            Choice::Take { .. } => ticket.leave(self.room(now)),
             // With nothing tried there is no room for anybody else either.
             Choice::Full => ticket.decline(!tried.is_empty()),
             Choice::Nobody => ticket.decline(true),
@@ -151,13 +157,17 @@ impl Pool {
         self.tiers.first().map_or(0, |tier| tier.members.len())
     }
 
-    /// True when a server that may be chosen has room.
+    /// For how many more sessions there is room.
     #[must_use]
-    pub fn has_room(&self, now: Instant) -> bool {
+    pub fn room(&self, now: Instant) -> u32 {
         self.tiers
             .iter()
             .flat_map(|tier| self.members(tier))
-            .any(|(_, server)| server.has_room(now))
+            .map(|(_, server)| match server.limit(now) {
+                Some(limit) => limit.saturating_sub(server.load.sessions()),
+                None => u32::MAX,
+            })
+            .fold(0, u32::saturating_add)
     }
 
     fn is_slow(&self, now: Instant) -> bool {
@@ -243,40 +253,39 @@ impl Attempt<'_> {
 
     fn next_turn(&self, tier: &Tier) -> Option<(u16, Slot)> {
         let next = &self.pool.turn.next;
-        let largest = self.largest_share(tier);
-        let length = tier.round.len() as u64;
         for _ in 0..RACES {
             let from = next.load(Ordering::Relaxed);
-            let mut looked_at_all = false;
-            for turn in from..from.saturating_add(length) {
-                let (index, server) = self.at(tier, turn)?;
-                if self.takes_turn(server, turn, largest) && self.may_take(server) {
-                    // Whoever moves the turn on has it; who comes too late looks again.
-                    if next
-                        .compare_exchange(from, turn + 1, Ordering::Relaxed, Ordering::Relaxed)
-                        .is_ok()
-                    {
-                        if let Some(slot) = self.reserve(server) {
-                            return Some((index, slot));
-                        }
-                    }
-                    break;
-                }
-                if !looked_at_all && turn - from >= DRAWS {
-                    // A long way round is worth it only if somebody is there.
-                    looked_at_all = true;
-                    if !self
-                        .pool
-                        .members(tier)
-                        .any(|(_, server)| self.may_take(server))
-                    {
-                        return None;
-                    }
-                }
+            let Some((turn, index, server)) = self.find_turn(tier, from) else {
+                break;
+            };
+            // Whoever moves the turn on has it; who comes too late looks again.
+            if next
+                .compare_exchange(from, turn + 1, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+                && let Some(slot) = self.reserve(server)
+            {
+                return Some((index, slot));
             }
         }
-        // Everybody skipped its turn or was taken by others.
+        // Nobody has room, or everybody leaves out its turn, or others were faster each time.
         self.least_busy(tier)
+    }
+
+    /// The first turn at or after `from` that is taken.
+    fn find_turn(&self, tier: &Tier, from: u64) -> Option<(u64, u16, &Arc<Server>)> {
+        let largest = self.largest_share(tier);
+        let length = tier.round.len() as u64;
+        for turn in from..from.saturating_add(length) {
+            let (index, server) = self.at(tier, turn)?;
+            if self.takes_turn(server, turn, largest) && self.may_take(server) {
+                return Some((turn, index, server));
+            }
+            // To go a long way round is worth it only if somebody is there.
+            if turn - from == DRAWS && !self.anybody(tier) {
+                return None;
+            }
+        }
+        None
     }
 
     /// Whose turn `turn` is.
@@ -315,18 +324,18 @@ impl Attempt<'_> {
         for _ in 0..RACES {
             let mut best: Option<(u16, &Arc<Server>, Busy)> = None;
             for (index, server) in self.pool.members(tier) {
-                if !self.may_take(server) {
-                    continue;
-                }
                 let busy = self.busy(server);
-                if best
-                    .as_ref()
-                    .is_none_or(|(_, _, best)| busy.is_before(best))
+                if self.may_take_at(server, busy.sessions)
+                    && best
+                        .as_ref()
+                        .is_none_or(|(_, _, best)| busy.is_before(best))
                 {
                     best = Some((index, server, busy));
                 }
             }
             let (index, server, busy) = best?;
+            // Only if nobody else came in between: two who look at once must not both go to the
+            // same server.
             if let Some(slot) = server.load.reserve_at(busy.sessions) {
                 self.mark_chosen(server);
                 return Some((index, slot));
@@ -365,7 +374,6 @@ impl Attempt<'_> {
             let random = hash::mix(self.hint.random.wrapping_add(draw));
             let turn = hash::below(random, tier.round.len()) as u64;
             let (index, server) = self.at(tier, turn)?;
-            // The low bits decide about the share, the high ones about the server.
             if !self.takes_turn(server, random, largest) || !self.may_take(server) {
                 continue;
             }
@@ -402,12 +410,13 @@ impl Attempt<'_> {
         let mut place = source;
         for _ in 0..DRAWS {
             let index = table.look_up(place)?;
-            // The next place depends on the source alone: whoever finds a server gone goes to the
-            // same other one.
-            place = hash::mix(place);
+            // What comes next depends on the source alone: with this server gone, it always goes to
+            // the same other one.
+            let draw = hash::mix(place);
+            place = hash::mix(draw);
             let server = self.pool.server(index)?;
             if tier.contains(index)
-                && self.takes_turn(server, place, largest)
+                && self.takes_turn(server, draw, largest)
                 && self.may_take(server)
                 && let Some(slot) = self.reserve(server)
             {
@@ -435,19 +444,38 @@ impl Attempt<'_> {
 
     //--- Room
 
+    fn anybody(&self, tier: &Tier) -> bool {
+        self.pool
+            .members(tier)
+            .any(|(_, server)| self.may_take(server))
+    }
+
     /// True when `server` was not tried and has room for this connection.
     fn may_take(&self, server: &Server) -> bool {
+        self.may_take_at(server, server.load.sessions())
+    }
+
+    /// As [`may_take`](Self::may_take), with so many sessions on it.
+    fn may_take_at(&self, server: &Server, sessions: u32) -> bool {
         if self.tried.contains(server) {
             return false;
         }
-        match server.max_connections {
+        match self.limit(server) {
             None => true,
-            Some(_) => !self.spoken_for && server.has_room(self.now),
+            Some(limit) => !self.spoken_for && sessions < limit,
         }
     }
 
     fn reserve(&self, server: &Server) -> Option<Slot> {
-        server.load.reserve(server.limit(self.now))
+        server.load.reserve(self.limit(server))
+    }
+
+    fn limit(&self, server: &Server) -> Option<u32> {
+        if self.slow {
+            server.limit(self.now)
+        } else {
+            server.max_connections
+        }
     }
 }
 

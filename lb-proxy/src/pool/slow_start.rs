@@ -19,7 +19,8 @@ pub(crate) fn share(since: Option<Instant>, length: Duration, now: Instant) -> u
     if elapsed >= length {
         return FULL;
     }
-    let share = elapsed.as_micros() * u128::from(FULL) / length.as_micros().max(1);
+    let length = length.as_micros().max(1);
+    let share = (elapsed.as_micros() * u128::from(FULL) + length / 2) / length;
     u32::try_from(share).unwrap_or(FULL).clamp(LEAST, FULL)
 }
 
@@ -28,17 +29,19 @@ pub(crate) fn limit(max: u32, share: u32) -> u32 {
     if share >= FULL {
         return max;
     }
-    let part = u64::from(max) * u64::from(share) / u64::from(FULL);
+    let full = u64::from(FULL);
+    let part = (u64::from(max) * u64::from(share) + full / 2) / full;
     u32::try_from(part).unwrap_or(max).clamp(1, max.max(1))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::start;
     use super::*;
 
     #[test]
     fn a_share_grows_in_a_straight_line() {
-        let start = Instant::now();
+        let start = start();
         let length = Duration::from_secs(10);
         for (milliseconds, percent) in [
             (0, 6),
@@ -52,13 +55,13 @@ mod tests {
         ] {
             let now = start + Duration::from_millis(milliseconds);
             let share = share(Some(start), length, now);
-            assert_eq!(u64::from(share) * 100 >> 16, percent, "{milliseconds} ms");
+            assert_eq!((u64::from(share) * 100) >> 16, percent, "{milliseconds} ms");
         }
     }
 
     #[test]
     fn a_server_that_never_failed_has_its_whole_share() {
-        let now = Instant::now();
+        let now = start();
         assert_eq!(share(None, Duration::from_secs(10), now), FULL);
         assert_eq!(share(Some(now), Duration::ZERO, now), FULL);
     }
@@ -72,7 +75,7 @@ mod tests {
             (5, LEAST, 1),
             (1, LEAST, 1),
             (0, FULL, 0),
-            (u32::MAX, FULL / 2, u32::MAX / 2),
+            (u32::MAX, FULL / 2, 1 << 31),
         ] {
             assert_eq!(limit(max, share), expected, "{max} at {share}");
         }
