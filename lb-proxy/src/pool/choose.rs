@@ -25,7 +25,7 @@ pub(super) struct Tier {
     /// Their turns.
     round: Box<[u16]>,
     /// Their places.
-    table: Option<Arc<Maglev>>,
+    pub(super) table: Option<Arc<Maglev>>,
 }
 
 impl Tier {
@@ -48,12 +48,6 @@ impl Tier {
             round: turns::round(members),
             table,
         }
-    }
-
-    /// Its table of places, if it has one.
-    #[cfg(test)]
-    pub(super) fn table(&self) -> Option<&Arc<Maglev>> {
-        self.table.as_ref()
     }
 
     pub(super) fn contains(&self, index: u16) -> bool {

@@ -153,9 +153,9 @@ fn a_full_server_lends_its_sources() {
 #[test]
 fn a_table_is_made_when_names_or_weights_change() {
     let mut bench = Bench::new(Algorithm::Source, &["a", "b", "c"]);
-    let table = |bench: &mut Bench| Arc::as_ptr(bench.pool().tiers[0].table().unwrap());
+    let table = |bench: &mut Bench| Arc::as_ptr(bench.pool().tiers[0].table.as_ref().unwrap());
     let first = bench.pool();
-    let before = Arc::as_ptr(first.tiers[0].table().unwrap());
+    let before = Arc::as_ptr(first.tiers[0].table.as_ref().unwrap());
     bench.server("b").standing = Standing::Down;
     assert_eq!(table(&mut bench), before);
     bench.server("b").weight = 7;
