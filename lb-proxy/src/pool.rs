@@ -204,6 +204,12 @@ impl Standing {
     pub fn is_up(&self) -> bool {
         matches!(self, Self::Up { .. })
     }
+
+    /// True when the sessions it has may go on.
+    #[must_use]
+    pub fn keeps_sessions(&self) -> bool {
+        matches!(self, Self::Up { .. } | Self::Drain)
+    }
 }
 
 //--- Tried

@@ -145,6 +145,19 @@ impl Pool {
         self.is_slow(now).then(|| now + slow_start::STEP)
     }
 
+    /// The servers that share new connections while all have room, each with its index.
+    pub fn in_use(&self) -> impl Iterator<Item = (usize, &Arc<Server>)> {
+        let tier = self.tiers.first();
+        let n_used = match tier {
+            Some(tier) if tier.backup && !self.all_backups => 1,
+            _ => usize::MAX,
+        };
+        tier.into_iter()
+            .flat_map(|tier| self.members(tier))
+            .map(|(index, server)| (usize::from(index), server))
+            .take(n_used)
+    }
+
     /// How many servers may be chosen at this moment, full or not.
     #[must_use]
     pub fn n_usable(&self) -> usize {

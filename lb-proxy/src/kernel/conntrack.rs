@@ -1,0 +1,124 @@
+//! Makes the kernel forget flows.
+//!
+//! Entries of the table of connections (conntrack) are listed and deleted over netlink, by hand: two
+//! messages, no unsafe code and no further package on the node, which the `conntrack` command would
+//! be; `socket2` makes the socket. [`wire`] knows the messages.
+
+mod wire;
+
+use std::io::{self, Read as _, Write as _};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use self::wire::Part;
+
+/// Entries forgotten in one pass over the table; what is left is found by the next.
+const PASS: usize = 16_384;
+
+/// Passes, so that entries made as fast as they are deleted do not hold the thread.
+const MAX_PASSES: usize = 64;
+
+/// The kernel sends parts of a listing in pieces up to this long.
+const BUFFER: usize = 64 * 1024;
+
+/// How long the kernel may take to answer; it answers at once.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// One flow the kernel remembers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The protocol's number.
+    pub protocol: u8,
+    /// Who began it.
+    pub client: SocketAddr,
+    /// Where its packets are sent.
+    pub destination: SocketAddr,
+    /// Where answers come from: the server, if it is forwarded.
+    pub answers_from: SocketAddr,
+    /// Its destination is rewritten.
+    pub is_forwarded: bool,
+    /// What names it in a message.
+    pub key: Vec<u8>,
+}
+
+/// Forgets the flows that `is_gone` picks; how many there were.
+///
+/// # Errors
+///
+/// What the kernel says: without the capability `NET_ADMIN` it refuses.
+pub fn forget(is_gone: impl Fn(&Entry) -> bool) -> io::Result<u64> {
+    let mut table = Table::open()?;
+    let mut n_forgotten = 0;
+    for _ in 0..MAX_PASSES {
+        let entries = table.list(&is_gone)?;
+        for entry in &entries {
+            table.delete(entry)?;
+            n_forgotten += 1;
+        }
+        if entries.len() < PASS {
+            break;
+        }
+    }
+    Ok(n_forgotten)
+}
+
+/// The kernel's table.
+struct Table {
+    socket: Socket,
+    buffer: Vec<u8>,
+    sequence: u32,
+}
+
+impl Table {
+    fn open() -> io::Result<Self> {
+        let socket = Socket::new(
+            Domain::from(libc::AF_NETLINK),
+            Type::RAW,
+            Some(Protocol::from(libc::NETLINK_NETFILTER)),
+        )?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        Ok(Self {
+            socket,
+            buffer: vec![0; BUFFER],
+            sequence: 0,
+        })
+    }
+
+    fn list(&mut self, is_wanted: impl Fn(&Entry) -> bool) -> io::Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        self.exchange(&wire::list(), |entry| {
+            if entries.len() < PASS && is_wanted(&entry) {
+                entries.push(entry);
+            }
+        })?;
+        Ok(entries)
+    }
+
+    fn delete(&mut self, entry: &Entry) -> io::Result<()> {
+        match self.exchange(&wire::delete(entry), |_| {}) {
+            // It has ended by itself meanwhile.
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+            result => result,
+        }
+    }
+
+    fn exchange(&mut self, request: &[u8], mut each: impl FnMut(Entry)) -> io::Result<()> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let request = wire::number(request, self.sequence);
+        (&self.socket).write_all(&request)?;
+        loop {
+            let length = (&self.socket).read(&mut self.buffer)?;
+            let received = self.buffer.get(..length).unwrap_or_default();
+            for part in wire::parts(received, self.sequence) {
+                match part {
+                    Part::Entry(entry) => each(entry),
+                    Part::Other => {}
+                    Part::End(0) => return Ok(()),
+                    Part::End(error) => return Err(io::Error::from_raw_os_error(error)),
+                }
+            }
+        }
+    }
+}

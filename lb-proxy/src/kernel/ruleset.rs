@@ -1,0 +1,756 @@
+//! The rules of nftables that forward connections, as text.
+//!
+//! Everything is in one table of our own. New connections go this way; all later packets follow the
+//! first without looking at rules again:
+//!
+//! ```text
+//!  prerouting ─┐                                                    ┌─ server/api/a ── count, dnat
+//!              ├─ services ── by destination ── frontend/api/v4 ────┤
+//!  output ─────┘ (local clients)                 ACL, share         └─ server/api/b ── count, dnat
+//!
+//!  input, forward, output ── stray: meant for a frontend and sent nowhere ── refuse
+//!  postrouting ── masquerade
+//! ```
+//!
+//! - A packet from the middle of a TCP connection that the kernel knows nothing of is refused with a
+//!   reset: a client whose connection was forgotten, because its server is down or the address moved
+//!   here, connects anew instead of waiting.
+//! - A frontend without a server refuses too, and so do sources that are not allowed: clients hear
+//!   it at once, and nothing else that listens on this node gets their connection.
+//! - A server that connects to itself through a frontend has its source rewritten in any case; its
+//!   answers would not come back this way otherwise.
+//!
+//! An update keeps the chains of hooks and the counters of servers that stay, and replaces all rules.
+//! Both forms are one transaction: every packet sees the rules from before or from after.
+
+use std::collections::BTreeSet;
+use std::fmt::{self, Write as _};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use ipnet::IpNet;
+
+use crate::pool::{Algorithm, Pool, mix};
+
+/// Places of the hash of source addresses. A prime, so that servers share them evenly; many, so that
+/// shares follow weights within a few percent.
+const SOURCE_PLACES: u32 = 1021;
+
+/// The longest round of turns; beyond, connections are shared by chance.
+const MAX_ROUND: u32 = 256;
+
+/// The longest name of a server or frontend that is used as it stands.
+const MAX_NAME: usize = 48;
+
+/// The same on every node, so that nodes agree about sources.
+const SEED: u32 = 0x6f75_7470;
+
+/// A name of a table: `outpost_lb`, with a suffix if several run on one machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableName(Box<str>);
+
+/// Frontends that the kernel forwards.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ruleset {
+    /// Where the rules are.
+    pub table: TableName,
+    /// The frontends, each name once.
+    pub frontends: Vec<KernelFrontend>,
+}
+
+/// One frontend that the kernel forwards.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KernelFrontend {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Where clients connect. A wildcard stands for every address of this node but loopback ones:
+    /// packets from those cannot leave the node.
+    pub listen: Vec<SocketAddr>,
+    /// What they speak.
+    pub protocol: Protocol,
+    /// These sources alone, if given.
+    pub allow: Option<Vec<IpNet>>,
+    /// Never these sources.
+    pub deny: Vec<IpNet>,
+    /// Servers see this node's address instead of the client's. Without it they must send their
+    /// answers through this node.
+    pub masquerade: bool,
+    /// What becomes of TCP connections whose server goes down; flows of UDP always move.
+    pub reset_on_down: bool,
+    /// How servers share connections.
+    pub share: Share,
+    /// All servers, those that get no connections included.
+    pub servers: Vec<KernelServer>,
+}
+
+/// One server of a frontend.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KernelServer {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Its share of connections.
+    pub weight: u16,
+    /// Gets new connections.
+    pub in_use: bool,
+    /// Keeps the connections it has: it is up, or drains.
+    pub keeps: bool,
+}
+
+/// Protocols the kernel forwards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+/// How servers share connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Share {
+    /// In turn.
+    RoundRobin,
+    /// By chance.
+    Random,
+    /// By source address.
+    Source,
+}
+
+/// IPv4 or IPv6.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Family {
+    V4,
+    V6,
+}
+
+//--- Frontend
+
+impl KernelFrontend {
+    /// A frontend that forwards to `pool` as it stands, for every source, with masquerade.
+    #[must_use]
+    pub fn new(
+        name: impl Into<Arc<str>>,
+        protocol: Protocol,
+        listen: Vec<SocketAddr>,
+        pool: &Pool,
+    ) -> Self {
+        let used: BTreeSet<usize> = pool.in_use().map(|(index, _)| index).collect();
+        let servers = pool.servers.iter().enumerate().map(|(index, server)| {
+            let in_use = used.contains(&index);
+            KernelServer {
+                name: Arc::clone(&server.name),
+                address: server.address,
+                weight: server.weight,
+                in_use,
+                keeps: in_use || server.standing.keeps_sessions(),
+            }
+        });
+        Self {
+            name: name.into(),
+            listen,
+            protocol,
+            allow: None,
+            deny: Vec::new(),
+            masquerade: true,
+            reset_on_down: false,
+            share: Share::of(pool.algorithm),
+            servers: servers.collect(),
+        }
+    }
+
+    /// What the kernel cannot do as it is written, a sentence each.
+    #[must_use]
+    pub fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        for listen in &self.listen {
+            if listen.ip().is_loopback() {
+                faults.push(format!(
+                    "{listen} is a loopback address, whose packets cannot leave the node"
+                ));
+            }
+            let family = Family::of(listen.ip());
+            if !self
+                .servers
+                .iter()
+                .any(|server| Family::of(server.address.ip()) == family)
+            {
+                faults.push(format!(
+                    "no server is reached over {family}, so the kernel refuses every client of {listen}"
+                ));
+            }
+        }
+        for server in &self.servers {
+            match server.address.ip() {
+                IpAddr::V6(address) if address.is_unicast_link_local() => faults.push(format!(
+                    "server {} has a link-local address, to which the kernel cannot forward",
+                    server.name
+                )),
+                address if address.is_loopback() => faults.push(format!(
+                    "server {} has a loopback address, to which the kernel cannot forward",
+                    server.name
+                )),
+                _ => {}
+            }
+        }
+        faults
+    }
+
+    fn chain(&self, family: Family) -> String {
+        format!("frontend/{}/{}", plain(&self.name), family.version())
+    }
+
+    fn server_chain(&self, server: &KernelServer) -> String {
+        format!("server/{}/{}", plain(&self.name), plain(&server.name))
+    }
+
+    fn families(&self) -> BTreeSet<Family> {
+        self.listen
+            .iter()
+            .map(|listen| Family::of(listen.ip()))
+            .collect()
+    }
+
+    fn servers_of(&self, family: Family) -> impl Iterator<Item = &KernelServer> {
+        self.servers
+            .iter()
+            .filter(move |server| Family::of(server.address.ip()) == family)
+    }
+
+    fn used_servers_of(&self, family: Family) -> impl Iterator<Item = &KernelServer> {
+        self.servers_of(family)
+            .filter(|server| server.in_use && server.weight > 0)
+    }
+}
+
+impl Share {
+    /// The closest the kernel comes to `algorithm`: it cannot count sessions.
+    #[must_use]
+    pub fn of(algorithm: Algorithm) -> Self {
+        match algorithm {
+            Algorithm::RoundRobin => Self::RoundRobin,
+            Algorithm::LeastConnections | Algorithm::RandomOfTwo => Self::Random,
+            Algorithm::Source => Self::Source,
+        }
+    }
+
+    /// False when [`Share::of`] changes what was asked for.
+    #[must_use]
+    pub fn is_exact(algorithm: Algorithm) -> bool {
+        matches!(algorithm, Algorithm::RoundRobin | Algorithm::Source)
+    }
+}
+
+//--- Text
+
+impl Ruleset {
+    /// The table made anew, whatever was in a table of this name.
+    #[must_use]
+    pub fn install(&self) -> String {
+        // The declaration makes sure that there is a table to delete.
+        let mut text = format!("table inet {}\n", self.table);
+        text.push_str(&self.remove());
+        self.declare(&mut text);
+        text
+    }
+
+    /// From the rules of `previous` to these.
+    #[must_use]
+    pub fn update(&self, previous: &Self) -> String {
+        let table = &self.table;
+        let mut text = format!("flush table inet {table}\n");
+        let chains = self.chains();
+        for chain in previous.chains() {
+            if !chains.contains(&chain) {
+                line(&mut text, format_args!("delete chain inet {table} {chain}"));
+            }
+        }
+        let counters = self.counters();
+        for counter in previous.counters() {
+            if !counters.contains(&counter) {
+                line(
+                    &mut text,
+                    format_args!("delete counter inet {table} {counter}"),
+                );
+            }
+        }
+        self.declare(&mut text);
+        text
+    }
+
+    /// The table gone.
+    #[must_use]
+    pub fn remove(&self) -> String {
+        format!("delete table inet {}\n", self.table)
+    }
+
+    /// The counter of connections that `server` of `frontend` got.
+    #[must_use]
+    pub fn counter(frontend: &KernelFrontend, server: &KernelServer) -> String {
+        frontend.server_chain(server)
+    }
+
+    fn counters(&self) -> BTreeSet<String> {
+        self.frontends
+            .iter()
+            .flat_map(|frontend| {
+                frontend
+                    .servers
+                    .iter()
+                    .map(|server| frontend.server_chain(server))
+            })
+            .collect()
+    }
+
+    /// Chains that come and go.
+    fn chains(&self) -> BTreeSet<String> {
+        let mut chains = self.counters();
+        for frontend in &self.frontends {
+            for family in frontend.families() {
+                chains.insert(frontend.chain(family));
+            }
+        }
+        chains
+    }
+
+    fn declare(&self, text: &mut String) {
+        line(text, format_args!("table inet {} {{", self.table));
+        for counter in self.counters() {
+            line(text, format_args!("\tcounter {counter} {{\n\t}}"));
+        }
+        for frontend in &self.frontends {
+            declare_servers(text, frontend);
+            for family in frontend.families() {
+                declare_frontend(text, frontend, family);
+            }
+        }
+        self.declare_dispatch(text);
+        self.declare_stray(text);
+        self.declare_masquerade(text);
+        for (chain, kind, hook, priority, target) in [
+            ("prerouting", "nat", "prerouting", -100, "services"),
+            ("output", "nat", "output", -100, "services"),
+            ("input", "filter", "input", 0, "stray"),
+            ("forward", "filter", "forward", 0, "stray"),
+            ("local", "filter", "output", 0, "stray"),
+        ] {
+            line(text, format_args!("\tchain {chain} {{"));
+            line(
+                text,
+                format_args!("\t\ttype {kind} hook {hook} priority {priority}; policy accept;"),
+            );
+            line(text, format_args!("\t\tjump {target}\n\t}}"));
+        }
+        text.push_str("}\n");
+    }
+
+    /// From a packet's destination to its frontend.
+    fn declare_dispatch(&self, text: &mut String) {
+        text.push_str("\tchain services {\n");
+        text.push_str("\t\ttcp flags & (syn | ack) != syn return\n");
+        self.declare_destinations(text, |frontend, family| Some(frontend.chain(family)));
+        text.push_str("\t}\n");
+    }
+
+    /// What was meant for a frontend and goes nowhere.
+    fn declare_stray(&self, text: &mut String) {
+        text.push_str("\tchain refuse {\n");
+        text.push_str("\t\tmeta l4proto tcp reject with tcp reset\n");
+        text.push_str("\t\treject with icmpx port-unreachable\n\t}\n");
+        text.push_str("\tchain stray {\n");
+        text.push_str("\t\tct state != { new, invalid, untracked } return\n");
+        text.push_str("\t\tct status dnat return\n");
+        // A reset needs none for an answer.
+        text.push_str("\t\ttcp flags & rst == rst return\n");
+        self.declare_destinations(text, |_, _| Some("refuse".to_owned()));
+        text.push_str("\t}\n");
+    }
+
+    /// A rule for each shape of destination, that leads to what `target` says.
+    fn declare_destinations(
+        &self,
+        text: &mut String,
+        target: impl Fn(&KernelFrontend, Family) -> Option<String>,
+    ) {
+        for family in [Family::V4, Family::V6] {
+            let mut exact = BTreeSet::new();
+            let mut wildcard = BTreeSet::new();
+            for frontend in &self.frontends {
+                let protocol = frontend.protocol;
+                let Some(target) = target(frontend, family) else {
+                    continue;
+                };
+                for listen in &frontend.listen {
+                    if Family::of(listen.ip()) != family {
+                        continue;
+                    }
+                    let (ip, port) = (listen.ip(), listen.port());
+                    if ip.is_unspecified() {
+                        wildcard.insert(format!("{protocol} . {port} : goto {target}"));
+                    } else {
+                        exact.insert(format!("{ip} . {protocol} . {port} : goto {target}"));
+                    }
+                }
+            }
+            let word = family.word();
+            if !exact.is_empty() {
+                line(
+                    text,
+                    format_args!(
+                        "\t\t{word} daddr . meta l4proto . th dport vmap {{ {} }}",
+                        list(&exact)
+                    ),
+                );
+            }
+            if !wildcard.is_empty() {
+                line(
+                    text,
+                    format_args!(
+                        "\t\t{word} daddr != {} fib daddr type local meta l4proto . th dport vmap {{ {} }}",
+                        family.loopback(),
+                        list(&wildcard)
+                    ),
+                );
+            }
+        }
+    }
+
+    fn declare_masquerade(&self, text: &mut String) {
+        text.push_str("\tchain postrouting {\n");
+        text.push_str("\t\ttype nat hook postrouting priority 100; policy accept;\n");
+        text.push_str("\t\tct status and dnat != dnat return\n");
+        for frontend in &self.frontends {
+            let ports: BTreeSet<u16> = frontend.listen.iter().map(SocketAddr::port).collect();
+            for family in frontend.families() {
+                declare_masquerade_of(text, frontend, family, &ports);
+            }
+        }
+        text.push_str("\t}\n");
+    }
+}
+
+fn declare_servers(text: &mut String, frontend: &KernelFrontend) {
+    let protocol = frontend.protocol;
+    for server in &frontend.servers {
+        let chain = frontend.server_chain(server);
+        let word = Family::of(server.address.ip()).word();
+        line(text, format_args!("\tchain {chain} {{"));
+        line(
+            text,
+            format_args!(
+                "\t\tcounter name {chain} meta l4proto {protocol} dnat {word} to {}\n\t}}",
+                server.address
+            ),
+        );
+    }
+}
+
+fn declare_frontend(text: &mut String, frontend: &KernelFrontend, family: Family) {
+    line(text, format_args!("\tchain {} {{", frontend.chain(family)));
+    let word = family.word();
+    let networks = |list: &[IpNet]| -> BTreeSet<String> {
+        IpNet::aggregate(&list.to_vec())
+            .iter()
+            .filter(|network| Family::of(network.addr()) == family)
+            .map(ToString::to_string)
+            .collect()
+    };
+    let denied = networks(&frontend.deny);
+    if !denied.is_empty() {
+        line(
+            text,
+            format_args!("\t\t{word} saddr {{ {} }} return", list(&denied)),
+        );
+    }
+    if let Some(allow) = &frontend.allow {
+        let allowed = networks(allow);
+        if allowed.is_empty() {
+            text.push_str("\t\treturn\n");
+        } else {
+            line(
+                text,
+                format_args!("\t\t{word} saddr != {{ {} }} return", list(&allowed)),
+            );
+        }
+    }
+    if let Some(rule) = choice(frontend, family) {
+        line(text, format_args!("\t\t{rule}"));
+    }
+    text.push_str("\t}\n");
+}
+
+fn declare_masquerade_of(
+    text: &mut String,
+    frontend: &KernelFrontend,
+    family: Family,
+    ports: &BTreeSet<u16>,
+) {
+    let (word, protocol) = (family.word(), frontend.protocol);
+    let servers: BTreeSet<String> = frontend
+        .servers_of(family)
+        .map(|server| format!("{} . {}", server.address.ip(), server.address.port()))
+        .collect();
+    let selves: BTreeSet<String> = frontend
+        .servers_of(family)
+        .map(|server| format!("{0} . {0}", server.address.ip()))
+        .collect();
+    if servers.is_empty() {
+        return;
+    }
+    let condition = format!("meta l4proto {protocol} ct original proto-dst {{ {} }}", {
+        let ports: BTreeSet<String> = ports.iter().map(ToString::to_string).collect();
+        list(&ports)
+    });
+    let rule = if frontend.masquerade {
+        // Ports by chance: in order, connections made at the same time by several cores collide.
+        format!(
+            "{word} daddr . {protocol} dport {{ {} }} masquerade fully-random",
+            list(&servers)
+        )
+    } else {
+        format!(
+            "{word} saddr . {word} daddr {{ {} }} masquerade",
+            list(&selves)
+        )
+    };
+    line(text, format_args!("\t\t{condition} {rule}"));
+}
+
+//--- Choice
+
+/// The rule that chooses a server; none when there is nobody to choose.
+fn choice(frontend: &KernelFrontend, family: Family) -> Option<String> {
+    let used: Vec<&KernelServer> = frontend.used_servers_of(family).collect();
+    if let [only] = used.as_slice() {
+        return Some(format!("goto {}", frontend.server_chain(only)));
+    }
+    let divisor = used
+        .iter()
+        .fold(0, |divisor, server| gcd(divisor, u32::from(server.weight)));
+    if divisor == 0 {
+        return None;
+    }
+    let weights: Vec<u32> = used
+        .iter()
+        .map(|server| u32::from(server.weight) / divisor)
+        .collect();
+    let total: u32 = weights.iter().sum();
+    let elements = |places: &mut dyn Iterator<Item = (String, usize)>| -> String {
+        let elements = places.filter_map(|(place, index)| {
+            let chain = frontend.server_chain(used.get(index)?);
+            Some(format!("{place} : goto {chain}"))
+        });
+        elements.collect::<Vec<_>>().join(", ")
+    };
+    let numbered = |places: Vec<usize>| {
+        let mut numbered = (0..)
+            .zip(places)
+            .map(|(place, i): (u32, _)| (place.to_string(), i));
+        elements(&mut numbered)
+    };
+    Some(match frontend.share {
+        Share::Source => format!(
+            "jhash {} saddr mod {SOURCE_PLACES} seed {SEED:#x} vmap {{ {} }}",
+            family.word(),
+            numbered(places_of_sources(&used))
+        ),
+        Share::RoundRobin if total <= MAX_ROUND => format!(
+            "numgen inc mod {total} vmap {{ {} }}",
+            numbered(round(&weights))
+        ),
+        Share::RoundRobin | Share::Random => {
+            let mut ranges = ranges(&weights).into_iter().enumerate();
+            let mut ranges = ranges.by_ref().map(|(index, range)| (range, index));
+            format!(
+                "numgen random mod {total} vmap {{ {} }}",
+                elements(&mut ranges)
+            )
+        }
+    })
+}
+
+/// Whose turn it is in each place of a round: the heaviest turn by turn, spread evenly.
+fn round(weights: &[u32]) -> Vec<usize> {
+    let total: u32 = weights.iter().sum();
+    let mut credit: Vec<i64> = vec![0; weights.len()];
+    (0..total)
+        .map(|_| {
+            let mut best = (0, i64::MIN);
+            for (index, (credit, weight)) in credit.iter_mut().zip(weights).enumerate() {
+                *credit += i64::from(*weight);
+                if *credit > best.1 {
+                    best = (index, *credit);
+                }
+            }
+            if let Some(credit) = credit.get_mut(best.0) {
+                *credit -= i64::from(total);
+            }
+            best.0
+        })
+        .collect()
+}
+
+/// Numbers from 0, as many for each server as it weighs.
+fn ranges(weights: &[u32]) -> Vec<String> {
+    let mut from = 0;
+    weights
+        .iter()
+        .map(|weight| {
+            let (first, last) = (from, from + weight.saturating_sub(1));
+            from += weight;
+            if first == last {
+                first.to_string()
+            } else {
+                format!("{first}-{last}")
+            }
+        })
+        .collect()
+}
+
+/// The server of each place: the one with the highest hash together with the place (weighted
+/// rendezvous hashing). When a server goes, only its own places change hands.
+fn places_of_sources(servers: &[&KernelServer]) -> Vec<usize> {
+    let hashes: Vec<(u64, f64)> = servers
+        .iter()
+        .map(|server| {
+            let hash = server
+                .name
+                .bytes()
+                .fold(0, |hash, octet| mix(hash ^ u64::from(octet)));
+            (hash, f64::from(server.weight))
+        })
+        .collect();
+    (0..u64::from(SOURCE_PLACES))
+        .map(|place| {
+            let mut best = (0, f64::NEG_INFINITY);
+            for (index, (hash, weight)) in hashes.iter().enumerate() {
+                let score = weight / -unit(mix(hash ^ mix(place))).ln();
+                if score > best.1 {
+                    best = (index, score);
+                }
+            }
+            best.0
+        })
+        .collect()
+}
+
+/// A hash as a number between 0 and 1, both excluded.
+fn unit(hash: u64) -> f64 {
+    let high = u32::try_from(hash >> 32).unwrap_or(0);
+    (f64::from(high) + 0.5) / 4_294_967_296.0
+}
+
+fn gcd(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+//--- Names
+
+impl TableName {
+    /// The name when only one runs on a machine.
+    pub const DEFAULT: &str = "outpost_lb";
+
+    /// A name of lower-case letters, digits and `_` that starts with a letter, at most 32 long.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        let fits = name.len() <= 32
+            && name.starts_with(|first: char| first.is_ascii_lowercase())
+            && name
+                .bytes()
+                .all(|octet| matches!(octet, b'a'..=b'z' | b'0'..=b'9' | b'_'));
+        fits.then(|| Self(name.into()))
+    }
+}
+
+impl Default for TableName {
+    fn default() -> Self {
+        Self(Self::DEFAULT.into())
+    }
+}
+
+impl fmt::Display for TableName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// A name as it may stand in a rule. One that has to be changed gets a hash of the whole behind it,
+/// so that two stay two.
+fn plain(name: &str) -> String {
+    let is_plain = |char: char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_' | '.');
+    if name.len() <= MAX_NAME && !name.is_empty() && name.chars().all(is_plain) {
+        return name.to_owned();
+    }
+    let hash = name
+        .bytes()
+        .fold(0, |hash, octet| mix(hash ^ u64::from(octet)));
+    let start: String = name
+        .chars()
+        .map(|char| if is_plain(char) { char } else { '_' })
+        .take(MAX_NAME)
+        .collect();
+    format!("{start}_{hash:016x}")
+}
+
+impl Family {
+    fn of(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(_) => Self::V4,
+            IpAddr::V6(_) => Self::V6,
+        }
+    }
+
+    /// As rules name its header.
+    fn word(self) -> &'static str {
+        match self {
+            Self::V4 => "ip",
+            Self::V6 => "ip6",
+        }
+    }
+
+    fn version(self) -> &'static str {
+        match self {
+            Self::V4 => "v4",
+            Self::V6 => "v6",
+        }
+    }
+
+    fn loopback(self) -> &'static str {
+        match self {
+            Self::V4 => "127.0.0.0/8",
+            Self::V6 => "::1",
+        }
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::V4 => "IPv4",
+            Self::V6 => "IPv6",
+        })
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+        })
+    }
+}
+
+fn list(items: &BTreeSet<String>) -> String {
+    items.iter().cloned().collect::<Vec<_>>().join(", ")
+}
+
+fn line(text: &mut String, arguments: fmt::Arguments<'_>) {
+    // Writing to a string cannot fail.
+    let _ = text.write_fmt(arguments);
+    text.push('\n');
+}
+
+#[cfg(test)]
+mod tests;

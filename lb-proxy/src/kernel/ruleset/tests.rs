@@ -1,0 +1,189 @@
+use super::*;
+
+fn frontend(share: Share, servers: &[(&str, u16, bool)]) -> KernelFrontend {
+    KernelFrontend {
+        name: "api".into(),
+        listen: vec!["192.0.2.100:6443".parse().unwrap()],
+        protocol: Protocol::Tcp,
+        allow: None,
+        deny: Vec::new(),
+        masquerade: true,
+        reset_on_down: true,
+        share,
+        servers: servers
+            .iter()
+            .map(|(address, weight, in_use)| KernelServer {
+                name: address.split([':', '.']).nth(3).unwrap().into(),
+                address: address.parse().unwrap(),
+                weight: *weight,
+                in_use: *in_use,
+                keeps: *in_use,
+            })
+            .collect(),
+    }
+}
+
+fn ruleset(frontends: Vec<KernelFrontend>) -> Ruleset {
+    Ruleset {
+        table: TableName::default(),
+        frontends,
+    }
+}
+
+fn check_choice(frontend: &KernelFrontend, expected: Option<&str>) {
+    assert_eq!(choice(frontend, Family::V4).as_deref(), expected);
+}
+
+#[test]
+fn the_whole_table_is_made_in_one_transaction() {
+    let servers = [("10.0.0.1:6443", 1, true), ("10.0.0.2:6443", 1, true)];
+    let mut api = frontend(Share::RoundRobin, &servers);
+    api.deny = vec!["198.51.100.0/24".parse().unwrap()];
+    let mut dns = frontend(Share::Random, &[("10.0.0.3:53", 1, true)]);
+    dns.name = "dns over udp".into();
+    dns.protocol = Protocol::Udp;
+    dns.listen = vec!["0.0.0.0:53".parse().unwrap(), "[::]:53".parse().unwrap()];
+    dns.masquerade = false;
+    let expected = include_str!("../../../testdata/kernel.nft");
+    assert_eq!(ruleset(vec![api, dns]).install(), expected);
+}
+
+#[test]
+fn an_update_drops_what_went_and_keeps_counters_of_what_stays() {
+    let before = ruleset(vec![frontend(
+        Share::Random,
+        &[("10.0.0.1:1", 1, true), ("10.0.0.2:1", 1, true)],
+    )]);
+    let after = ruleset(vec![frontend(Share::Random, &[("10.0.0.1:1", 1, true)])]);
+    let text = after.update(&before);
+    let head: Vec<&str> = text.lines().take(6).collect();
+    assert_eq!(
+        head,
+        [
+            "flush table inet outpost_lb",
+            "delete chain inet outpost_lb server/api/2",
+            "delete counter inet outpost_lb server/api/2",
+            "table inet outpost_lb {",
+            "\tcounter server/api/1 {",
+            "\t}",
+        ]
+    );
+    assert!(!before.update(&before).contains("delete"));
+}
+
+#[test]
+fn servers_share_connections_by_weight() {
+    let (a, b, c) = ("10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1");
+    check_choice(
+        &frontend(
+            Share::RoundRobin,
+            &[(a, 100, true), (b, 50, true), (c, 100, false)],
+        ),
+        Some(
+            "numgen inc mod 3 vmap { 0 : goto server/api/1, 1 : goto server/api/2, 2 : goto server/api/1 }",
+        ),
+    );
+    check_choice(
+        &frontend(
+            Share::Random,
+            &[(a, 100, true), (b, 50, true), (c, 1, true)],
+        ),
+        Some(
+            "numgen random mod 151 vmap { 0-99 : goto server/api/1, 100-149 : goto server/api/2, 150 : goto server/api/3 }",
+        ),
+    );
+    // A round of turns that is too long is left to chance.
+    let long = choice(
+        &frontend(Share::RoundRobin, &[(a, 255, true), (b, 256, true)]),
+        Family::V4,
+    );
+    assert!(long.unwrap().starts_with("numgen random mod 511 "));
+    check_choice(
+        &frontend(Share::Source, &[(a, 7, true), (b, 1, false)]),
+        Some("goto server/api/1"),
+    );
+}
+
+#[test]
+fn with_nobody_to_choose_there_is_no_choice() {
+    for servers in [
+        &[][..],
+        &[("10.0.0.1:1", 1, false)],
+        &[("10.0.0.1:1", 0, true), ("10.0.0.2:1", 0, true)],
+    ] {
+        check_choice(&frontend(Share::Random, servers), None);
+    }
+    let servers = [("10.0.0.1:1", 1, true)];
+    assert_eq!(choice(&frontend(Share::Random, &servers), Family::V6), None);
+}
+
+#[test]
+fn a_source_stays_where_it_is_when_another_server_goes() {
+    let all = [
+        ("10.0.0.1:1", 100, true),
+        ("10.0.0.2:1", 200, true),
+        ("10.0.0.3:1", 100, true),
+    ];
+    let all = frontend(Share::Source, &all).servers;
+    let places = places_of_sources(&all.iter().collect::<Vec<_>>());
+    let n_places: Vec<usize> = (0..3)
+        .map(|index| places.iter().filter(|place| **place == index).count())
+        .collect();
+    assert!((220..290).contains(&n_places[0]), "{n_places:?}");
+    assert!((460..560).contains(&n_places[1]), "{n_places:?}");
+    let fewer = places_of_sources(&all.iter().take(2).collect::<Vec<_>>());
+    for (before, after) in places.iter().zip(&fewer) {
+        assert!(before == after || *before == 2);
+    }
+}
+
+#[test]
+fn names_stay_apart() {
+    let long = "x".repeat(100);
+    for (one, other) in [
+        ("a b", "a_b"),
+        ("a b", "a;b"),
+        (long.as_str(), &long[..99]),
+        ("", "_"),
+    ] {
+        assert_ne!(plain(one), plain(other));
+    }
+    assert_eq!(plain("master-0.example"), "master-0.example");
+    for name in ["", "1a", "a-b", "A", &long, "a b", "a;"] {
+        assert_eq!(TableName::parse(name), None, "{name}");
+    }
+    assert!(TableName::parse("outpost_lb_2").is_some());
+}
+
+#[test]
+fn what_the_kernel_cannot_do_is_said() {
+    let mut frontend = frontend(Share::Random, &[("10.0.0.1:1", 1, true)]);
+    assert_eq!(frontend.faults(), Vec::<String>::new());
+    frontend.listen = vec![
+        "[2001:db8::1]:1".parse().unwrap(),
+        "127.0.0.1:1".parse().unwrap(),
+    ];
+    frontend.servers[0].address = "127.0.0.2:1".parse().unwrap();
+    assert_eq!(frontend.faults().len(), 3);
+}
+
+#[test]
+fn sources_that_are_not_allowed_are_not_forwarded() {
+    let mut frontend = frontend(Share::Random, &[("10.0.0.1:1", 1, true)]);
+    frontend.allow = Some(vec![
+        "10.0.0.0/9".parse().unwrap(),
+        "10.128.0.0/9".parse().unwrap(),
+    ]);
+    frontend.deny = vec!["10.1.0.0/16".parse().unwrap(), "::/0".parse().unwrap()];
+    let mut text = String::new();
+    declare_frontend(&mut text, &frontend, Family::V4);
+    assert_eq!(
+        text,
+        "\tchain frontend/api/v4 {\n\t\tip saddr { 10.1.0.0/16 } return\n\
+         \t\tip saddr != { 10.0.0.0/8 } return\n\t\tgoto server/api/1\n\t}\n"
+    );
+    frontend.allow = Some(Vec::new());
+    text.clear();
+    declare_frontend(&mut text, &frontend, Family::V4);
+    assert!(text.contains("\t\treturn\n"));
+}
