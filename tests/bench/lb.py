@@ -263,7 +263,7 @@ class Bench:
         return self.lb_proxy("kernel")
 
     def haproxy(self, tuning="", name="haproxy", defaults=""):
-        text = HAPROXY_HEAD.format(workers=self.options.workers, connections=self.options.idle + 2000, tuning=tuning,
+        text = HAPROXY_HEAD.format(workers=self.options.workers, connections=self.options.idle + 1000, tuning=tuning,
                                    defaults=defaults)
         text += "".join(f"listen p{port}\n bind {LB_CLIENT}:{port}\n server one {SERVER}:{port}\n" for port in PORTS)
         return ["haproxy", "-db", "-f", self.path(f"{name}.cfg", text)]
