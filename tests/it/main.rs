@@ -9,6 +9,7 @@ mod dns_recursor;
 mod fuzz_smoke;
 mod harness;
 mod health;
+mod lb;
 mod metrics;
 mod seed_site;
 mod tidy;
