@@ -545,6 +545,9 @@ workers = {workers}
 [admin]
 listen = "none"
 
+[health]
+endpoint = "none"
+
 [swap]
 socket = "{directory}/lb-proxy.swap"
 """
@@ -558,7 +561,6 @@ path = "{path}"
 
 [[backend]]
 name = "p{port}"
-check = "none"
 [[backend.server]]
 name = "one"
 address = "{server}:{port}"

@@ -168,25 +168,29 @@ pub fn connect(address: SocketAddr) -> TcpStream {
 
 /// A connection from an address of choice.
 ///
+/// # Errors
+///
+/// Fails if it is refused, or reset before it is known to have come about.
+pub fn try_connect_from(source: Ipv4Addr, address: SocketAddr) -> std::io::Result<TcpStream> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from((source, 0)).into())?;
+    socket.connect_timeout(&address.into(), PATIENCE)?;
+    let stream = TcpStream::from(socket);
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+/// As [`try_connect_from`].
+///
 /// # Panics
 ///
 /// Panics if there is no connection.
 #[track_caller]
 #[must_use]
 pub fn connect_from(source: Ipv4Addr, address: SocketAddr) -> TcpStream {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket is free");
-    socket
-        .bind(&SocketAddr::from((source, 0)).into())
-        .unwrap_or_else(|error| panic!("{source}: {error}"));
-    socket
-        .connect_timeout(&address.into(), PATIENCE)
-        .unwrap_or_else(|error| panic!("{source} to {address}: {error}"));
-    let stream = TcpStream::from(socket);
-    stream.set_nodelay(true).expect("an option of every stream");
-    stream
-        .set_read_timeout(Some(PATIENCE))
-        .expect("a positive time");
-    stream
+    try_connect_from(source, address)
+        .unwrap_or_else(|error| panic!("{source} to {address}: {error}"))
 }
 
 /// Reads until the line feed: what [`Server::named`] says.
@@ -319,7 +323,10 @@ impl Pattern {
             return Ok(());
         }
         let wrong = expected.iter().zip(received).position(|(a, b)| a != b);
-        Err(format!("octet {} is wrong", start + wrong.unwrap_or(0) as u64))
+        Err(format!(
+            "octet {} is wrong",
+            start + wrong.unwrap_or(0) as u64
+        ))
     }
 
     /// A number from the stream's generator, below `bound`.
@@ -364,7 +371,9 @@ pub fn receive(mut stream: &TcpStream, seed: u64, length: u64) -> Result<(), Str
     let mut buffer = vec![0; 65536];
     let mut left = length;
     while left > 0 {
-        let most = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let most = buffer
+            .len()
+            .min(usize::try_from(left).unwrap_or(usize::MAX));
         match stream.read(&mut buffer[..most]) {
             Ok(0) => return Err(format!("closed {left} octets of {length} too early")),
             Ok(n) => {
@@ -428,7 +437,10 @@ impl Silent {
             if connected.is_err() {
                 break;
             }
-            assert!(start.elapsed() < PATIENCE, "the queue of {address} has no end");
+            assert!(
+                start.elapsed() < PATIENCE,
+                "the queue of {address} has no end"
+            );
         }
         Self {
             address,

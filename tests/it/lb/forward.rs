@@ -290,7 +290,10 @@ fn a_slow_reader_holds_back_the_sender_and_costs_the_proxy_no_memory() {
             let now = sent.load(Ordering::Relaxed);
             std::mem::replace(&mut last, now) == now && now > 0
         });
-        assert!(last < MOST * READERS, "{name}: {last} octets are on their way");
+        assert!(
+            last < MOST * READERS,
+            "{name}: {last} octets are on their way"
+        );
         let grown = memory(daemon.id()).saturating_sub(before);
         assert!(grown < READERS << 18, "{name}: grew by {grown} octets");
         // And nothing of it is lost.
@@ -385,7 +388,11 @@ fn what_a_client_sends_before_the_server_is_connected_is_not_lost() {
             stream.write_all(text.as_bytes()).unwrap();
             // Closed at once: all that the proxy ever sees of the client may come in one event.
             stream.shutdown(Shutdown::Write).unwrap();
-            assert_eq!(got.recv_timeout(PATIENCE).as_deref(), Ok(text.as_str()), "{name}");
+            assert_eq!(
+                got.recv_timeout(PATIENCE).as_deref(),
+                Ok(text.as_str()),
+                "{name}"
+            );
         }
     });
 }

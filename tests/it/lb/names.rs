@@ -21,8 +21,8 @@ struct Names {
 
 impl Names {
     fn new() -> Self {
-        let servers = ["console", "apps", "other"]
-            .map(|name| Server::named(at(loopback(), FRONT), name));
+        let servers =
+            ["console", "apps", "other"].map(|name| Server::named(at(loopback(), FRONT), name));
         let place = Place::new();
         let addresses = [0, 1, 2].map(|n: usize| servers[n].address());
         let lb = place.start(&config(place.front(), addresses));
@@ -60,7 +60,7 @@ fn config(front: SocketAddr, [console, apps, other]: [SocketAddr; 3]) -> String 
     );
     for (name, address) in [("console", console), ("apps", apps), ("other", other)] {
         text.push_str(&format!(
-            "[[backend]]\nname = \"{name}\"\ncheck = \"none\"\n\
+            "[[backend]]\nname = \"{name}\"\n\
              [[backend.server]]\nname = \"s\"\naddress = \"{address}\"\n"
         ));
     }
@@ -104,7 +104,11 @@ fn a_hello_may_come_in_any_number_of_segments_and_records() {
         assert_eq!(names.ask(&[&wire]), "apps", "records of {most}");
         let middle = wire.len() / 2;
         let halves = wire.split_at(middle);
-        assert_eq!(names.ask(&[halves.0, halves.1]), "apps", "records of {most}");
+        assert_eq!(
+            names.ask(&[halves.0, halves.1]),
+            "apps",
+            "records of {most}"
+        );
     }
     // A post-quantum key share makes a hello longer than a segment.
     for padding in [1184, 4000, 12_000] {
@@ -172,18 +176,39 @@ struct TlsServer(Child);
 
 impl TlsServer {
     fn start(place: &Place, address: SocketAddr, name: &str) -> Self {
-        let [key, certificate] = ["key", "crt"].map(|kind| place.files.join(&format!("{name}.{kind}")));
+        let [key, certificate] =
+            ["key", "crt"].map(|kind| place.files.join(&format!("{name}.{kind}")));
         let mut command = Command::new(program("openssl"));
         command
-            .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"])
-            .args(["-nodes", "-days", "2", "-subj", &format!("/CN={name}"), "-keyout"])
+            .args([
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:P-256",
+            ])
+            .args([
+                "-nodes",
+                "-days",
+                "2",
+                "-subj",
+                &format!("/CN={name}"),
+                "-keyout",
+            ])
             .arg(&key)
             .arg("-out")
             .arg(&certificate);
         let (status, _, stderr) = run(command);
         assert!(status.success(), "{stderr}");
         let child = Command::new(program("openssl"))
-            .args(["s_server", "-quiet", "-accept", &address.to_string(), "-key"])
+            .args([
+                "s_server",
+                "-quiet",
+                "-accept",
+                &address.to_string(),
+                "-key",
+            ])
             .arg(&key)
             .arg("-cert")
             .arg(&certificate)

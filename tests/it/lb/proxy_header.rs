@@ -65,7 +65,7 @@ fn servers_are_told_of_the_client_as_haproxy_tells_them() {
             let _proxy = if name == "HAProxy" {
                 place.start_haproxy(&haproxy_pair(&place, "", "", peer, &back))
             } else {
-                let back_settings = format!("check = \"none\"\nsend-proxy = \"{ours}\"");
+                let back_settings = format!("send-proxy = \"{ours}\"");
                 place.start(&pair(&place, "", &back_settings, &back))
             };
             let stream = say(place.front(), &[b"hello"]);
@@ -105,13 +105,17 @@ fn a_header_is_understood_in_any_segmentation() {
     let _lb = place.start(&pair(
         &place,
         "accept-proxy = \"required\"",
-        "check = \"none\"\nsend-proxy = \"v1\"",
+        "send-proxy = \"v1\"",
         &[server.address()],
     ));
     let line = b"PROXY TCP4 192.0.2.7 192.0.2.8 7000 443\r\nhello".to_vec();
     let binary = [v2(&[]), b"hello".to_vec()].concat();
     // A TLV of no known kind, and padding.
-    let tlvs = [v2(&[0xe0, 0, 2, 1, 2, 0x04, 0, 3, 0, 0, 0]), b"hello".to_vec()].concat();
+    let tlvs = [
+        v2(&[0xe0, 0, 2, 1, 2, 0x04, 0, 3, 0, 0, 0]),
+        b"hello".to_vec(),
+    ]
+    .concat();
     let expected = [TOLD, b"hello"].concat();
     for octets in [line, binary, tlvs] {
         for cut in 1..octets.len() {
@@ -134,15 +138,12 @@ fn headers_that_name_nobody_leave_the_real_addresses() {
     let _lb = place.start(&pair(
         &place,
         "accept-proxy = \"required\"",
-        "check = \"none\"\nsend-proxy = \"v1\"",
+        "send-proxy = \"v1\"",
         &[server.address()],
     ));
     let local = [V2, &[0x20, 0x00, 0, 0]].concat();
-    let local_with_addresses = [
-        V2,
-        &[0x20, 0x11, 0, 12, 1, 2, 3, 4, 5, 6, 7, 8, 0, 1, 0, 2],
-    ]
-    .concat();
+    let local_with_addresses =
+        [V2, &[0x20, 0x11, 0, 12, 1, 2, 3, 4, 5, 6, 7, 8, 0, 1, 0, 2]].concat();
     for header in [
         b"PROXY UNKNOWN\r\n".to_vec(),
         // HAProxy 2.6 refuses this one, against its own specification.
@@ -153,7 +154,12 @@ fn headers_that_name_nobody_leave_the_real_addresses() {
         let stream = say(place.front(), &[&[&header[..], b"hello"].concat()]);
         let client = stream.local_addr().unwrap();
         drop(stream);
-        let expected = format!("PROXY TCP4 {} {} {} {FRONT}\r\nhello", client.ip(), place.ip, client.port());
+        let expected = format!(
+            "PROXY TCP4 {} {} {} {FRONT}\r\nhello",
+            client.ip(),
+            place.ip,
+            client.port()
+        );
         let octets = heard(&told);
         assert_eq!(String::from_utf8_lossy(&octets), expected, "{header:?}");
     }
@@ -166,7 +172,7 @@ fn a_broken_or_missing_header_reaches_no_server() {
     let lb = place.start(&pair(
         &place,
         "accept-proxy = \"required\"\ninspect-timeout = \"500ms\"",
-        "check = \"none\"",
+        "",
         &[server.address()],
     ));
     let long = [b"PROXY TCP4 ".to_vec(), vec![b'1'; 200]].concat();
@@ -191,7 +197,10 @@ fn a_broken_or_missing_header_reaches_no_server() {
         let start = Instant::now();
         let stream = say(place.front(), &[octets]);
         let ended = end_within(&stream, PATIENCE);
-        assert!(matches!(ended, End::Closed(0) | End::Reset(0)), "{octets:?}: {ended:?}");
+        assert!(
+            matches!(ended, End::Closed(0) | End::Reset(0)),
+            "{octets:?}: {ended:?}"
+        );
         assert!(start.elapsed() < Duration::from_secs(2), "{octets:?}");
     }
     assert_eq!(server.n_accepted(), 0);
@@ -205,10 +214,16 @@ fn an_optional_header_may_be_absent() {
     let _lb = place.start(&pair(
         &place,
         "accept-proxy = \"optional\"",
-        "check = \"none\"",
+        "",
         &[server.address()],
     ));
-    for text in ["GET / HTTP/1.0\r\n\r\n", "PUT", "PROX", "\r\n\r\nhello", "P"] {
+    for text in [
+        "GET / HTTP/1.0\r\n\r\n",
+        "PUT",
+        "PROX",
+        "\r\n\r\nhello",
+        "P",
+    ] {
         drop(say(place.front(), &[text.as_bytes()]));
         assert_eq!(String::from_utf8_lossy(&heard(&told)), text);
     }
@@ -220,7 +235,7 @@ fn an_optional_header_may_be_absent() {
 fn without_the_setting_a_header_is_data() {
     let (server, told) = listening();
     let place = Place::new();
-    let _lb = place.start(&pair(&place, "", "check = \"none\"", &[server.address()]));
+    let _lb = place.start(&pair(&place, "", "", &[server.address()]));
     drop(say(place.front(), &[TOLD]));
     assert_eq!(heard(&told), TOLD);
 }
@@ -232,10 +247,14 @@ fn the_source_in_the_header_is_the_one_that_is_judged() {
     let _lb = place.start(&pair(
         &place,
         "accept-proxy = \"required\"\nallow-from = [\"192.0.2.0/24\"]\ndeny-from = [\"192.0.2.9\"]",
-        "check = \"none\"",
+        "",
         &[server.address()],
     ));
-    for (address, may) in [("192.0.2.7", true), ("192.0.2.9", false), ("198.51.100.1", false)] {
+    for (address, may) in [
+        ("192.0.2.7", true),
+        ("192.0.2.9", false),
+        ("198.51.100.1", false),
+    ] {
         let header = format!("PROXY TCP4 {address} 192.0.2.8 7000 443\r\nhello");
         let stream = say(place.front(), &[header.as_bytes()]);
         if may {
@@ -243,7 +262,10 @@ fn the_source_in_the_header_is_the_one_that_is_judged() {
             assert_eq!(heard(&told), b"hello");
         } else {
             let ended = end_within(&stream, PATIENCE);
-            assert!(matches!(ended, End::Closed(0) | End::Reset(0)), "{address}: {ended:?}");
+            assert!(
+                matches!(ended, End::Closed(0) | End::Reset(0)),
+                "{address}: {ended:?}"
+            );
         }
     }
     assert_eq!(server.n_accepted(), 1);
