@@ -42,7 +42,7 @@
 //! - Flows to an address are reset before it is given up.
 //! - An edit of peers, addresses, priority or interval does not move what stays.
 //!
-//! The simulation in `machine/simulation.rs` holds the cores to this.
+//! The simulation in `vrrp/simulation.rs` holds the cores to this.
 
 pub mod checksum;
 pub mod group;
@@ -51,3 +51,6 @@ pub mod openshift;
 pub mod packet;
 pub mod priority;
 pub mod settings;
+
+#[cfg(test)]
+mod simulation;

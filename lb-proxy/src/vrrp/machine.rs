@@ -305,6 +305,21 @@ impl Machine {
         }
     }
 
+    /// An edit has made waits shorter: a timer that should have run out already does so at this moment,
+    /// and is not late.
+    fn catch_up(&mut self, now: Instant) {
+        let Phase::Backup(backup) = &self.phase else {
+            return;
+        };
+        let wait = self.wait(backup.wait);
+        if backup.set + wait < now
+            && let Some(set) = now.checked_sub(wait)
+            && let Phase::Backup(backup) = &mut self.phase
+        {
+            backup.set = set;
+        }
+    }
+
     /// How long an active router may be silent before anybody takes over.
     fn silence_allowed(&self) -> Duration {
         3 * self.settings.interval

@@ -93,7 +93,7 @@ impl Machine {
         match &self.phase {
             Phase::Active(active) if active.leaving_until.is_none() => self.advertise(now),
             Phase::Backup(_) if priority == PRIORITY_OWNER => self.claim(Reason::Owner, now),
-            _ => {}
+            _ => self.catch_up(now),
         }
     }
 
@@ -119,6 +119,7 @@ impl Machine {
             Phase::Backup(backup) => {
                 // Its timer has run out: outside a group it claims at once.
                 backup.would_claim &= self.settings.group.is_some();
+                self.catch_up(now);
             }
             Phase::Active(active) => {
                 if before.announce != self.settings.announce {
