@@ -29,7 +29,7 @@ pub(crate) struct Outpost {
 pub(crate) enum Command {
     /// Run a whole site on this machine, on loopback addresses, until Ctrl-C
     ///
-    /// Runs the real services (healthd, dns-authd, dns-recursor) as child processes with the
+    /// Runs the real services (healthd, dns-authd, dns-recursor, lb-proxy) as child processes with the
     /// configuration of an example site: the domain ocp4.redhat.ren with three masters. Each
     /// master is a small TCP responder on a loopback address of its own, so that health checks
     /// have something to check. No privileges are needed, and nothing outside the run directory
@@ -106,8 +106,8 @@ pub(crate) struct Places {
     #[arg(long, value_name = "PORT", default_value_t = 5301, value_parser = port())]
     pub(crate) authority_port: u16,
 
-    /// First of three ports, on NET.1, for the admin listeners of the services
-    #[arg(long, value_name = "PORT", default_value_t = 9401, value_parser = clap::value_parser!(u16).range(1..=65_533))]
+    /// First of four ports, on NET.1, for the admin listeners of the services
+    #[arg(long, value_name = "PORT", default_value_t = 9401, value_parser = clap::value_parser!(u16).range(1..=65_532))]
     pub(crate) admin_port: u16,
 
     /// Port of the masters' API server

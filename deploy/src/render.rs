@@ -6,9 +6,10 @@
 mod dns_authd;
 mod dns_recursor;
 mod healthd;
+mod lb_proxy;
 mod zone;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ pub(crate) struct Layout {
     pub(crate) dns: SocketAddr,
     /// Where dns-authd listens.
     pub(crate) authority: SocketAddr,
+    /// Where lb-proxy listens, on the port of whatever the masters offer.
+    pub(crate) proxy: IpAddr,
     /// The admin listeners.
     pub(crate) admin: PerService<SocketAddr>,
     /// How often each port of each master is probed.
@@ -59,6 +62,7 @@ pub(crate) fn render(site: &Site, layout: &Layout) -> Vec<File> {
             Service::Healthd => healthd::render(layout),
             Service::DnsAuthd => dns_authd::render(site, layout),
             Service::DnsRecursor => dns_recursor::render(site, layout),
+            Service::LbProxy => lb_proxy::render(site, layout),
         };
         files.push(File {
             name: config_name(service),
@@ -156,10 +160,12 @@ mod tests {
             healthd_socket: "/run/user/1000/outpost-up/healthd.sock".into(),
             dns: at(5300),
             authority: at(5301),
+            proxy: at(0).ip(),
             admin: PerService {
                 healthd: at(9401),
                 dns_authd: at(9402),
                 dns_recursor: at(9403),
+                lb_proxy: at(9404),
             },
             probe_interval: Duration::from_millis(500),
             drain: Duration::from_secs(2),

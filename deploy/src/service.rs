@@ -11,11 +11,18 @@ pub(crate) enum Service {
     DnsAuthd,
     /// What clients ask; forwards the site's zone to `dns-authd`.
     DnsRecursor,
+    /// Where clients connect; passes each connection to a master that is up.
+    LbProxy,
 }
 
 impl Service {
     /// Every service, in the order in which they start; they stop in reverse.
-    pub(crate) const ALL: [Self; 3] = [Self::Healthd, Self::DnsAuthd, Self::DnsRecursor];
+    pub(crate) const ALL: [Self; 4] = [
+        Self::Healthd,
+        Self::DnsAuthd,
+        Self::DnsRecursor,
+        Self::LbProxy,
+    ];
 
     /// The name of the service, of its package and of its binary.
     pub(crate) fn name(self) -> &'static str {
@@ -23,6 +30,7 @@ impl Service {
             Self::Healthd => "healthd",
             Self::DnsAuthd => "dns-authd",
             Self::DnsRecursor => "dns-recursor",
+            Self::LbProxy => "lb-proxy",
         }
     }
 
@@ -31,7 +39,8 @@ impl Service {
         match self {
             Self::Healthd => Some(Self::DnsAuthd),
             Self::DnsAuthd => Some(Self::DnsRecursor),
-            Self::DnsRecursor => None,
+            Self::DnsRecursor => Some(Self::LbProxy),
+            Self::LbProxy => None,
         }
     }
 
@@ -41,6 +50,7 @@ impl Service {
             Self::Healthd => None,
             Self::DnsAuthd => Some(Self::Healthd),
             Self::DnsRecursor => Some(Self::DnsAuthd),
+            Self::LbProxy => Some(Self::DnsRecursor),
         }
     }
 }
@@ -60,6 +70,8 @@ pub(crate) struct PerService<T> {
     pub(crate) dns_authd: T,
     /// What belongs to dns-recursor.
     pub(crate) dns_recursor: T,
+    /// What belongs to lb-proxy.
+    pub(crate) lb_proxy: T,
 }
 
 impl<T> PerService<T> {
@@ -69,6 +81,7 @@ impl<T> PerService<T> {
             healthd: make(Service::Healthd),
             dns_authd: make(Service::DnsAuthd),
             dns_recursor: make(Service::DnsRecursor),
+            lb_proxy: make(Service::LbProxy),
         }
     }
 
@@ -78,6 +91,7 @@ impl<T> PerService<T> {
             Service::Healthd => &self.healthd,
             Service::DnsAuthd => &self.dns_authd,
             Service::DnsRecursor => &self.dns_recursor,
+            Service::LbProxy => &self.lb_proxy,
         }
     }
 
@@ -87,6 +101,7 @@ impl<T> PerService<T> {
             Service::Healthd => &mut self.healthd,
             Service::DnsAuthd => &mut self.dns_authd,
             Service::DnsRecursor => &mut self.dns_recursor,
+            Service::LbProxy => &mut self.lb_proxy,
         }
     }
 

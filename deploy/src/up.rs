@@ -115,15 +115,27 @@ fn run_in(
             notify: layout.directory.join(format!("{service}.notify")),
         }),
         listens: PerService {
-            healthd: None,
-            dns_authd: Some(layout.authority),
-            dns_recursor: Some(layout.dns),
+            healthd: String::new(),
+            dns_authd: layout.authority.to_string(),
+            dns_recursor: layout.dns.to_string(),
+            lb_proxy: layout.proxy.to_string(),
         },
         control: control::socket(run_dir.path()),
-        commands: vec![command_line(
-            "master down master-1",
-            args.run_dir.as_deref(),
-        )],
+        commands: site
+            .published
+            .first()
+            .map(|published| {
+                format!(
+                    "curl http://{}",
+                    SocketAddr::new(layout.proxy, published.port)
+                )
+            })
+            .into_iter()
+            .chain([command_line(
+                "master down master-1",
+                args.run_dir.as_deref(),
+            )])
+            .collect(),
         site,
         plain: args.plain,
         log: args.log,
@@ -181,11 +193,13 @@ fn layout(args: &UpArgs, directory: &Path) -> Layout {
         healthd_socket: directory.join("healthd.sock"),
         dns: args.places.dns.unwrap_or_else(|| at(5300)),
         authority: at(args.places.authority_port),
-        // The range of the argument leaves room for two more.
+        proxy: own.into(),
+        // The range of the argument leaves room for three more.
         admin: PerService {
             healthd: at(admin),
             dns_authd: at(admin.saturating_add(1)),
             dns_recursor: at(admin.saturating_add(2)),
+            lb_proxy: at(admin.saturating_add(3)),
         },
         probe_interval: PROBE_INTERVAL,
         drain: Duration::from_secs(2),
@@ -211,6 +225,12 @@ fn wanted(site: &Site, layout: &Layout) -> Vec<Wanted> {
         wanted.push(Wanted::tcp(
             &format!("the admin listener of {service}"),
             *address,
+        ));
+    }
+    for published in &site.published {
+        wanted.push(Wanted::tcp(
+            &format!("the {} frontend of lb-proxy", published.what),
+            SocketAddr::new(layout.proxy, published.port),
         ));
     }
     for node in site.masters() {

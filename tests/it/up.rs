@@ -64,7 +64,7 @@ impl Place {
     /// A verb of `outpost` for the site at this place.
     fn outpost(&self, arguments: &[&str]) -> Command {
         // The services have to be beside it.
-        for service in ["healthd", "dns-authd", "dns-recursor"] {
+        for service in ["healthd", "dns-authd", "dns-recursor", "lb-proxy"] {
             assert!(binary(service).is_file(), "{service} is not beside outpost");
         }
         let mut command = Command::new(binary("outpost"));
@@ -193,7 +193,7 @@ fn a_site_answers_follows_its_masters_and_leaves_nothing_behind() {
 fn every_rendered_configuration_passes_the_check_of_its_service() {
     let place = Place::new("up-check");
     let site = place.start();
-    for service in ["healthd", "dns-authd", "dns-recursor"] {
+    for service in ["healthd", "dns-authd", "dns-recursor", "lb-proxy"] {
         let mut command = Command::new(binary(service));
         command
             .args(["check", "--config"])

@@ -271,7 +271,7 @@ impl Conductor {
 
     /// Stops the last service that still runs; the others are stopped when that one is gone.
     fn stop_next(&mut self, now: Instant) {
-        let mut candidate = Some(Service::DnsRecursor);
+        let mut candidate = Service::ALL.last().copied();
         while let Some(service) = candidate {
             match self.phase(service) {
                 Phase::Starting { .. } | Phase::Ready { .. } => {

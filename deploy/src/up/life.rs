@@ -46,7 +46,7 @@ pub(crate) struct Setup {
     /// How to start each service.
     pub(crate) plans: PerService<Plan>,
     /// Where clients ask each service, if they do.
-    pub(crate) listens: PerService<Option<SocketAddr>>,
+    pub(crate) listens: PerService<String>,
     /// The control socket.
     pub(crate) control: PathBuf,
     /// Commands worth trying in another shell.
@@ -173,10 +173,7 @@ impl Life {
             dns: setup.dns,
             elapsed: Duration::ZERO,
             services: PerService::from_fn(|service| ServiceView {
-                serves: setup
-                    .listens
-                    .of(service)
-                    .map_or_else(String::new, |address| address.to_string()),
+                serves: setup.listens.of(service).clone(),
                 ..Default::default()
             }),
             masters: setup
@@ -275,6 +272,7 @@ impl Life {
             (Page::AskRestart, Key::Char('h')) => self.handle(Input::Restart(Service::Healthd)),
             (Page::AskRestart, Key::Char('a')) => self.handle(Input::Restart(Service::DnsAuthd)),
             (Page::AskRestart, Key::Char('r')) => self.handle(Input::Restart(Service::DnsRecursor)),
+            (Page::AskRestart, Key::Char('p')) => self.handle(Input::Restart(Service::LbProxy)),
             (Page::AskRestart | Page::Stopping, _) | (_, Key::Redraw | Key::Escape) => {}
             (Page::Site, Key::Char('l')) => self.page = Page::Log,
             (Page::Log, Key::Char('l')) => self.page = Page::Site,
@@ -325,9 +323,9 @@ impl Life {
         }
         if let Some(serves) = sample.serves {
             let view = self.view.services.of_mut(service);
-            view.serves = match self.setup.listens.of(service) {
-                Some(address) => format!("{address}, {serves}"),
-                None => serves,
+            view.serves = match self.setup.listens.of(service).as_str() {
+                "" => serves,
+                place => format!("{place}, {serves}"),
             };
         }
         let event = match (&was_unready, &process.unready) {

@@ -75,6 +75,10 @@ fn serves(service: Service, detail: &Value, metrics: &str) -> Option<String> {
             let requests = sample::total(metrics, "coredns_cache_requests_total")?;
             (requests > 0.0).then(|| format!("{:.0}% hits", 100.0 * hits / requests))
         }
+        Service::LbProxy => {
+            let open = sample::total(metrics, "haproxy_frontend_current_sessions")?;
+            Some(format!("{open} open"))
+        }
     }
 }
 
@@ -100,6 +104,7 @@ fn counter(service: Service) -> &'static str {
         Service::Healthd => "healthd_probes_total",
         Service::DnsAuthd => "dns_authd_queries_total",
         Service::DnsRecursor => "coredns_dns_requests_total",
+        Service::LbProxy => "haproxy_frontend_sessions_total",
     }
 }
 

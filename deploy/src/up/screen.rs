@@ -272,6 +272,7 @@ fn keys(view: &View, page: Page) -> Line {
             .key("h", "healthd")
             .key("a", "dns-authd")
             .key("r", "dns-recursor")
+            .key("p", "lb-proxy")
             .key("Esc", "none"),
         Page::Log => Line::new().key("l", "back to the site").key("q", "quit"),
         Page::Stopping => Line::new().bold(" Stopping.").key("q", "kill what is left"),
@@ -283,6 +284,7 @@ fn unit(service: Service) -> &'static str {
     match service {
         Service::Healthd => "probes",
         Service::DnsAuthd | Service::DnsRecursor => "queries",
+        Service::LbProxy => "sessions",
     }
 }
 

@@ -1,6 +1,6 @@
 //! The conductor, told stories.
 
-use super::Service::{DnsAuthd, DnsRecursor, Healthd};
+use super::Service::{DnsAuthd, DnsRecursor, Healthd, LbProxy};
 use super::*;
 
 /// A step of a story: what happens so many milliseconds after the start.
@@ -50,20 +50,21 @@ fn told(at: u64, input: Input) -> (u64, Step) {
     (at, Step::Told(input))
 }
 
-/// All three services started and ready within 30 ms.
+/// All services started and ready within 40 ms.
 fn running() -> Vec<(u64, Step)> {
     vec![
         told(0, Input::Begin),
         told(10, Input::Ready(Healthd)),
         told(20, Input::Ready(DnsAuthd)),
         told(30, Input::Ready(DnsRecursor)),
+        told(40, Input::Ready(LbProxy)),
     ]
 }
 
 fn after_running(more: Vec<(u64, Step)>) -> Vec<String> {
     let mut steps = running();
     steps.extend(more);
-    play(steps).split_off(6)
+    play(steps).split_off(8)
 }
 
 #[test]
@@ -77,6 +78,8 @@ fn each_service_starts_when_the_one_before_is_ready() {
             "dns-authd: ready after 0.01 s",
             "spawn dns-recursor",
             "dns-recursor: ready after 0.01 s",
+            "spawn lb-proxy",
+            "lb-proxy: ready after 0.01 s",
         ]
     );
 }
@@ -88,13 +91,15 @@ fn a_service_that_is_slow_to_be_ready_holds_nobody_up_for_long() {
             told(0, Input::Begin),
             (3_000, Step::Clock),
             (6_000, Step::Clock),
-            told(6_100, Input::Ready(Healthd)),
+            (9_000, Step::Clock),
+            told(9_100, Input::Ready(Healthd)),
         ]),
         [
             "spawn healthd",
             "spawn dns-authd",
             "spawn dns-recursor",
-            "healthd: ready after 6.10 s"
+            "spawn lb-proxy",
+            "healthd: ready after 9.10 s"
         ]
     );
 }
@@ -104,11 +109,14 @@ fn stop_goes_in_reverse_and_waits_for_each() {
     assert_eq!(
         after_running(vec![
             told(100, Input::Stop),
+            told(120, Input::Ended(LbProxy, Ending::Code(0))),
             told(150, Input::Ended(DnsRecursor, Ending::Code(0))),
             told(200, Input::Ended(DnsAuthd, Ending::Code(0))),
             told(250, Input::Ended(Healthd, Ending::Code(0))),
         ]),
         [
+            "terminate lb-proxy",
+            "lb-proxy: stopped",
             "terminate dns-recursor",
             "dns-recursor: stopped",
             "terminate dns-authd",
@@ -126,14 +134,14 @@ fn a_service_that_does_not_stop_is_killed() {
         after_running(vec![
             told(100, Input::Stop),
             (4_100, Step::Clock),
-            told(4_110, Input::Ended(DnsRecursor, Ending::Signal(9))),
+            told(4_110, Input::Ended(LbProxy, Ending::Signal(9))),
         ]),
         [
+            "terminate lb-proxy",
+            "kill lb-proxy",
+            "lb-proxy: did not stop in time: killed",
+            "lb-proxy: stopped",
             "terminate dns-recursor",
-            "kill dns-recursor",
-            "dns-recursor: did not stop in time: killed",
-            "dns-recursor: stopped",
-            "terminate dns-authd",
         ]
     );
 }
@@ -150,7 +158,7 @@ fn who_does_not_want_to_wait_has_everything_killed() {
 fn a_second_stop_changes_nothing() {
     assert_eq!(
         after_running(vec![told(100, Input::Stop), told(110, Input::Stop)]),
-        ["terminate dns-recursor"]
+        ["terminate lb-proxy"]
     );
 }
 
@@ -265,12 +273,12 @@ fn a_restart_cuts_a_pause_short() {
 fn a_stop_during_a_restart_does_not_start_it_again() {
     assert_eq!(
         after_running(vec![
-            told(100, Input::Restart(DnsRecursor)),
+            told(100, Input::Restart(LbProxy)),
             told(110, Input::Stop),
-            told(120, Input::Ended(DnsRecursor, Ending::Code(0))),
+            told(120, Input::Ended(LbProxy, Ending::Code(0))),
         ])
         .split_off(2),
-        ["dns-recursor: stopped", "terminate dns-authd"]
+        ["lb-proxy: stopped", "terminate dns-recursor"]
     );
 }
 

@@ -36,6 +36,7 @@ fn view() -> View {
             healthd: service("9 targets, 6 up", 4711, 9.0),
             dns_authd: service("127.0.0.1:5301, 1 zone", 4712, 0.4),
             dns_recursor: service("127.0.0.1:5300", 4713, 12_345.6),
+            lb_proxy: service("127.0.0.1, 2 open", 4714, 3.0),
         },
         offers: vec![
             offer("API", 6443),
@@ -110,6 +111,7 @@ fn the_whole_site_fits_an_old_terminal() {
             " healthd      ● ready     9 targets, 6 up              9.0 probes  3m12s    4711",
             " dns-authd    ● ready     127.0.0.1:5301, 1 zone      0.4 queries  3m12s    4712",
             " dns-recursor ● ready     127.0.0.1:5300           12,346 queries  3m12s    4713",
+            " lb-proxy     ● ready     127.0.0.1, 2 open          3.0 sessions  3m12s    4714",
             "",
             " MASTER       ADDRESS         API :6443      ingress :8443  registry :5443",
             " master-0     127.0.0.13      ● up           ● up           ● up",
@@ -125,7 +127,6 @@ fn the_whole_site_fits_an_old_terminal() {
             " EVENTS",
             "     0.2s  healthd       ready after 0.04 s",
             "    12.2s  master-1      taken down",
-            "",
             "",
             " 0 1 2 master down or up   r restart a service   l log   q quit",
         ]
