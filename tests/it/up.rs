@@ -1,7 +1,8 @@
 //! `outpost up`, from the outside: the whole site on loopback addresses, its commands and its end.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -48,7 +49,8 @@ impl Place {
 
     /// Every address that the site listens on.
     fn listeners(&self) -> Vec<SocketAddr> {
-        let own = [5300, 5301, 9401, 9402, 9403].map(|port| (self.host(1), port).into());
+        let own = [5300, 5301, 9401, 9402, 9403, 9404, 6443, 8443, 5443]
+            .map(|port| (self.host(1), port).into());
         let masters = [13, 14, 15]
             .into_iter()
             .flat_map(|last| [6443, 8443, 5443].map(|port| (self.host(last), port).into()));
@@ -100,6 +102,17 @@ impl Place {
 
     fn masters(&self) -> BTreeSet<IpAddr> {
         [13, 14, 15].map(|last| self.host(last).into()).into()
+    }
+
+    /// The master that answers at the proxy's address at this moment.
+    fn master_behind(&self, port: u16) -> String {
+        let mut stream = TcpStream::connect((self.host(1), port)).expect("the proxy accepts");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
+        stream.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("sent");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("an answer");
+        let body = text.split_once("\r\n\r\n").expect("HTTP").1;
+        body.split_once(',').expect("a greeting").0.to_owned()
     }
 
     /// The one address that a name has at this moment.
@@ -163,11 +176,22 @@ fn a_site_answers_follows_its_masters_and_leaves_nothing_behind() {
         asked.elapsed()
     );
 
+    // Connections reach every master in turn.
+    for port in [6443, 8443, 5443] {
+        let reached: BTreeSet<String> = (0..6).map(|_| place.master_behind(port)).collect();
+        let all = ["master-0", "master-1", "master-2"].map(str::to_owned);
+        assert_eq!(reached, BTreeSet::from(all), "port {port}");
+    }
+
     // A master taken down leaves the answers and stays away.
     let gone = IpAddr::from(place.host(14));
     let (status, text, complaint) = run(place.outpost(&["master", "down", "1"]));
     assert!(status.success(), "{complaint}");
     assert_eq!(text.trim(), "master-1 is down");
+    // The proxy finds a refusing master out by itself, and tries the next one at once.
+    for _ in 0..10 {
+        assert_ne!(place.master_behind(6443), "master-1");
+    }
     let names = ["api", "c.apps", "registry"].map(|name| format!("{name}.ocp4.redhat.ren"));
     wait::for_it("no answer names a master that is down", PATIENCE, || {
         (0..ROUNDS).all(|_| {
@@ -184,7 +208,7 @@ fn a_site_answers_follows_its_masters_and_leaves_nothing_behind() {
     }
 
     let pids = place.pids();
-    assert_eq!(pids.len(), 3);
+    assert_eq!(pids.len(), 4);
     site.stop();
     assert_nothing_is_left(&place, &pids);
 }
