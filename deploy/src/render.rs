@@ -26,6 +26,8 @@ pub(crate) struct Layout {
     pub(crate) state: PathBuf,
     /// The socket of healthd.
     pub(crate) healthd_socket: PathBuf,
+    /// Where a new lb-proxy asks the old one for its connections.
+    pub(crate) swap_socket: PathBuf,
     /// Where dns-recursor listens.
     pub(crate) dns: SocketAddr,
     /// Where dns-authd listens.
@@ -158,6 +160,7 @@ mod tests {
             directory: "/run/user/1000/outpost-up".into(),
             state: "/run/user/1000/outpost-up/state".into(),
             healthd_socket: "/run/user/1000/outpost-up/healthd.sock".into(),
+            swap_socket: "/run/user/1000/outpost-up/lb-proxy.swap".into(),
             dns: at(5300),
             authority: at(5301),
             proxy: at(0).ip(),

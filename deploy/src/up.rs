@@ -95,7 +95,9 @@ fn run_in(
 ) -> anyhow::Result<Outcome> {
     let site = site(&args.places);
     let layout = layout(args, run_dir.path());
-    check_socket_length(&layout.healthd_socket)?;
+    for socket in [&layout.healthd_socket, &layout.swap_socket] {
+        check_socket_length(socket)?;
+    }
     ports::check(&wanted(&site, &layout))?;
     run_dir
         .make_dir("state")
@@ -191,6 +193,7 @@ fn layout(args: &UpArgs, directory: &Path) -> Layout {
         directory: directory.to_owned(),
         state: directory.join("state"),
         healthd_socket: directory.join("healthd.sock"),
+        swap_socket: directory.join("lb-proxy.swap"),
         dns: args.places.dns.unwrap_or_else(|| at(5300)),
         authority: at(args.places.authority_port),
         proxy: own.into(),
