@@ -1,0 +1,222 @@
+//! Conditions: ACLs, and what `if` and `unless` make of them (configuration.txt §7).
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use super::lexer::{Line, Word};
+
+/// What an ACL asks of a connection, as far as it can be asked here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Test {
+    /// The name in the ClientHello is one of these, or below one.
+    Names(Vec<String>),
+    /// The client's address is in one of these.
+    Sources(Vec<IpNet>),
+    /// It begins with a ClientHello.
+    Hello,
+    /// Always, or never.
+    Always(bool),
+}
+
+/// A test, or its opposite.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Term {
+    pub(super) is_negated: bool,
+    pub(super) test: Test,
+}
+
+/// Any of these; each is all of its terms.
+pub(super) type Clauses = Vec<Vec<Term>>;
+
+/// The ACLs of a proxy. Those of one name are one: any of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Acls(HashMap<String, Result<Test, String>>);
+
+impl Acls {
+    /// An `acl` line.
+    pub(super) fn add(&mut self, line: &Line) {
+        let Some(name) = line.word(1) else { return };
+        let test = test(line.from(2));
+        let known = self.0.remove(name);
+        let both = match known {
+            None => test,
+            Some(known) => known.and_then(|known| either(known, test?)),
+        };
+        self.0.insert(name.to_owned(), both);
+    }
+
+    fn find(&self, name: &str) -> Result<Test, String> {
+        let known = self.0.get(name).cloned();
+        known.unwrap_or_else(|| match name {
+            "TRUE" => Ok(Test::Always(true)),
+            "FALSE" => Ok(Test::Always(false)),
+            "LOCALHOST" => {
+                let nets = ["127.0.0.0/8", "::1/128"]
+                    .iter()
+                    .filter_map(|net| net.parse().ok());
+                Ok(Test::Sources(nets.collect()))
+            }
+            "REQ_CONTENT" => Err("what clients send is not looked into".to_owned()),
+            _ => Err(format!("there is no acl `{name}`")),
+        })
+    }
+
+    /// The condition that `words` are: `if …`, `unless …`, or nothing.
+    pub(super) fn condition(&self, words: &[Word]) -> Result<Clauses, String> {
+        let Some((first, rest)) = words.split_first() else {
+            return Ok(vec![Vec::new()]);
+        };
+        let clauses = self.clauses(rest)?;
+        match first.text.as_str() {
+            "if" => Ok(clauses),
+            "unless" => opposite(clauses),
+            word => Err(format!("`{word}` is neither `if` nor `unless`")),
+        }
+    }
+
+    fn clauses(&self, words: &[Word]) -> Result<Clauses, String> {
+        let mut clauses = vec![Vec::new()];
+        let mut is_negated = false;
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let mut text = word.text.as_str();
+            if matches!(text, "or" | "||" | "OR") {
+                clauses.push(Vec::new());
+                continue;
+            }
+            while let Some(rest) = text.strip_prefix('!') {
+                is_negated = !is_negated;
+                text = rest;
+            }
+            let test = match text {
+                "" => continue,
+                "{" => {
+                    let inside: Vec<Word> = words
+                        .by_ref()
+                        .take_while(|word| word.text != "}")
+                        .cloned()
+                        .collect();
+                    test(&inside)?
+                }
+                name => self.find(name)?,
+            };
+            if let Some(clause) = clauses.last_mut() {
+                clause.push(Term { is_negated, test });
+            }
+            is_negated = false;
+        }
+        if clauses.iter().any(Vec::is_empty) {
+            return Err("its condition is incomplete".to_owned());
+        }
+        Ok(clauses)
+    }
+}
+
+/// Neither of what `clauses` say (De Morgan), as far as it can be written so.
+fn opposite(clauses: Clauses) -> Result<Clauses, String> {
+    let turned = |term: Term| Term {
+        is_negated: !term.is_negated,
+        ..term
+    };
+    if let [clause] = clauses.as_slice() {
+        return Ok(clause
+            .iter()
+            .cloned()
+            .map(|term| vec![turned(term)])
+            .collect());
+    }
+    if clauses.iter().all(|clause| clause.len() == 1) {
+        return Ok(vec![clauses.into_iter().flatten().map(turned).collect()]);
+    }
+    Err("its condition is too intricate".to_owned())
+}
+
+fn either(one: Test, other: Test) -> Result<Test, String> {
+    match (one, other) {
+        (Test::Names(mut names), Test::Names(more)) => {
+            names.extend(more);
+            Ok(Test::Names(names))
+        }
+        (Test::Sources(mut nets), Test::Sources(more)) => {
+            nets.extend(more);
+            Ok(Test::Sources(nets))
+        }
+        (one, other) if one == other => Ok(one),
+        _ => Err("its acl mixes different things".to_owned()),
+    }
+}
+
+/// A criterion with its flags and values (§7.1).
+fn test(words: &[Word]) -> Result<Test, String> {
+    let (criterion, rest) = words.split_first().ok_or("a criterion is missing")?;
+    let mut method = None;
+    let mut values = Vec::new();
+    let mut words = rest.iter().map(|word| word.text.as_str());
+    while let Some(word) = words.next() {
+        match word {
+            "-i" | "-n" | "-u" => {}
+            "-m" => method = words.next(),
+            "-f" | "-M" => return Err("values in files are not read".to_owned()),
+            "--" => values.extend(words.by_ref()),
+            value => values.push(value),
+        }
+    }
+    match criterion.text.as_str() {
+        "req.ssl_sni" | "req_ssl_sni" | "req.ssl_sni,lower" | "req_ssl_sni,lower" => {
+            names(method, &values)
+        }
+        "req_ssl_sni_end" | "req.ssl_sni_end" => names(Some("end"), &values),
+        "src" => sources(&values),
+        "req.ssl_hello_type" | "req_ssl_hello_type" if values == ["1"] => Ok(Test::Hello),
+        "always_true" => Ok(Test::Always(true)),
+        "always_false" => Ok(Test::Always(false)),
+        other => Err(format!("`{other}` cannot be asked here")),
+    }
+}
+
+fn names(method: Option<&str>, values: &[&str]) -> Result<Test, String> {
+    match method {
+        None | Some("str") => {
+            let names = values.iter().map(|name| name.to_ascii_lowercase());
+            Ok(Test::Names(names.collect()))
+        }
+        Some("end") => {
+            let is_below = values.iter().all(|value| value.starts_with('.'));
+            if !is_below {
+                return Err("an end that does not begin with a dot is no domain".to_owned());
+            }
+            let names = values
+                .iter()
+                .map(|end| format!("*{}", end.to_ascii_lowercase()));
+            Ok(Test::Names(names.collect()))
+        }
+        Some("found") => Ok(Test::Names(vec!["*".to_owned()])),
+        Some("reg") => Err("regular expressions are not matched: write the names".to_owned()),
+        Some(method) => Err(format!("names are not matched by `{method}`")),
+    }
+}
+
+fn sources(values: &[&str]) -> Result<Test, String> {
+    let net = |value: &&str| {
+        let address = || value.parse::<IpAddr>().map(IpNet::from);
+        let net = value
+            .parse()
+            .ok()
+            .or_else(|| address().ok())
+            .or_else(|| masked(value));
+        net.ok_or_else(|| format!("`{value}` is neither an address nor a network"))
+    };
+    values
+        .iter()
+        .map(net)
+        .collect::<Result<_, _>>()
+        .map(Test::Sources)
+}
+
+/// `192.0.2.0/255.255.255.0`.
+fn masked(value: &str) -> Option<IpNet> {
+    let (address, mask) = value.split_once('/')?;
+    IpNet::with_netmask(address.parse().ok()?, mask.parse().ok()?).ok()
+}

@@ -1,0 +1,164 @@
+//! A peer's file in this proxy's terms, as it grows: for every reader of such files.
+//!
+//! What was understood becomes TOML. What was not becomes a comment, `# not carried: …`, and a remark
+//! with its place: nothing is dropped silently.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+use std::time::Duration;
+
+use text_position::{Position, Problem};
+
+/// A peer's file in this proxy's terms.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Imported {
+    /// The configuration.
+    pub toml: String,
+    /// What was not carried over, and what is odd.
+    pub remarks: Vec<Problem>,
+}
+
+/// What is to be said about a file, each thing once.
+#[derive(Debug, Default)]
+pub(crate) struct Remarks {
+    /// By place: what is said, the comment, and the problem.
+    said: BTreeMap<(Position, String), (String, Problem)>,
+}
+
+impl Remarks {
+    /// Something is lost.
+    pub(crate) fn not_carried(&mut self, at: &Position, what: &str, reason: impl fmt::Display) {
+        let comment = format!("# not carried: {at}: {what}: {reason}");
+        let message = format!("`{what}` is not carried over: {reason}");
+        self.say(at, what, &comment, &message);
+    }
+
+    /// Something is carried over, and is not quite the same.
+    pub(crate) fn differs(&mut self, at: &Position, what: &str, how: impl fmt::Display) {
+        let comment = format!("# differs: {at}: {what}: {how}");
+        let message = format!("`{what}` differs: {how}");
+        self.say(at, what, &comment, &message);
+    }
+
+    fn say(&mut self, at: &Position, what: &str, comment: &str, message: &str) {
+        let problem = Problem::at(at.clone(), one_line(message));
+        let key = (at.clone(), what.to_owned());
+        self.said
+            .entry(key)
+            .or_insert_with(|| (one_line(comment), problem));
+    }
+
+    /// Puts the comments before what was understood.
+    pub(crate) fn finish(self, head: &str, body: &str) -> Imported {
+        let (comments, remarks): (Vec<_>, Vec<_>) = self.said.into_values().unzip();
+        let mut toml = head.to_owned();
+        for comment in comments {
+            line(&mut toml, format_args!("{comment}"));
+        }
+        toml.push_str(body);
+        Imported { toml, remarks }
+    }
+}
+
+/// Without what would end a comment.
+fn one_line(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}
+
+//--- TOML
+
+/// Appends a line.
+pub(crate) fn line(text: &mut String, what: fmt::Arguments<'_>) {
+    // Writing to a string does not fail.
+    let _written = writeln!(text, "{what}");
+}
+
+/// A list of strings.
+pub(crate) fn list(items: impl IntoIterator<Item = impl fmt::Display>) -> String {
+    let items: Vec<String> = items
+        .into_iter()
+        .map(|item| quoted(&item.to_string()))
+        .collect();
+    format!("[{}]", items.join(", "))
+}
+
+/// A string.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => quoted.extend(['\\', letter]),
+            control if control.is_control() => {
+                // Writing to a string does not fail.
+                let _written = write!(quoted, "\\u{:04X}", u32::from(control));
+            }
+            letter => quoted.push(letter),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// A duration, in the largest unit that needs no fraction.
+pub(crate) fn duration(duration: Duration) -> String {
+    let micros = duration.as_micros();
+    let units: [(u128, &str); 5] = [
+        (3_600_000_000, "h"),
+        (60_000_000, "m"),
+        (1_000_000, "s"),
+        (1_000, "ms"),
+        (1, "us"),
+    ];
+    let fits = units.iter().find(|(size, _)| micros.is_multiple_of(*size));
+    match fits {
+        Some((size, unit)) if micros > 0 => format!("\"{}{unit}\"", micros / size),
+        _ => "\"0s\"".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_in_the_largest_unit_that_fits() {
+        for (millis, expected) in [
+            (0, "\"0s\""),
+            (1, "\"1ms\""),
+            (1_500, "\"1500ms\""),
+            (2_000, "\"2s\""),
+            (90_000, "\"90s\""),
+            (300_000, "\"5m\""),
+            (86_400_000, "\"24h\""),
+        ] {
+            assert_eq!(duration(Duration::from_millis(millis)), expected);
+        }
+        assert_eq!(duration(Duration::from_micros(250)), "\"250us\"");
+    }
+
+    #[test]
+    fn strings_survive() {
+        for text in ["", "a\"b\\c", "a\nb\tc\u{7f}", "ü"] {
+            let value: toml::Value = toml::from_str(&format!("a = {}", quoted(text))).unwrap();
+            assert_eq!(value["a"].as_str(), Some(text));
+        }
+    }
+
+    #[test]
+    fn a_remark_is_made_once_and_stays_a_comment() {
+        let at = Position {
+            file: std::path::Path::new("x.cfg").into(),
+            line: 3,
+            column: 5,
+        };
+        let mut remarks = Remarks::default();
+        remarks.not_carried(&at, "a\nb = 1", "why");
+        remarks.not_carried(&at, "a\nb = 1", "why");
+        let imported = remarks.finish("# head\n", "version = \"v1\"\n");
+        assert_eq!(
+            imported.toml,
+            "# head\n# not carried: x.cfg:3:5: a b = 1: why\nversion = \"v1\"\n"
+        );
+        assert_eq!(imported.remarks.len(), 1);
+    }
+}
