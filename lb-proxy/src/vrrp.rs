@@ -34,6 +34,15 @@
 //! - [`settings`]: what a router is told;
 //! - [`openshift`]: virtual router numbers, and who else may have them.
 //!
+//! The shell, which decides nothing:
+//!
+//! - [`routers`]: the virtual routers of this node, started, edited and ended;
+//! - `session`: the task of those that move together; `member`: what one of them has of this node;
+//! - `socket`: advertisements in and out; `announce` and `duplicate`: ARP and neighbour discovery;
+//! - `netlink`: links and addresses;
+//! - [`notify`](mod@notify): scripts;
+//! - [`status`](mod@status): what all show.
+//!
 //! # What holds
 //!
 //! - In a connected network an address has one holder, except for the time of one exchange of
@@ -44,13 +53,24 @@
 //!
 //! The simulation in `vrrp/simulation.rs` holds the cores to this.
 
+mod announce;
 pub mod checksum;
+mod duplicate;
 pub mod group;
 pub mod machine;
+mod member;
+mod netlink;
+pub mod notify;
 pub mod openshift;
 pub mod packet;
 pub mod priority;
+pub mod routers;
+mod session;
 pub mod settings;
-
 #[cfg(test)]
 mod simulation;
+mod socket;
+pub mod status;
+mod sys;
+
+pub use self::routers::{Hooks, Observations, StartError, VirtualRouter, Vrrp};

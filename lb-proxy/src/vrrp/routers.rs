@@ -1,0 +1,297 @@
+//! The virtual routers of this node: starts their tasks, edits them, ends them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use tracing::{info, warn};
+
+use super::machine::{Departure, Start};
+use super::netlink::Netlink;
+use super::notify::Notify;
+use super::priority::PrioritySettings;
+use super::session::{Command, Context, Session};
+use super::settings::RouterSettings;
+use super::status::{Board, RouterStatus};
+
+/// Commands that a task has not carried out: one at a time is waited for.
+const COMMANDS: usize = 4;
+
+/// One virtual router as it is configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VirtualRouter {
+    /// What is elected.
+    pub settings: Arc<RouterSettings>,
+    /// What decides the priority; its base is that of `settings`.
+    pub priority: PrioritySettings,
+    /// Who is told of states.
+    pub notify: Option<Notify>,
+}
+
+/// What is known of the things that priorities track: by name, whether good.
+pub type Observations = BTreeMap<Arc<str>, bool>;
+
+/// What virtual routers have others do.
+#[derive(Clone)]
+pub struct Hooks {
+    /// Ends, with a reset, every connection that came to one of the addresses. Must not wait.
+    pub reset_flows: ResetFlows,
+}
+
+/// Given the addresses that are about to go.
+pub type ResetFlows = Arc<dyn Fn(&[IpAddr]) + Send + Sync>;
+
+impl fmt::Debug for Hooks {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Hooks").finish_non_exhaustive()
+    }
+}
+
+/// Why virtual routers cannot be.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Not allowed.
+    #[error("virtual IPs need the capabilities NET_ADMIN and NET_RAW; missing: {missing}")]
+    NotAllowed {
+        /// What is not there.
+        missing: String,
+    },
+    /// No way to the kernel.
+    #[error("cannot open rtnetlink")]
+    Netlink(#[source] io::Error),
+}
+
+impl StartError {
+    /// The exit code for it (sysexits.h).
+    #[must_use]
+    pub fn code(&self) -> u8 {
+        match self {
+            Self::NotAllowed { .. } => daemon_base::exit::NO_PERMISSION,
+            Self::Netlink(source) => daemon_base::exit::code_of_io(source),
+        }
+    }
+}
+
+/// The running virtual routers.
+#[derive(Debug)]
+pub struct Vrrp {
+    context: Context,
+    tasks: BTreeMap<TaskKey, Task>,
+    n_started: u64,
+}
+
+/// Which routers share a task: those of a group, or the one of none.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum TaskKey {
+    Group(Arc<str>),
+    Router(Arc<str>, u8, bool),
+}
+
+#[derive(Debug)]
+struct Task {
+    commands: mpsc::Sender<Command>,
+    handle: JoinHandle<()>,
+    addresses: BTreeSet<IpAddr>,
+}
+
+impl Vrrp {
+    /// Starts these virtual routers on the runtime this is called on.
+    ///
+    /// `resumed` names those whose addresses a predecessor of this process has just handed over, with
+    /// [`Departure::Swap`]. Whatever other addresses of ours are on this node's links are leftovers of a
+    /// process that could not clean up, and are removed.
+    ///
+    /// # Errors
+    ///
+    /// Not allowed to, or the kernel does not talk.
+    pub async fn start(
+        routers: Vec<VirtualRouter>,
+        resumed: &BTreeSet<Arc<str>>,
+        observations: watch::Receiver<Arc<Observations>>,
+        hooks: Hooks,
+    ) -> Result<Self, StartError> {
+        check_capabilities()?;
+        let netlink = Netlink::start().await.map_err(StartError::Netlink)?;
+        remove_leftovers(&netlink, &routers).await;
+        let context = Context {
+            netlink: Arc::new(netlink),
+            observations,
+            hooks,
+            board: Arc::new(Board::default()),
+        };
+        let mut vrrp = Self {
+            context,
+            tasks: BTreeMap::new(),
+            n_started: 0,
+        };
+        for (key, routers) in by_task(routers) {
+            vrrp.start_task(key, &routers, resumed).await;
+        }
+        Ok(vrrp)
+    }
+
+    /// Where the routers show themselves; it stays when this ends.
+    #[must_use]
+    pub fn board(&self) -> Arc<Board> {
+        Arc::clone(&self.context.board)
+    }
+
+    /// What the routers show.
+    #[must_use]
+    pub fn status(&self) -> Vec<RouterStatus> {
+        self.context.board.routers()
+    }
+
+    /// Makes these the virtual routers. Those that stay are edited in place; those that go hand over
+    /// their addresses, unless another one here wants them.
+    pub async fn apply(&mut self, routers: Vec<VirtualRouter>) {
+        let mut wanted = by_task(routers);
+        let all: BTreeSet<IpAddr> = wanted.values().flat_map(|list| addresses(list)).collect();
+        let gone: Vec<TaskKey> = self.tasks.keys().cloned().collect();
+        for key in gone.into_iter().filter(|key| !wanted.contains_key(key)) {
+            let Some(task) = self.tasks.remove(&key) else {
+                continue;
+            };
+            if task.addresses.is_disjoint(&all) {
+                // On its own: it may take four intervals.
+                task.say(Command::ShutDown(Departure::HandOver)).await;
+            } else {
+                task.say(Command::ShutDown(Departure::Release)).await;
+                finish(task).await;
+            }
+        }
+        // Removals within groups come before what may want their addresses.
+        let running: Vec<TaskKey> = self.tasks.keys().cloned().collect();
+        for key in running {
+            if let (Some(task), Some(routers)) = (self.tasks.get_mut(&key), wanted.remove(&key)) {
+                task.addresses = addresses(&routers).collect();
+                let (done, is_done) = oneshot::channel();
+                task.say(Command::Apply(routers, done)).await;
+                // A task that has ended has said why.
+                drop(is_done.await);
+            }
+        }
+        for (key, routers) in wanted {
+            self.start_task(key, &routers, &BTreeSet::new()).await;
+        }
+    }
+
+    /// Ends all virtual routers, and returns when the addresses are off the interfaces (or, after a
+    /// swap, the successor's). Handing over takes four intervals and a second at most.
+    pub async fn shut_down(&mut self, departure: Departure) {
+        for task in self.tasks.values() {
+            task.say(Command::ShutDown(departure)).await;
+        }
+        while let Some((_, task)) = self.tasks.pop_first() {
+            finish(task).await;
+        }
+    }
+
+    async fn start_task(
+        &mut self,
+        key: TaskKey,
+        routers: &[VirtualRouter],
+        resumed: &BTreeSet<Arc<str>>,
+    ) {
+        self.n_started += 1;
+        let (commands, received) = mpsc::channel(COMMANDS);
+        let mut session = Session::new(self.n_started, self.context.clone(), received);
+        for router in routers {
+            let is_resumed = resumed.contains(&router.settings.name);
+            let start = if is_resumed {
+                Start::Resume
+            } else {
+                Start::Fresh
+            };
+            session.add(router.clone(), start);
+        }
+        session.begin().await;
+        let task = Task {
+            commands,
+            handle: tokio::spawn(session.run()),
+            addresses: addresses(routers).collect(),
+        };
+        self.tasks.insert(key, task);
+    }
+}
+
+impl Task {
+    async fn say(&self, command: Command) {
+        if self.commands.send(command).await.is_err() {
+            warn!("A virtual router's task has ended");
+        }
+    }
+}
+
+async fn finish(task: Task) {
+    if let Err(error) = task.handle.await {
+        warn!(%error, "A virtual router's task did not end well");
+    }
+}
+
+fn addresses(routers: &[VirtualRouter]) -> impl Iterator<Item = IpAddr> {
+    let entries = routers.iter().flat_map(|router| &router.settings.addresses);
+    entries.map(|entry| entry.address)
+}
+
+fn by_task(routers: Vec<VirtualRouter>) -> BTreeMap<TaskKey, Vec<VirtualRouter>> {
+    let mut tasks: BTreeMap<TaskKey, Vec<VirtualRouter>> = BTreeMap::new();
+    for router in routers {
+        let settings = &router.settings;
+        let key = settings.group.as_ref().map_or_else(
+            || {
+                let interface = Arc::clone(&settings.interface);
+                TaskKey::Router(interface, settings.router_id, settings.is_ipv6())
+            },
+            |group| TaskKey::Group(Arc::clone(group)),
+        );
+        tasks.entry(key).or_default().push(router);
+    }
+    tasks
+}
+
+/// Removes addresses that carry our mark and are nobody's. What a router is configured with, it deals
+/// with itself.
+async fn remove_leftovers(netlink: &Netlink, routers: &[VirtualRouter]) {
+    let wanted: BTreeSet<IpAddr> = addresses(routers).collect();
+    let view = netlink.view().borrow().clone();
+    for link in view.links() {
+        for known in &link.addresses {
+            let entry = known.entry;
+            if !known.is_ours || wanted.contains(&entry.address) {
+                continue;
+            }
+            let address = entry.address;
+            info!(%address, index = link.index, "Removing an address that was left behind");
+            if let Err(error) = netlink.remove(link.index, entry).await {
+                warn!(%address, error = daemon_base::exit::chain(&error), "Address stays");
+            }
+        }
+    }
+}
+
+/// Whether this process may do what virtual routers need.
+///
+/// # Errors
+///
+/// What it may not.
+pub fn check_capabilities() -> Result<(), StartError> {
+    use rustix::thread::{CapabilitySet, capabilities};
+    let needed = [
+        (CapabilitySet::NET_ADMIN, "NET_ADMIN"),
+        (CapabilitySet::NET_RAW, "NET_RAW"),
+    ];
+    let held = capabilities(None).map_or_else(|_| CapabilitySet::empty(), |sets| sets.effective);
+    let missing = needed.iter().filter(|(needed, _)| !held.contains(*needed));
+    let missing: Vec<&str> = missing.map(|(_, name)| *name).collect();
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        let missing = missing.join(", ");
+        Err(StartError::NotAllowed { missing })
+    }
+}

@@ -1,0 +1,487 @@
+//! The task of the virtual routers that move together (usually one).
+//!
+//! ```text
+//!   datagrams, frames ──┐
+//!   links, addresses ───┤      ┌───────┐  advertisements, announcements
+//!   observations ───────┼─────►│ Group │─► addresses
+//!   commands ───────────┤      └───────┘  flows reset, script, log, board
+//!   deadline ───────────┘
+//! ```
+//!
+//! One turn: everything that has come is handed over, then a deadline that has passed, then what the
+//! group wants done is done in its order. What has come goes first because after a pause the timer has
+//! run out too, and what others said meanwhile decides what that means.
+//!
+//! Never waits for anything but the kernel's answer about an address.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tracing::{debug, info, warn};
+
+use super::group::Group;
+use super::machine::{Action, Departure, Event, Fault, Input, Machine, Reason, Start, State};
+use super::member::{KERNEL_AGAIN, Member};
+use super::netlink::{Netlink, View};
+use super::packet::{self, MAX_LENGTH};
+use super::routers::{Hooks, Observations, VirtualRouter};
+use super::socket::LONGEST_HEADER;
+use super::status::{Board, RouterStatus};
+
+/// Datagrams, and frames, taken of one router before timers are looked at.
+const RECEIVE_BATCH: usize = 64;
+
+/// How long an ending task waits for its scripts to be told so.
+const SCRIPTS_LIMIT: Duration = Duration::from_secs(2);
+
+/// What all tasks share.
+#[derive(Clone, Debug)]
+pub(super) struct Context {
+    pub(super) netlink: Arc<Netlink>,
+    pub(super) observations: watch::Receiver<Arc<Observations>>,
+    pub(super) hooks: Hooks,
+    pub(super) board: Arc<Board>,
+}
+
+/// What a task is told.
+#[derive(Debug)]
+pub(super) enum Command {
+    /// These are the routers; says when those that are gone have let go.
+    Apply(Vec<VirtualRouter>, oneshot::Sender<()>),
+    /// End.
+    ShutDown(Departure),
+}
+
+/// Routers that share a task.
+#[derive(Debug)]
+pub(super) struct Session {
+    number: u64,
+    context: Context,
+    commands: mpsc::Receiver<Command>,
+    view: watch::Receiver<Arc<View>>,
+    group: Group,
+    /// One for each of the group's.
+    members: Vec<Member>,
+    is_ending: bool,
+    buffer: Box<[u8]>,
+}
+
+/// Why a turn begins.
+enum Wake {
+    Readable,
+    Command(Option<Command>),
+    View,
+    Observations,
+    Deadline,
+}
+
+impl Session {
+    pub(super) fn new(number: u64, context: Context, commands: mpsc::Receiver<Command>) -> Self {
+        Self {
+            number,
+            view: context.netlink.view(),
+            context,
+            commands,
+            group: Group::new(Vec::new()),
+            members: Vec::new(),
+            is_ending: false,
+            buffer: vec![0; MAX_LENGTH + LONGEST_HEADER].into(),
+        }
+    }
+
+    /// Adds a router; it begins with [`Session::begin`].
+    pub(super) fn add(&mut self, router: VirtualRouter, start: Start) {
+        self.group.push(Machine::new(Arc::clone(&router.settings)));
+        self.members.push(Member::new(router, start));
+    }
+
+    /// Starts the routers that have not been.
+    pub(super) async fn begin(&mut self) {
+        let now = now();
+        self.look_at_links(now);
+        self.observe(now);
+        self.tell_standings(now);
+        for index in 0..self.members.len() {
+            if self.machine_state(index) == State::Initialize
+                && let Some(member) = self.members.get(index)
+            {
+                let start = member.start;
+                self.group.handle(index, Input::Startup(start), now);
+            }
+        }
+        self.perform().await;
+        self.publish();
+    }
+
+    /// Runs until all routers have ended.
+    pub(super) async fn run(mut self) {
+        while !(self.is_ending && self.members.is_empty()) {
+            let wake = self.wait().await;
+            self.turn(wake).await;
+        }
+        self.context.board.publish(self.number, Vec::new());
+    }
+
+    async fn wait(&mut self) -> Wake {
+        let deadline = self.next_deadline();
+        let members = &self.members;
+        tokio::select! {
+            biased;
+            () = readable(members) => Wake::Readable,
+            command = self.commands.recv(), if !self.is_ending => Wake::Command(command),
+            () = changed(&mut self.view) => Wake::View,
+            () = changed(&mut self.context.observations) => Wake::Observations,
+            () = sleep_until(deadline) => Wake::Deadline,
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let members = self.members.iter();
+        let own = members.flat_map(|member| [member.priority.next_deadline(), member.kernel_again]);
+        own.flatten().chain(self.group.next_deadline()).min()
+    }
+
+    async fn turn(&mut self, wake: Wake) {
+        let now = now();
+        self.receive(now);
+        match wake {
+            Wake::View => {
+                self.look_at_links(now);
+                self.put_back(now).await;
+            }
+            Wake::Observations => self.observe(now),
+            Wake::Command(Some(Command::Apply(routers, done))) => {
+                self.apply(routers, now).await;
+                if done.send(()).is_err() {
+                    debug!("Nobody waits for the edit to be done");
+                }
+            }
+            Wake::Command(Some(Command::ShutDown(departure))) => self.shut_down(departure, now),
+            // Nobody holds the other end: an end without a word.
+            Wake::Command(None) => self.shut_down(Departure::Release, now),
+            Wake::Readable | Wake::Deadline => {}
+        }
+        self.ask_kernel_again(now);
+        self.tell_standings(now);
+        if self
+            .group
+            .next_deadline()
+            .is_some_and(|deadline| deadline <= now)
+        {
+            self.group.handle(0, Input::Deadline, now);
+        }
+        self.perform().await;
+        self.forget_ended().await;
+        self.publish();
+    }
+
+    fn publish(&self) {
+        let members = self.group.members().iter().zip(&self.members);
+        let routers = members.map(|(machine, member)| RouterStatus {
+            machine: machine.status(),
+            tally: member.tally(),
+        });
+        self.context.board.publish(self.number, routers.collect());
+    }
+
+    fn machine_state(&self, index: usize) -> State {
+        let machine = self.group.members().get(index);
+        machine.map(Machine::state).unwrap_or_default()
+    }
+}
+
+//--- What comes in
+
+impl Session {
+    /// Hands over what has come, without waiting.
+    fn receive(&mut self, now: Instant) {
+        for (index, member) in self.members.iter().enumerate() {
+            let router_id = member.settings().router_id;
+            for _ in 0..RECEIVE_BATCH {
+                let Some(sockets) = &member.sockets else {
+                    break;
+                };
+                let Some(datagram) = sockets.receive(&mut self.buffer) else {
+                    break;
+                };
+                // Of another router on the same link, or too short to be of any.
+                if packet::router_id(datagram.octets).is_none_or(|id| id == router_id) {
+                    self.group.handle(index, Input::Datagram(datagram), now);
+                }
+            }
+            for _ in 0..RECEIVE_BATCH {
+                let Some(link_layer) = &member.link_layer else {
+                    break;
+                };
+                match link_layer.receive() {
+                    Some(Some((address, by))) => {
+                        let input = Input::DuplicateSeen { address, by };
+                        self.group.handle(index, input, now);
+                    }
+                    Some(None) => {}
+                    None => break,
+                }
+            }
+        }
+    }
+
+    /// Tells each machine how its link is.
+    fn look_at_links(&mut self, now: Instant) {
+        let view = Arc::clone(&self.view.borrow_and_update());
+        for (index, member) in self.members.iter_mut().enumerate() {
+            let link = member.look_at_link(&view);
+            // A link that is lost goes first: nothing can be said on it.
+            if !link.is_up {
+                self.group
+                    .handle(index, Input::FaultFound(Fault::Link), now);
+            }
+            self.group.handle(index, Input::Source(link.source), now);
+            if link.is_up {
+                self.group
+                    .handle(index, Input::FaultCleared(Fault::Link), now);
+            }
+        }
+    }
+
+    fn observe(&mut self, now: Instant) {
+        let observations = Arc::clone(&self.context.observations.borrow_and_update());
+        for member in &mut self.members {
+            member.observe(&observations, now);
+        }
+    }
+
+    fn tell_standings(&mut self, now: Instant) {
+        for (index, member) in self.members.iter_mut().enumerate() {
+            let standing = member.priority.standing(now);
+            if member.standing != Some(standing) {
+                member.standing = Some(standing);
+                self.group.handle(index, Input::Standing(standing), now);
+            }
+        }
+    }
+
+    fn ask_kernel_again(&mut self, now: Instant) {
+        for (index, member) in self.members.iter_mut().enumerate() {
+            if member.kernel_again.is_some_and(|at| at <= now) {
+                member.kernel_again = None;
+                self.group
+                    .handle(index, Input::FaultCleared(Fault::Kernel), now);
+            }
+        }
+    }
+
+    async fn put_back(&mut self, now: Instant) {
+        for index in 0..self.members.len() {
+            if self.machine_state(index) != State::Active {
+                continue;
+            }
+            if let Some(member) = self.members.get_mut(index) {
+                let addresses = member.put_back(&self.context.netlink, now).await;
+                let count = member.settings().announce.count;
+                member.announce(&addresses, count);
+            }
+        }
+    }
+
+    /// Edits the routers in place. One that is not there goes at once, or somebody else's edit would
+    /// wait for it.
+    async fn apply(&mut self, routers: Vec<VirtualRouter>, now: Instant) {
+        for index in 0..self.members.len() {
+            let Some(member) = self.members.get_mut(index) else {
+                break;
+            };
+            let settings = Arc::clone(&member.router.settings);
+            let mut same = routers.iter();
+            if same.any(|router| router.settings.is_same_router(&settings)) {
+                continue;
+            }
+            member.is_leaving = true;
+            let input = Input::Shutdown(Departure::Release);
+            self.group.handle(index, input, now);
+        }
+        self.perform().await;
+        self.forget_ended().await;
+        for router in routers {
+            let mut members = self.members.iter_mut().enumerate();
+            let settings = &router.settings;
+            let known = members.find(|(_, member)| member.settings().is_same_router(settings));
+            if let Some((index, member)) = known {
+                let settings = Arc::clone(settings);
+                member.reconfigure(router);
+                // Sockets first: the machine says at once what has changed.
+                let view = Arc::clone(&self.view.borrow());
+                let link = member.look_at_link(&view);
+                self.group.handle(index, Input::Source(link.source), now);
+                self.group.handle(index, Input::Reconfigured(settings), now);
+            } else {
+                self.add(router, Start::Fresh);
+            }
+        }
+        self.begin().await;
+    }
+
+    fn shut_down(&mut self, departure: Departure, now: Instant) {
+        self.is_ending = true;
+        for index in 0..self.members.len() {
+            if let Some(member) = self.members.get_mut(index) {
+                member.is_leaving = true;
+                if departure == Departure::Swap {
+                    member.leave_addresses();
+                }
+                self.group.handle(index, Input::Shutdown(departure), now);
+            }
+        }
+    }
+}
+
+//--- What goes out
+
+impl Session {
+    /// Does what the group wants done, in its order.
+    async fn perform(&mut self) {
+        while let Some((index, action)) = self.group.poll_action() {
+            self.act(index, action).await;
+        }
+    }
+
+    async fn act(&mut self, index: usize, action: Action) {
+        let Some(member) = self.members.get_mut(index) else {
+            return;
+        };
+        let netlink = &self.context.netlink;
+        match action {
+            Action::Send { advertisement, to } => member.send(&advertisement, to),
+            Action::AddAddresses(entries) => {
+                let now = now();
+                if !member.add(&entries, netlink, now).await {
+                    member.kernel_again = Some(now + KERNEL_AGAIN);
+                    self.group
+                        .handle(index, Input::FaultFound(Fault::Kernel), now);
+                }
+            }
+            Action::RemoveAddresses(entries) => member.remove(&entries, netlink).await,
+            Action::Announce { addresses, count } => member.announce(&addresses, count),
+            Action::ResetFlows(addresses) => (self.context.hooks.reset_flows)(&addresses),
+            Action::StateChanged { from, to, reason } => self.changed(index, from, to, reason),
+            Action::Report(event) => report(&member.router.settings.name, &event),
+            // The group asks its members itself.
+            Action::WouldClaim => {}
+            Action::Stopped => member.has_ended = true,
+        }
+    }
+
+    fn changed(&mut self, index: usize, from: State, to: State, reason: Reason) {
+        let (Some(member), Some(machine)) =
+            (self.members.get_mut(index), self.group.members().get(index))
+        else {
+            return;
+        };
+        let router = &member.router.settings.name;
+        info!(%router, %from, %to, %reason, "Virtual router changes state");
+        if from == State::Active || to == State::Active {
+            member.priority.moved(now());
+        }
+        member.tell_script(machine);
+    }
+
+    /// Forgets routers that were to go and have ended.
+    async fn forget_ended(&mut self) {
+        let mut index = 0;
+        while let Some(member) = self.members.get(index) {
+            if !(member.is_leaving && member.has_ended) {
+                index += 1;
+                continue;
+            }
+            let mut member = self.members.remove(index);
+            drop(self.group.remove(index));
+            if let Some(notifier) = member.take_notifier() {
+                let router = &member.router.settings.name;
+                if tokio::time::timeout(SCRIPTS_LIMIT, notifier.finish())
+                    .await
+                    .is_err()
+                {
+                    warn!(%router, "Notify script is not done; it is left alone");
+                }
+            }
+        }
+    }
+}
+
+fn report(router: &str, event: &Event) {
+    match event {
+        Event::Refused { source, refusal } => {
+            warn!(router, %source, %refusal, "Advertisement refused");
+        }
+        Event::AddressesDiffer { source, addresses } => {
+            warn!(router, %source, ?addresses, "Another router's addresses are not ours");
+        }
+        Event::ChecksumDiffers { source } => {
+            warn!(router, %source, "Another router uses the other form of checksum");
+        }
+        Event::UnknownPeer { source } => {
+            warn!(router, %source, "Advertisement of somebody who is not among the peers");
+        }
+        Event::TwoOwners { source } => warn!(router, %source, "Two routers own the addresses"),
+        Event::LowerHeard { source, priority } => {
+            warn!(router, %source, priority, "Two routers were active; this one stays");
+        }
+        Event::Duplicate { address, by } => {
+            let by = show(*by);
+            warn!(router, %address, by, "Somebody else has an address that this node holds");
+        }
+        Event::Paused { late } => {
+            warn!(
+                router,
+                ?late,
+                "This node did not run in time; it steps back"
+            );
+        }
+        Event::HandOverStarted => info!(router, "Asking the next router to take over"),
+        Event::HandOverTimedOut => warn!(router, "Nobody took over"),
+        Event::IntervalLearnt { source, interval } => {
+            debug!(router, %source, ?interval, "Another interval was learnt");
+        }
+    }
+}
+
+fn show(hardware: [u8; 6]) -> String {
+    hardware.map(|octet| format!("{octet:02x}")).join(":")
+}
+
+//--- Waiting
+
+async fn readable(members: &[Member]) {
+    poll_fn(|context| {
+        let mut result = Poll::Pending;
+        // All are asked, or those after the first would not wake the task.
+        for member in members {
+            if member.poll_readable(context).is_ready() {
+                result = Poll::Ready(());
+            }
+        }
+        result
+    })
+    .await;
+}
+
+/// Waits for a change, for ever if nobody is left to make one.
+async fn changed<T>(receiver: &mut watch::Receiver<T>) {
+    if receiver.changed().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn now() -> Instant {
+    #[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
+    Instant::now()
+}
