@@ -343,7 +343,7 @@ impl Attempt<'_> {
             let (index, server, busy) = best?;
             // Only if nobody else came in between: two who look at once must not both go to the
             // same server.
-            if let Some(slot) = server.load.reserve_at(busy.sessions) {
+            if let Some(slot) = server.load.reserve_at(busy.sessions, self.limit(server)) {
                 self.mark_chosen(server);
                 return Some((index, slot));
             }

@@ -106,8 +106,11 @@ impl Load {
         Some(self.count(sessions + 1))
     }
 
-    /// Counts a session if there are `seen` at this moment.
-    pub(crate) fn reserve_at(self: &Arc<Self>, seen: u32) -> Option<Slot> {
+    /// Counts a session if there are `seen` at this moment, and then at most `limit`.
+    pub(crate) fn reserve_at(self: &Arc<Self>, seen: u32, limit: Option<u32>) -> Option<Slot> {
+        if limit.is_some_and(|limit| seen >= limit) {
+            return None;
+        }
         self.sessions
             .compare_exchange(seen, seen + 1, Ordering::SeqCst, Ordering::Relaxed)
             .ok()?;

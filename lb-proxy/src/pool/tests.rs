@@ -378,6 +378,21 @@ fn a_load_counts() {
 }
 
 #[test]
+fn a_load_counts_no_more_than_it_may() {
+    let pool = Bench::new(Algorithm::RoundRobin, &["a"]).pool();
+    let load = &pool.servers[0].load;
+    let first = load.reserve(Some(1));
+    assert!(first.is_some());
+    assert!(load.reserve(Some(1)).is_none());
+    assert!(load.reserve_at(1, Some(1)).is_none());
+    assert!(load.reserve_at(0, Some(9)).is_none());
+    assert!(load.reserve_at(1, Some(2)).is_some());
+    assert!(load.reserve_at(1, None).is_some());
+    drop(first);
+    assert!(load.reserve(Some(0)).is_none());
+}
+
+#[test]
 fn each_server_is_explained() {
     let servers = [
         "a",

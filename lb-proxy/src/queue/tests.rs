@@ -171,6 +171,17 @@ fn a_session_that_ends_while_all_are_called_is_remembered() {
 }
 
 #[test]
+fn who_begins_to_wait_while_a_session_ends_is_called() {
+    let waiting = Waiting::new(&["a max=1"]);
+    let queue = &waiting.pool.queue;
+    // It looked before the session ended, and waits after that.
+    let mut ticket = None;
+    queue.free(|| ticket = queue.enter(&waiting.wake, 7));
+    assert!(ticket.unwrap().is_called());
+    assert_eq!(waiting.mailbox.all(), [7]);
+}
+
+#[test]
 fn who_cannot_use_the_room_lets_the_next_one_try() {
     let mut waiting = Waiting::new(&["a max=1", "b max=1"]);
     let (a, b) = (waiting.choose().unwrap(), waiting.choose().unwrap());
