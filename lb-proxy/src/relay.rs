@@ -18,6 +18,7 @@ mod command;
 mod connection;
 mod inspect;
 mod listener;
+mod parcel;
 mod pipes;
 mod pump;
 mod slab;
@@ -46,6 +47,7 @@ pub use listener::{BindOptions, Listener, bind};
 pub use sys::{DescriptorLimit, raise_descriptor_limit};
 
 pub(crate) use connection::{Epoch, Parcel};
+pub(crate) use parcel::Assembler;
 
 use command::{Command, Mailbox};
 use listener::Open;
@@ -136,6 +138,13 @@ pub(crate) struct Shared {
     pub(crate) resting: AtomicBool,
     pub(crate) next_id: AtomicU64,
     pub(crate) epoch: Epoch,
+}
+
+impl Shared {
+    /// A number no other session of this process has.
+    pub(crate) fn new_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
 }
 
 #[derive(Debug)]
@@ -349,8 +358,19 @@ impl Engine {
 
     /// Stops every worker in its tracks and takes its sessions out. Nothing is accepted, read or
     /// written until [`Engine::adopt`] gives sessions back, if only an empty list.
-    pub(crate) fn freeze(&self) -> Vec<Parcel> {
-        self.ask(Command::Freeze).into_iter().flatten().collect()
+    ///
+    /// # Errors
+    ///
+    /// When a worker does not answer; then all go on.
+    pub(crate) fn freeze(&self) -> io::Result<Vec<Parcel>> {
+        let answers = self.ask(Command::Freeze);
+        let is_whole = answers.len() == self.shared.mailboxes.len();
+        let parcels = answers.into_iter().flatten().collect();
+        if is_whole {
+            return Ok(parcels);
+        }
+        self.adopt(parcels);
+        Err(io::ErrorKind::TimedOut.into())
     }
 
     /// Spreads sessions over the workers, which go on with them.
@@ -365,6 +385,30 @@ impl Engine {
         for (mailbox, share) in self.shared.mailboxes.iter().zip(shares) {
             mailbox.send(Command::Adopt(share));
         }
+    }
+
+    /// Takes sessions over from another process.
+    pub(crate) fn take_over(&self, parcels: Vec<Parcel>) {
+        let counters = &self.shared.counters;
+        let n_parcels = parcels.len() as u64;
+        counters.adopted.fetch_add(n_parcels, Ordering::Relaxed);
+        counters.sessions.fetch_add(n_parcels, Ordering::Relaxed);
+        for Parcel(session) in &parcels {
+            let tally = &session.frontend.tally;
+            tally.sessions.fetch_add(1, Ordering::Relaxed);
+            tally.note_most();
+        }
+        self.adopt(parcels);
+    }
+
+    /// Makes sessions of another process's words.
+    pub(crate) fn assembler(&self) -> Assembler {
+        Assembler::new(Arc::clone(&self.shared))
+    }
+
+    /// Where the clocks stood when the engine began.
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.shared.epoch
     }
 
     //--- End
@@ -446,4 +490,4 @@ fn now() -> Instant {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -123,8 +123,6 @@ pub enum SocketKind {
 /// A connection, without its descriptors and its held octets.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Connection {
-    /// The number by which `sessions` shows it.
-    pub id: u64,
     /// The frontend that accepted it.
     pub frontend: String,
     /// The backend, once it is known.
@@ -161,6 +159,8 @@ pub struct Connection {
     pub retries: u8,
     /// The socket of the server is among the descriptors.
     pub has_server: bool,
+    /// The PROXY header was read, or none is expected.
+    pub header_done: bool,
 }
 
 /// How far a connection has come.
@@ -268,7 +268,6 @@ mod tag {
     pub(super) const NAME: u8 = 10;
     pub(super) const ADDRESS: u8 = 11;
 
-    pub(super) const ID: u8 = 32;
     pub(super) const FRONTEND: u8 = 33;
     pub(super) const BACKEND: u8 = 34;
     pub(super) const SERVER: u8 = 35;
@@ -287,6 +286,7 @@ mod tag {
     pub(super) const CONNECTED: u8 = 48;
     pub(super) const RETRIES: u8 = 49;
     pub(super) const HAS_SERVER: u8 = 50;
+    pub(super) const HEADER_DONE: u8 = 51;
 
     pub(super) const MOVED: u8 = 64;
     pub(super) const FLOW_END: u8 = 65;
@@ -370,7 +370,6 @@ impl Connection {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(256);
-        put(&mut out, tag::ID, &self.id.to_be_bytes());
         put_text(&mut out, tag::FRONTEND, &self.frontend);
         put_text(&mut out, tag::BACKEND, &self.backend);
         put_text(&mut out, tag::SERVER, &self.server);
@@ -389,6 +388,7 @@ impl Connection {
         put(&mut out, tag::CONNECTED, &micros(self.connected));
         put(&mut out, tag::RETRIES, &[self.retries]);
         put(&mut out, tag::HAS_SERVER, &[u8::from(self.has_server)]);
+        put(&mut out, tag::HEADER_DONE, &[u8::from(self.header_done)]);
         out
     }
 }
@@ -559,7 +559,6 @@ impl Connection {
         let mut it = Self::default();
         each(fields, |tag, octets| {
             match tag {
-                tag::ID => it.id = u64::from_be_bytes(exact(tag, octets)?),
                 tag::FRONTEND => it.frontend = text(tag, octets)?,
                 tag::BACKEND => it.backend = text(tag, octets)?,
                 tag::SERVER => it.server = text(tag, octets)?,
@@ -578,6 +577,7 @@ impl Connection {
                 tag::CONNECTED => it.connected = duration(tag, octets)?,
                 tag::RETRIES => [it.retries] = exact(tag, octets)?,
                 tag::HAS_SERVER => it.has_server = exact::<1>(tag, octets)? != [0],
+                tag::HEADER_DONE => it.header_done = exact::<1>(tag, octets)? != [0],
                 _ => {}
             }
             Ok(())

@@ -128,7 +128,7 @@ impl Filter {
 /// One session as it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionInfo {
-    /// Its number, unique in this process and kept over a swap.
+    /// Its number, unique in this process.
     pub id: u64,
     /// The frontend that accepted it.
     pub frontend: Arc<str>,

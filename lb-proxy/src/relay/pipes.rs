@@ -66,11 +66,6 @@ impl Pipes {
     pub(super) fn adopt(&mut self) {
         self.n_taken += 1;
     }
-
-    /// How many are in use.
-    pub(super) fn n_taken(&self) -> usize {
-        self.n_taken
-    }
 }
 
 impl Pipe {
@@ -98,9 +93,9 @@ mod tests {
         for pipe in taken {
             pipes.put(pipe);
         }
-        assert_eq!((pipes.n_taken(), pipes.empty.len()), (0, KEPT));
+        assert_eq!((pipes.n_taken, pipes.empty.len()), (0, KEPT));
         let pipe = pipes.take().unwrap();
         pipes.discard(pipe);
-        assert_eq!((pipes.n_taken(), pipes.empty.len()), (0, KEPT - 1));
+        assert_eq!((pipes.n_taken, pipes.empty.len()), (0, KEPT - 1));
     }
 }

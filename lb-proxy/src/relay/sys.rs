@@ -2,7 +2,6 @@
 #![expect(unsafe_code, reason = "IP_BIND_ADDRESS_NO_PORT and SIOCOUTQ")]
 
 use std::io;
-use std::mem;
 use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::process::{Resource, Rlimit};
@@ -28,7 +27,7 @@ pub(super) fn bind_address_no_port(socket: impl AsFd) -> io::Result<()> {
             libc::IPPROTO_IP,
             libc::IP_BIND_ADDRESS_NO_PORT,
             (&raw const one).cast(),
-            mem::size_of_val(&one) as libc::socklen_t,
+            size_of_val(&one) as libc::socklen_t,
         )
     };
     if result == 0 {

@@ -1,1 +1,8 @@
+//! Sessions over real sockets of the loopback interface.
 
+mod bulk;
+mod edges;
+mod failover;
+mod inspecting;
+mod operating;
+pub(crate) mod rig;

@@ -199,6 +199,7 @@ impl Worker {
             self.raise_young();
             self.wake_listeners();
             self.stir_now_and_then();
+            self.count_spliced();
         }
         self.end_all();
     }
@@ -264,6 +265,15 @@ impl Worker {
             if self.sessions.is_current(token) {
                 self.step(token.index);
             }
+        }
+    }
+
+    fn count_spliced(&mut self) {
+        let bytes = std::mem::take(&mut self.tools.spliced);
+        if bytes > 0 {
+            self.counters()
+                .spliced_bytes
+                .fetch_add(bytes, Ordering::Relaxed);
         }
     }
 
@@ -435,7 +445,7 @@ impl Worker {
                 }
             }
         }
-        let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
+        let id = self.shared.new_id();
         frontend.tally.note_most();
         // Nothing was sent yet, so there is room.
         let client = Side::new(socket, Signs::WRITABLE);
@@ -482,6 +492,9 @@ impl Worker {
 
     /// Serves listeners again that have rested long enough.
     fn wake_listeners(&mut self) {
+        if self.life != Life::Serving {
+            return;
+        }
         let now = self.now.tick();
         for place in 0..self.listeners.len() {
             let Some(Some(listening)) = self.listeners.get(place) else {

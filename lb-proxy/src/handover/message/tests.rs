@@ -6,7 +6,6 @@ fn address(text: &str) -> Option<SocketAddr> {
 
 fn connection() -> Connection {
     Connection {
-        id: 0x0102_0304_0506_0708,
         frontend: "api".to_owned(),
         backend: "masters".to_owned(),
         server: "master-0".to_owned(),
@@ -35,6 +34,7 @@ fn connection() -> Connection {
         connected: Duration::from_micros(250),
         retries: 2,
         has_server: true,
+        header_done: true,
     }
 }
 

@@ -140,8 +140,9 @@ impl Worker {
         for place in 0..self.listeners.len() {
             // What a shared socket holds is for whom it is shared with; what an own one holds would be
             // lost with it.
-            let own =
-                matches!(self.listeners.get(place), Some(Some(listening)) if !listening.shared);
+            let serves = self.life == Life::Serving;
+            let own = serves
+                && matches!(self.listeners.get(place), Some(Some(listening)) if !listening.shared);
             if own {
                 self.accept_all(place);
             }
@@ -244,6 +245,12 @@ impl Worker {
             server.signs.forget();
         }
         let stage = session.stage;
+        let session_is_routed = session.backend.is_some();
+        let name = session
+            .named
+            .as_ref()
+            .and_then(|named| named.server_name.as_deref())
+            .map(str::to_owned);
         let wait = session.frontend.route.inspect_timeout;
         let attempt = session.backend.as_ref().map(|b| b.policy.connect_timeout);
         let token = self.sessions.insert(session);
@@ -265,7 +272,9 @@ impl Worker {
                 self.inspect(token.index);
             }
             Stage::Connecting => self.arm(token.index, attempt.unwrap_or_default()),
-            Stage::Queued | Stage::Pausing => self.choose(token.index),
+            // The backend it was to go to may be no more.
+            Stage::Queued | Stage::Pausing if session_is_routed => self.choose(token.index),
+            Stage::Queued | Stage::Pausing => self.route(token.index, name),
             Stage::Relaying => self.relay(token.index),
         }
     }

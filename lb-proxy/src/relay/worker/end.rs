@@ -341,10 +341,12 @@ fn termination(session: &Session, cause: Cause) -> Termination {
         Stage::Inspecting => Phase::Request,
         Stage::Queued => Phase::Queue,
         Stage::Pausing | Stage::Connecting => Phase::Connect,
-        Stage::Relaying if session.down.end != End::Open => match cause {
-            Cause::Client | Cause::ClientTimeout => Phase::Last,
-            _ => Phase::Data,
-        },
+        Stage::Relaying if matches!(session.down.end, End::Finishing | End::Finished) => {
+            match cause {
+                Cause::Client | Cause::ClientTimeout => Phase::Last,
+                _ => Phase::Data,
+            }
+        }
         Stage::Relaying => Phase::Data,
     };
     Termination::new(cause, phase)

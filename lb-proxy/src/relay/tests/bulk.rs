@@ -1,0 +1,122 @@
+use std::io::Write;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::rig::{Rig, accept, pattern, read_exact, read_to_end, reset, server};
+
+#[test]
+fn bulk_is_spliced_and_arrives_whole_both_ways_at_once() {
+    let (listener, address) = server();
+    let rig = Rig::new(&[address]).start();
+    let mut client = rig.connect();
+    let mut far = accept(&listener);
+    let (up, down) = (pattern(12 << 20, 3), pattern(12 << 20, 4));
+    let writers = [
+        (client.try_clone().unwrap(), up.clone()),
+        (far.try_clone().unwrap(), down.clone()),
+    ]
+    .map(|(mut stream, bytes)| {
+        std::thread::spawn(move || {
+            stream.write_all(&bytes).unwrap();
+            stream.shutdown(std::net::Shutdown::Write).unwrap();
+        })
+    });
+    let length = up.len();
+    let reader = std::thread::spawn(move || {
+        let bytes = read_to_end(&mut far).unwrap();
+        assert_eq!(bytes.len(), length);
+        bytes
+    });
+    assert!(read_to_end(&mut client).unwrap() == down);
+    assert!(reader.join().unwrap() == up);
+    for writer in writers {
+        writer.join().unwrap();
+    }
+    rig.until_sessions(0);
+    let spliced = rig
+        .engine()
+        .counters()
+        .spliced_bytes
+        .load(Ordering::Relaxed);
+    assert!(spliced > 1 << 20, "{spliced}");
+    let tally = &rig.frontend.tally;
+    assert_eq!(tally.bytes_in.load(Ordering::Relaxed), up.len() as u64);
+    assert_eq!(tally.bytes_out.load(Ordering::Relaxed), down.len() as u64);
+}
+
+#[test]
+fn a_pipe_left_full_by_one_session_never_reaches_another() {
+    let (listener, address) = server();
+    let mut rig = Rig::new(&[address]);
+    rig.options.workers = 1;
+    let rig = rig.start();
+    for round in 0..20 {
+        // One session dies with its pipe full.
+        let stuck = rig.connect();
+        let mut far = accept(&listener);
+        far.set_nonblocking(true).unwrap();
+        let junk = vec![0xEE; 1 << 18];
+        let mut full = 0;
+        while full < 5 {
+            if far.write(&junk).is_err() {
+                full += 1;
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        reset(stuck);
+        drop(far);
+        // The next one is bulk too, and must get its own bytes alone.
+        let mut client = rig.connect();
+        let mut far = accept(&listener);
+        let bytes = pattern(1 << 20, round);
+        let copy = bytes.clone();
+        let writer = std::thread::spawn(move || far.write_all(&copy));
+        assert!(read_to_end(&mut client).unwrap() == bytes, "round {round}");
+        writer.join().unwrap().unwrap();
+    }
+}
+
+#[test]
+fn many_bulk_sessions_share_few_pipes() {
+    let (listener, address) = server();
+    let mut rig = Rig::new(&[address]);
+    rig.options.workers = 1;
+    let rig = rig.start();
+    let length = 1 << 20;
+    let sessions: Vec<_> = (0..48)
+        .map(|_| (rig.connect(), accept(&listener)))
+        .collect();
+    let threads: Vec<_> = sessions
+        .into_iter()
+        .enumerate()
+        .flat_map(|(number, (mut client, mut far))| {
+            let bytes = pattern(length, number as u64);
+            let expected = bytes.clone();
+            [
+                std::thread::spawn(move || far.write_all(&bytes).is_ok()),
+                std::thread::spawn(move || read_exact(&mut client, length) == expected),
+            ]
+        })
+        .collect();
+    assert!(threads.into_iter().all(|thread| thread.join().unwrap()));
+}
+
+#[test]
+fn small_turns_after_bulk_are_not_delayed() {
+    let (listener, address) = server();
+    let rig = Rig::new(&[address]).start();
+    let mut client = rig.connect();
+    let mut far = accept(&listener);
+    let bytes = pattern(4 << 20, 9);
+    let copy = bytes.clone();
+    let mut writer = far.try_clone().unwrap();
+    let thread = std::thread::spawn(move || writer.write_all(&copy).unwrap());
+    assert!(read_exact(&mut client, bytes.len()) == bytes);
+    thread.join().unwrap();
+    for turn in 0..200_u8 {
+        far.write_all(&[turn]).unwrap();
+        assert_eq!(read_exact(&mut client, 1), [turn]);
+        client.write_all(&[turn]).unwrap();
+        assert_eq!(read_exact(&mut far, 1), [turn]);
+    }
+}

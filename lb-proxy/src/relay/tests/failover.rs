@@ -1,0 +1,228 @@
+use std::io;
+use std::io::Write;
+use std::net::TcpStream;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::rig::{
+    Rig, accept, is_reset, named_echo, nobody, patient, read_exact, read_to_end, reset, server,
+    until,
+};
+use crate::pool::Standing;
+use crate::table::OnDown;
+
+#[test]
+fn a_refused_connection_goes_to_the_next_server_at_once() {
+    let rig = Rig::new(&[nobody(), nobody(), named_echo("c")]).start();
+    for _ in 0..10 {
+        let mut client = rig.connect();
+        assert_eq!(read_exact(&mut client, 1), b"c");
+    }
+    let failures = rig.failures.list();
+    assert!(!failures.is_empty());
+    for (server, kind) in failures {
+        assert!(server == "s0" || server == "s1");
+        assert_eq!(kind, io::ErrorKind::ConnectionRefused);
+    }
+    let counters = rig.engine().counters();
+    assert!(counters.redispatches.load(Ordering::Relaxed) >= 10);
+}
+
+#[test]
+fn a_silent_server_is_left_after_the_timeout() {
+    // A full backlog drops what comes: nobody answers.
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket
+        .bind(
+            &"127.0.0.1:0"
+                .parse::<std::net::SocketAddr>()
+                .unwrap()
+                .into(),
+        )
+        .unwrap();
+    socket.listen(0).unwrap();
+    let silent = socket.local_addr().unwrap().as_socket().unwrap();
+    let fill: Vec<_> = (0..3)
+        .map(|_| TcpStream::connect_timeout(&silent, Duration::from_millis(50)))
+        .collect();
+    let mut rig = Rig::new(&[silent, named_echo("b")]);
+    rig.policy.connect_timeout = Duration::from_millis(100);
+    let rig = rig.start();
+    for _ in 0..4 {
+        assert_eq!(read_exact(&mut rig.connect(), 1), b"b");
+    }
+    let failures = rig.failures.list();
+    assert!(failures.contains(&("s0".to_owned(), io::ErrorKind::TimedOut)));
+    drop(fill);
+}
+
+#[test]
+fn with_nobody_to_go_to_clients_are_reset_with_the_code_for_it() {
+    let mut rig = Rig::new(&[nobody()]).with_log();
+    rig.policy.retries = 0;
+    let rig = rig.start();
+    assert!(is_reset(&read_to_end(&mut rig.connect())));
+    rig.until_sessions(0);
+    assert_eq!(rig.terminations(), ["SC"]);
+
+    let mut rig = Rig::new(&[nobody()]).with_log();
+    rig.pool.servers[0].standing = Standing::Down;
+    let rig = rig.start();
+    assert!(is_reset(&read_to_end(&mut rig.connect())));
+    rig.until_sessions(0);
+    assert_eq!(rig.terminations(), ["SC"]);
+}
+
+#[test]
+fn the_only_server_is_tried_again_when_it_had_time_to_come_back() {
+    let address = nobody();
+    let rig = Rig::new(&[address]).start();
+    let mut client = rig.connect();
+    until("failure", || !rig.failures.list().is_empty());
+    let listener = std::net::TcpListener::bind(address).unwrap();
+    let mut far = accept(&listener);
+    far.write_all(b"back").unwrap();
+    assert_eq!(read_exact(&mut client, 4), b"back");
+}
+
+#[test]
+fn clients_wait_for_a_server_with_room_in_their_order() {
+    let (listener, address) = server();
+    let mut rig = Rig::new(&[address]);
+    rig.pool.servers[0].max_connections = Some(1);
+    let rig = rig.start();
+    let first = rig.connect();
+    let far = accept(&listener);
+    let mut waiting: Vec<_> = (0..5)
+        .map(|number| {
+            let client = rig.connect();
+            until("queue", || {
+                rig.engine().counters().queued.load(Ordering::Relaxed) == number + 1
+            });
+            client
+        })
+        .collect();
+    drop((first, far));
+    for (number, client) in waiting.iter_mut().enumerate() {
+        let mut far = accept(&listener);
+        far.write_all(&[number as u8]).unwrap();
+        assert_eq!(read_exact(client, 1), [number as u8]);
+        assert_eq!(rig.n_sessions(), 5 - number as u64);
+        client.shutdown(std::net::Shutdown::Both).unwrap();
+        drop(far);
+        rig.until_sessions(4 - number as u64);
+    }
+}
+
+#[test]
+fn a_full_queue_and_a_long_wait_have_their_codes() {
+    let (listener, address) = server();
+    let mut rig = Rig::new(&[address]).with_log();
+    rig.pool.servers[0].max_connections = Some(1);
+    rig.pool.queue = 2;
+    rig.policy.queue_timeout = Duration::from_millis(150);
+    let rig = rig.start();
+    let first = rig.connect();
+    let far = accept(&listener);
+    let mut long = rig.connect();
+    let gone = rig.connect();
+    until("queue", || {
+        rig.engine().counters().queued.load(Ordering::Relaxed) == 2
+    });
+    assert!(is_reset(&read_to_end(&mut rig.connect())));
+    reset(gone);
+    assert!(is_reset(&read_to_end(&mut long)));
+    drop((first, far));
+    rig.until_sessions(0);
+    let mut codes = rig.terminations();
+    codes.sort();
+    assert_eq!(codes, ["--", "CQ", "PQ", "sQ"]);
+}
+
+#[test]
+fn room_that_a_new_table_brings_is_used() {
+    let (listener, address) = server();
+    let mut rig = Rig::new(&[address]);
+    rig.pool.servers[0].max_connections = Some(1);
+    let mut rig = rig.start();
+    let clients: Vec<_> = (0..4).map(|_| rig.connect()).collect();
+    let _first = accept(&listener);
+    until("queue", || {
+        rig.engine().counters().queued.load(Ordering::Relaxed) == 3
+    });
+    rig.pool.servers[0].max_connections = Some(4);
+    rig.publish();
+    let _rest: Vec<_> = (0..3).map(|_| accept(&listener)).collect();
+    drop(clients);
+}
+
+#[test]
+fn sessions_of_a_server_that_goes_down_end_as_the_policy_has_it() {
+    for (on_down, standing, ends) in [
+        (OnDown::Reset, Standing::Down, true),
+        (OnDown::Reset, Standing::Maintenance, true),
+        (OnDown::Reset, Standing::Drain, false),
+        (OnDown::Finish, Standing::Down, false),
+    ] {
+        let (listener, address) = server();
+        let mut rig = Rig::new(&[address]).with_log();
+        rig.policy.on_down = on_down;
+        let mut rig = rig.start();
+        let mut client = rig.connect();
+        let mut far = accept(&listener);
+        rig.pool.servers[0].standing = standing;
+        rig.publish();
+        if ends {
+            assert!(is_reset(&read_to_end(&mut client)));
+            assert!(is_reset(&read_to_end(&mut far)));
+            rig.until_sessions(0);
+            assert_eq!(rig.terminations(), ["DD"]);
+        } else {
+            std::thread::sleep(Duration::from_millis(20));
+            client.write_all(b"still").unwrap();
+            assert_eq!(read_exact(&mut far, 5), b"still");
+            // Nobody new is sent there.
+            assert!(is_reset(&read_to_end(&mut rig.connect())));
+        }
+    }
+}
+
+#[test]
+fn a_server_that_stays_down_is_no_reason_to_end_what_runs() {
+    let (listener, address) = server();
+    let mut rig = Rig::new(&[address]);
+    rig.policy.on_down = OnDown::Reset;
+    rig.pool.fail_open = true;
+    rig.pool.servers[0].standing = Standing::Down;
+    let mut rig = rig.start();
+    let mut client = rig.connect();
+    let mut far = accept(&listener);
+    rig.publish();
+    std::thread::sleep(Duration::from_millis(20));
+    client.write_all(b"still").unwrap();
+    assert_eq!(read_exact(&mut far, 5), b"still");
+}
+
+#[test]
+fn a_client_that_goes_while_servers_are_tried_ends_its_session() {
+    let mut rig = Rig::new(&[nobody()]).with_log();
+    rig.policy.retries = 3;
+    let rig = rig.start();
+    let client = rig.connect();
+    until("failure", || !rig.failures.list().is_empty());
+    reset(client);
+    rig.until_sessions(0);
+    assert_eq!(rig.terminations(), ["CC"]);
+}
+
+#[test]
+fn a_connection_leaves_from_the_address_it_is_told() {
+    let (listener, address) = server();
+    let mut rig = Rig::new(&[address]);
+    rig.policy.source_address = Some("127.0.0.9".parse().unwrap());
+    let rig = rig.start();
+    let _client = rig.connect();
+    let far = accept(&listener);
+    assert_eq!(far.peer_addr().unwrap().ip().to_string(), "127.0.0.9");
+    drop(patient(far));
+}
