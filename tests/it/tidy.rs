@@ -68,6 +68,7 @@ const CORES: &[&str] = &[
     "lb-proxy/src/access_log/termination.rs",
     "lb-proxy/src/client_hello",
     "lb-proxy/src/client_hello.rs",
+    "lb-proxy/src/datagram/flow.rs",
     "lb-proxy/src/haproxy_cfg",
     "lb-proxy/src/haproxy_cfg.rs",
     "lb-proxy/src/imported.rs",
