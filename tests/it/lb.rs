@@ -6,5 +6,9 @@
 mod access;
 mod choice;
 mod forward;
+mod liveness;
 mod names;
+mod operate;
 mod proxy_header;
+mod site;
+mod swap;

@@ -4,9 +4,12 @@
 //! what a killed run left behind is found and swept by the next.
 
 use std::ffi::OsStr;
+use std::os::fd::AsFd as _;
 use std::process::{Command, Stdio};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// One wire, and the machines on it.
 #[derive(Debug)]
@@ -58,7 +61,11 @@ impl Network {
         ip(["-n", &self.hub, "link", "set", &port, "up"]);
         ip(["-n", &namespace, "addr", "add", address, "dev", "eth0"]);
         ip(["-n", &namespace, "link", "set", "eth0", "up"]);
-        Machine { namespace }
+        Machine {
+            namespace,
+            hub: self.hub.clone(),
+            port,
+        }
     }
 }
 
@@ -78,6 +85,8 @@ impl Drop for Network {
 #[derive(Debug)]
 pub struct Machine {
     namespace: String,
+    hub: String,
+    port: String,
 }
 
 impl Machine {
@@ -99,6 +108,62 @@ impl Machine {
     /// The link comes back.
     pub fn plug(&self) {
         ip(["-n", &self.namespace, "link", "set", "eth0", "up"]);
+    }
+
+    /// Nothing gets from this machine to the others any longer, nor back, though its link stays up: as
+    /// when a cable between two switches is pulled.
+    pub fn cut_off(&self) {
+        ip(["-n", &self.hub, "link", "set", &self.port, "nomaster"]);
+    }
+
+    /// It is on the wire with the others again.
+    pub fn join(&self) {
+        ip(["-n", &self.hub, "link", "set", &self.port, "master", "br0"]);
+    }
+
+    /// Does something as a process of this machine would: what it opens, and the threads that it
+    /// starts, are on this machine.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `task` does, or this process may not be there.
+    pub fn inside<T: Send>(&self, task: impl FnOnce() -> T + Send) -> T {
+        let path = format!("/run/netns/{}", self.namespace);
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                let namespace = std::fs::File::open(&path).expect("the namespace is there");
+                let kind = Some(LinkNameSpaceType::Network);
+                move_into_link_name_space(namespace.as_fd(), kind)
+                    .unwrap_or_else(|error| panic!("{path}: {error}"));
+                task()
+            });
+            match thread.join() {
+                Ok(result) => result,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        })
+    }
+
+    /// The addresses of its link.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the machine cannot be asked.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<String> {
+        let output = Command::new("ip")
+            .args(["-n", &self.namespace, "-o", "addr", "show", "dev", "eth0"])
+            .output()
+            .expect("iproute2 is installed");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.lines()
+            .filter_map(|line| {
+                let mut words = line
+                    .split_whitespace()
+                    .skip_while(|word| !word.starts_with("inet"));
+                words.nth(1).map(str::to_owned)
+            })
+            .collect()
     }
 }
 

@@ -218,7 +218,6 @@ pub fn try_line(mut stream: &TcpStream) -> std::io::Result<String> {
 ///
 /// Panics if there is no line.
 #[track_caller]
-#[must_use]
 pub fn line(stream: &TcpStream) -> String {
     try_line(stream).unwrap_or_else(|error| panic!("no line: {error}"))
 }
