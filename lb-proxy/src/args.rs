@@ -1,1 +1,299 @@
 //! The command line.
+
+#![expect(
+    clippy::doc_markdown,
+    reason = "these comments are what `--help` prints"
+)]
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use daemon_base::args::{LogArgs, StatusArgs};
+use ipnet::IpNet;
+use proto::endpoint::Endpoint;
+
+/// The configuration that is read when none is named.
+pub const DEFAULT_CONFIG: &str = "/etc/outpost/lb-proxy.toml";
+
+/// Layer 4 load balancer and virtual IPs
+///
+/// Passes connections on to the servers that healthd finds up, and holds virtual IPs beside the other
+/// nodes of the site (VRRP), by what its own proxy can do.
+#[derive(Debug, Parser)]
+#[command(name = "lb-proxy", version = daemon_base::version!(), max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Serve in the foreground until SIGTERM
+    ///
+    /// SIGHUP reads the configuration again; one with a problem changes nothing, and no connection is
+    /// touched by one that is taken up.
+    ///
+    /// When an lb-proxy serves already and the swap socket of its configuration is this one's, this
+    /// process takes over its listeners and its connections, and it ends. Otherwise sockets are taken
+    /// from systemd where it hands over any by the name of a frontend, and bound where not.
+    Serve(ServeArgs),
+    /// Check the configuration and print all problems
+    ///
+    /// Each problem is printed as `file:line:column: message`, after what is legal but odd. Exits with
+    /// 0 when there is no problem, and with 78 otherwise. Nothing is changed, and nothing is asked of a
+    /// running proxy.
+    Check(ConfigArgs),
+    /// Print this proxy's configuration for a peer's file
+    ///
+    /// What cannot be carried over is printed as a comment, `# not carried: ...`. Exits with 65 when
+    /// the file cannot be understood.
+    Import {
+        /// Which kind of file it is.
+        #[command(subcommand)]
+        format: Format,
+    },
+    /// Ask the running proxy how it is doing
+    Status(StatusArgs),
+    /// List the sessions of the running proxy
+    Sessions {
+        /// Which ones.
+        #[command(flatten)]
+        which: SessionArgs,
+        /// Where the proxy is.
+        #[command(flatten)]
+        status: StatusArgs,
+    },
+    /// Reset sessions of the running proxy
+    ///
+    /// At least one of the filters is needed; `--all` stands for none.
+    Kill {
+        /// Which ones.
+        #[command(flatten)]
+        which: SessionArgs,
+        /// All of them.
+        #[arg(long, conflicts_with_all = ["id", "frontend", "backend", "server", "client"])]
+        all: bool,
+        /// Where the proxy is.
+        #[command(flatten)]
+        status: StatusArgs,
+    },
+    /// Take servers of the running proxy out of service, or back
+    ///
+    /// What is said here holds until it is said otherwise or the process ends; a reload keeps it, and a
+    /// successor takes it over. `outpost` and healthd can do the same for all who use a target.
+    Backend {
+        /// What to do.
+        #[command(subcommand)]
+        verb: BackendVerb,
+    },
+    /// Say why each server is or is not chosen
+    Explain {
+        /// Only this backend.
+        #[arg(value_name = "BACKEND")]
+        backend: Option<String>,
+        /// Where the proxy is.
+        #[command(flatten)]
+        status: StatusArgs,
+    },
+}
+
+/// Which files say what to do.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ConfigArgs {
+    /// Configuration file (TOML, `version = "v1"`)
+    #[arg(long, short, value_name = "FILE", default_value = DEFAULT_CONFIG)]
+    pub config: PathBuf,
+
+    /// Where healthd listens; wins over the configuration
+    #[arg(long, value_name = "unix:PATH|http://IP:PORT|none")]
+    pub healthd: Option<HealthdArg>,
+
+    /// Address of the admin listener; wins over the configuration
+    #[arg(long, value_name = "IP:PORT")]
+    pub admin: Option<SocketAddr>,
+}
+
+/// Where healthd listens, or that there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthdArg(pub Option<Endpoint>);
+
+impl std::str::FromStr for HealthdArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "none" => Ok(Self(None)),
+            text => match text.parse() {
+                Ok(endpoint) => Ok(Self(Some(endpoint))),
+                Err(error) => Err(format!("{error}")),
+            },
+        }
+    }
+}
+
+/// Arguments of `serve`.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ServeArgs {
+    /// Which files say what to do.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+
+    /// How much to log and in which form.
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+/// A peer's kind of file.
+#[derive(Debug, Subcommand)]
+pub enum Format {
+    /// haproxy.cfg in TCP mode, as OpenShift's helper node and its own balancer have it
+    #[command(name = "haproxy.cfg", alias = "haproxy")]
+    Haproxy {
+        /// The files, in the order in which HAProxy is given them.
+        #[arg(value_name = "FILE", required = true)]
+        files: Vec<PathBuf>,
+    },
+    /// keepalived.conf, with the files that it includes
+    #[command(name = "keepalived.conf", alias = "keepalived")]
+    Keepalived {
+        /// The file.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+}
+
+/// Which sessions: those that fit everything that is given.
+#[derive(Clone, Debug, Default, Args)]
+pub struct SessionArgs {
+    /// The session of this number
+    #[arg(long, value_name = "NUMBER")]
+    pub id: Option<u64>,
+    /// Accepted by this frontend
+    #[arg(long, value_name = "NAME")]
+    pub frontend: Option<String>,
+    /// Sent to this backend
+    #[arg(long, value_name = "NAME")]
+    pub backend: Option<String>,
+    /// On this server
+    #[arg(long, value_name = "BACKEND/SERVER")]
+    pub server: Option<ServerName>,
+    /// From this address or network
+    #[arg(long, value_name = "IP[/LENGTH]", value_parser = network)]
+    pub client: Option<IpNet>,
+}
+
+/// A server of a backend, as `BACKEND/SERVER`; names of servers have no `/`, those of backends may.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerName {
+    /// The backend.
+    pub backend: String,
+    /// The server.
+    pub server: String,
+}
+
+impl std::str::FromStr for ServerName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.rsplit_once('/') {
+            Some((backend, server)) if !backend.is_empty() && !server.is_empty() => Ok(Self {
+                backend: backend.to_owned(),
+                server: server.to_owned(),
+            }),
+            _ => Err("expected BACKEND/SERVER".to_owned()),
+        }
+    }
+}
+
+/// An address is a network of one.
+fn network(text: &str) -> Result<IpNet, String> {
+    let address = text.parse::<IpAddr>().map(IpNet::from);
+    address
+        .or_else(|_| text.parse())
+        .map_err(|_| "expected an address or a network".to_owned())
+}
+
+/// What to do with servers.
+#[derive(Debug, Subcommand)]
+pub enum BackendVerb {
+    /// Let it keep its sessions, and give it no new ones
+    Drain(ServerArgs),
+    /// Let its probes decide again
+    Ready(ServerArgs),
+    /// Take it out at once; its sessions end as `on-down` says
+    Maintenance(ServerArgs),
+    /// Give it another share of connections
+    Weight {
+        /// Which server.
+        #[arg(value_name = "BACKEND/SERVER")]
+        server: ServerName,
+        /// Its weight, 0 to 256; `reset` for the configured one
+        #[arg(value_name = "N|reset")]
+        weight: Weight,
+        /// Where the proxy is.
+        #[command(flatten)]
+        status: StatusArgs,
+    },
+}
+
+/// A server, and where the proxy is.
+#[derive(Clone, Debug, Args)]
+pub struct ServerArgs {
+    /// Which server.
+    #[arg(value_name = "BACKEND/SERVER")]
+    pub server: ServerName,
+    /// Where the proxy is.
+    #[command(flatten)]
+    pub status: StatusArgs,
+}
+
+/// A weight, or the configured one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Weight(pub Option<u16>);
+
+impl std::str::FromStr for Weight {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text, text.parse()) {
+            ("reset", _) => Ok(Self(None)),
+            (_, Ok(weight)) if weight <= crate::pool::MAX_WEIGHT => Ok(Self(Some(weight))),
+            _ => Err("expected a number from 0 to 256, or `reset`".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn servers_and_weights_are_read() {
+        let parse = |line: &str| Cli::try_parse_from(line.split(' ')).map(|cli| cli.verb);
+        let Ok(Verb::Backend {
+            verb: BackendVerb::Weight { server, weight, .. },
+        }) = parse("lb-proxy backend weight demo/web/a 20")
+        else {
+            panic!();
+        };
+        assert_eq!((&*server.backend, &*server.server), ("demo/web", "a"));
+        assert_eq!(weight, Weight(Some(20)));
+        assert!(parse("lb-proxy backend weight web/a 257").is_err());
+        assert!(parse("lb-proxy backend drain web").is_err());
+        let Ok(Verb::Kill { which, .. }) = parse("lb-proxy kill --client 192.0.2.1") else {
+            panic!();
+        };
+        assert_eq!(which.client, Some("192.0.2.1/32".parse().unwrap()));
+        assert!(parse("lb-proxy kill --all --id 1").is_err());
+    }
+}

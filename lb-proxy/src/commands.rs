@@ -1,1 +1,239 @@
-//! What each verb of the command line does.
+//! The verbs of the command line.
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+use clap::Parser;
+use daemon_base::admin::{self, ClientError, Response};
+use daemon_base::args::{ServeArgs as BaseServeArgs, StatusArgs};
+use daemon_base::config::{Document, Problems};
+use daemon_base::{errln, exit, outln, run};
+use serde_json::Value;
+
+use crate::args::{BackendVerb, Cli, ConfigArgs, Format, ServeArgs, ServerName, SessionArgs, Verb};
+use crate::config::{Config, DEFAULT_ADMIN, lint, v1};
+use crate::service::Proxy;
+use crate::status;
+
+/// Runs the command line.
+pub fn run(arguments: Vec<String>) -> ExitCode {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version go to standard output and are no error.
+            let code = match error.use_stderr() {
+                true => exit::USAGE,
+                false => exit::OK,
+            };
+            drop(error.print());
+            return exit::code(code);
+        }
+    };
+    match cli.verb {
+        Verb::Serve(args) => serve(&args),
+        Verb::Check(args) => check(&args),
+        Verb::Import { format } => import(&format),
+        Verb::Status(args) => run::status(&args, DEFAULT_ADMIN, status::render),
+        Verb::Sessions { which, status } => sessions(&which, &status),
+        Verb::Kill { which, all, status } => kill(&which, all, &status),
+        Verb::Backend { verb } => backend(&verb),
+        Verb::Explain { backend, status } => {
+            let path = query("/backends/explain", &[("backend", backend)]);
+            ask(&status, &path, Way::Look, str::to_owned)
+        }
+    }
+}
+
+/// Reads the configuration that the arguments name, with what they say themselves.
+fn read(args: &ConfigArgs) -> Result<Config, Problems> {
+    let mut config = v1::parse(&Document::read(&args.config)?)?;
+    if let Some(healthd) = &args.healthd {
+        config.health.clone_from(&healthd.0);
+    }
+    if args.admin.is_some() {
+        config.common.admin = args.admin;
+    }
+    Ok(config)
+}
+
+fn serve(args: &ServeArgs) -> ExitCode {
+    let base = BaseServeArgs {
+        config: Some(args.config.config.clone()),
+        log: args.log,
+    };
+    run::serve::<Proxy>(&base, || read(&args.config))
+}
+
+fn check(args: &ConfigArgs) -> ExitCode {
+    let checked = read(args);
+    if let Ok(config) = &checked {
+        let of_host = lint::host(config, &lint::Host::look());
+        for warning in config.warnings.iter().chain(&of_host) {
+            outln!("warning: {warning}");
+        }
+    }
+    run::check(checked, Config::summary)
+}
+
+fn import(format: &Format) -> ExitCode {
+    match format {
+        Format::Haproxy { .. } | Format::Keepalived { .. } => exit::code(exit::DATA),
+    }
+}
+
+//--- The running proxy
+
+/// Whether something is changed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Look,
+    Change,
+}
+
+fn sessions(which: &SessionArgs, status: &StatusArgs) -> ExitCode {
+    let path = query("/sessions", &parameters(which));
+    let json = status.json;
+    ask(
+        status,
+        &path,
+        Way::Look,
+        |body| match serde_json::from_str::<Value>(body) {
+            Ok(value) if json => format!("{value:#}"),
+            Ok(value) => status::render_sessions(&value),
+            Err(_) => body.to_owned(),
+        },
+    )
+}
+
+fn kill(which: &SessionArgs, all: bool, status: &StatusArgs) -> ExitCode {
+    let mut parameters = parameters(which);
+    if all {
+        parameters.push(("all", Some("1".to_owned())));
+    }
+    if parameters.iter().all(|(_, value)| value.is_none()) {
+        errln!("say which sessions: --id, --frontend, --backend, --server, --client or --all");
+        return exit::code(exit::USAGE);
+    }
+    let path = query("/sessions/kill", &parameters);
+    let json = status.json;
+    ask(status, &path, Way::Change, |body| {
+        let killed = serde_json::from_str::<Value>(body);
+        match killed.ok().and_then(|value| value["killed"].as_u64()) {
+            Some(n) if !json => format!("{n} sessions reset"),
+            _ => body.to_owned(),
+        }
+    })
+}
+
+fn parameters(which: &SessionArgs) -> Vec<(&'static str, Option<String>)> {
+    let server = which.server.as_ref();
+    let backend = server.map(|server| server.backend.clone());
+    vec![
+        ("id", which.id.map(|id| id.to_string())),
+        ("frontend", which.frontend.clone()),
+        ("backend", backend.or_else(|| which.backend.clone())),
+        ("server", server.map(|server| server.server.clone())),
+        ("client", which.client.map(|client| client.to_string())),
+    ]
+}
+
+fn backend(verb: &BackendVerb) -> ExitCode {
+    let (server, status, path, key, value) = match verb {
+        BackendVerb::Drain(args) => state(&args.server, &args.status, "drain"),
+        BackendVerb::Ready(args) => state(&args.server, &args.status, "ready"),
+        BackendVerb::Maintenance(args) => state(&args.server, &args.status, "maintenance"),
+        BackendVerb::Weight {
+            server,
+            weight,
+            status,
+        } => {
+            let weight = weight
+                .0
+                .map_or_else(|| "reset".to_owned(), |n| n.to_string());
+            (server, status, "/backends/weight", "weight", weight)
+        }
+    };
+    let path = query(
+        path,
+        &[
+            ("backend", Some(server.backend.clone())),
+            ("server", Some(server.server.clone())),
+            (key, Some(value)),
+        ],
+    );
+    ask(status, &path, Way::Change, str::to_owned)
+}
+
+fn state<'a>(
+    server: &'a ServerName,
+    status: &'a StatusArgs,
+    state: &str,
+) -> (
+    &'a ServerName,
+    &'a StatusArgs,
+    &'static str,
+    &'static str,
+    String,
+) {
+    (server, status, "/backends/state", "state", state.to_owned())
+}
+
+/// Asks the running proxy and prints what `render` makes of its answer.
+fn ask(args: &StatusArgs, path: &str, way: Way, render: impl Fn(&str) -> String) -> ExitCode {
+    let address = args.admin.unwrap_or(DEFAULT_ADMIN);
+    let response = match exchange(address, path, way) {
+        Ok(response) => response,
+        Err(error) => {
+            exit::report(&error);
+            return exit::code(exit::UNAVAILABLE);
+        }
+    };
+    let text = response.text();
+    if response.is_success() {
+        let text = render(&text);
+        if !text.trim_end().is_empty() {
+            outln!("{}", text.trim_end());
+        }
+        exit::code(exit::OK)
+    } else {
+        errln!("{}", text.trim_end());
+        exit::code(exit::DATA)
+    }
+}
+
+fn exchange(address: SocketAddr, path: &str, way: Way) -> Result<Response, ClientError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|source| ClientError::Exchange {
+            address,
+            source: source.into(),
+        })?;
+    match way {
+        Way::Change => runtime.block_on(admin::post(address, path, Vec::new())),
+        Way::Look => runtime.block_on(admin::get(address, path)),
+    }
+}
+
+/// A path with the parameters that have a value.
+fn query(path: &str, parameters: &[(&str, Option<String>)]) -> String {
+    let given: Vec<String> = parameters
+        .iter()
+        .filter_map(|(key, value)| Some(format!("{key}={}", encoded(value.as_ref()?))))
+        .collect();
+    match given.is_empty() {
+        true => path.to_owned(),
+        false => format!("{path}?{}", given.join("&")),
+    }
+}
+
+/// Percent-encodes what a query cannot hold (RFC 3986 §2.1).
+fn encoded(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/:".contains(&byte);
+    text.bytes()
+        .map(|byte| match plain(byte) {
+            true => char::from(byte).to_string(),
+            false => format!("%{byte:02X}"),
+        })
+        .collect()
+}

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    ExitCode::from(64)
+    lb_proxy::commands::run(std::env::args().collect())
 }

@@ -1,1 +1,312 @@
-//! What the admin listener answers besides the common paths.
+//! What the admin listener shows and changes beside the common paths.
+//!
+//! | path | does |
+//! | --- | --- |
+//! | `GET /sessions?frontend=&backend=&server=&client=&id=` | lists sessions as JSON |
+//! | `POST /sessions/kill` with the same parameters | resets them, and says how many |
+//! | `GET /backends/explain?backend=` | says why each server is or is not chosen |
+//! | `GET /backends/overrides` | what operators have said, for a successor |
+//! | `POST /backends/state?backend=&server=&state=` | `ready`, `drain` or `maintenance` |
+//! | `POST /backends/weight?backend=&server=&weight=` | a number or `reset` |
+//! | `GET /sources?frontend=` | the busiest sources of a frontend with limits |
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Instant;
+
+use daemon_base::admin::{Reply, Request, Routes};
+use ipnet::IpNet;
+use proto::health::AdminState;
+use serde_json::{Value, json};
+
+use crate::keeper::{Keeper, NoSuchServer, ServerKey, View};
+use crate::relay::{Engine, Filter, SessionInfo};
+use crate::standing::Override;
+
+/// The most sources that `/sources` shows.
+const SOURCES: usize = 50;
+
+/// Adds the paths.
+pub fn add(routes: &Routes, engine: &Arc<Engine>, keeper: &Arc<Keeper>) {
+    let asked = Arc::clone(engine);
+    routes.get("/sessions", move |request| {
+        sessions(request, Arc::clone(&asked))
+    });
+    let asked = Arc::clone(engine);
+    routes.post("/sessions/kill", move |request| {
+        kill(request, Arc::clone(&asked))
+    });
+    let known = Arc::clone(keeper);
+    routes.get("/backends/explain", move |request| {
+        let reply = explain(&request, &known.view());
+        async move { reply }
+    });
+    let known = Arc::clone(keeper);
+    routes.get("/backends/overrides", move |_| {
+        let reply = Reply::json(200, &overrides(&known.view()));
+        async move { reply }
+    });
+    let known = Arc::clone(keeper);
+    routes.get("/sources", move |request| {
+        let reply = sources(&request, &known.view());
+        async move { reply }
+    });
+    let changed = Arc::clone(keeper);
+    routes.post("/backends/state", move |request| {
+        let reply = set_state(&request, &changed);
+        async move { reply }
+    });
+    let changed = Arc::clone(keeper);
+    routes.post("/backends/weight", move |request| {
+        let reply = set_weight(&request, &changed);
+        async move { reply }
+    });
+}
+
+//--- Sessions
+
+fn filter(request: &Request) -> Result<Filter, Reply> {
+    let bad = |key: &str| Reply::text(400, format!("`{key}` cannot be understood\n"));
+    let id = match request.parameter("id") {
+        None => None,
+        Some(text) => Some(text.parse().map_err(|_| bad("id"))?),
+    };
+    let client: Option<IpNet> = match request.parameter("client") {
+        None => None,
+        Some(text) => Some(text.parse().map_err(|_| bad("client"))?),
+    };
+    Ok(Filter {
+        id,
+        frontend: request.parameter("frontend"),
+        backend: request.parameter("backend"),
+        server: request.parameter("server"),
+        client,
+    })
+}
+
+async fn sessions(request: Request, engine: Arc<Engine>) -> Reply {
+    let filter = match filter(&request) {
+        Ok(filter) => filter,
+        Err(reply) => return reply,
+    };
+    // The workers are asked, which takes them a moment.
+    let listed = tokio::task::spawn_blocking(move || engine.sessions(&filter)).await;
+    let mut listed = listed.unwrap_or_default();
+    listed.sort_by_key(|session| session.id);
+    let listed: Vec<Value> = listed.iter().map(session_value).collect();
+    Reply::json(200, &Value::Array(listed))
+}
+
+fn session_value(session: &SessionInfo) -> Value {
+    json!({
+        "id": session.id,
+        "frontend": &*session.frontend,
+        "backend": session.backend.as_deref(),
+        "server": session.server.as_deref(),
+        "server_address": session.server_address.map(|address| address.to_string()),
+        "client": session.client.to_string(),
+        "local": session.local.map(|address| address.to_string()),
+        "state": session.state.as_str(),
+        "age_seconds": session.age.as_secs_f64(),
+        "bytes_in": session.bytes_in,
+        "bytes_out": session.bytes_out,
+    })
+}
+
+async fn kill(request: Request, engine: Arc<Engine>) -> Reply {
+    let filter = match filter(&request) {
+        Ok(filter) => filter,
+        Err(reply) => return reply,
+    };
+    // Nothing said is a slip, not a wish.
+    if filter == Filter::all() && request.parameter("all").is_none() {
+        return Reply::text(400, "which sessions? say all=1 for every one\n");
+    }
+    tracing::info!(?filter, "An operator resets sessions");
+    let n_killed = tokio::task::spawn_blocking(move || engine.kill(&filter)).await;
+    Reply::json(200, &json!({ "killed": n_killed.unwrap_or(0) }))
+}
+
+//--- Servers
+
+fn explain(request: &Request, view: &View) -> Reply {
+    let wanted = request.parameter("backend");
+    let now = now();
+    let mut text = String::new();
+    for backend in &view.table.backends {
+        let name = &*backend.pool.name;
+        if wanted.as_deref().is_some_and(|wanted| wanted != name) {
+            continue;
+        }
+        for line in backend.pool.explain(now) {
+            let key = (Arc::clone(&backend.pool.name), Arc::clone(&line.server));
+            // Writing to a string does not fail.
+            let _written = writeln!(
+                text,
+                "{name}/{}: {}{}",
+                line.server,
+                line.reason,
+                why(view, &key)
+            );
+        }
+    }
+    match (text.is_empty(), wanted) {
+        (true, Some(wanted)) => Reply::text(404, format!("there is no backend {wanted}\n")),
+        _ => Reply::text(200, text),
+    }
+}
+
+/// Who says so, and what healthd last said.
+fn why(view: &View, key: &ServerKey) -> String {
+    let mut text = String::new();
+    if let Some(said) = view.overrides.get(key) {
+        if let Some(state) = said.state {
+            text.push_str(&format!("; an operator said {state}"));
+        }
+        if let Some(weight) = said.weight {
+            text.push_str(&format!("; an operator gave it weight {weight}"));
+        }
+    }
+    let config = view.config.as_deref();
+    let server = config.and_then(|config| config.server(&key.0, &key.1));
+    match server.and_then(|server| server.target.as_ref()) {
+        None => text.push_str("; it is not checked"),
+        Some(target) => match view.snapshot.status(target) {
+            None => text.push_str(&format!("; nothing is known of {target}")),
+            Some(status) => {
+                text.push_str(&format!("; {target} is {}", status.liveness));
+                if status.admin != AdminState::Ready {
+                    text.push_str(&format!(", {} at healthd", status.admin));
+                }
+                if !status.reason.is_empty() {
+                    text.push_str(&format!(" ({})", status.reason));
+                }
+            }
+        },
+    }
+    text
+}
+
+fn server(request: &Request) -> Result<(String, String), Reply> {
+    match (request.parameter("backend"), request.parameter("server")) {
+        (Some(backend), Some(server)) => Ok((backend, server)),
+        _ => Err(Reply::text(400, "which server? say backend= and server=\n")),
+    }
+}
+
+fn set_state(request: &Request, keeper: &Keeper) -> Reply {
+    let (backend, server) = match server(request) {
+        Ok(server) => server,
+        Err(reply) => return reply,
+    };
+    let Some(state) = request.parameter("state").as_deref().and_then(state_of) else {
+        return Reply::text(400, "state= is ready, drain or maintenance\n");
+    };
+    changed(
+        keeper.set_state(&backend, &server, state),
+        format!("{backend}/{server} is {state}\n"),
+    )
+}
+
+fn set_weight(request: &Request, keeper: &Keeper) -> Reply {
+    let (backend, server) = match server(request) {
+        Ok(server) => server,
+        Err(reply) => return reply,
+    };
+    let weight = match request.parameter("weight").as_deref() {
+        Some("reset") => None,
+        Some(text) => match text.parse() {
+            Ok(weight) if weight <= crate::pool::MAX_WEIGHT => Some(weight),
+            _ => return Reply::text(400, "weight= is a number from 0 to 256, or reset\n"),
+        },
+        None => return Reply::text(400, "weight= is missing\n"),
+    };
+    let told = match weight {
+        Some(weight) => format!("{backend}/{server} has weight {weight}\n"),
+        None => format!("{backend}/{server} has its configured weight\n"),
+    };
+    changed(keeper.set_weight(&backend, &server, weight), told)
+}
+
+fn changed(result: Result<(), NoSuchServer>, told: String) -> Reply {
+    match result {
+        Ok(()) => Reply::text(200, told),
+        Err(error) => Reply::text(404, format!("{error}\n")),
+    }
+}
+
+fn state_of(text: &str) -> Option<AdminState> {
+    match text {
+        "ready" => Some(AdminState::Ready),
+        "drain" => Some(AdminState::Drain),
+        "maintenance" => Some(AdminState::Maintenance),
+        _ => None,
+    }
+}
+
+//--- What operators have said
+
+fn overrides(view: &View) -> Value {
+    let all = view.overrides.iter().map(|((backend, server), said)| {
+        json!({
+            "backend": &**backend,
+            "server": &**server,
+            "state": said.state.map(|state| state.to_string()),
+            "weight": said.weight,
+        })
+    });
+    Value::Array(all.collect())
+}
+
+/// What a predecessor answers to `GET /backends/overrides`.
+#[must_use]
+pub fn parse_overrides(value: &Value) -> Vec<(ServerKey, Override)> {
+    let text = |value: &Value, key: &str| value.get(key)?.as_str().map(str::to_owned);
+    let entries = value.as_array().into_iter().flatten();
+    let parse = |entry: &Value| {
+        let key = (
+            text(entry, "backend")?.into(),
+            text(entry, "server")?.into(),
+        );
+        let weight = entry.get("weight").and_then(Value::as_u64);
+        let said = Override {
+            state: text(entry, "state").as_deref().and_then(state_of),
+            weight: weight.and_then(|weight| u16::try_from(weight).ok()),
+        };
+        Some((key, said))
+    };
+    entries.filter_map(parse).collect()
+}
+
+//--- Sources
+
+fn sources(request: &Request, view: &View) -> Reply {
+    let wanted = request.parameter("frontend");
+    let now = now();
+    let mut all = serde_json::Map::new();
+    for frontend in &view.table.frontends {
+        let Some(limits) = &frontend.limits else {
+            continue;
+        };
+        if wanted
+            .as_deref()
+            .is_some_and(|wanted| wanted != &*frontend.name)
+        {
+            continue;
+        }
+        let busiest = limits.busiest(SOURCES, now).into_iter().map(|source| {
+            json!({
+                "address": source.address.to_string(),
+                "connections": source.connections,
+                "rate": source.rate,
+            })
+        });
+        all.insert(frontend.name.to_string(), busiest.collect());
+    }
+    Reply::json(200, &Value::Object(all))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
+fn now() -> Instant {
+    Instant::now()
+}

@@ -1,1 +1,337 @@
-//! What `status` shows.
+//! What `status` says: as JSON from the running proxy, and in lines for people.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use daemon_base::config::HumanDuration;
+use daemon_base::run::headline;
+use serde_json::{Value, json};
+
+use crate::config::{Frontend, Path, Protocol};
+use crate::health::Link;
+use crate::keeper::View;
+use crate::relay::Engine;
+use crate::table::Backend;
+
+/// What the proxy knows of itself.
+#[derive(Debug)]
+pub struct Report {
+    /// The data path.
+    pub engine: Arc<Engine>,
+    /// What it goes by.
+    pub view: Arc<View>,
+    /// The stream from healthd.
+    pub link: Link,
+}
+
+impl Report {
+    /// As JSON.
+    #[must_use]
+    pub fn value(&self) -> Value {
+        let now = now();
+        let counters = self.engine.counters();
+        let listening = self.engine.listening();
+        let config = self.view.config.as_deref();
+        let frontends = config.map_or(&[][..], |config| &config.frontends);
+        let frontends: Vec<Value> = frontends
+            .iter()
+            .map(|frontend| self.frontend(frontend, &listening))
+            .collect();
+        let backends = self.view.table.backends.iter();
+        let backends: Vec<Value> = backends.map(|backend| self.backend(backend, now)).collect();
+        json!({
+            "sessions": load(&counters.sessions),
+            "most_sessions": self.engine.most_sessions(),
+            "accepted": load(&counters.accepted),
+            "frontends": frontends,
+            "backends": backends,
+            "healthd": self.link.state().map(|state| json!({
+                "connected": state.connected,
+                "error": state.error,
+                "age_seconds": self.link.age().map(|age| age.as_secs_f64()),
+                "generation": self.view.snapshot.generation,
+            })),
+        })
+    }
+
+    fn frontend(
+        &self,
+        frontend: &Frontend,
+        listening: &[(Arc<str>, std::net::SocketAddr)],
+    ) -> Value {
+        let name = &frontend.name;
+        let bound = listening.iter().filter(|(of, _)| of == name);
+        let bound: Vec<String> = bound.map(|(_, address)| address.to_string()).collect();
+        let listen = match bound.is_empty() {
+            false => bound,
+            true => frontend.listen.iter().map(ToString::to_string).collect(),
+        };
+        let able = self.view.abilities.get(format!("frontend:{name}").as_str());
+        let mut value = json!({
+            "name": &**name,
+            "protocol": match frontend.protocol {
+                Protocol::Tcp => "tcp",
+                Protocol::Udp => "udp",
+            },
+            "path": match frontend.path {
+                Path::User => "user",
+                Path::Kernel => "kernel",
+            },
+            "listen": listen,
+            "able": able,
+        });
+        let known = self.view.table.frontend(name);
+        if let (Some(known), Some(object)) = (known, value.as_object_mut()) {
+            let tally = &known.tally;
+            for (key, count) in [
+                ("sessions", &tally.sessions),
+                ("most_sessions", &tally.most_sessions),
+                ("total", &tally.total),
+                ("denied", &tally.denied),
+                ("limited", &tally.limited),
+                ("rejected", &tally.rejected),
+                ("bytes_in", &tally.bytes_in),
+                ("bytes_out", &tally.bytes_out),
+            ] {
+                object.insert(key.to_owned(), load(count).into());
+            }
+        }
+        value
+    }
+
+    fn backend(&self, backend: &Backend, now: Instant) -> Value {
+        let pool = &backend.pool;
+        let explained = pool.explain(now);
+        let servers: Vec<Value> = pool
+            .servers
+            .iter()
+            .zip(explained)
+            .map(|(server, explained)| {
+                let key = (Arc::clone(&pool.name), Arc::clone(&server.name));
+                let history = self.view.histories.get(&key);
+                let tally = &server.load.tally;
+                json!({
+                    "name": &*server.name,
+                    "address": server.address.to_string(),
+                    "state": history.map(|history| history.verdict.name()),
+                    "since_seconds": history.map(|history| now.saturating_duration_since(history.since).as_secs()),
+                    "chosen": explained.reason.is_chosen(),
+                    "why": explained.reason.to_string(),
+                    "probe": self.probe(&key),
+                    "weight": server.weight,
+                    "backup": server.backup,
+                    "sessions": explained.sessions,
+                    "limit": explained.limit,
+                    "total": server.load.total(),
+                    "connect_errors": load(&tally.connect_errors),
+                    "resets": load(&tally.resets),
+                    "bytes_in": load(&tally.bytes_in),
+                    "bytes_out": load(&tally.bytes_out),
+                })
+            })
+            .collect();
+        json!({
+            "name": &*pool.name,
+            "usable": pool.n_usable(),
+            "queued": pool.queue.waiting(),
+            "servers": servers,
+        })
+    }
+
+    /// What healthd last said of a server.
+    fn probe(&self, key: &crate::keeper::ServerKey) -> Value {
+        let config = self.view.config.as_deref();
+        let server = config.and_then(|config| config.server(&key.0, &key.1));
+        let Some(target) = server.and_then(|server| server.target.as_ref()) else {
+            return Value::Null;
+        };
+        let status = self.view.snapshot.status(target);
+        json!({
+            "target": target.to_string(),
+            "liveness": status.map(|status| status.liveness.to_string()),
+            "admin": status.map(|status| status.admin.to_string()),
+            "reason": status.map(|status| status.reason.as_str()),
+            "latency_ms": status.map(|status| status.latency.as_secs_f64() * 1e3),
+        })
+    }
+}
+
+fn load(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+//--- For people
+
+/// What a running proxy answered, in lines.
+#[must_use]
+pub fn render(status: &Value) -> String {
+    let mut text = headline(status);
+    // Writing to a string does not fail.
+    let _written = write_detail(&mut text, &status["detail"]);
+    text
+}
+
+fn write_detail(text: &mut String, detail: &Value) -> std::fmt::Result {
+    writeln!(
+        text,
+        "sessions {} of {} at a time, {} accepted",
+        number(&detail["sessions"]),
+        number(&detail["most_sessions"]),
+        number(&detail["accepted"]),
+    )?;
+    for frontend in items(&detail["frontends"]) {
+        write_frontend(text, frontend)?;
+    }
+    for backend in items(&detail["backends"]) {
+        write_backend(text, backend)?;
+    }
+    let healthd = &detail["healthd"];
+    match healthd["connected"].as_bool() {
+        Some(true) => writeln!(text, "healthd is connected"),
+        Some(false) => {
+            let since = match healthd["age_seconds"].as_f64() {
+                Some(age) => format!("what it said {} ago holds", seconds(age)),
+                None => "every server is taken for good".to_owned(),
+            };
+            let error = word(&healthd["error"]);
+            writeln!(text, "healthd is NOT connected ({error}); {since}")
+        }
+        None => writeln!(text, "healthd is not asked"),
+    }
+}
+
+fn write_frontend(text: &mut String, frontend: &Value) -> std::fmt::Result {
+    let listen: Vec<&str> = items(&frontend["listen"]).map(word).collect();
+    let kind = match (word(&frontend["protocol"]), word(&frontend["path"])) {
+        ("tcp", "user") => String::new(),
+        (protocol, path) => format!(" ({protocol}, {path} path)"),
+    };
+    write!(
+        text,
+        "frontend {} on {}{kind}",
+        word(&frontend["name"]),
+        listen.join(" ")
+    )?;
+    if frontend["total"].is_u64() {
+        write!(
+            text,
+            ": {} sessions, {} in all",
+            number(&frontend["sessions"]),
+            number(&frontend["total"]),
+        )?;
+    }
+    for (key, words) in [
+        ("denied", "denied"),
+        ("limited", "over their limit"),
+        ("rejected", "rejected"),
+    ] {
+        if number(&frontend[key]) > 0 {
+            write!(text, ", {} {words}", number(&frontend[key]))?;
+        }
+    }
+    match frontend["able"].as_bool() {
+        Some(false) => writeln!(text, "  NO SERVER"),
+        _ => writeln!(text),
+    }
+}
+
+fn write_backend(text: &mut String, backend: &Value) -> std::fmt::Result {
+    let name = word(&backend["name"]);
+    let queued = match number(&backend["queued"]) {
+        0 => String::new(),
+        n => format!(", {n} wait"),
+    };
+    let usable = number(&backend["usable"]);
+    let servers: Vec<&Value> = items(&backend["servers"]).collect();
+    writeln!(
+        text,
+        "backend {name}: {usable} of {} servers{queued}",
+        servers.len()
+    )?;
+    for server in servers {
+        write!(
+            text,
+            "  {} {} {}",
+            word(&server["name"]),
+            word(&server["address"]),
+            word(&server["why"]),
+        )?;
+        if let Some(since) = server["since_seconds"].as_u64() {
+            write!(text, " for {}", HumanDuration(Duration::from_secs(since)))?;
+        }
+        write!(
+            text,
+            ", {} sessions, {} in all",
+            number(&server["sessions"]),
+            number(&server["total"])
+        )?;
+        if number(&server["connect_errors"]) > 0 {
+            write!(
+                text,
+                ", {} failed connects",
+                number(&server["connect_errors"])
+            )?;
+        }
+        let probe = &server["probe"];
+        match (probe["liveness"].as_str(), probe["reason"].as_str()) {
+            (Some("down"), Some(reason)) => {
+                write!(text, " ({}: {reason})", word(&probe["target"]))?
+            }
+            (None, _) if probe.is_object() => write!(text, " (nothing known yet)")?,
+            _ => {}
+        }
+        writeln!(text)?;
+    }
+    Ok(())
+}
+
+/// What `sessions` prints.
+#[must_use]
+pub fn render_sessions(sessions: &Value) -> String {
+    let mut text = String::new();
+    for session in items(sessions) {
+        let server = match (session["backend"].as_str(), session["server"].as_str()) {
+            (Some(backend), Some(server)) => format!("{backend}/{server}"),
+            (Some(backend), None) => backend.to_owned(),
+            _ => "-".to_owned(),
+        };
+        // Writing to a string does not fail.
+        let _written = writeln!(
+            text,
+            "{} {} -> {} {} {} {}, {} in, {} out",
+            number(&session["id"]),
+            word(&session["client"]),
+            word(&session["frontend"]),
+            server,
+            word(&session["state"]),
+            seconds(session["age_seconds"].as_f64().unwrap_or_default()),
+            number(&session["bytes_in"]),
+            number(&session["bytes_out"]),
+        );
+    }
+    text
+}
+
+fn items(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_default()
+}
+
+fn word(value: &Value) -> &str {
+    value.as_str().unwrap_or("?")
+}
+
+/// Whole seconds, as people read them.
+fn seconds(seconds: f64) -> HumanDuration {
+    HumanDuration(Duration::try_from_secs_f64(seconds.trunc()).unwrap_or_default())
+}
+
+#[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
+fn now() -> Instant {
+    Instant::now()
+}

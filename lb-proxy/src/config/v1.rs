@@ -231,7 +231,7 @@ fn above_zero(time: HumanDuration) -> Option<Duration> {
 
 fn access_log_settings(spec: AccessLogSpec) -> access_log::Settings {
     access_log::Settings {
-        target: match spec.to {
+        target: match spec.target {
             None => access_log::Target::Off,
             Some(path) => match path.to_str() {
                 Some("off") => access_log::Target::Off,

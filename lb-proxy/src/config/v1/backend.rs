@@ -8,7 +8,7 @@ use proto::health::{DnsProbe, HttpProbe, Schedule, TargetKind, Verify};
 use toml::Spanned;
 
 use super::spec::{
-    BackendSpec, BalanceSpec, CheckSpec, OnDownSpec, SendProxySpec, ServerSpec, Spec,
+    BackendSpec, BalanceSpec, CheckField, CheckSpec, OnDownSpec, SendProxySpec, ServerSpec, Spec,
 };
 use super::{Reader, above_zero};
 use crate::config::{Backend, Check, Protocol, Role, Server};
@@ -42,7 +42,11 @@ impl Reader<'_> {
     }
 
     fn backend(&mut self, spec: &BackendSpec, name: Arc<str>, role: Role, udp: bool) -> Backend {
-        let check = self.check(spec.check.as_ref(), role, udp);
+        let check = match &spec.check {
+            Some(CheckField::None) => None,
+            Some(CheckField::As(check)) => self.check(check, role, udp),
+            None => self.check(&CheckSpec::default(), role, udp),
+        };
         if spec.server.len() > MAX_SERVERS {
             self.problem(
                 spec.name.span(),
@@ -166,9 +170,7 @@ impl Reader<'_> {
 
     //--- Check
 
-    fn check(&mut self, spec: Option<&CheckSpec>, role: Role, udp: bool) -> Option<Check> {
-        let none = CheckSpec::default();
-        let spec = spec.unwrap_or(&none);
+    fn check(&mut self, spec: &CheckSpec, role: Role, udp: bool) -> Option<Check> {
         let kind = match (&spec.kind, role) {
             (Some(kind), _) => kind.get_ref().as_str(),
             (None, Role::Api) => "https",

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use daemon_base::config::{AdminSpec, HumanDuration, LogSpec};
-use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
 use crate::config::{Path, Protocol, Role};
@@ -48,7 +50,7 @@ pub(super) struct SwapSpec {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct AccessLogSpec {
-    pub(super) to: Option<PathBuf>,
+    pub(super) target: Option<PathBuf>,
     pub(super) format: FormatSpec,
 }
 
@@ -222,7 +224,7 @@ pub(super) struct BackendSpec {
     #[serde(default)]
     pub(super) balance: Option<BalanceSpec>,
     #[serde(default)]
-    pub(super) check: Option<CheckSpec>,
+    pub(super) check: Option<CheckField>,
     #[serde(default)]
     pub(super) send_proxy: SendProxySpec,
     #[serde(default)]
@@ -280,6 +282,44 @@ pub(super) enum SendProxySpec {
 pub(super) enum OnDownSpec {
     Reset,
     Finish,
+}
+
+/// `check = "none"`, or how servers are probed.
+#[derive(Debug)]
+pub(super) enum CheckField {
+    /// Not at all.
+    None,
+    /// As this says.
+    As(Box<CheckSpec>),
+}
+
+impl<'de> Deserialize<'de> for CheckField {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // By hand: an untagged enum would lose the places of what is wrong inside.
+        deserializer.deserialize_any(CheckVisitor)
+    }
+}
+
+struct CheckVisitor;
+
+impl<'de> Visitor<'de> for CheckVisitor {
+    type Value = CheckField;
+
+    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("a table, or \"none\"")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<CheckField, E> {
+        match text {
+            "none" => Ok(CheckField::None),
+            other => Err(E::invalid_value(de::Unexpected::Str(other), &self)),
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<CheckField, A::Error> {
+        let spec = CheckSpec::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(CheckField::As(Box::new(spec)))
+    }
 }
 
 /// How servers are probed; which of the later keys it may have depends on its kind.
