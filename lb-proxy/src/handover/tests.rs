@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -32,7 +32,7 @@ struct Old {
     gone: mpsc::Receiver<()>,
 }
 
-fn old(rig: &mut Rig, path: &PathBuf) -> Old {
+fn old(rig: &mut Rig, path: &Path) -> Old {
     let engine = Arc::new(rig.engine.take().unwrap());
     let (sender, gone) = mpsc::channel();
     let others = Box::new(|| {
@@ -54,7 +54,7 @@ fn old(rig: &mut Rig, path: &PathBuf) -> Old {
 }
 
 /// A successor with the listeners of its predecessor.
-fn new(rig: Rig, path: &PathBuf) -> (Rig, Predecessor) {
+fn new(rig: Rig, path: &Path) -> (Rig, Predecessor) {
     let mut predecessor = ask(path).unwrap().unwrap();
     let listeners = predecessor.take_listeners();
     assert_eq!(listeners.len(), 1);
@@ -409,13 +409,15 @@ fn a_path_is_removed_by_its_owner_alone() {
     assert!(path.exists());
     drop(second);
     assert!(!path.exists());
-    // One that was left behind by a crash is nobody.
-    std::os::unix::net::UnixListener::bind(&path).unwrap();
-    std::fs::remove_file(&path).unwrap();
-    let door = Door::open(&path).unwrap();
-    std::mem::forget(door);
-    assert!(path.exists());
-    std::fs::remove_file(&path).unwrap();
+    // A path that was left behind by a crash leads to nobody, and is taken over.
+    let left = Door::open(&path).unwrap();
+    let copy = path.with_extension("copy");
+    std::fs::hard_link(&path, &copy).unwrap();
+    drop(left);
+    std::fs::rename(&copy, &path).unwrap();
+    assert!(ask(&path).unwrap().is_none());
+    drop(Door::open(&path).unwrap());
+    assert!(!path.exists());
 }
 
 #[test]

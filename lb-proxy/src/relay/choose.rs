@@ -24,6 +24,10 @@ use crate::table::{Backend, Policy, SendProxy};
 /// given this long.
 const TURNAROUND: Duration = Duration::from_secs(1);
 
+/// So many servers are asked at most when each refuses at once.
+#[expect(clippy::cast_possible_truncation, reason = "a small constant")]
+const EVERYBODY: u8 = Tried::CAPACITY as u8;
+
 /// A server and its part of the load.
 struct Chosen {
     server: Arc<Server>,
@@ -159,12 +163,14 @@ impl Worker {
             return;
         };
         let limit = session.backend.as_ref().map_or(0, |b| b.policy.retries);
-        let refused = session.early.as_ref().is_some_and(|e| !e.tried.is_empty());
+        let failure = session.early.as_ref().and_then(|early| early.failure);
         session.stage = Stage::Pausing;
-        if refused && session.retries <= limit {
-            self.arm(index, TURNAROUND);
-        } else {
-            self.end(index, Ending::reset(Cause::Server));
+        match failure {
+            Some(_) if session.retries <= limit => self.arm(index, TURNAROUND),
+            failure => {
+                let cause = failure.map_or(Cause::Server, cause_of);
+                self.end(index, Ending::reset(cause));
+            }
         }
     }
 
@@ -347,7 +353,9 @@ impl Worker {
             return false;
         };
         if let Some(server) = session.target.clone() {
-            session.early().tried.add(&server);
+            let early = session.early();
+            early.tried.add(&server);
+            early.failure = Some(error);
             let tally = &server.load.tally;
             tally.connect_errors.fetch_add(1, Ordering::Relaxed);
             // A shortage of our own ports says nothing about the server.
@@ -356,16 +364,16 @@ impl Worker {
                 report.connect_failed(&backend.pool.name, &server, &error.into());
             }
         }
-        if session.retries <= backend.policy.retries {
+        let limit = match error {
+            // Each that is silent costs the whole timeout.
+            Errno::TIMEDOUT => backend.policy.retries,
+            // Who refuses costs next to nothing: everybody is asked once, as far as can be remembered.
+            _ => backend.policy.retries.max(EVERYBODY),
+        };
+        if session.retries <= limit {
             return true;
         }
-        let cause = match error {
-            Errno::TIMEDOUT => Cause::ServerTimeout,
-            Errno::ADDRNOTAVAIL => Cause::Resource,
-            Errno::CONNABORTED => Cause::Down,
-            _ => Cause::Server,
-        };
-        self.end(index, Ending::reset(cause));
+        self.end(index, Ending::reset(cause_of(error)));
         false
     }
 
@@ -413,6 +421,16 @@ impl Worker {
         session.up.hold(first);
         self.grow(token);
         self.relay(index);
+    }
+}
+
+/// Whose fault it is that nobody could be connected to.
+fn cause_of(error: Errno) -> Cause {
+    match error {
+        Errno::TIMEDOUT => Cause::ServerTimeout,
+        Errno::ADDRNOTAVAIL => Cause::Resource,
+        Errno::CONNABORTED => Cause::Down,
+        _ => Cause::Server,
     }
 }
 

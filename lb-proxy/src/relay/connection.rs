@@ -5,6 +5,8 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use rustix::io::Errno;
+
 use super::command::{Filter, SessionInfo, SessionState};
 use super::pump::{End, Flow, Side, Signs};
 use super::timers::TICK;
@@ -49,8 +51,8 @@ pub(crate) struct Session {
     pub(crate) named: Option<Box<Named>>,
     /// Bytes moved that the counters know of, both ways together.
     pub(super) counted: (u64, u64),
-    /// Both sides are told as soon as what was sent has arrived, or at this tick.
-    pub(super) parting: Option<u32>,
+    /// A side has failed: the other one gets what is left, as long as it takes some before this tick.
+    pub(super) parting: Option<Parting>,
 }
 
 /// How far a session has come.
@@ -77,6 +79,8 @@ pub(crate) struct Early {
     pub(crate) header_done: bool,
     /// Servers that have refused.
     pub(super) tried: Tried,
+    /// What the last of them did.
+    pub(super) failure: Option<Errno>,
     /// Its place among those that wait for a server.
     pub(super) ticket: Option<Ticket>,
 }
@@ -90,6 +94,15 @@ pub(crate) struct Named {
     pub(crate) destination: Option<SocketAddr>,
     /// The name in the ClientHello.
     pub(crate) server_name: Option<Box<str>>,
+}
+
+/// The end of a session one side of which has failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Parting {
+    /// When it ends, whatever is left.
+    pub(super) until: u32,
+    /// Bytes that were left when it was last looked.
+    pub(super) left: u32,
 }
 
 /// A session on its way to another worker or process.
@@ -268,13 +281,13 @@ impl Epoch {
     }
 
     /// The moment that is so long after 1970.
-    pub(crate) fn from_unix(self, since: Duration) -> Micros {
+    pub(crate) fn at_unix(self, since: Duration) -> Micros {
         let began = self.wall.duration_since(UNIX_EPOCH).unwrap_or_default();
         let micros = |duration: Duration| i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
         Micros(micros(since).saturating_sub(micros(began)))
     }
 
-    pub(crate) fn to_unix(self, at: Micros) -> Duration {
+    pub(crate) fn unix(self, at: Micros) -> Duration {
         self.wall(at).duration_since(UNIX_EPOCH).unwrap_or_default()
     }
 }
@@ -318,7 +331,7 @@ mod tests {
     fn moments_before_the_start_survive_the_way_through_another_process() {
         let epoch = Epoch::new();
         for at in [Micros(-90_000_000), Micros(0), Micros(1_234_567)] {
-            assert_eq!(epoch.from_unix(epoch.to_unix(at)), at);
+            assert_eq!(epoch.at_unix(epoch.unix(at)), at);
         }
         assert_eq!(Micros(5).since(Micros(9)), Duration::ZERO);
         assert_eq!(Micros(16_000).tick(), 2);

@@ -19,7 +19,7 @@ impl Parcel {
     /// What another process must know of it, besides its descriptors and held octets.
     pub(crate) fn describe(&self, epoch: Epoch) -> Connection {
         let session = &self.0;
-        let name = |name: Option<&Arc<str>>| name.map_or_else(String::new, |name| name.to_string());
+        let name = |name: Option<&Arc<str>>| name.map_or_else(String::new, ToString::to_string);
         let target = session.target.as_ref();
         let named = session.named.as_deref().cloned().unwrap_or_default();
         let server_signs = session.server.as_ref().map_or(0, |s| s.signs.lasting());
@@ -43,7 +43,7 @@ impl Parcel {
             down: describe_flow(&session.down, down),
             client_signs: session.client.signs.lasting(),
             server_signs,
-            accepted: epoch.to_unix(session.accepted),
+            accepted: epoch.unix(session.accepted),
             queued: session.queued.into(),
             connected: session.connected.into(),
             retries: session.retries,
@@ -128,7 +128,7 @@ impl Assembler {
             None
         };
         let epoch = self.shared.epoch;
-        let accepted = epoch.from_unix(it.accepted);
+        let accepted = epoch.at_unix(it.accepted);
         let frontend = self.frontend(&it.frontend);
         let id = self.shared.new_id();
         let mut session = Session::new(id, client, it.peer?, frontend, accepted);

@@ -15,6 +15,10 @@ impl Token {
     }
 
     /// The token in a word, whatever its lowest bit.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "each half of the word is taken by itself"
+    )]
     pub(super) fn from_bits(bits: u64) -> Self {
         Self {
             index: ((bits & u64::from(u32::MAX)) >> 1) as u32,

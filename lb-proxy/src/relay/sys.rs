@@ -12,6 +12,9 @@ const RESERVED: u64 = 256;
 /// Descriptors of one session: client and server.
 const PER_SESSION: u64 = 2;
 
+#[expect(clippy::cast_possible_truncation, reason = "the size of an int")]
+const INT: libc::socklen_t = size_of::<libc::c_int>() as libc::socklen_t;
+
 /// Asks for a port only when connecting, when it need be unique no more than with the destination.
 ///
 /// # Errors
@@ -27,7 +30,7 @@ pub(super) fn bind_address_no_port(socket: impl AsFd) -> io::Result<()> {
             libc::IPPROTO_IP,
             libc::IP_BIND_ADDRESS_NO_PORT,
             (&raw const one).cast(),
-            size_of_val(&one) as libc::socklen_t,
+            INT,
         )
     };
     if result == 0 {
@@ -123,7 +126,7 @@ mod tests {
         far.set_nonblocking(true).unwrap();
         let mut sink = [0; 1 << 16];
         while unsent(&near) > 0 {
-            far.read(&mut sink).ok();
+            let _taken = far.read(&mut sink).unwrap_or(0);
         }
     }
 
@@ -142,7 +145,7 @@ mod tests {
     fn sessions_are_what_descriptors_allow() {
         assert_eq!(sessions_within(20_000, 2), (20_000 - 256 - 128) / 2);
         assert_eq!(sessions_within(100, 2), 16);
-        assert!(most_sessions(Some(3), 1) <= 16.max(3));
+        assert!(most_sessions(Some(3), 1) == 3);
         assert_eq!(most_sessions(None, 1), most_sessions(Some(u64::MAX), 1));
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 pub(super) const TICK: Duration = Duration::from_millis(8);
 
 /// Slots of the wheel: one turn takes half a minute, longer than most deadlines.
-const SLOTS: usize = 4096;
+const SLOTS: u32 = 4096;
 
 /// No entry.
 const NONE: u32 = u32::MAX;
@@ -49,8 +49,8 @@ pub(super) struct Wheel {
 impl Wheel {
     pub(super) fn new() -> Self {
         Self {
-            heads: vec![NONE; SLOTS],
-            occupied: vec![0; SLOTS / 64],
+            heads: vec![NONE; SLOTS as usize],
+            occupied: vec![0; SLOTS as usize / 64],
             links: Vec::new(),
             now: 0,
             n_armed: 0,
@@ -67,13 +67,13 @@ impl Wheel {
             self.links.resize(place + 1, Link::FREE);
         }
         let slot = slot_of(due);
-        let head = self.heads.get(slot).copied().unwrap_or(NONE);
+        let head = self.heads.get(slot as usize).copied().unwrap_or(NONE);
         if let Some(link) = self.links.get_mut(place) {
             *link = Link {
                 previous: NONE,
                 next: head,
                 due,
-                slot: slot as u32,
+                slot,
             };
         }
         if let Some(link) = self.links.get_mut(head as usize) {
@@ -102,7 +102,7 @@ impl Wheel {
         }
         match self.links.get_mut(previous as usize) {
             Some(link) => link.next = next,
-            None => self.set_head(slot as usize, next),
+            None => self.set_head(slot, next),
         }
         self.n_armed -= 1;
     }
@@ -126,7 +126,7 @@ impl Wheel {
             return;
         }
         let found = due.len();
-        let turn = SLOTS as u32 - 1;
+        let turn = SLOTS - 1;
         for tick in first..=now.min(first.saturating_add(turn)) {
             self.collect(slot_of(tick), now, due);
         }
@@ -140,16 +140,16 @@ impl Wheel {
         if self.n_armed == 0 {
             return None;
         }
-        (1..=within.min(SLOTS as u32))
+        (1..=within.min(SLOTS))
             .map(|ahead| self.now.saturating_add(ahead))
             .find(|tick| self.is_occupied(slot_of(*tick)))
     }
 
-    fn collect(&self, slot: usize, now: u32, due: &mut Vec<u32>) {
+    fn collect(&self, slot: u32, now: u32, due: &mut Vec<u32>) {
         if !self.is_occupied(slot) {
             return;
         }
-        let mut index = self.heads.get(slot).copied().unwrap_or(NONE);
+        let mut index = self.heads.get(slot as usize).copied().unwrap_or(NONE);
         while let Some(link) = self.links.get(index as usize) {
             if link.due <= now {
                 due.push(index);
@@ -158,17 +158,17 @@ impl Wheel {
         }
     }
 
-    fn is_occupied(&self, slot: usize) -> bool {
+    fn is_occupied(&self, slot: u32) -> bool {
         self.occupied
-            .get(slot / 64)
+            .get(slot as usize / 64)
             .is_some_and(|word| word & (1 << (slot % 64)) != 0)
     }
 
-    fn set_head(&mut self, slot: usize, index: u32) {
-        if let Some(head) = self.heads.get_mut(slot) {
+    fn set_head(&mut self, slot: u32, index: u32) {
+        if let Some(head) = self.heads.get_mut(slot as usize) {
             *head = index;
         }
-        if let Some(word) = self.occupied.get_mut(slot / 64) {
+        if let Some(word) = self.occupied.get_mut(slot as usize / 64) {
             let bit = 1 << (slot % 64);
             if index == NONE {
                 *word &= !bit;
@@ -179,8 +179,8 @@ impl Wheel {
     }
 }
 
-fn slot_of(tick: u32) -> usize {
-    tick as usize % SLOTS
+fn slot_of(tick: u32) -> u32 {
+    tick % SLOTS
 }
 
 /// So many ticks cover `duration`; never none.
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn a_deadline_beyond_a_turn_waits_for_its_turn() {
         let mut wheel = Wheel::new();
-        let far = 3 * SLOTS as u32 + 17;
+        let far = 3 * SLOTS + 17;
         wheel.arm(0, far);
         wheel.arm(1, 17);
         let mut now = 0;
@@ -260,7 +260,7 @@ mod tests {
             let index = random(64);
             match random(3) {
                 0 => {
-                    let due = now + 1 + random(3 * SLOTS as u32);
+                    let due = now + 1 + random(3 * SLOTS);
                     wheel.arm(index, due);
                     model.insert(index, due);
                 }

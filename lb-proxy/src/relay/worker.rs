@@ -31,6 +31,9 @@ use crate::table::{AcceptProxy, Frontend, SideOptions, Table};
 /// How long a worker sleeps at most, so that its heartbeat shows it is alive.
 const SLEEP: Duration = Duration::from_millis(250);
 
+/// How often queues are looked at for room that appears by itself: a server in its slow start.
+const STIR: Duration = Duration::from_millis(100);
+
 /// Events taken with one call.
 const EVENTS: usize = 512;
 
@@ -214,7 +217,8 @@ impl Worker {
         } else {
             Duration::ZERO
         };
-        let sleep = sleep.min(SLEEP);
+        let most = if self.n_queued > 0 { STIR } else { SLEEP };
+        let sleep = sleep.min(most);
         Timespec {
             tv_sec: 0,
             tv_nsec: i64::from(sleep.subsec_nanos()),
@@ -227,7 +231,8 @@ impl Worker {
             if data == MAILBOX {
                 self.obey();
             } else {
-                self.accept(data as usize - 1);
+                let place = usize::try_from(data - 1).unwrap_or(usize::MAX);
+                self.accept(place);
             }
             return;
         }
@@ -280,7 +285,7 @@ impl Worker {
     fn stir_now_and_then(&mut self) {
         let now = self.now.tick();
         if self.n_queued > 0 && now >= self.stir_at {
-            self.stir_at = now.saturating_add(ticks(SLEEP));
+            self.stir_at = now.saturating_add(ticks(STIR));
             self.stir_queues();
         }
     }

@@ -29,6 +29,22 @@ fn a_refused_connection_goes_to_the_next_server_at_once() {
 }
 
 #[test]
+fn everybody_is_asked_before_a_client_is_refused() {
+    let mut servers: Vec<_> = (0..9).map(|_| nobody()).collect();
+    servers.push(named_echo("last"));
+    let rig = Rig::new(&servers).start();
+    for _ in 0..4 {
+        assert_eq!(read_exact(&mut rig.connect(), 4), b"last");
+    }
+    // More than can be remembered, and none of them there: an end all the same.
+    let servers: Vec<_> = (0..40).map(|_| nobody()).collect();
+    let rig = Rig::new(&servers).with_log().start();
+    assert!(is_reset(&read_to_end(&mut rig.connect())));
+    rig.until_sessions(0);
+    assert_eq!(rig.terminations(), ["SC"]);
+}
+
+#[test]
 fn a_silent_server_is_left_after_the_timeout() {
     // A full backlog drops what comes: nobody answers.
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
@@ -103,14 +119,14 @@ fn clients_wait_for_a_server_with_room_in_their_order() {
         })
         .collect();
     drop((first, far));
-    for (number, client) in waiting.iter_mut().enumerate() {
+    for (number, client) in (0_u8..).zip(&mut waiting) {
         let mut far = accept(&listener);
-        far.write_all(&[number as u8]).unwrap();
-        assert_eq!(read_exact(client, 1), [number as u8]);
-        assert_eq!(rig.n_sessions(), 5 - number as u64);
+        far.write_all(&[number]).unwrap();
+        assert_eq!(read_exact(client, 1), [number]);
+        assert_eq!(rig.n_sessions(), 5 - u64::from(number));
         client.shutdown(std::net::Shutdown::Both).unwrap();
         drop(far);
-        rig.until_sessions(4 - number as u64);
+        rig.until_sessions(4 - u64::from(number));
     }
 }
 

@@ -9,28 +9,32 @@ use crate::table::{AcceptProxy, Backend, Frontend, Policy, Route, SendProxy, Tab
 
 const HEADER: &[u8] = b"PROXY TCP4 192.0.2.7 192.0.2.1 40000 443\r\n";
 
+fn length(length: usize) -> [u8; 2] {
+    u16::try_from(length).unwrap().to_be_bytes()
+}
+
 /// A ClientHello for `name` in as many records as it takes.
 fn hello(name: &str, per_record: usize) -> Vec<u8> {
     let mut list = vec![0];
-    list.extend_from_slice(&(name.len() as u16).to_be_bytes());
+    list.extend_from_slice(&length(name.len()));
     list.extend_from_slice(name.as_bytes());
     let mut extension = vec![0, 0];
-    extension.extend_from_slice(&(list.len() as u16 + 2).to_be_bytes());
-    extension.extend_from_slice(&(list.len() as u16).to_be_bytes());
+    extension.extend_from_slice(&length(list.len() + 2));
+    extension.extend_from_slice(&length(list.len()));
     extension.extend_from_slice(&list);
     let mut body = vec![3, 3];
     body.extend_from_slice(&[9; 32]);
     body.extend_from_slice(&[0, 0, 2, 0x13, 1, 1, 0]);
-    body.extend_from_slice(&(extension.len() as u16).to_be_bytes());
+    body.extend_from_slice(&length(extension.len()));
     body.extend_from_slice(&extension);
     let mut message = vec![1, 0];
-    message.extend_from_slice(&(body.len() as u16).to_be_bytes());
+    message.extend_from_slice(&length(body.len()));
     message.extend_from_slice(&body);
     message
         .chunks(per_record)
         .flat_map(|fragment| {
             let mut record = vec![22, 3, 1];
-            record.extend_from_slice(&(fragment.len() as u16).to_be_bytes());
+            record.extend_from_slice(&length(fragment.len()));
             record.extend_from_slice(fragment);
             record
         })

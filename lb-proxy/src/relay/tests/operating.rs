@@ -61,15 +61,10 @@ fn sessions_are_shown_and_killed() {
         assert_eq!(rig.engine().kill(&filter), expected, "{filter:?}");
     }
     for stream in clients.iter_mut().chain(&mut fars) {
-        assert!(matches!(read_to_end(stream), Err(_)) || !fars_got(stream));
+        assert!(read_to_end(stream).is_err());
     }
     rig.until_sessions(0);
     assert_eq!(rig.terminations(), ["KD", "KD", "KD"]);
-}
-
-/// The one that was sent something is reset behind it.
-fn fars_got(stream: &mut TcpStream) -> bool {
-    !is_reset(&read_to_end(stream))
 }
 
 #[test]

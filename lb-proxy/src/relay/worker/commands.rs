@@ -259,7 +259,7 @@ impl Worker {
         };
         let mut watched = self.watch_client(token, &session.client.socket);
         if let Some(server) = &session.server {
-            watched = watched.and(self.watch_server(token, &server.socket));
+            watched = watched.and_then(|()| self.watch_server(token, &server.socket));
         }
         if let Err(error) = watched {
             tracing::error!(%error, "A session that was handed over cannot be watched");

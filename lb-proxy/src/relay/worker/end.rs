@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use super::Worker;
 use crate::access_log::{Cause, Counts, Phase, Record, Termination, Timers};
-use crate::relay::connection::{Session, Stage, reset_on_close};
+use crate::relay::connection::{Parting, Session, Stage, reset_on_close};
 use crate::relay::pump::{End, Flow, Side, Signs, Tools, Turn};
 use crate::relay::sys;
 use crate::relay::timers::ticks;
 
-/// How long the bytes of a side that was reset may take to reach the other one.
+/// How long the other side of one that was reset may take none of the bytes that are left.
 const PARTING: Duration = Duration::from_secs(10);
 
 /// How often it is looked whether they have.
@@ -61,6 +61,8 @@ impl Worker {
         let moved = session.up.moved + session.down.moved;
         if moved != before {
             session.active = now;
+            // Whoever takes bytes gets more time for them.
+            session.parting = None;
             if moved - (session.counted.0 + session.counted.1) >= TELL_EVERY {
                 tell(session);
             }
@@ -81,15 +83,14 @@ impl Worker {
 
     /// The deadline of a session whose bytes move, if it has one.
     fn set_deadline(&mut self, index: u32) {
+        let now = self.now.tick();
         let Some(session) = self.sessions.get_mut(index) else {
             return;
         };
         if session.is_failing() {
-            let now = self.now.tick();
-            let due = *session
-                .parting
-                .get_or_insert(now.saturating_add(ticks(PARTING)));
-            return self.wheel.arm(index, due);
+            let until = now.saturating_add(ticks(PARTING));
+            let parting = session.parting.get_or_insert(Parting { until, left: 0 });
+            return self.wheel.arm(index, parting.until);
         }
         let Some((limit, _)) = quiet_limit(session) else {
             return;
@@ -116,9 +117,9 @@ impl Worker {
             Stage::Pausing => self.paused_long_enough(index),
             Stage::Connecting => self.attempt_timed_out(index),
             Stage::Relaying => {
-                if let Some(until) = session.parting {
+                if let Some(parting) = session.parting {
                     let cause = cause_of_failure(session);
-                    if now >= until {
+                    if now >= parting.until {
                         self.end(index, Ending::reset(cause));
                     } else {
                         self.relay(index);
@@ -144,14 +145,20 @@ impl Worker {
         let Some(session) = self.sessions.get_mut(index) else {
             return;
         };
-        let until = *session
-            .parting
-            .get_or_insert(now.saturating_add(ticks(PARTING)));
-        let waits = now < until
-            && [Some(&session.client), session.server.as_ref()]
-                .into_iter()
-                .flatten()
-                .any(|side| !side.signs.has(Signs::RESET) && sys::unsent(&side.socket) > 0);
+        let left: usize = [Some(&session.client), session.server.as_ref()]
+            .into_iter()
+            .flatten()
+            .filter(|side| !side.signs.has(Signs::RESET))
+            .map(|side| sys::unsent(&side.socket))
+            .sum();
+        let left = u32::try_from(left).unwrap_or(u32::MAX);
+        let until = match session.parting {
+            // Nothing has arrived since it was last looked.
+            Some(parting) if left >= parting.left && parting.left > 0 => parting.until,
+            _ => now.saturating_add(ticks(PARTING)),
+        };
+        session.parting = Some(Parting { until, left });
+        let waits = left > 0 && now < until;
         if waits {
             self.arm(index, PARTING_LOOK);
         } else {
