@@ -64,7 +64,7 @@ struct State {
 /// A way, and what may have to be sent again.
 struct Held {
     way: Arc<Way>,
-    /// The first request, until it is answered.
+    /// The last request, until there is an answer.
     kept: Option<Box<[u8]>>,
 }
 
@@ -355,13 +355,10 @@ impl State {
         if self.ways.len() <= index {
             self.ways.resize_with(index + 1, || None);
         }
-        let kept = request.payload.len();
-        let is_kept = kept <= MAX_KEPT && self.kept + kept <= MAX_KEPT_SUM;
         if let Some(place) = self.ways.get_mut(index) {
-            self.kept += if is_kept { kept } else { 0 };
             *place = Some(Held {
                 way: Arc::new(way),
-                kept: is_kept.then(|| request.payload.into()),
+                kept: None,
             });
         }
         Ok(())
@@ -379,6 +376,7 @@ impl State {
                 tally.bytes_in.fetch_add(length, Ordering::Relaxed);
                 let tally = &self.flows.frontend().tally;
                 tally.bytes_in.fetch_add(length, Ordering::Relaxed);
+                self.keep(flow, payload);
                 Attempt::Done
             }
             Err(failure) => match failure.kind() {
@@ -429,6 +427,18 @@ impl State {
             && place.as_ref().is_some_and(|held| held.way.flow == flow)
         {
             *place = None;
+        }
+    }
+
+    fn keep(&mut self, flow: FlowId, request: &[u8]) {
+        drop(self.take_kept(flow));
+        let sum = self.kept + request.len();
+        if request.len() > MAX_KEPT || sum > MAX_KEPT_SUM {
+            return;
+        }
+        if let Some(Some(held)) = self.ways.get_mut(flow.index()) {
+            held.kept = Some(request.into());
+            self.kept = sum;
         }
     }
 
