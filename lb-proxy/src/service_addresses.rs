@@ -2,9 +2,9 @@
 //!
 //! Every node of a site works them out for itself, with nobody to ask and nothing on disk, and all must
 //! come to the same end: so the result depends on pools and services alone, in the order they are
-//! written. Each service begins its search at a place that its name decides; one that is added at the
-//! end moves nobody, and one that is removed moves at most who had to search past it. An address that
-//! must never move is written down.
+//! written. Each service searches one range after the other, beginning at a place that its name decides.
+//! A service, range or pool that is added at the end moves nobody; a service that is removed moves at
+//! most who had to search past it. An address that must never move is written down.
 //!
 //! Never remembers anything.
 
@@ -43,7 +43,7 @@ pub struct AddressRequest {
     pub pool: Option<Arc<str>>,
     /// Exactly this one.
     pub wanted: Option<IpAddr>,
-    /// Of IPv6. A service that needs both families asks twice.
+    /// Of IPv6, if none is wanted. A service that needs both families asks twice.
     pub ipv6: bool,
 }
 
@@ -141,20 +141,19 @@ fn search(
     reserved: &BTreeSet<IpAddr>,
     taken: &BTreeMap<IpAddr, Arc<str>>,
 ) -> Result<IpAddr, AddressRefusal> {
-    let ranges = usable(pools, request)?;
-    let sizes = ranges.iter().map(AddressRange::size);
-    let size = sizes.fold(0_u128, u128::saturating_add);
-    if size == 0 {
-        return Err(AddressRefusal::Exhausted);
-    }
-    let begin = u128::from(hash(&request.service)) % size;
+    let begin = u128::from(hash(&request.service));
     // Among so many places and one more, one is free, if any is.
-    let n_places = size.min((taken.len() + reserved.len() + 1) as u128);
-    let places = (0..n_places).map(|step| (begin + step) % size);
-    places
-        .filter_map(|place| nth(&ranges, place))
-        .find(|address| !taken.contains_key(address) && !reserved.contains(address))
-        .ok_or(AddressRefusal::Exhausted)
+    let enough = (taken.len() + reserved.len() + 1) as u128;
+    for range in usable(pools, request)? {
+        let size = range.size();
+        let free = (0..size.min(enough))
+            .map(|step| range.at((begin % size + step) % size))
+            .find(|address| !taken.contains_key(address) && !reserved.contains(address));
+        if let Some(address) = free {
+            return Ok(address);
+        }
+    }
+    Err(AddressRefusal::Exhausted)
 }
 
 /// What a service may choose from.
@@ -173,18 +172,11 @@ fn usable(
         return Err(AddressRefusal::NoSuchPool);
     }
     let ranges = found.flat_map(|pool| &pool.ranges);
-    let of_family = ranges.filter(|range| range.first.is_ipv6() == request.ipv6);
+    let ipv6 = request
+        .wanted
+        .map_or(request.ipv6, |wanted| wanted.is_ipv6());
+    let of_family = ranges.filter(|range| range.first.is_ipv6() == ipv6);
     Ok(of_family.copied().collect())
-}
-
-fn nth(ranges: &[AddressRange], mut place: u128) -> Option<IpAddr> {
-    for range in ranges {
-        if place < range.size() {
-            return Some(range.at(place));
-        }
-        place -= range.size();
-    }
-    None
 }
 
 /// FNV-1a: the same on every node and in every version.
@@ -285,190 +277,4 @@ impl fmt::Display for AddressRangeError {
 impl std::error::Error for AddressRangeError {}
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn pool(name: &str, ranges: &[&str]) -> AddressPool {
-        AddressPool {
-            name: name.into(),
-            ranges: ranges.iter().map(|range| range.parse().unwrap()).collect(),
-            automatic: true,
-        }
-    }
-
-    fn request(service: &str) -> AddressRequest {
-        AddressRequest {
-            service: service.into(),
-            pool: None,
-            wanted: None,
-            ipv6: false,
-        }
-    }
-
-    fn assign(
-        pools: &[AddressPool],
-        requests: &[AddressRequest],
-    ) -> Vec<Result<IpAddr, AddressRefusal>> {
-        assign_addresses(pools, requests, &BTreeSet::new())
-    }
-
-    fn services(count: usize) -> Vec<AddressRequest> {
-        let name = |number| request(&format!("demo/service-{number}"));
-        (0..count).map(name).collect()
-    }
-
-    #[test]
-    fn ranges_are_written_three_ways() {
-        let ends = |text: &str| {
-            let range: AddressRange = text.parse().unwrap();
-            format!("{} {} {}", range.first, range.last, range.size())
-        };
-        assert_eq!(
-            ends("192.168.7.200 - 192.168.7.220"),
-            "192.168.7.200 192.168.7.220 21"
-        );
-        assert_eq!(ends("192.168.7.200/29"), "192.168.7.201 192.168.7.206 6");
-        assert_eq!(ends("192.168.7.200/31"), "192.168.7.200 192.168.7.201 2");
-        assert_eq!(ends("192.168.7.200/32"), "192.168.7.200 192.168.7.200 1");
-        assert_eq!(ends("192.168.7.9"), "192.168.7.9 192.168.7.9 1");
-        assert_eq!(ends("fd00::/126"), "fd00:: fd00::3 4");
-        for wrong in ["", "a", "1.2.3.4-", "1.2.3.4/33", "1.2.3"] {
-            assert_eq!(
-                wrong.parse::<AddressRange>(),
-                Err(AddressRangeError::Syntax),
-                "{wrong}"
-            );
-        }
-        for wrong in ["1.2.3.4-1.2.3.3", "1.2.3.4-fd00::1"] {
-            assert_eq!(
-                wrong.parse::<AddressRange>(),
-                Err(AddressRangeError::Order),
-                "{wrong}"
-            );
-        }
-    }
-
-    #[test]
-    fn everybody_gets_one_of_their_own_until_none_is_left() {
-        let pools = [pool("a", &["10.0.0.1-10.0.0.4", "10.0.1.1-10.0.1.4"])];
-        let results = assign(&pools, &services(9));
-        let given: BTreeSet<_> = results.iter().flatten().collect();
-        assert_eq!(given.len(), 8);
-        assert_eq!(results[8], Err(AddressRefusal::Exhausted));
-        assert!(given.iter().all(|address| {
-            let mut ranges = pools[0].ranges.iter();
-            ranges.any(|range| range.contains(**address))
-        }));
-    }
-
-    #[test]
-    fn one_that_is_added_last_moves_nobody() {
-        let pools = [pool("a", &["10.0.0.0/26"])];
-        let all = assign(&pools, &services(62));
-        for count in 1..62 {
-            assert_eq!(assign(&pools, &services(count)), all[..count]);
-        }
-    }
-
-    #[test]
-    fn one_that_is_removed_moves_few() {
-        let pools = [pool("a", &["10.0.0.0/24"])];
-        let requests = services(40);
-        let before = assign(&pools, &requests);
-        for removed in 0..requests.len() {
-            let mut fewer = requests.clone();
-            fewer.remove(removed);
-            let mut kept = before.clone();
-            drop(kept.remove(removed));
-            let after = assign(&pools, &fewer);
-            let moved = after.iter().zip(&kept).filter(|(a, b)| a != b).count();
-            assert!(moved <= 2, "{moved} moved when {removed} went");
-        }
-    }
-
-    #[test]
-    fn what_is_written_down_is_given_first() {
-        let pools = [pool("a", &["10.0.0.1-10.0.0.2"])];
-        let mut requests = services(2);
-        let unfixed = assign(&pools, &requests);
-        // The second asks for what the first would find.
-        requests[1].wanted = unfixed[0].clone().ok();
-        let results = assign(&pools, &requests);
-        assert_eq!(results[1], unfixed[0]);
-        assert_eq!(results[0], unfixed[1]);
-    }
-
-    #[test]
-    fn what_cannot_be_had_is_refused() {
-        let mut closed = pool("closed", &["10.9.0.1"]);
-        closed.automatic = false;
-        let pools = [pool("a", &["10.0.0.1-10.0.0.2"]), closed];
-        let wanted = |address: &str, service| AddressRequest {
-            wanted: Some(address.parse().unwrap()),
-            ..request(service)
-        };
-        let from = |pool: &str, service| AddressRequest {
-            pool: Some(pool.into()),
-            ..request(service)
-        };
-        let results = assign(
-            &pools,
-            &[
-                wanted("10.0.0.1", "first"),
-                wanted("10.0.0.1", "second"),
-                wanted("10.9.0.1", "not automatic"),
-                from("closed", "named"),
-                from("none", "nowhere"),
-                AddressRequest {
-                    ipv6: true,
-                    ..request("six")
-                },
-            ],
-        );
-        let address = |text: &str| Ok(text.parse().unwrap());
-        assert_eq!(
-            results,
-            [
-                address("10.0.0.1"),
-                Err(AddressRefusal::Taken("first".into())),
-                Err(AddressRefusal::NotInPool),
-                address("10.9.0.1"),
-                Err(AddressRefusal::NoSuchPool),
-                Err(AddressRefusal::Exhausted),
-            ]
-        );
-    }
-
-    #[test]
-    fn reserved_addresses_are_nobodys() {
-        let pools = [pool("a", &["10.0.0.1-10.0.0.3"])];
-        let reserved = ["10.0.0.1", "10.0.0.3"].map(|text| text.parse().unwrap());
-        let results = assign_addresses(&pools, &services(2), &reserved.into());
-        assert_eq!(results[0], Ok("10.0.0.2".parse().unwrap()));
-        assert_eq!(results[1], Err(AddressRefusal::Exhausted));
-    }
-
-    #[test]
-    fn a_pool_of_all_of_ipv6_is_searched_in_no_time() {
-        let pools = [pool("a", &["::/0"])];
-        let six = |number: usize| AddressRequest {
-            ipv6: true,
-            ..request(&format!("{number}"))
-        };
-        let requests: Vec<_> = (0..100).map(six).collect();
-        let results = assign(&pools, &requests);
-        assert_eq!(results.iter().flatten().collect::<BTreeSet<_>>().len(), 100);
-    }
-
-    #[test]
-    fn router_numbers_are_distinct_and_spare_the_reserved() {
-        let names: Vec<Arc<str>> = (0..255).map(|n| format!("service-{n}").into()).collect();
-        let reserved = BTreeSet::from([51, 223]);
-        let ids = assign_router_ids(&names, &reserved);
-        let given: BTreeSet<u8> = ids.iter().flatten().copied().collect();
-        assert_eq!(given.len(), 253);
-        assert!(given.is_disjoint(&reserved) && !given.contains(&0));
-        assert_eq!(ids.iter().filter(|id| id.is_none()).count(), 2);
-        assert_eq!(assign_router_ids(&names[..9], &reserved), ids[..9]);
-    }
-}
+mod tests;
