@@ -351,10 +351,10 @@ impl Inner {
         match frontend.limits {
             None => kept.limits = None,
             Some(wanted) => {
-                let known = kept.limits.take().filter(|limits| {
-                    limits.capacity()
-                        == wanted.sources.div_ceil(crate::limits::WAYS) * crate::limits::WAYS
-                });
+                let known = kept
+                    .limits
+                    .take()
+                    .filter(|limits| limits.fits(wanted.sources));
                 let limits = known
                     .unwrap_or_else(|| Limits::new(wanted.rules, wanted.sources, self.seed, now));
                 limits.set_rules(wanted.rules);

@@ -114,7 +114,7 @@ impl Limits {
     /// choose their group.
     #[must_use]
     pub fn new(rules: Rules, capacity: usize, seed: u64, now: Instant) -> Arc<Self> {
-        let n_groups = capacity.clamp(WAYS, MAX_CAPACITY).div_ceil(WAYS);
+        let n_groups = n_groups(capacity);
         let limits = Self {
             connections: AtomicU32::new(0),
             rate: AtomicU64::new(0),
@@ -181,6 +181,12 @@ impl Limits {
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.groups.len() * WAYS
+    }
+
+    /// True when a table for `capacity` sources is as large as this one.
+    #[must_use]
+    pub fn fits(&self, capacity: usize) -> bool {
+        self.groups.len() == n_groups(capacity)
     }
 
     /// Sources that have connections or began some in the last two periods, the busiest first, at
@@ -422,6 +428,11 @@ fn address(key: u64) -> IpAddr {
         return IpAddr::from(std::net::Ipv4Addr::from(bits));
     }
     IpAddr::from(std::net::Ipv6Addr::from(u128::from(key) << 64))
+}
+
+/// How many groups have room for `capacity` sources.
+fn n_groups(capacity: usize) -> usize {
+    capacity.clamp(WAYS, MAX_CAPACITY).div_ceil(WAYS)
 }
 
 fn keep_busiest(sources: &mut Vec<Source>, n: usize) {

@@ -201,6 +201,7 @@ fn an_attack_neither_grows_the_table_nor_shuts_out_anybody() {
     let begin = start();
     let limits = Limits::new(rules(Some(2), Some(5)), 1024, 7, begin);
     assert_eq!(limits.capacity(), 1024);
+    assert!(limits.fits(1024) && limits.fits(1017) && !limits.fits(1025));
     // Somebody who was there before and has all it may.
     let known = ip("192.0.2.1");
     let held: Vec<Admission> = (0..2)
