@@ -61,6 +61,12 @@ pub trait Service: Sized + 'static {
     /// The part of the config that every daemon has.
     fn common(config: &Self::Config) -> &Common;
 
+    /// True when another process of the service may be there, from which this one takes over: the admin
+    /// address is its own until it has gone, and is taken over then.
+    fn takes_over(_config: &Self::Config) -> bool {
+        false
+    }
+
     /// Opens sockets, loads data, starts to serve. When it has returned and the last latch is
     /// released, the daemon is ready and `READY=1` is sent.
     fn start(
@@ -255,7 +261,8 @@ async fn live<S: Service>(
         S::NAME
     );
     let common = *S::common(&config);
-    let mut host = match Host::open(S::NAME, &common, inherited) {
+    let takes_over = inherited.any() || S::takes_over(&config);
+    let mut host = match Host::open(S::NAME, &common, inherited, takes_over) {
         Ok(host) => host,
         Err(error) => return failed(&error.into()),
     };

@@ -12,13 +12,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use daemon_base::config::Common;
+use ipnet::IpNet;
 use proto::endpoint::Endpoint;
 use proto::health::{Schedule, Target, TargetKind};
 
 use crate::access_log;
+use crate::datagram::flow;
+use crate::kernel::TableName;
 use crate::limits::Rules;
 use crate::pool::Algorithm;
 use crate::table::{AcceptProxy, Policy, SideOptions, Sources};
+use crate::vrrp::notify::Notify;
 use crate::vrrp::priority::PrioritySettings;
 use crate::vrrp::settings::RouterSettings;
 
@@ -44,6 +48,8 @@ pub struct Config {
     pub access_log: access_log::Settings,
     /// The cluster whose keepalived runs on the same links.
     pub cluster: Option<String>,
+    /// The table of the kernel's rules.
+    pub kernel_table: TableName,
     /// Where clients connect.
     pub frontends: Vec<Frontend>,
     /// Where they are sent.
@@ -88,7 +94,30 @@ pub struct Frontend {
     /// Whether sessions are recorded.
     pub log: bool,
     /// UDP: how a flow ends, and how many there may be.
-    pub flows: Flows,
+    pub flows: flow::Settings,
+    /// What the kernel is told, if it moves the bytes.
+    pub kernel: KernelRules,
+}
+
+/// What the kernel is told of a frontend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelRules {
+    /// These sources alone, if given.
+    pub allow: Option<Vec<IpNet>>,
+    /// Never these.
+    pub deny: Vec<IpNet>,
+    /// Servers see this node's address instead of the client's.
+    pub masquerade: bool,
+}
+
+impl Default for KernelRules {
+    fn default() -> Self {
+        Self {
+            allow: None,
+            deny: Vec::new(),
+            masquerade: true,
+        }
+    }
 }
 
 /// What comes in at a frontend.
@@ -130,27 +159,6 @@ pub struct SourceLimits {
     pub rules: Rules,
     /// How many sources are kept in mind.
     pub sources: usize,
-}
-
-/// Flows of a frontend for datagrams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flows {
-    /// A flow in which nothing moves has ended after this long.
-    pub idle: Duration,
-    /// Flows at a time.
-    pub most: usize,
-    /// Responses after which a flow has ended; none: when it is idle.
-    pub responses: Option<u32>,
-}
-
-impl Default for Flows {
-    fn default() -> Self {
-        Self {
-            idle: Duration::from_secs(30),
-            most: 65_536,
-            responses: None,
-        }
-    }
 }
 
 /// Where clients are sent.
@@ -228,7 +236,7 @@ pub struct Vip {
     /// What decides its priority; names are those of [`Tracked`].
     pub priority: PrioritySettings,
     /// Run at each change of state, as keepalived does.
-    pub notify: Option<PathBuf>,
+    pub notify: Option<Notify>,
 }
 
 /// Something whose health decides a priority.

@@ -37,10 +37,10 @@ use std::time::Duration;
 use tracing::{error, info, warn};
 
 use self::nft::Nft;
-use self::ruleset::{Ruleset, TableName};
+use self::ruleset::Ruleset;
 
 pub use self::nft::Error;
-pub use self::ruleset::{KernelFrontend, KernelServer, Protocol, Share};
+pub use self::ruleset::{KernelFrontend, KernelServer, Protocol, Share, TableName};
 
 /// How a path is made.
 #[derive(Debug, Clone)]

@@ -10,6 +10,7 @@ use crate::access_log::Log;
 use crate::health::Link;
 use crate::keeper::Keeper;
 use crate::relay::Engine;
+use crate::service::{Datagrams, KernelPath, Shown};
 
 /// Shows the proxy to a scraper.
 #[derive(Debug)]
@@ -22,6 +23,12 @@ pub struct Scrape {
     pub link: Link,
     /// The access log.
     pub log: Log,
+    /// Frontends for datagrams.
+    pub(crate) datagrams: Datagrams,
+    /// The kernel's rules.
+    pub(crate) kernel: KernelPath,
+    /// Virtual routers.
+    pub(crate) routers: Shown,
 }
 
 impl Collector for Scrape {

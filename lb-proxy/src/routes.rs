@@ -246,7 +246,8 @@ fn state_of(text: &str) -> Option<AdminState> {
 
 //--- What operators have said
 
-fn overrides(view: &View) -> Value {
+/// What operators have said, as JSON.
+pub(crate) fn overrides(view: &View) -> Value {
     let all = view.overrides.iter().map(|((backend, server), said)| {
         json!({
             "backend": &**backend,

@@ -1,8 +1,14 @@
 //! The proxy as the life of its process sees it: what is started, in which order, and ended.
 
+mod datagrams;
+mod kernel_path;
 mod sockets;
+mod swap;
+mod vips;
 
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use daemon_base::config::{Common, Problem, Problems};
@@ -13,23 +19,39 @@ use tokio::task::JoinHandle;
 
 use crate::access_log::Writer;
 use crate::config::{Config, lint};
+use crate::handover::{self, Giver, Others, Predecessor};
 use crate::health::{Link, Passive};
 use crate::keeper::Keeper;
+use crate::kernel::TableName;
 use crate::metrics::Scrape;
-use crate::relay::{self, Engine};
+use crate::relay::{self, Engine, Report};
 use crate::routes;
-use crate::status::Report;
+use crate::status;
+use crate::vrrp::machine::Departure;
+use crate::vrrp::routers::check_capabilities;
 
 use sockets::Sockets;
+use swap::Left;
+use vips::Vips;
+
+pub(crate) use datagrams::Datagrams;
+pub(crate) use kernel_path::KernelPath;
+pub(crate) use vips::Shown;
 
 /// A running lb-proxy.
 #[derive(Debug)]
 pub struct Proxy {
+    /// Gone before the engine that it gives away.
+    giver: Option<Giver>,
+    is_handed_over: Arc<AtomicBool>,
     engine: Arc<Engine>,
     keeper: Arc<Keeper>,
     link: Link,
     log: Writer,
     sockets: Sockets,
+    datagrams: Datagrams,
+    kernel: KernelPath,
+    vips: Vips,
     fixed: Fixed,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -40,7 +62,8 @@ struct Fixed {
     workers: usize,
     max_connections: Option<u64>,
     health: Option<proto::endpoint::Endpoint>,
-    swap: Option<std::path::PathBuf>,
+    swap: Option<PathBuf>,
+    kernel_table: TableName,
 }
 
 impl Fixed {
@@ -50,6 +73,7 @@ impl Fixed {
             max_connections: config.max_connections,
             health: config.health.clone(),
             swap: config.swap.clone(),
+            kernel_table: config.kernel_table.clone(),
         }
     }
 }
@@ -62,43 +86,68 @@ impl Service for Proxy {
         &config.common
     }
 
+    fn takes_over(config: &Config) -> bool {
+        config.swap.as_ref().is_some_and(|socket| socket.exists())
+    }
+
     async fn start(config: Config, context: &mut Context) -> Result<Self, StartError> {
         warn_all(&config);
-        let mut sockets = Sockets::new(&config);
-        let listeners = sockets.open(&config, &mut context.inherited)?;
+        if !config.vips.is_empty() {
+            check_capabilities().map_err(|error| StartError::new(error.code(), error))?;
+        }
+        let mut predecessor = find_predecessor(config.swap.clone()).await;
+        let (listeners, mut others) = match &mut predecessor {
+            Some(predecessor) => (predecessor.take_listeners(), predecessor.take_others()),
+            None => (Vec::new(), Vec::new()),
+        };
+        let left = Left::read(&mut others);
+        let mut sockets = Sockets::default();
+        let listeners = sockets.open(&config, &mut context.inherited, listeners)?;
         let log = Writer::start(&config.access_log).map_err(|error| {
-            StartError::io(
-                format_args!("access log to {}", config.access_log.target),
-                &error,
-            )
+            let target = &config.access_log.target;
+            StartError::io(format_args!("access log to {target}"), &error)
         })?;
         let link = Link::start(config.health.clone(), Self::NAME, config.targets());
-        let snapshot = link.first_word().await;
-        let fixed = Fixed::of(&config);
-        let summary = config.summary();
+        let keeper = Keeper::new(config.clone(), link.first_word().await, secret());
+        keeper.take_over(left.overrides);
+        let passive: Arc<dyn Report> = Arc::new(Passive::new(&link, keeper.targets()));
         let options = relay::Options {
             workers: config.workers,
             max_connections: config.max_connections,
         };
-        let keeper = Keeper::new(config, snapshot, secret());
-        let passive = Arc::new(Passive::new(&link, keeper.targets()));
-        let engine = Engine::start(listeners, keeper.cell(), log.log(), passive, options)
+        let report = Arc::clone(&passive);
+        let engine = Engine::start(listeners, keeper.cell(), log.log(), report, options)
             .map_err(|error| StartError::io("the data path does not start", &error))?;
+        let engine = Arc::new(engine);
+        let datagrams = Datagrams::new(keeper.cell(), passive, context.progress.clone());
+        datagrams.start(&config, &mut context.inherited, others)?;
+        let kernel = KernelPath::default();
+        kernel.start(&config, &keeper.view().table)?;
+        if let Some(predecessor) = predecessor {
+            take_over(predecessor, &engine).await?;
+        }
+        let vips = Vips::start(&config, &left.active, &keeper, &engine).await?;
         let mut proxy = Self {
-            engine: Arc::new(engine),
+            giver: None,
+            is_handed_over: Arc::default(),
+            engine,
             keeper,
             link,
             log,
             sockets,
-            fixed,
+            datagrams,
+            kernel,
+            vips,
+            fixed: Fixed::of(&config),
             tasks: Vec::new(),
         };
         proxy.follow(context);
         proxy.show(context);
+        proxy.offer(config.swap.as_deref());
         for (frontend, address) in proxy.engine.listening() {
             tracing::info!(frontend = &*frontend, %address, "Listening");
         }
-        tracing::info!("Balancing: {summary}");
+        tracing::info!("Balancing: {}", config.summary());
         Ok(proxy)
     }
 
@@ -106,30 +155,29 @@ impl Service for Proxy {
         warn_all(&config);
         if self.fixed != Fixed::of(&config) {
             tracing::warn!(
-                "Workers, max-connections, [health] and [swap] change with the next restart"
+                "Workers, max-connections, [health], [swap] and [kernel] change with the next restart"
             );
         }
         let before = self.keeper.view().config.clone();
-        let summary = config.summary();
-        let wanted = self.sockets.wanted(&config, &self.engine.listening());
-        let options = Sockets::options(&config);
-        let settings = config.access_log.clone();
-        let targets = config.targets();
         // First the table, so that a listener never accepts for a frontend that is not in it.
-        self.keeper.adopt(config);
+        self.keeper.adopt(config.clone());
         self.engine.notice();
-        if let Err(error) = self.engine.set_listeners(&wanted, options) {
+        if let Err(problem) = self.listen(&config) {
             if let Some(before) = before {
                 self.keeper.adopt((*before).clone());
                 self.engine.notice();
+                // What was there is there: only what is new has failed.
+                drop(self.listen(&before));
             }
-            return Err(Problem::new(exit::chain(&error)).into());
+            return Err(problem.into());
         }
-        self.link.set_targets(targets);
-        if let Err(error) = self.log.log().configure(&settings) {
-            tracing::error!(target = %settings.target, %error, "The access log stays as it was");
+        self.link.set_targets(config.targets());
+        self.vips.apply(&config).await?;
+        if let Err(error) = self.log.log().configure(&config.access_log) {
+            let target = &config.access_log.target;
+            tracing::error!(%target, %error, "The access log stays as it was");
         }
-        Ok(summary)
+        Ok(config.summary())
     }
 
     fn status(&self) -> Value {
@@ -138,35 +186,122 @@ impl Service for Proxy {
 
     async fn drain(self, deadline: Duration) -> bool {
         let begun = now();
+        if self.is_handed_over.load(Ordering::Acquire) {
+            self.leave().await;
+            return true;
+        }
+        // Addresses first: while the next node takes them over, this one serves on.
+        let departure = self.vips.shut_down(Departure::HandOver);
+        let handed_over = tokio::time::timeout(deadline, departure).await.is_ok();
         for task in &self.tasks {
             task.abort();
         }
-        let engine = Arc::clone(&self.engine);
         let left = deadline.saturating_sub(begun.elapsed());
-        let drained = tokio::task::spawn_blocking(move || engine.drain(left)).await;
-        let sessions = self
-            .engine
-            .counters()
-            .sessions
-            .load(std::sync::atomic::Ordering::Relaxed);
+        let engine = Arc::clone(&self.engine);
+        let datagrams = self.datagrams.clone();
+        let drained = tokio::task::spawn_blocking(move || {
+            let is_drained = engine.drain(left);
+            datagrams.stop(left.saturating_sub(begun.elapsed()));
+            is_drained
+        });
+        let is_drained = drained.await.unwrap_or(false);
+        let counters = self.engine.counters();
+        let sessions = counters.sessions.load(Ordering::Relaxed);
         if sessions > 0 {
             tracing::warn!(sessions, "Sessions are reset: they did not end in time");
         }
-        let (engine, log) = (self.engine, self.log);
+        let Self {
+            engine,
+            log,
+            kernel,
+            giver,
+            ..
+        } = self;
         let ended = tokio::task::spawn_blocking(move || {
+            drop(giver);
+            kernel.clear();
             drop(engine);
             log.close();
         });
-        ended.await.is_ok() && drained.unwrap_or(false)
+        ended.await.is_ok() && is_drained && handed_over
     }
 }
 
 impl Proxy {
-    fn report(&self) -> Report {
-        Report {
+    fn report(&self) -> status::Report {
+        status::Report {
             engine: Arc::clone(&self.engine),
             view: self.keeper.view(),
             link: self.link.clone(),
+            datagrams: self.datagrams.clone(),
+            kernel: self.kernel.status(),
+            routers: self.vips.routers(),
+        }
+    }
+
+    /// Listens where a configuration says, in place.
+    fn listen(&self, config: &Config) -> Result<(), Problem> {
+        let refused = |error: &dyn std::error::Error| Problem::new(exit::chain(error));
+        let wanted = self.sockets.wanted(config, &self.engine.listening());
+        let options = Sockets::options(config);
+        let listening = self.engine.set_listeners(&wanted, options);
+        listening.map_err(|error| refused(&error))?;
+        let datagrams = self.datagrams.adopt(config);
+        datagrams.map_err(|error| refused(&*error.source))?;
+        let ruled = self.kernel.start(config, &self.keeper.view().table);
+        ruled.map_err(|error| refused(&*error.source))
+    }
+
+    /// A successor serves: nothing here may be touched but what is this process's own.
+    async fn leave(self) {
+        self.vips.shut_down(Departure::Swap).await;
+        for task in &self.tasks {
+            task.abort();
+        }
+        let Self {
+            engine,
+            log,
+            kernel,
+            giver,
+            ..
+        } = self;
+        let ended = tokio::task::spawn_blocking(move || {
+            drop(giver);
+            kernel.leave();
+            drop(engine);
+            log.close();
+        });
+        if ended.await.is_err() {
+            tracing::error!("Not everything could be left to the successor");
+        }
+    }
+
+    /// Waits for a successor.
+    fn offer(&mut self, path: Option<&std::path::Path>) {
+        let Some(path) = path else { return };
+        let datagrams = self.datagrams.clone();
+        let keeper = Arc::clone(&self.keeper);
+        let shown = self.vips.board();
+        let others: Others = Box::new(move || {
+            let mut others = datagrams.for_successor();
+            others.extend(swap::state(&keeper.view(), &shown.routers()));
+            others
+        });
+        let is_handed_over = Arc::clone(&self.is_handed_over);
+        let gone = Box::new(move || {
+            is_handed_over.store(true, Ordering::Release);
+            // The end of a process begins in one place.
+            let own = rustix::process::getpid();
+            if rustix::process::kill_process(own, rustix::process::Signal::TERM).is_err() {
+                tracing::error!("This process cannot end itself; its successor serves");
+            }
+        });
+        match Giver::start(path, Arc::clone(&self.engine), others, gone) {
+            Ok(giver) => self.giver = Some(giver),
+            Err(error) => {
+                let path = path.display();
+                tracing::warn!(%path, %error, "No successor can take connections over");
+            }
         }
     }
 
@@ -176,12 +311,14 @@ impl Proxy {
             .extend(self.link.follow(Arc::clone(&self.keeper)));
         let engine = Arc::clone(&self.engine);
         let readiness = context.readiness.clone();
+        let kernel = self.kernel.clone();
         let mut views = self.keeper.subscribe();
         self.tasks.push(tokio::spawn(async move {
             let mut told = Vec::new();
             loop {
                 let view = Arc::clone(&views.borrow_and_update());
                 engine.notice();
+                kernel.apply(&view);
                 let unable: Vec<Arc<str>> = view
                     .abilities
                     .iter()
@@ -211,8 +348,39 @@ impl Proxy {
             keeper: Arc::clone(&self.keeper),
             link: self.link.clone(),
             log: self.log.log(),
+            datagrams: self.datagrams.clone(),
+            kernel: self.kernel.clone(),
+            routers: self.vips.board(),
         }));
         routes::add(&context.admin, &self.engine, &self.keeper);
+    }
+}
+
+/// The process that this one takes over from, if there is one.
+async fn find_predecessor(path: Option<PathBuf>) -> Option<Predecessor> {
+    let path = path?;
+    let asked = tokio::task::spawn_blocking(move || handover::ask(&path)).await;
+    match asked {
+        Ok(Ok(predecessor)) => predecessor,
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "Who is at the swap socket gives nothing away");
+            None
+        }
+        Err(_) => None,
+    }
+}
+
+/// Takes the connections; the predecessor ends then.
+async fn take_over(predecessor: Predecessor, engine: &Arc<Engine>) -> Result<(), StartError> {
+    let engine = Arc::clone(engine);
+    let taken = tokio::task::spawn_blocking(move || predecessor.take(&engine)).await;
+    match taken {
+        Ok(Ok(sessions)) => {
+            tracing::info!(sessions, "Took over from the predecessor");
+            Ok(())
+        }
+        Ok(Err(error)) => Err(StartError::new(exit::SOFTWARE, error)),
+        Err(error) => Err(StartError::new(exit::SOFTWARE, error)),
     }
 }
 

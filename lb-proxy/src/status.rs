@@ -12,8 +12,11 @@ use serde_json::{Value, json};
 use crate::config::{Frontend, Path, Protocol};
 use crate::health::Link;
 use crate::keeper::View;
+use crate::kernel;
 use crate::relay::Engine;
+use crate::service::Datagrams;
 use crate::table::Backend;
+use crate::vrrp::status::RouterStatus;
 
 /// What the proxy knows of itself.
 #[derive(Debug)]
@@ -24,6 +27,12 @@ pub struct Report {
     pub view: Arc<View>,
     /// The stream from healthd.
     pub link: Link,
+    /// Frontends for datagrams.
+    pub(crate) datagrams: Datagrams,
+    /// The kernel's rules, if there are any.
+    pub kernel: Option<kernel::Status>,
+    /// Virtual routers.
+    pub routers: Vec<RouterStatus>,
 }
 
 impl Report {

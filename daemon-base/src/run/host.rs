@@ -49,6 +49,7 @@ impl Host {
         name: &'static str,
         common: &Common,
         mut inherited: Inherited,
+        takes_over: bool,
     ) -> Result<Self, ListenError> {
         let metrics = Metrics::new(name);
         let readiness = Readiness::new();
@@ -67,7 +68,7 @@ impl Host {
             routes: routes.clone(),
             status: sender,
         });
-        let admin = open_admin(shared, common.admin, &mut inherited)?;
+        let admin = open_admin(shared, common.admin, &mut inherited, takes_over)?;
         tokio::spawn(progress::watch(progress.clone(), readiness.clone()));
         Ok(Self {
             context: Context {
@@ -272,6 +273,7 @@ fn open_admin(
     shared: Arc<Shared>,
     address: Option<SocketAddr>,
     inherited: &mut Inherited,
+    takes_over: bool,
 ) -> Result<Option<SocketAddr>, ListenError> {
     let Some(address) = address else {
         return Ok(None);
@@ -296,7 +298,7 @@ fn open_admin(
             }
             Ok(local)
         }
-        Err(error) if inherited.any() && error.source.kind() == io::ErrorKind::AddrInUse => {
+        Err(error) if takes_over && error.source.kind() == io::ErrorKind::AddrInUse => {
             tracing::info!(%error, "The admin address is taken over when it is free");
             tokio::spawn(async move {
                 let listener = loop {

@@ -22,6 +22,7 @@ use toml::Spanned;
 use self::spec::{AccessLogSpec, FormatSpec, HealthSpec, KeepaliveSpec, SideSpec, Spec};
 use super::{Config, DEFAULT_ADMIN, Role, lint};
 use crate::access_log;
+use crate::kernel::TableName;
 use crate::table::{Keepalive, SideOptions};
 
 /// Threads of the data path; more than this and the kernel's locks are the limit.
@@ -80,6 +81,7 @@ impl Reader<'_> {
             },
             access_log: access_log_settings(spec.access_log),
             cluster: spec.openshift.cluster.filter(|_| spec.openshift.keepalived),
+            kernel_table: self.kernel_table(spec.kernel.table.as_ref()),
             frontends,
             backends,
             vips,
@@ -105,6 +107,19 @@ impl Reader<'_> {
                 None
             }
         }
+    }
+
+    fn kernel_table(&mut self, name: Option<&Spanned<String>>) -> TableName {
+        let Some(text) = name else {
+            return TableName::default();
+        };
+        TableName::parse(text.get_ref()).unwrap_or_else(|| {
+            self.problem(
+                text.span(),
+                "a table's name is of small letters, digits and `_`, 32 at most",
+            );
+            TableName::default()
+        })
     }
 
     /// What each backend is to OpenShift: what the first frontend that leads there is.

@@ -1,4 +1,4 @@
-//! The listeners of frontends: inherited by name, else bound.
+//! The listeners of frontends: inherited by name, else a predecessor's, else bound.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,19 +10,13 @@ use crate::config::{Config, Protocol};
 use crate::relay::{self, BindOptions, Listener};
 
 /// Where the listeners of frontends are from.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Sockets {
     /// Those that systemd gave: they stay what they are until a restart.
     given: BTreeMap<Arc<str>, Vec<SocketAddr>>,
 }
 
 impl Sockets {
-    pub(super) fn new(_: &Config) -> Self {
-        Self {
-            given: BTreeMap::new(),
-        }
-    }
-
     /// How sockets are bound.
     pub(super) fn options(config: &Config) -> BindOptions {
         BindOptions {
@@ -36,6 +30,7 @@ impl Sockets {
         &mut self,
         config: &Config,
         inherited: &mut Inherited,
+        mut left: Vec<Listener>,
     ) -> Result<Vec<Listener>, ListenError> {
         let options = Self::options(config);
         let mut listeners = Vec::new();
@@ -57,7 +52,16 @@ impl Sockets {
                 continue;
             }
             for address in &frontend.listen {
-                listeners.push(relay::bind(&frontend.name, *address, options)?);
+                let same = left.iter().position(|listener| {
+                    let is_own = listener.frontend == frontend.name;
+                    is_for(*address, listener.address, is_own)
+                });
+                let mut listener = match same {
+                    Some(place) => left.swap_remove(place),
+                    None => relay::bind(&frontend.name, *address, options)?,
+                };
+                listener.frontend = Arc::clone(&frontend.name);
+                listeners.push(listener);
             }
         }
         Ok(listeners)
@@ -77,15 +81,21 @@ impl Sockets {
             for address in addresses {
                 let bound = listening.iter().find(|(known, bound)| {
                     let is_free = !wanted.iter().any(|(_, taken)| taken == bound);
-                    known == name && bound.ip() == address.ip() && is_free
+                    is_for(*address, *bound, known == name) && is_free
                 });
-                let address = match bound {
-                    Some((_, bound)) if address.port() == 0 => *bound,
-                    _ => *address,
-                };
+                let address = bound.map_or(*address, |(_, bound)| *bound);
                 wanted.push((Arc::clone(name), address));
             }
         }
         wanted
+    }
+}
+
+/// Whether a socket that is bound is what a configured address asks for; with port 0 only one of the
+/// same frontend is.
+pub(super) fn is_for(wanted: SocketAddr, bound: SocketAddr, is_own: bool) -> bool {
+    match wanted.port() {
+        0 => is_own && wanted.ip() == bound.ip(),
+        _ => wanted == bound,
     }
 }

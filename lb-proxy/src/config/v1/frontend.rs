@@ -1,18 +1,22 @@
 //! `[[frontend]]`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use daemon_base::acl::Cidrs;
 use daemon_base::config::HumanDuration;
+use ipnet::IpNet;
 use toml::Spanned;
 
 use super::Reader;
-use super::spec::{AcceptProxySpec, FlowsSpec, FrontendSpec, LimitsSpec, RouteSpec, Spec};
-use crate::config::{Backend, Flows, Frontend, Path, Protocol, SourceLimits};
+use super::spec::{
+    AcceptProxySpec, FlowsSpec, FrontendSpec, LimitsSpec, PathSpec, RouteSpec, Spec,
+};
+use crate::config::{Backend, Frontend, KernelRules, Path, Protocol, SourceLimits};
+use crate::datagram::flow;
 use crate::limits::{self, Rate, Rules};
 use crate::table::{AcceptProxy, Route, Sources};
 
@@ -83,7 +87,15 @@ impl Reader<'_> {
             flows: spec
                 .flows
                 .as_ref()
-                .map_or_else(Flows::default, |spec| self.flows(spec.get_ref())),
+                .map_or_else(flow::Settings::default, |spec| self.flows(spec.get_ref())),
+            kernel: match spec.path.as_ref().map(Spanned::get_ref) {
+                Some(PathSpec::Kernel) => KernelRules {
+                    allow: self.kernel_networks(&spec.allow_from),
+                    deny: self.kernel_networks(&spec.deny_from).unwrap_or_default(),
+                    masquerade: spec.masquerade.as_ref().is_none_or(|on| *on.get_ref()),
+                },
+                Some(PathSpec::User) | None => KernelRules::default(),
+            },
         }
     }
 
@@ -135,16 +147,36 @@ impl Reader<'_> {
         }
     }
 
-    fn flows(&mut self, spec: &FlowsSpec) -> Flows {
-        let default = Flows::default();
+    fn flows(&mut self, spec: &FlowsSpec) -> flow::Settings {
+        let default = flow::Settings::default();
         if let Some(most) = spec.most.as_ref().filter(|most| *most.get_ref() == 0) {
             self.problem(most.span(), "at least 1 is needed");
         }
-        Flows {
-            idle: self.time(spec.idle.as_ref(), default.idle),
-            most: spec.most.as_ref().map_or(default.most, |n| *n.get_ref()),
+        flow::Settings {
+            idle_timeout: self.time(spec.idle.as_ref(), default.idle_timeout),
+            max_flows: spec
+                .most
+                .as_ref()
+                .map_or(default.max_flows, |n| *n.get_ref()),
+            requests: self.at_least_one(spec.requests.as_ref()),
             responses: self.at_least_one(spec.responses.as_ref()),
         }
+    }
+
+    /// Networks as the kernel takes them; none when the list is empty.
+    pub(super) fn kernel_networks(&mut self, list: &[Spanned<String>]) -> Option<Vec<IpNet>> {
+        let mut networks = Vec::new();
+        for text in list {
+            let address = text.get_ref().parse::<IpAddr>().map(IpNet::from);
+            match address.or_else(|_| text.get_ref().parse::<IpNet>()) {
+                Ok(network) => networks.push(network.trunc()),
+                Err(_) => self.problem(
+                    text.span(),
+                    "the kernel path takes plain networks, as in 192.168.7.0/24",
+                ),
+            }
+        }
+        (!list.is_empty()).then_some(networks)
     }
 
     pub(super) fn at_least_one(&mut self, value: Option<&Spanned<u32>>) -> Option<u32> {
@@ -196,6 +228,9 @@ impl Reader<'_> {
                     format!("the kernel cannot do `{key}`: use path = \"user\""),
                 );
             }
+        }
+        if let Some(masquerade) = spec.masquerade.as_ref().filter(|_| !kernel) {
+            self.problem(masquerade.span(), "`masquerade` is for path = \"kernel\"");
         }
         if let Some(flows) = spec.flows.as_ref().filter(|_| !udp) {
             self.problem(flows.span(), "`flows` is for protocol = \"udp\"");

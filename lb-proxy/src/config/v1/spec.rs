@@ -27,6 +27,7 @@ pub(super) struct Spec {
     pub(super) swap: SwapSpec,
     pub(super) access_log: AccessLogSpec,
     pub(super) openshift: OpenShiftSpec,
+    pub(super) kernel: KernelSpec,
     pub(super) frontend: Vec<FrontendSpec>,
     pub(super) backend: Vec<BackendSpec>,
     pub(super) vip: Vec<VipSpec>,
@@ -70,6 +71,12 @@ pub(super) struct OpenShiftSpec {
     pub(super) keepalived: bool,
 }
 
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct KernelSpec {
+    pub(super) table: Option<Text>,
+}
+
 //--- Frontend
 
 #[derive(Debug, Deserialize)]
@@ -105,6 +112,8 @@ pub(super) struct FrontendSpec {
     pub(super) client: SideSpec,
     #[serde(default)]
     pub(super) flows: Option<Spanned<FlowsSpec>>,
+    #[serde(default)]
+    pub(super) masquerade: Option<Spanned<bool>>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -212,6 +221,7 @@ pub(super) struct KeepaliveTimes {
 pub(super) struct FlowsSpec {
     pub(super) idle: Option<Time>,
     pub(super) most: Option<Spanned<usize>>,
+    pub(super) requests: Option<Spanned<u32>>,
     pub(super) responses: Option<Spanned<u32>>,
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,13 +17,15 @@ use super::spec::{
     WhenUnableSpec,
 };
 use crate::config::{
-    Backend, Flows, Frontend, Path, Protocol, Role, Service, Tracked as TrackedThing, Vip,
+    Backend, Frontend, KernelRules, Path, Protocol, Role, Service, Tracked as TrackedThing, Vip,
 };
+use crate::datagram::flow;
 use crate::service_addresses::{
     AddressPool, AddressRange, AddressRequest, assign_addresses, assign_router_ids,
 };
 use crate::table::{AcceptProxy, Route, SideOptions, Sources};
 use crate::vrrp::checksum::ChecksumForm;
+use crate::vrrp::notify::{DEFAULT_LIMIT, Notify};
 use crate::vrrp::openshift::ClusterRouterIds;
 use crate::vrrp::packet::{Authentication, Version};
 use crate::vrrp::priority::{
@@ -70,7 +73,7 @@ impl Reader<'_> {
                         },
                     },
                     router,
-                    notify: spec.notify.clone(),
+                    notify: spec.notify.clone().map(notify),
                 });
             }
         }
@@ -435,7 +438,7 @@ impl Reader<'_> {
                     hold_down: DEFAULT_HOLD_DOWN,
                     when_unable: WhenUnable::Yield,
                 },
-                notify: pool.notify.clone(),
+                notify: pool.notify.clone().map(notify),
             });
         }
         vips
@@ -486,10 +489,21 @@ impl Reader<'_> {
                 inspect_timeout: Route::INSPECT_TIMEOUT,
                 client: SideOptions::default(),
                 log: true,
-                flows: Flows::default(),
+                flows: flow::Settings::default(),
+                kernel: KernelRules {
+                    allow: self.kernel_networks(&port.allow_from),
+                    ..KernelRules::default()
+                },
             });
         }
         frontends
+    }
+}
+
+fn notify(script: PathBuf) -> Notify {
+    Notify {
+        script,
+        limit: DEFAULT_LIMIT,
     }
 }
 

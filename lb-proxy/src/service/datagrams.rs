@@ -1,0 +1,275 @@
+//! Frontends for datagrams: their sockets, and the balancer that serves them.
+//!
+//! A reload that leaves the set of frontends as it is leaves the balancer alone: the table is enough.
+//! Another set makes another balancer, which gets the sockets that stay; the flows begin anew.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use daemon_base::listen::{self, Inherited, UdpOptions};
+use daemon_base::run::{Progress, StartError};
+use daemon_base::snapshot::Cell;
+
+use super::sockets::is_for;
+use crate::config::{Config, Frontend, Protocol};
+use crate::datagram::{Balancer, Listener, Status};
+use crate::relay::Report;
+use crate::table::Table;
+
+/// The name of a frontend's sockets when a successor gets them.
+const PREFIX: &str = "udp:";
+
+/// Everything for datagrams; clones share it.
+#[derive(Clone)]
+pub(crate) struct Datagrams {
+    inner: Arc<Mutex<Inner>>,
+    cell: Arc<Cell<Table>>,
+    report: Arc<dyn Report>,
+    progress: Progress,
+}
+
+#[derive(Default)]
+struct Inner {
+    balancer: Option<Balancer>,
+    /// Copies of the sockets that are served, by frontend and address.
+    sockets: Vec<Bound>,
+    /// What is served, to tell whether a reload changes it.
+    served: Vec<(Arc<str>, Vec<SocketAddr>, crate::datagram::flow::Settings)>,
+    hearts: Vec<String>,
+}
+
+/// The sockets of one address of one frontend.
+struct Bound {
+    frontend: Arc<str>,
+    address: SocketAddr,
+    sockets: Vec<UdpSocket>,
+    /// Given by systemd, whatever the configuration says.
+    is_given: bool,
+}
+
+impl std::fmt::Debug for Datagrams {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Datagrams").finish_non_exhaustive()
+    }
+}
+
+impl Datagrams {
+    pub(super) fn new(cell: Arc<Cell<Table>>, report: Arc<dyn Report>, progress: Progress) -> Self {
+        Self {
+            inner: Arc::default(),
+            cell,
+            report,
+            progress,
+        }
+    }
+
+    /// Takes sockets that systemd gives, or a predecessor's, and binds the rest; serves them.
+    pub(super) fn start(
+        &self,
+        config: &Config,
+        inherited: &mut Inherited,
+        left: Vec<(String, OwnedFd)>,
+    ) -> Result<(), StartError> {
+        let mut inner = self.lock();
+        for frontend in config.user_frontends(Protocol::Udp) {
+            for socket in inherited.udp(&frontend.name) {
+                inner.keep(&frontend.name, socket, true)?;
+            }
+        }
+        for (name, socket) in left {
+            let Some(name) = name.strip_prefix(PREFIX) else {
+                continue;
+            };
+            let is_given = inner
+                .sockets
+                .iter()
+                .any(|it| it.is_given && *it.frontend == *name);
+            if !is_given {
+                inner.keep(&name.into(), UdpSocket::from(socket), false)?;
+            }
+        }
+        self.serve(&mut inner, config)
+    }
+
+    /// Serves what another configuration says; on an error everything is as it was.
+    pub(super) fn adopt(&self, config: &Config) -> Result<(), StartError> {
+        let mut inner = self.lock();
+        if served(config) == inner.served {
+            return Ok(());
+        }
+        self.serve(&mut inner, config)
+    }
+
+    fn serve(&self, inner: &mut Inner, config: &Config) -> Result<(), StartError> {
+        let options = UdpOptions {
+            per_address: config.workers,
+            freebind: config.freebind,
+            ..UdpOptions::default()
+        };
+        let mut wanted = Vec::new();
+        let mut listeners = Vec::new();
+        for frontend in config.user_frontends(Protocol::Udp) {
+            let bound = inner.bound(frontend, options)?;
+            let mut sockets = Vec::new();
+            for bound in &bound {
+                for socket in &bound.sockets {
+                    sockets.push(socket.try_clone()?);
+                }
+            }
+            for bound in &bound {
+                tracing::info!(frontend = &*frontend.name, address = %bound.address, "Listening for datagrams");
+            }
+            listeners.push(Listener {
+                frontend: Arc::clone(&frontend.name),
+                sockets,
+                settings: frontend.flows,
+            });
+            wanted.extend(bound);
+        }
+        let balancer = match listeners.is_empty() {
+            true => None,
+            false => Some(
+                Balancer::start(listeners, &self.cell, &self.report)
+                    .map_err(|error| StartError::io("datagrams cannot be balanced", &error))?,
+            ),
+        };
+        // The threads of the old one end here; both served the same sockets for a moment.
+        inner.balancer = balancer;
+        inner.sockets = wanted;
+        inner.served = served(config);
+        for name in inner.hearts.drain(..) {
+            self.progress.forget(&name);
+        }
+        let hearts = inner.balancer.iter().flat_map(Balancer::heartbeats);
+        let hearts = hearts
+            .enumerate()
+            .map(|(n, (name, beat))| (format!("{name}/{n}"), beat));
+        let hearts: Vec<_> = hearts.collect();
+        inner.hearts = hearts.iter().map(|(name, _)| name.clone()).collect();
+        self.progress.register_all(hearts);
+        Ok(())
+    }
+
+    /// How each frontend stands.
+    pub(crate) fn status(&self) -> Vec<Status> {
+        self.lock()
+            .balancer
+            .as_ref()
+            .map(Balancer::status)
+            .unwrap_or_default()
+    }
+
+    /// The addresses of a frontend.
+    pub(crate) fn listening(&self, frontend: &str) -> Vec<SocketAddr> {
+        let inner = self.lock();
+        let own = inner
+            .sockets
+            .iter()
+            .filter(|bound| *bound.frontend == *frontend);
+        own.map(|bound| bound.address).collect()
+    }
+
+    /// The sockets, for a successor.
+    pub(super) fn for_successor(&self) -> Vec<(String, OwnedFd)> {
+        let inner = self.lock();
+        let mut all = Vec::new();
+        for bound in &inner.sockets {
+            for socket in &bound.sockets {
+                if let Ok(copy) = socket.try_clone() {
+                    all.push((format!("{PREFIX}{}", bound.frontend), copy.into()));
+                }
+            }
+        }
+        all
+    }
+
+    /// Takes no more, and delivers answers for at most `grace`. Blocks.
+    pub(super) fn stop(&self, grace: Duration) {
+        let balancer = self.lock().balancer.take();
+        if let Some(balancer) = balancer {
+            balancer.stop(grace);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Parts are replaced whole.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn keep(&mut self, frontend: &Arc<str>, socket: UdpSocket, is_given: bool) -> io::Result<()> {
+        let address = socket.local_addr()?;
+        let same = self
+            .sockets
+            .iter_mut()
+            .find(|bound| bound.frontend == *frontend && bound.address == address);
+        match same {
+            Some(same) => same.sockets.push(socket),
+            None => self.sockets.push(Bound {
+                frontend: Arc::clone(frontend),
+                address,
+                sockets: vec![socket],
+                is_given,
+            }),
+        }
+        Ok(())
+    }
+
+    /// The sockets of a frontend: those there are, else new ones.
+    fn bound(&self, frontend: &Frontend, options: UdpOptions) -> Result<Vec<Bound>, StartError> {
+        let copy = |bound: &Bound| -> io::Result<Bound> {
+            let sockets: io::Result<Vec<_>> =
+                bound.sockets.iter().map(UdpSocket::try_clone).collect();
+            Ok(Bound {
+                frontend: Arc::clone(&frontend.name),
+                address: bound.address,
+                sockets: sockets?,
+                is_given: bound.is_given,
+            })
+        };
+        let given = self
+            .sockets
+            .iter()
+            .filter(|it| it.is_given && it.frontend == frontend.name);
+        let given: io::Result<Vec<Bound>> = given.map(copy).collect();
+        let given = given?;
+        if !given.is_empty() {
+            return Ok(given);
+        }
+        let mut all: Vec<Bound> = Vec::new();
+        for address in &frontend.listen {
+            let same = self.sockets.iter().find(|bound| {
+                let is_free = !all.iter().any(|taken| taken.address == bound.address);
+                is_for(*address, bound.address, bound.frontend == frontend.name) && is_free
+            });
+            let bound = match same {
+                Some(same) => copy(same)?,
+                None => {
+                    let none = &mut Inherited::none();
+                    let sockets = listen::udp(none, &frontend.name, &[*address], options)?;
+                    let first = sockets.first().map(UdpSocket::local_addr).transpose()?;
+                    Bound {
+                        frontend: Arc::clone(&frontend.name),
+                        address: first.unwrap_or(*address),
+                        sockets,
+                        is_given: false,
+                    }
+                }
+            };
+            all.push(bound);
+        }
+        Ok(all)
+    }
+}
+
+fn served(config: &Config) -> Vec<(Arc<str>, Vec<SocketAddr>, crate::datagram::flow::Settings)> {
+    let all = config.user_frontends(Protocol::Udp);
+    let all = all.map(|f| (Arc::clone(&f.name), f.listen.clone(), f.flows));
+    let mut all: Vec<_> = all.collect();
+    all.sort_by(|one, other| one.0.cmp(&other.0));
+    all
+}

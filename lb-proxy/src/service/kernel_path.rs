@@ -1,0 +1,95 @@
+//! Frontends that the kernel forwards: the rules for them.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use daemon_base::run::StartError;
+
+use crate::config::{Config, Path as Way, Protocol};
+use crate::keeper::View;
+use crate::kernel::{self, KernelFrontend, Options, Path, Status};
+use crate::table::{OnDown, Table};
+
+/// The rules; clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KernelPath {
+    path: Arc<Mutex<Option<Path>>>,
+}
+
+impl KernelPath {
+    /// Makes the rules of a configuration, if there is a frontend for them. Blocks for some milliseconds.
+    pub(super) fn start(&self, config: &Config, table: &Table) -> Result<(), StartError> {
+        let frontends = frontends(config, table);
+        let mut path = self.lock();
+        match (&*path, frontends.is_empty()) {
+            (None, true) => {}
+            (Some(_), true) => drop(path.take()),
+            (Some(path), false) => path.apply(frontends),
+            (None, false) => {
+                for fault in kernel::forwarding_faults(&frontends) {
+                    tracing::warn!("{fault}");
+                }
+                let options = Options {
+                    table: config.kernel_table.clone(),
+                    ..Options::default()
+                };
+                let started = Path::start(options, frontends);
+                *path = Some(
+                    started.map_err(|error| StartError::new(kernel::exit_code(&error), error))?,
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings the rules up to date with the table.
+    pub(super) fn apply(&self, view: &View) {
+        if let (Some(path), Some(config)) = (&*self.lock(), &view.config) {
+            path.apply(frontends(config, &view.table));
+        }
+    }
+
+    /// How the rules stand; none where there are none.
+    pub(crate) fn status(&self) -> Option<Status> {
+        self.lock().as_ref().map(Path::status)
+    }
+
+    /// Removes the rules. Blocks for some milliseconds.
+    pub(super) fn clear(&self) {
+        drop(self.lock().take());
+    }
+
+    /// Leaves them to a successor.
+    pub(super) fn leave(&self) {
+        if let Some(path) = self.lock().take() {
+            path.leave();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Path>> {
+        // Replaced in one step.
+        self.path.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the kernel is to know, as the table stands.
+pub(crate) fn frontends(config: &Config, table: &Table) -> Vec<KernelFrontend> {
+    let all = config
+        .frontends
+        .iter()
+        .filter(|frontend| frontend.path == Way::Kernel);
+    all.filter_map(|frontend| {
+        let backend = table.backend(frontend.backend.as_ref()?)?;
+        let protocol = match frontend.protocol {
+            Protocol::Tcp => kernel::Protocol::Tcp,
+            Protocol::Udp => kernel::Protocol::Udp,
+        };
+        let name = Arc::clone(&frontend.name);
+        let mut known = KernelFrontend::new(name, protocol, frontend.listen.clone(), &backend.pool);
+        known.allow.clone_from(&frontend.kernel.allow);
+        known.deny.clone_from(&frontend.kernel.deny);
+        known.masquerade = frontend.kernel.masquerade;
+        known.reset_on_down = backend.policy.on_down == OnDown::Reset;
+        Some(known)
+    })
+    .collect()
+}

@@ -1,0 +1,89 @@
+//! What goes from one process to the next besides connections: who is active, and what operators said.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::keeper::{ServerKey, View};
+use crate::routes;
+use crate::standing::Override;
+use crate::vrrp::machine::State;
+use crate::vrrp::status::RouterStatus;
+
+/// The name of the descriptor that the state is in.
+const NAME: &str = "state";
+
+/// More than every server of a large site; a predecessor that says more is none.
+const MAX_STATE: u64 = 16 << 20;
+
+/// What a predecessor knew.
+#[derive(Debug, Default)]
+pub(super) struct Left {
+    /// The virtual routers whose addresses it holds.
+    pub(super) active: BTreeSet<Arc<str>>,
+    /// What operators told it.
+    pub(super) overrides: Vec<(ServerKey, Override)>,
+}
+
+impl Left {
+    /// Out of what a predecessor gave.
+    pub(super) fn read(others: &mut Vec<(String, OwnedFd)>) -> Self {
+        let Some(place) = others.iter().position(|(name, _)| name == NAME) else {
+            return Self::default();
+        };
+        let (_, fd) = others.swap_remove(place);
+        let mut file = File::from(fd);
+        let mut text = String::new();
+        let read = file
+            .seek(SeekFrom::Start(0))
+            .and_then(|_| (&file).take(MAX_STATE).read_to_string(&mut text));
+        match read.map(|_| serde_json::from_str::<Value>(&text)) {
+            Ok(Ok(value)) => Self::parse(&value),
+            _ => {
+                tracing::warn!("The predecessor's state cannot be read");
+                Self::default()
+            }
+        }
+    }
+
+    fn parse(value: &Value) -> Self {
+        let active = value.get("active").and_then(Value::as_array);
+        let active = active.into_iter().flatten().filter_map(Value::as_str);
+        Self {
+            active: active.map(Arc::from).collect(),
+            overrides: value
+                .get("overrides")
+                .map(routes::parse_overrides)
+                .unwrap_or_default(),
+        }
+    }
+}
+
+/// What a successor is to know, in a descriptor.
+pub(super) fn state(view: &View, routers: &[RouterStatus]) -> Option<(String, OwnedFd)> {
+    let active = routers
+        .iter()
+        .filter(|router| router.machine.state == State::Active)
+        .map(|router| router.name().to_string());
+    let state = json!({
+        "active": active.collect::<Vec<_>>(),
+        "overrides": routes::overrides(view),
+    });
+    let written = || -> std::io::Result<OwnedFd> {
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        let mut file = File::from(rustix::fs::memfd_create("lb-proxy-state", flags)?);
+        file.write_all(state.to_string().as_bytes())?;
+        Ok(file.into())
+    };
+    match written() {
+        Ok(fd) => Some((NAME.to_owned(), fd)),
+        Err(error) => {
+            tracing::warn!(%error, "A successor will not know what operators said");
+            None
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Virtual routers beside the data path: what they go by, and what they have done.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use daemon_base::config::{Problem, Problems};
+use daemon_base::exit;
+use daemon_base::run::StartError;
+use tokio::sync::{Mutex, watch};
+use tokio::task::JoinHandle;
+
+use crate::config::Config;
+use crate::keeper::Keeper;
+use crate::relay::Engine;
+use crate::vrrp::machine::Departure;
+use crate::vrrp::status::{Board, RouterStatus};
+use crate::vrrp::{Hooks, Observations, VirtualRouter, Vrrp};
+
+/// The virtual routers of this node; without any, nothing is opened for them.
+#[derive(Debug)]
+pub(super) struct Vips {
+    vrrp: Mutex<Option<Vrrp>>,
+    board: watch::Sender<Option<Arc<Board>>>,
+    hooks: Hooks,
+    observations: watch::Receiver<Arc<Observations>>,
+    follower: JoinHandle<()>,
+}
+
+impl Vips {
+    /// Starts them. `resumed` are those whose addresses a predecessor has left on the interfaces.
+    pub(super) async fn start(
+        config: &Config,
+        resumed: &BTreeSet<Arc<str>>,
+        keeper: &Arc<Keeper>,
+        engine: &Arc<Engine>,
+    ) -> Result<Self, StartError> {
+        let engine = Arc::clone(engine);
+        let hooks = Hooks {
+            // Blocks for the milliseconds that workers need: the resets have to leave before the
+            // addresses do.
+            reset_flows: Arc::new(move |addresses: &[IpAddr]| {
+                let sessions = engine.reset_local(addresses);
+                tracing::info!(
+                    ?addresses,
+                    sessions,
+                    "Sessions are reset: their address goes"
+                );
+            }),
+        };
+        let mut views = keeper.subscribe();
+        let first = Arc::new(views.borrow_and_update().abilities.clone());
+        let (sender, observations) = watch::channel(first);
+        let follower = tokio::spawn(async move {
+            while views.changed().await.is_ok() {
+                let abilities = Arc::new(views.borrow_and_update().abilities.clone());
+                sender.send_if_modified(|known| {
+                    let is_new = *known != abilities;
+                    if is_new {
+                        *known = abilities;
+                    }
+                    is_new
+                });
+            }
+        });
+        let vips = Self {
+            vrrp: Mutex::new(None),
+            board: watch::Sender::new(None),
+            hooks,
+            observations,
+            follower,
+        };
+        if !config.vips.is_empty() {
+            let begun = vips.begin(config, resumed).await;
+            begun.map_err(|error| StartError::new(error.code(), error))?;
+        }
+        Ok(vips)
+    }
+
+    async fn begin(
+        &self,
+        config: &Config,
+        resumed: &BTreeSet<Arc<str>>,
+    ) -> Result<(), crate::vrrp::StartError> {
+        let started = Vrrp::start(
+            routers(config),
+            resumed,
+            self.observations.clone(),
+            self.hooks.clone(),
+        );
+        let vrrp = started.await?;
+        self.board.send_replace(Some(vrrp.board()));
+        *self.vrrp.lock().await = Some(vrrp);
+        Ok(())
+    }
+
+    /// Takes up another configuration in place.
+    pub(super) async fn apply(&self, config: &Config) -> Result<(), Problems> {
+        let mut vrrp = self.vrrp.lock().await;
+        match &mut *vrrp {
+            Some(vrrp) => vrrp.apply(routers(config)).await,
+            None if config.vips.is_empty() => {}
+            None => {
+                drop(vrrp);
+                let begun = self.begin(config, &BTreeSet::new()).await;
+                begun.map_err(|error| Problem::new(exit::chain(&error)))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the routers show themselves, once there have been any.
+    pub(super) fn board(&self) -> Shown {
+        Shown(self.board.subscribe())
+    }
+
+    /// What the routers show.
+    pub(super) fn routers(&self) -> Vec<RouterStatus> {
+        self.board().routers()
+    }
+
+    /// Ends them, and returns when the addresses are gone or another's.
+    pub(super) async fn shut_down(&self, departure: Departure) {
+        if let Some(vrrp) = &mut *self.vrrp.lock().await {
+            vrrp.shut_down(departure).await;
+        }
+    }
+}
+
+/// Where virtual routers show themselves; clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Shown(watch::Receiver<Option<Arc<Board>>>);
+
+impl Shown {
+    /// What they show; nothing while there are none.
+    pub(crate) fn routers(&self) -> Vec<RouterStatus> {
+        let board = self.0.borrow().clone();
+        board.map(|board| board.routers()).unwrap_or_default()
+    }
+}
+
+impl Drop for Vips {
+    fn drop(&mut self) {
+        self.follower.abort();
+    }
+}
+
+fn routers(config: &Config) -> Vec<VirtualRouter> {
+    let vips = config.vips.iter();
+    vips.map(|vip| VirtualRouter {
+        settings: Arc::new(vip.router.clone()),
+        priority: vip.priority.clone(),
+        notify: vip.notify.clone(),
+    })
+    .collect()
+}
