@@ -72,6 +72,7 @@ const CORES: &[&str] = &[
     "lb-proxy/src/haproxy_cfg",
     "lb-proxy/src/haproxy_cfg.rs",
     "lb-proxy/src/imported.rs",
+    "lb-proxy/src/keepalived_conf",
     "lb-proxy/src/keepalived_conf.rs",
     "lb-proxy/src/kernel/changes.rs",
     "lb-proxy/src/kernel/conntrack/wire.rs",
