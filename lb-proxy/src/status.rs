@@ -1,6 +1,7 @@
 //! What `status` says: as JSON from the running proxy, and in lines for people.
 
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -9,7 +10,8 @@ use daemon_base::config::HumanDuration;
 use daemon_base::run::headline;
 use serde_json::{Value, json};
 
-use crate::config::{Frontend, Path, Protocol};
+use crate::config::{Config, Frontend, Path, Protocol, Service};
+use crate::datagram;
 use crate::health::Link;
 use crate::keeper::View;
 use crate::kernel;
@@ -44,9 +46,10 @@ impl Report {
         let listening = self.engine.listening();
         let config = self.view.config.as_deref();
         let frontends = config.map_or(&[][..], |config| &config.frontends);
+        let flows = self.datagrams.status();
         let frontends: Vec<Value> = frontends
             .iter()
-            .map(|frontend| self.frontend(frontend, &listening))
+            .map(|frontend| self.frontend(frontend, &listening, &flows))
             .collect();
         let backends = self.view.table.backends.iter();
         let backends: Vec<Value> = backends.map(|backend| self.backend(backend, now)).collect();
@@ -56,6 +59,9 @@ impl Report {
             "accepted": load(&counters.accepted),
             "frontends": frontends,
             "backends": backends,
+            "vips": self.routers.iter().map(|router| vip(router, now)).collect::<Vec<_>>(),
+            "services": services(config),
+            "kernel": self.kernel.as_ref().map(kernel_value),
             "healthd": self.link.state().map(|state| json!({
                 "connected": state.connected,
                 "error": state.error,
@@ -68,11 +74,14 @@ impl Report {
     fn frontend(
         &self,
         frontend: &Frontend,
-        listening: &[(Arc<str>, std::net::SocketAddr)],
+        listening: &[(Arc<str>, SocketAddr)],
+        flows: &[datagram::Status],
     ) -> Value {
         let name = &frontend.name;
         let bound = listening.iter().filter(|(of, _)| of == name);
-        let bound: Vec<String> = bound.map(|(_, address)| address.to_string()).collect();
+        let bound = bound.map(|(_, address)| *address);
+        let bound = bound.chain(self.datagrams.listening(name));
+        let bound: Vec<String> = bound.map(|address| address.to_string()).collect();
         let listen = match bound.is_empty() {
             false => bound,
             true => frontend.listen.iter().map(ToString::to_string).collect(),
@@ -91,6 +100,13 @@ impl Report {
             "listen": listen,
             "able": able,
         });
+        if let (Some(status), Some(object)) = (
+            flows.iter().find(|status| status.frontend == *name),
+            value.as_object_mut(),
+        ) {
+            object.insert("flows".to_owned(), status.flows.into());
+            object.insert("flows_opened".to_owned(), status.counts.opened.into());
+        }
         let known = self.view.table.frontend(name);
         if let (Some(known), Some(object)) = (known, value.as_object_mut()) {
             let tally = &known.tally;
@@ -167,6 +183,58 @@ impl Report {
     }
 }
 
+fn vip(router: &RouterStatus, now: Instant) -> Value {
+    let machine = &router.machine;
+    let settings = &machine.settings;
+    json!({
+        "name": &*settings.name,
+        "interface": &*settings.interface,
+        "router_id": settings.router_id,
+        "addresses": settings.addresses.iter().map(|it| it.address.to_string()).collect::<Vec<_>>(),
+        "state": machine.state.to_string(),
+        "since_seconds": machine.since.map(|since| now.saturating_duration_since(since).as_secs()),
+        "priority": machine.priority,
+        "faults": machine.faults.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "active": machine.active.map(|heard| heard.source.to_string()),
+        "active_priority": machine.active.map(|heard| heard.priority),
+        "handing_over": machine.is_handing_over,
+        "advertisements_sent": machine.counters.advert_sent,
+        "advertisements_received": machine.counters.advert_rcvd,
+        "became_active": machine.counters.become_master,
+        "duplicates": machine.counters.duplicates,
+    })
+}
+
+fn services(config: Option<&Config>) -> Vec<Value> {
+    let services = config.into_iter().flat_map(|config| &config.services);
+    let value = |service: &Service| {
+        json!({
+            "name": &*service.name,
+            "pool": &*service.pool,
+            "addresses": service.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        })
+    };
+    services.map(value).collect()
+}
+
+fn kernel_value(status: &kernel::Status) -> Value {
+    let connections = status.connections.iter().map(|one| {
+        json!({
+            "frontend": &*one.frontend,
+            "server": &*one.server,
+            "total": one.total,
+        })
+    });
+    json!({
+        "changes": status.changes,
+        "failures": status.failures,
+        "repairs": status.repairs,
+        "forgotten": status.forgotten,
+        "error": status.error,
+        "connections": connections.collect::<Vec<_>>(),
+    })
+}
+
 fn load(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
@@ -195,6 +263,24 @@ fn write_detail(text: &mut String, detail: &Value) -> std::fmt::Result {
     }
     for backend in items(&detail["backends"]) {
         write_backend(text, backend)?;
+    }
+    for vip in items(&detail["vips"]) {
+        write_vip(text, vip)?;
+    }
+    for service in items(&detail["services"]) {
+        let addresses: Vec<&str> = items(&service["addresses"]).map(word).collect();
+        let (name, pool) = (word(&service["name"]), word(&service["pool"]));
+        writeln!(
+            text,
+            "service {name} has {} of pool {pool}",
+            addresses.join(" ")
+        )?;
+    }
+    if let Some(error) = detail["kernel"]["error"].as_str() {
+        writeln!(
+            text,
+            "the kernel's rules are NOT as they should be: {error}"
+        )?;
     }
     let healthd = &detail["healthd"];
     match healthd["connected"].as_bool() {
@@ -231,6 +317,14 @@ fn write_frontend(text: &mut String, frontend: &Value) -> std::fmt::Result {
             number(&frontend["total"]),
         )?;
     }
+    if frontend["flows"].is_u64() {
+        let opened = number(&frontend["flows_opened"]);
+        write!(
+            text,
+            ", {} flows, {opened} in all",
+            number(&frontend["flows"])
+        )?;
+    }
     for (key, words) in [
         ("denied", "denied"),
         ("limited", "over their limit"),
@@ -244,6 +338,35 @@ fn write_frontend(text: &mut String, frontend: &Value) -> std::fmt::Result {
         Some(false) => writeln!(text, "  NO SERVER"),
         _ => writeln!(text),
     }
+}
+
+fn write_vip(text: &mut String, vip: &Value) -> std::fmt::Result {
+    let addresses: Vec<&str> = items(&vip["addresses"]).map(word).collect();
+    write!(
+        text,
+        "vip {} {} on {} (router {}): {}",
+        word(&vip["name"]),
+        addresses.join(" "),
+        word(&vip["interface"]),
+        number(&vip["router_id"]),
+        word(&vip["state"]),
+    )?;
+    if let Some(since) = vip["since_seconds"].as_u64() {
+        write!(text, " for {}", HumanDuration(Duration::from_secs(since)))?;
+    }
+    write!(text, ", priority {}", number(&vip["priority"]))?;
+    match (vip["state"].as_str(), vip["active"].as_str()) {
+        (Some("active"), _) | (_, None) => {}
+        (_, Some(active)) => write!(text, ", {active} is active")?,
+    }
+    let faults: Vec<&str> = items(&vip["faults"]).map(word).collect();
+    if !faults.is_empty() {
+        write!(text, "  {}", faults.join("; "))?;
+    }
+    if number(&vip["duplicates"]) > 0 {
+        write!(text, "  SOMEBODY ELSE HAS THE ADDRESS TOO")?;
+    }
+    writeln!(text)
 }
 
 fn write_backend(text: &mut String, backend: &Value) -> std::fmt::Result {
