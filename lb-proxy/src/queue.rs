@@ -215,12 +215,6 @@ impl Ticket {
         self.queue.lock().called.contains_key(&self.number)
     }
 
-    /// True when this ticket is for `queue`.
-    #[must_use]
-    pub fn is_for(&self, queue: &Arc<Queue>) -> bool {
-        Arc::ptr_eq(&self.queue, queue)
-    }
-
     /// Back to waiting, because there was no room after all; with `hand_on`, because there was none
     /// for this connection, though there may be some for others.
     pub(crate) fn decline(&self, hand_on: bool) {

@@ -138,13 +138,6 @@ impl Pool {
         choice
     }
 
-    /// When room may appear without a session ending, because a slow start goes on; then whoever has
-    /// somebody waiting [stirs](crate::queue::Queue::stir).
-    #[must_use]
-    pub fn next_room(&self, now: Instant) -> Option<Instant> {
-        self.is_slow(now).then(|| now + slow_start::STEP)
-    }
-
     /// The servers that share new connections while all have room, each with its index.
     pub fn in_use(&self) -> impl Iterator<Item = (usize, &Arc<Server>)> {
         let tier = self.tiers.first();
@@ -177,7 +170,10 @@ impl Pool {
             .fold(0, u32::saturating_add)
     }
 
-    fn is_slow(&self, now: Instant) -> bool {
+    /// True while a server comes back slowly, so that room appears without a session ending; whoever
+    /// has somebody waiting then [stirs](crate::queue::Queue::stir) now and then.
+    #[must_use]
+    pub fn is_slow(&self, now: Instant) -> bool {
         self.slow_until.is_some_and(|until| now < until)
     }
 

@@ -5,9 +5,6 @@ use std::time::{Duration, Instant};
 /// A whole share.
 pub(crate) const FULL: u32 = 1 << 16;
 
-/// How often those that wait look whether a slow start has made room.
-pub(crate) const STEP: Duration = Duration::from_millis(100);
-
 /// The share a server begins with, so that it is chosen at all (HAProxy's: one step of 16).
 const LEAST: u32 = FULL / 16;
 

@@ -256,14 +256,10 @@ impl Worker {
             return Attempt::Over;
         };
         let address = server.address;
-        let is_redispatched = session
-            .target
-            .as_ref()
-            .is_some_and(|old| !Arc::ptr_eq(&old.load, &server.load));
         session.stage = Stage::Connecting;
-        session.target = Some(Arc::clone(&server));
+        let before = session.target.replace(Arc::clone(&server));
         session.slot = Some(slot);
-        self.count_attempt(&server, is_redispatched);
+        self.count_attempt(&server, before.as_deref());
         let socket = match open(address, &backend.policy) {
             Ok(socket) => socket,
             Err(error) => {
@@ -286,13 +282,19 @@ impl Worker {
         Attempt::UnderWay
     }
 
-    fn count_attempt(&self, server: &Server, is_redispatched: bool) {
+    fn count_attempt(&self, server: &Server, before: Option<&Server>) {
         let counters = self.counters();
         counters.connects.fetch_add(1, Ordering::Relaxed);
-        if is_redispatched {
-            counters.redispatches.fetch_add(1, Ordering::Relaxed);
-            let tally = &server.load.tally;
-            tally.redispatches.fetch_add(1, Ordering::Relaxed);
+        let tally = &server.load.tally;
+        match before {
+            None => {}
+            Some(before) if Arc::ptr_eq(&before.load, &server.load) => {
+                tally.retries.fetch_add(1, Ordering::Relaxed);
+            }
+            Some(_) => {
+                counters.redispatches.fetch_add(1, Ordering::Relaxed);
+                tally.redispatches.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 

@@ -190,6 +190,10 @@ impl Worker {
             self.counters()
                 .reset_on_down
                 .fetch_add(1, Ordering::Relaxed);
+            if let Some(server) = self.sessions.get(index).and_then(|s| s.target.as_ref()) {
+                let tally = &server.load.tally;
+                tally.resets.fetch_add(1, Ordering::Relaxed);
+            }
             self.end(index, Ending::reset(Cause::Down));
         }
     }
