@@ -16,7 +16,7 @@
 //! - The table is removed at the end, left alone when a successor takes over ([`Path::leave`]), and
 //!   made anew at the start, whatever a crashed predecessor left.
 //! - Somebody who flushes all rules of the machine takes ours along. It is noticed when counters are
-//!   read, and mended.
+//!   read, and mended; connections in which nothing was sent meanwhile go on.
 //!
 //! Forwarding must be allowed by the system ([`forwarding_faults`]); it is never switched on here.
 //! Never waits on a caller's thread, but for [`Path::start`] and the end.
@@ -163,8 +163,8 @@ impl Path {
         self.shared.lock().status.clone()
     }
 
-    /// Removes the rules, and waits until they are gone. Connections that exist go on: the kernel
-    /// remembers where.
+    /// Removes the rules, and waits until they are gone. Connections that exist are reset with their
+    /// next packet, unless other rules on this node translate addresses.
     pub fn clear(self) {
         drop(self);
     }

@@ -10,6 +10,8 @@ mod fuzz_smoke;
 mod harness;
 mod health;
 mod lb;
+mod lb_datagram;
+mod lb_kernel;
 mod metrics;
 mod seed_site;
 mod tidy;

@@ -156,6 +156,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "dns-recursor",
             "dns-wire",
             "healthd",
+            "lb-proxy",
             "proto",
             "text-position",
         ],

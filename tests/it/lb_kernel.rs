@@ -1,0 +1,353 @@
+//! The kernel path of lb-proxy: rules, and what clients see of them.
+
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lb_proxy::kernel::{KernelFrontend, Options, Path, Protocol};
+use lb_proxy::pool::{Algorithm, Pool, Registry, ServerSettings, Settings, Standing};
+use tests::netns::{Machine, Network};
+use tests::wait;
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Within this a client has to hear that nobody is there.
+const AT_ONCE: Duration = Duration::from_millis(500);
+
+const VIP: &str = "192.168.7.100";
+const VIP6: &str = "fd00:7::100";
+const A: &str = "192.168.7.13:6443";
+const B: &str = "192.168.7.14:6443";
+const A6: &str = "[fd00:7::13]:6443";
+const B6: &str = "[fd00:7::14]:6443";
+
+/// A server that is up and has always been.
+pub(crate) const UP: Standing = Standing::Up { since: None };
+
+/// A pool with these servers, each called by its address.
+pub(crate) fn pool(
+    registry: &mut Registry,
+    algorithm: Algorithm,
+    servers: &[(&str, Standing)],
+) -> Arc<Pool> {
+    let mut settings = Settings::new("tested");
+    settings.algorithm = algorithm;
+    for (address, standing) in servers {
+        let mut server = ServerSettings::new(*address, address.parse().unwrap());
+        server.standing = *standing;
+        settings.servers.push(server);
+    }
+    registry.pool(settings)
+}
+
+/// A balancer, two servers and a client on one wire.
+struct Site {
+    _network: Network,
+    balancer: Machine,
+    client: Machine,
+    _servers: Vec<Machine>,
+    registry: Registry,
+}
+
+impl Site {
+    fn new() -> Self {
+        let mut network = Network::new();
+        let balancer = network.machine("lb", &format!("{VIP}/24"));
+        let client = network.machine("client", "192.168.7.20/24");
+        let servers = vec![
+            network.machine("a", "192.168.7.13/24"),
+            network.machine("b", "192.168.7.14/24"),
+        ];
+        for (machine, address) in [
+            (&balancer, VIP6),
+            (&client, "fd00:7::20"),
+            (&servers[0], "fd00:7::13"),
+            (&servers[1], "fd00:7::14"),
+        ] {
+            add_address(machine, &format!("{address}/64"));
+        }
+        balancer.inside(|| {
+            for name in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
+                std::fs::write(format!("/proc/sys/net/{name}"), "1").unwrap();
+            }
+        });
+        for (machine, name) in servers.iter().zip(["a", "b"]) {
+            machine.inside(|| {
+                serve(name);
+                serve_datagrams(name);
+            });
+        }
+        Self {
+            _network: network,
+            balancer,
+            client,
+            _servers: servers,
+            registry: Registry::new(),
+        }
+    }
+
+    fn frontend(&mut self, protocol: Protocol, servers: [Standing; 2]) -> KernelFrontend {
+        let [a, b] = servers;
+        let all = [(A, a), (B, b), (A6, a), (B6, b)];
+        let pool = pool(&mut self.registry, Algorithm::RoundRobin, &all);
+        let listen = [VIP, VIP6].map(|ip| SocketAddr::new(ip.parse().unwrap(), 6443));
+        let mut frontend = KernelFrontend::new("api", protocol, listen.to_vec(), &pool);
+        frontend.reset_on_down = true;
+        frontend
+    }
+
+    fn start(&mut self, frontends: Vec<KernelFrontend>) -> Path {
+        let options = Options {
+            interval: Duration::from_millis(100),
+            ..Options::default()
+        };
+        self.balancer
+            .inside(|| Path::start(options, frontends).unwrap())
+    }
+
+    /// Changes the rules, and waits until they are.
+    fn apply(&self, path: &Path, frontends: Vec<KernelFrontend>) {
+        let before = path.status().changes;
+        path.apply(frontends);
+        wait::for_it("the rules are changed", PATIENCE, || {
+            path.status().changes > before
+        });
+        thread::sleep(Duration::from_millis(50));
+    }
+
+    fn connect(&self, ip: &str) -> std::io::Result<TcpStream> {
+        self.client.inside(|| connect(ip))
+    }
+
+    fn tables(&self) -> String {
+        let output = self
+            .balancer
+            .command("nft")
+            .args(["list", "tables"])
+            .output();
+        String::from_utf8(output.unwrap().stdout).unwrap()
+    }
+}
+
+fn add_address(machine: &Machine, address: &str) {
+    let status = machine
+        .command("ip")
+        .args(["addr", "add", address, "dev", "eth0", "nodad"])
+        .status();
+    assert!(status.unwrap().success(), "{address}");
+}
+
+/// Answers each line of each connection with the server's name and the line.
+fn serve(name: &'static str) {
+    let listener = TcpListener::bind("[::]:6443").unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { continue };
+            thread::spawn(move || {
+                let mut buffer = [0; 64];
+                while let Ok(length @ 1..) = stream.read(&mut buffer) {
+                    let answer = [name.as_bytes(), &buffer[..length]].concat();
+                    if stream.write_all(&answer).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+}
+
+fn serve_datagrams(name: &'static str) {
+    let socket = UdpSocket::bind("[::]:6443").unwrap();
+    thread::spawn(move || {
+        let mut buffer = [0; 64];
+        while let Ok((length, peer)) = socket.recv_from(&mut buffer) {
+            let answer = [name.as_bytes(), &buffer[..length]].concat();
+            drop(socket.send_to(&answer, peer));
+        }
+    });
+}
+
+fn connect(ip: &str) -> std::io::Result<TcpStream> {
+    let address = SocketAddr::new(ip.parse::<IpAddr>().unwrap(), 6443);
+    let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+/// Which server answers.
+fn ask(stream: &mut TcpStream) -> std::io::Result<String> {
+    stream.write_all(b"?")?;
+    let mut buffer = [0; 64];
+    let length = stream.read(&mut buffer)?;
+    Ok(String::from_utf8_lossy(&buffer[..length]).into_owned())
+}
+
+fn is_refused(result: &std::io::Result<TcpStream>) -> bool {
+    result
+        .as_ref()
+        .is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+}
+
+#[test]
+#[ignore = "needs network namespaces; tests/run runs it"]
+fn the_kernel_shares_connections_and_follows_liveness() {
+    let mut site = Site::new();
+    let both = site.frontend(Protocol::Tcp, [UP, UP]);
+    let path = site.start(vec![both.clone()]);
+    for ip in [VIP, VIP6] {
+        let mut answers: BTreeMap<String, u32> = BTreeMap::new();
+        let mut open = Vec::new();
+        for _ in 0..20 {
+            let mut stream = site.connect(ip).unwrap();
+            *answers.entry(ask(&mut stream).unwrap()).or_default() += 1;
+            open.push(stream);
+        }
+        let expected = BTreeMap::from([("a?".to_owned(), 10), ("b?".to_owned(), 10)]);
+        assert_eq!(answers, expected, "{ip}");
+
+        // One server goes: its connections are reset, those of the other never notice.
+        let only_b = site.frontend(Protocol::Tcp, [Standing::Down, UP]);
+        site.apply(&path, vec![only_b]);
+        for (turn, stream) in open.iter_mut().enumerate() {
+            let answer = ask(stream);
+            if turn % 2 == 0 {
+                let error = answer.expect_err("connections of a are gone");
+                assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
+            } else {
+                assert_eq!(answer.unwrap(), "b?");
+            }
+        }
+        for _ in 0..4 {
+            assert_eq!(ask(&mut site.connect(ip).unwrap()).unwrap(), "b?");
+        }
+        site.apply(&path, vec![both.clone()]);
+        assert_eq!(ask(&mut open[1]).unwrap(), "b?");
+    }
+    let total = |server: &str| {
+        let status = path.status();
+        let mut connections = status.connections.iter();
+        connections
+            .find(|connections| &*connections.server == server)
+            .map(|connections| connections.total)
+    };
+    // Counters go on through changes.
+    wait::for_it("connections are counted", PATIENCE, || {
+        (total(A), total(B), total(A6), total(B6)) == (Some(10), Some(14), Some(10), Some(14))
+    });
+    assert!(path.status().forgotten >= 20, "{:?}", path.status());
+
+    // Clients on the node itself.
+    let mut stream = site.balancer.inside(|| connect(VIP)).unwrap();
+    assert!(ask(&mut stream).unwrap().ends_with('?'));
+
+    // Nobody is left, and clients hear it at once.
+    let none = site.frontend(Protocol::Tcp, [Standing::Down, Standing::Maintenance]);
+    site.apply(&path, vec![none]);
+    for ip in [VIP, VIP6] {
+        let started = Instant::now();
+        let refused = site.connect(ip);
+        assert!(is_refused(&refused), "{refused:?}");
+        assert!(started.elapsed() < AT_ONCE);
+    }
+    assert!(site.tables().contains("outpost_lb"));
+    path.clear();
+    assert_eq!(site.tables(), "");
+}
+
+#[test]
+#[ignore = "needs network namespaces; tests/run runs it"]
+fn rules_are_made_anew_whoever_removed_or_left_them() {
+    let mut site = Site::new();
+    let both = site.frontend(Protocol::Tcp, [UP, UP]);
+    let first = site.start(vec![both.clone()]);
+    let mut stream = site.connect(VIP).unwrap();
+    assert_eq!(ask(&mut stream).unwrap(), "a?");
+
+    // Another program flushes everything.
+    let flushed = site
+        .balancer
+        .command("nft")
+        .args(["flush", "ruleset"])
+        .status();
+    assert!(flushed.unwrap().success());
+    wait::for_it("the table is back", PATIENCE, || {
+        first.status().repairs == 1
+    });
+    assert_eq!(ask(&mut stream).unwrap(), "a?");
+    assert!(site.connect(VIP).is_ok());
+
+    // A successor takes over, as after a crash.
+    let mut other = both.clone();
+    other.deny = vec!["192.168.7.20/32".parse().unwrap()];
+    let second = site.start(vec![other]);
+    first.leave();
+    assert_eq!(ask(&mut stream).unwrap(), "a?");
+    assert!(site.tables().contains("outpost_lb"));
+    // This client is not allowed any more, others are.
+    assert!(is_refused(&site.connect(VIP)));
+    assert!(site.balancer.inside(|| connect(VIP)).is_ok());
+    // Without rules that translate addresses nothing goes on, and clients hear it at once.
+    drop(second);
+    assert_eq!(site.tables(), "");
+    let error = ask(&mut stream).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
+}
+
+#[test]
+#[ignore = "needs network namespaces; tests/run runs it"]
+fn flows_of_datagrams_move_when_their_server_goes() {
+    let mut site = Site::new();
+    let both = site.frontend(Protocol::Udp, [UP, UP]);
+    let socket = site.client.inside(|| UdpSocket::bind("0.0.0.0:0").unwrap());
+    socket.connect((VIP, 6443)).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let ask = || {
+        socket.send(b"?")?;
+        let mut buffer = [0; 64];
+        let length = socket.recv(&mut buffer)?;
+        std::io::Result::Ok(String::from_utf8_lossy(&buffer[..length]).into_owned())
+    };
+    // Before there are rules, nobody listens; that must not stick to the flow.
+    assert_eq!(ask().unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    let path = site.start(vec![both.clone()]);
+    let first = ask().unwrap();
+    assert_eq!(ask().unwrap(), first);
+    let (standings, second) = match first.as_str() {
+        "a?" => ([Standing::Down, UP], "b?"),
+        _ => ([UP, Standing::Down], "a?"),
+    };
+    let one = site.frontend(Protocol::Udp, standings);
+    site.apply(&path, vec![one]);
+    assert_eq!(ask().unwrap(), second);
+    let none = site.frontend(Protocol::Udp, [Standing::Down, Standing::Down]);
+    site.apply(&path, vec![none]);
+    assert_eq!(ask().unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    site.apply(&path, vec![both]);
+    assert!(ask().unwrap().ends_with('?'));
+}
+
+#[test]
+#[ignore = "needs network namespaces; tests/run runs it"]
+fn what_the_system_does_not_allow_is_said() {
+    let mut site = Site::new();
+    let frontend = site.frontend(Protocol::Tcp, [UP, UP]);
+    let frontends = [frontend];
+    let options = Options::default();
+    let faults = || lb_proxy::kernel::forwarding_faults(&frontends);
+    site.balancer.inside(|| {
+        assert!(Path::check(&options, &frontends).is_ok());
+        assert_eq!(faults(), Vec::<String>::new());
+        std::fs::write("/proc/sys/net/ipv4/ip_forward", "0").unwrap();
+        assert_eq!(faults().len(), 1);
+    });
+    assert_eq!(site.tables(), "", "a check changes nothing");
+    let missing = Options {
+        nft: Some("/nonexistent/nft".into()),
+        ..Options::default()
+    };
+    let error = Path::check(&missing, &frontends).unwrap_err();
+    assert_eq!(lb_proxy::kernel::exit_code(&error), 78);
+}
