@@ -245,7 +245,7 @@ impl Front {
         };
         let engine = Engine::start(listener.sockets, n_shards, options, |number| {
             // Thread `number` serves socket `number`: there are as many.
-            let shard = shards.get(number).or(shards.first());
+            let shard = shards.get(number).or_else(|| shards.first());
             Requests::new(shard.map(Arc::clone))
         })?;
         // Dropped on an error, it stops the threads it has.

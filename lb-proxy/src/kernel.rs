@@ -28,7 +28,7 @@ pub mod ruleset;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -39,7 +39,7 @@ use tracing::{error, info, warn};
 use self::nft::Nft;
 use self::ruleset::Ruleset;
 
-pub use self::nft::Error;
+pub use self::nft::PathError;
 pub use self::ruleset::{KernelFrontend, KernelServer, Protocol, Share, TableName};
 
 /// How a path is made.
@@ -104,7 +104,7 @@ impl Path {
     /// # Errors
     ///
     /// Why not: no command, no permission, or the kernel refuses them.
-    pub fn check(options: &Options, frontends: &[KernelFrontend]) -> Result<(), Error> {
+    pub fn check(options: &Options, frontends: &[KernelFrontend]) -> Result<(), PathError> {
         let ruleset = Ruleset {
             table: options.table.clone(),
             frontends: frontends.to_vec(),
@@ -117,7 +117,7 @@ impl Path {
     /// # Errors
     ///
     /// Why the rules could not be made.
-    pub fn start(options: Options, frontends: Vec<KernelFrontend>) -> Result<Self, Error> {
+    pub fn start(options: Options, frontends: Vec<KernelFrontend>) -> Result<Self, PathError> {
         let mut keeper = Keeper {
             nft: Nft::find(options.nft.as_deref())?,
             ruleset: Ruleset {
@@ -142,7 +142,7 @@ impl Path {
             thread::Builder::new()
                 .name("kernel-path".into())
                 .spawn(move || keeper.run(&shared, options.interval))
-                .map_err(Error::Thread)?
+                .map_err(PathError::Thread)?
         };
         Ok(Self {
             shared,
@@ -198,12 +198,12 @@ pub fn forwarding_faults(frontends: &[KernelFrontend]) -> Vec<String> {
     let listens = || frontends.iter().flat_map(|frontend| &frontend.listen);
     [
         (
-            listens().any(|listen| listen.is_ipv4()),
+            listens().any(SocketAddr::is_ipv4),
             "net.ipv4.ip_forward",
             "/proc/sys/net/ipv4/ip_forward",
         ),
         (
-            listens().any(|listen| listen.is_ipv6()),
+            listens().any(SocketAddr::is_ipv6),
             "net.ipv6.conf.all.forwarding",
             "/proc/sys/net/ipv6/conf/all/forwarding",
         ),
@@ -284,7 +284,7 @@ impl Keeper {
         }
     }
 
-    fn install(&mut self, frontends: Vec<KernelFrontend>) -> Result<(), Error> {
+    fn install(&mut self, frontends: Vec<KernelFrontend>) -> Result<(), PathError> {
         for fault in forwarding_faults(&frontends) {
             warn!(fault, "The kernel path cannot work");
         }
@@ -396,7 +396,7 @@ impl Keeper {
     }
 
     /// Says once what is wrong.
-    fn report(&mut self, failure: &Error, sentence: &'static str) {
+    fn report(&mut self, failure: &PathError, sentence: &'static str) {
         let reason = daemon_base::exit::chain(failure);
         if self.status.error.as_ref() != Some(&reason) {
             error!(reason, sentence);
@@ -406,7 +406,7 @@ impl Keeper {
 }
 
 /// True when a listener at `address` is where a packet to `destination` goes.
-fn is_at(listen: std::net::SocketAddr, destination: std::net::SocketAddr) -> bool {
+fn is_at(listen: SocketAddr, destination: SocketAddr) -> bool {
     let is_ip = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => destination.is_ipv4(),
         IpAddr::V6(ip) if ip.is_unspecified() => destination.is_ipv6(),
@@ -418,12 +418,12 @@ fn is_at(listen: std::net::SocketAddr, destination: std::net::SocketAddr) -> boo
 /// The exit code for a path that cannot start: 77 when the system refused, 78 when what is asked for
 /// is not there.
 #[must_use]
-pub fn exit_code(error: &Error) -> u8 {
+pub fn exit_code(error: &PathError) -> u8 {
     match error {
-        Error::NotPermitted { .. } => daemon_base::exit::NO_PERMISSION,
-        Error::NoCommand | Error::Refused { .. } => daemon_base::exit::CONFIG,
-        Error::Run(error) | Error::Thread(error) => io_code(error),
-        Error::Answer(_) => daemon_base::exit::SOFTWARE,
+        PathError::NotPermitted { .. } => daemon_base::exit::NO_PERMISSION,
+        PathError::NoCommand | PathError::Refused { .. } => daemon_base::exit::CONFIG,
+        PathError::Run(error) | PathError::Thread(error) => io_code(error),
+        PathError::Answer(_) => daemon_base::exit::SOFTWARE,
     }
 }
 

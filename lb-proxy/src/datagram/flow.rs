@@ -346,15 +346,15 @@ impl Flows {
 
     /// The frontend and its servers stand like this from now on. Flows whose server went, and those of
     /// sources that may no longer send, end at once.
-    pub fn handle_servers(&mut self, frontend: Arc<Frontend>, pool: Option<Arc<Pool>>) {
+    pub fn handle_servers(&mut self, frontend: Arc<Frontend>, pool: Option<&Arc<Pool>>) {
         let n_flows = u64::try_from(self.len()).unwrap_or(0);
         let old = std::mem::replace(&mut self.frontend, frontend);
         old.tally.sessions.fetch_sub(n_flows, Ordering::Relaxed);
         let tally = &self.frontend.tally;
         tally.sessions.fetch_add(n_flows, Ordering::Relaxed);
-        self.pool.clone_from(&pool);
+        self.pool = pool.map(Arc::clone);
         let mut stay: HashMap<u32, Arc<Server>> = HashMap::new();
-        if let Some(pool) = &pool {
+        if let Some(pool) = pool {
             let used: Vec<usize> = pool.in_use().map(|(index, _)| index).collect();
             for (index, server) in pool.servers.iter().enumerate() {
                 if server.standing.keeps_sessions() || used.contains(&index) {

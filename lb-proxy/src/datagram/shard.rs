@@ -265,8 +265,8 @@ impl State {
             self.backend = Arc::clone(&backend.pool.name);
             self.source = backend.policy.source_address;
         }
-        let pool = backend.map(|backend| Arc::clone(&backend.pool));
-        self.flows.handle_servers(Arc::clone(frontend), pool);
+        self.flows
+            .handle_servers(Arc::clone(frontend), backend.map(|backend| &backend.pool));
     }
 
     /// Sends a client's datagram to a server, to the next if one refuses.

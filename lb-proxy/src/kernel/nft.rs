@@ -17,7 +17,7 @@ const MAX_COMPLAINT: usize = 512;
 
 /// Why rules could not be made or read.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum PathError {
     /// The command is not installed.
     #[error("the kernel path needs the nft command (package nftables), which is not installed")]
     NoCommand,
@@ -54,7 +54,7 @@ pub(super) struct Nft {
 
 impl Nft {
     /// The command at `place`, or wherever it is installed.
-    pub(super) fn find(place: Option<&Path>) -> Result<Self, Error> {
+    pub(super) fn find(place: Option<&Path>) -> Result<Self, PathError> {
         let on_path = || {
             let path = std::env::var_os("PATH")?;
             std::env::split_paths(&path)
@@ -73,21 +73,21 @@ impl Nft {
         };
         program
             .map(|program| Self { program })
-            .ok_or(Error::NoCommand)
+            .ok_or(PathError::NoCommand)
     }
 
     /// Makes the changes of `text`, all or none.
-    pub(super) fn apply(&self, text: &str) -> Result<(), Error> {
+    pub(super) fn apply(&self, text: &str) -> Result<(), PathError> {
         self.run(&["-f", "-"], text).map(drop)
     }
 
     /// Finds out whether [`Nft::apply`] would succeed.
-    pub(super) fn check(&self, text: &str) -> Result<(), Error> {
+    pub(super) fn check(&self, text: &str) -> Result<(), PathError> {
         self.run(&["-c", "-f", "-"], text).map(drop)
     }
 
     /// How many packets each counter of the table has counted.
-    pub(super) fn counters(&self, table: &TableName) -> Result<BTreeMap<String, u64>, Error> {
+    pub(super) fn counters(&self, table: &TableName) -> Result<BTreeMap<String, u64>, PathError> {
         let arguments = [
             "-j",
             "list",
@@ -99,7 +99,7 @@ impl Nft {
         read_counters(&self.run(&arguments, "")?)
     }
 
-    fn run(&self, arguments: &[&str], input: &str) -> Result<String, Error> {
+    fn run(&self, arguments: &[&str], input: &str) -> Result<String, PathError> {
         let mut child = Command::new(&self.program)
             .args(arguments)
             .env("LC_ALL", "C")
@@ -107,12 +107,12 @@ impl Nft {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .map_err(Error::Run)?;
+            .map_err(PathError::Run)?;
         if let Some(mut stdin) = child.stdin.take() {
             // A command that ends early says why on its way out.
             drop(stdin.write_all(input.as_bytes()));
         }
-        let output = child.wait_with_output().map_err(Error::Run)?;
+        let output = child.wait_with_output().map_err(PathError::Run)?;
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
@@ -124,9 +124,9 @@ impl Nft {
             .take(MAX_COMPLAINT)
             .collect();
         if said.contains("Operation not permitted") {
-            return Err(Error::NotPermitted { said });
+            return Err(PathError::NotPermitted { said });
         }
-        Err(Error::Refused { said })
+        Err(PathError::Refused { said })
     }
 }
 
@@ -146,8 +146,8 @@ struct Counter {
     packets: u64,
 }
 
-fn read_counters(text: &str) -> Result<BTreeMap<String, u64>, Error> {
-    let listing: Listing = serde_json::from_str(text).map_err(Error::Answer)?;
+fn read_counters(text: &str) -> Result<BTreeMap<String, u64>, PathError> {
+    let listing: Listing = serde_json::from_str(text).map_err(PathError::Answer)?;
     Ok(listing
         .nftables
         .into_iter()
@@ -167,12 +167,12 @@ mod tests {
              "handle": 13, "packets": 7, "bytes": 420}}]}"#;
         let counters = read_counters(text).unwrap();
         assert_eq!(counters, BTreeMap::from([("server/api/a".to_owned(), 7)]));
-        assert!(matches!(read_counters("{"), Err(Error::Answer(_))));
+        assert!(matches!(read_counters("{"), Err(PathError::Answer(_))));
     }
 
     #[test]
     fn a_command_that_is_not_there_is_missed() {
         let place = Path::new("/nonexistent/nft");
-        assert!(matches!(Nft::find(Some(place)), Err(Error::NoCommand)));
+        assert!(matches!(Nft::find(Some(place)), Err(PathError::NoCommand)));
     }
 }

@@ -747,8 +747,8 @@ fn list(items: &BTreeSet<String>) -> String {
 }
 
 fn line(text: &mut String, arguments: fmt::Arguments<'_>) {
-    // Writing to a string cannot fail.
-    let _ = text.write_fmt(arguments);
+    text.write_fmt(arguments)
+        .expect("writing to a string cannot fail");
     text.push('\n');
 }
 

@@ -1,4 +1,4 @@
-//! Messages of netlink about connections (linux/netfilter/nfnetlink_conntrack.h).
+//! Messages of netlink about connections (`linux/netfilter/nfnetlink_conntrack.h`).
 //!
 //! Numbers in headers are in the machine's order, those in attributes in the network's.
 
