@@ -84,6 +84,7 @@ const CORES: &[&str] = &[
     "lb-proxy/src/proxy_protocol.rs",
     "lb-proxy/src/queue.rs",
     "lb-proxy/src/service_addresses.rs",
+    "lb-proxy/src/standing.rs",
     "lb-proxy/src/vrrp/checksum.rs",
     "lb-proxy/src/vrrp/group.rs",
     "lb-proxy/src/vrrp/machine",

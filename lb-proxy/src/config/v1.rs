@@ -130,7 +130,9 @@ impl Reader<'_> {
             if role == Role::Plain {
                 continue;
             }
+            // What is routed by name is something else, unless there is nothing else.
             let named = frontend.route.iter().map(|route| &route.backend);
+            let named = named.filter(|_| frontend.backend.is_none());
             for backend in frontend.backend.iter().chain(named) {
                 let name = backend.get_ref().clone();
                 let known = *roles.entry(name).or_insert(role);
