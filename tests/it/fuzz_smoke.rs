@@ -2,7 +2,7 @@
 //!
 //! `FUZZ_SEED` and `FUZZ_STEPS` ask for others; a failure names the seed and the step.
 
-use tests::fuzz::{HEALTH, NAMED_CONF, QUERY, RESPONSE, SETTINGS, Target, ZONE};
+use tests::fuzz::{HANDOVER, HEALTH, NAMED_CONF, QUERY, RESPONSE, SETTINGS, Target, ZONE};
 
 fn smoke(target: Target, steps: usize) {
     let number = |key| std::env::var(key).ok().and_then(|text| text.parse().ok());
@@ -31,6 +31,11 @@ fn no_zone_list_upsets_its_parser() {
 #[test]
 fn no_message_upsets_healthd_or_its_subscribers() {
     smoke(HEALTH, 40_000);
+}
+
+#[test]
+fn no_message_upsets_a_hand_over() {
+    smoke(HANDOVER, 40_000);
 }
 
 #[test]

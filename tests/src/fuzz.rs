@@ -4,6 +4,7 @@
 //! smoke run feeds them the corpus and seeded mutations of it, for a bounded number of steps, on
 //! any toolchain: it finds what is shallow, and shows that the corpus and the targets still fit.
 
+mod handover;
 mod health;
 mod mutate;
 mod named_conf;
@@ -55,6 +56,13 @@ pub const HEALTH: Target = Target {
     name: "health",
     body: health::body,
     words: &[],
+};
+
+/// Messages between an lb-proxy and its successor.
+pub const HANDOVER: Target = Target {
+    name: "handover",
+    body: handover::body,
+    words: &["OLBH"],
 };
 
 /// Responses of upstreams.

@@ -380,7 +380,9 @@ impl Worker {
     }
 
     pub(super) fn out_of_resources(&mut self, index: u32, error: Errno) {
-        tracing::warn!(%error, "A session ends for want of resources");
+        if self.may_warn() {
+            tracing::warn!(%error, "Sessions end for want of resources");
+        }
         self.end(index, Ending::reset(Cause::Resource));
     }
 

@@ -162,7 +162,7 @@ impl Session {
     /// The address of this node the client has connected to.
     pub(super) fn local(&self) -> Option<SocketAddr> {
         let address = rustix::net::getsockname(&self.client.socket).ok()?;
-        SocketAddr::try_from(address).ok()
+        SocketAddr::try_from(address).ok().map(canonical)
     }
 
     pub(super) fn early(&mut self) -> &mut Early {
@@ -230,6 +230,14 @@ impl Session {
             Stage::Relaying if self.down.end != End::Open => SessionState::ServerClosed,
             Stage::Relaying => SessionState::Relaying,
         }
+    }
+}
+
+/// An IPv4 address that a socket of both families gives as IPv6 is the IPv4 address.
+pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        ip if ip.is_ipv4() => SocketAddr::new(ip, address.port()),
+        _ => address,
     }
 }
 

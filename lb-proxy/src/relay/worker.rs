@@ -21,7 +21,7 @@ use rustix::net::SocketFlags;
 use rustix::time::Timespec;
 
 use super::command::Mailbox;
-use super::connection::{Micros, Session, Stage, reset_on_close};
+use super::connection::{Micros, Session, Stage, canonical, reset_on_close};
 use super::pump::{Side, Signs, Tools};
 use super::slab::{Slab, Token};
 use super::timers::{TICK, Wheel, ticks};
@@ -42,6 +42,9 @@ const ACCEPTS: usize = 64;
 
 /// A listener rests this long when there is no descriptor or memory for what it would accept.
 const REST: Duration = Duration::from_millis(100);
+
+/// How often a shortage is logged at most.
+const WARN_EVERY: Duration = Duration::from_secs(10);
 
 /// A session as old as this gets the options that only matter to long ones: short ones, which are most,
 /// are spared the calls.
@@ -77,6 +80,8 @@ pub(super) struct Worker {
     pub(super) n_queued: usize,
     /// When queues are looked at again, for room that appears without a session ending.
     stir_at: u32,
+    /// Until when nothing is said of shortages.
+    warn_at: u32,
     pub(super) now: Micros,
     random: u64,
     life: Life,
@@ -141,6 +146,7 @@ impl Worker {
             young: VecDeque::new(),
             n_queued: 0,
             stir_at: 0,
+            warn_at: 0,
             now,
             random: u64::from_ne_bytes(seed) | 1,
             life: Life::Serving,
@@ -355,7 +361,7 @@ impl Worker {
                     self.counters().accepted.fetch_add(1, Ordering::Relaxed);
                     frontend.tally.total.fetch_add(1, Ordering::Relaxed);
                     match peer.and_then(|peer| SocketAddr::try_from(peer).ok()) {
-                        Some(peer) => self.begin(socket, peer, frontend),
+                        Some(peer) => self.begin(socket, canonical(peer), frontend),
                         None => self.release(&frontend),
                     }
                     continue;
@@ -368,6 +374,12 @@ impl Worker {
                     self.counters()
                         .accept_errors
                         .fetch_add(1, Ordering::Relaxed);
+                    let until = self.now.tick().saturating_add(ticks(REST));
+                    self.rest(place, Watch::Resting { until });
+                    return false;
+                }
+                // The listener itself is of no use, as when somebody it is shared with has shut it down.
+                Err(Errno::INVAL | Errno::BADF | Errno::NOTSOCK | Errno::OPNOTSUPP) => {
                     let until = self.now.tick().saturating_add(ticks(REST));
                     self.rest(place, Watch::Resting { until });
                     return false;
@@ -488,11 +500,24 @@ impl Worker {
             self.counters().full.fetch_add(1, Ordering::Relaxed);
             self.shared.resting.store(true, Ordering::Release);
         } else {
-            tracing::warn!(
-                frontend = &*listening.name,
-                "No descriptor or memory for another connection; clients wait"
-            );
+            let name = Arc::clone(&listening.name);
+            if self.may_warn() {
+                tracing::warn!(
+                    frontend = &*name,
+                    "Connections cannot be accepted for want of descriptors or memory; clients wait"
+                );
+            }
         }
+    }
+
+    /// True when nothing was said of a shortage for a while: it would be said for every connection.
+    pub(super) fn may_warn(&mut self) -> bool {
+        let now = self.now.tick();
+        if now < self.warn_at {
+            return false;
+        }
+        self.warn_at = now.saturating_add(ticks(WARN_EVERY));
+        true
     }
 
     /// Serves listeners again that have rested long enough.
