@@ -1,3 +1,5 @@
+//! Transfers that are spliced.
+
 use std::io::Write;
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -1,3 +1,5 @@
+//! How sessions end, and what must not get lost when they do.
+
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::time::Duration;

@@ -1,3 +1,5 @@
+//! Servers that refuse, are silent, full, or go away.
+
 use std::io;
 use std::io::Write;
 use std::net::TcpStream;

@@ -1,3 +1,5 @@
+//! PROXY headers and names, in any segmentation.
+
 use std::io::Write;
 use std::net::TcpStream;
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+//! What operators do to a running engine.
+
 use std::io::Write;
 use std::net::TcpStream;
 use std::sync::Arc;
