@@ -285,9 +285,6 @@ impl Keeper {
     }
 
     fn install(&mut self, frontends: Vec<KernelFrontend>) -> Result<(), PathError> {
-        for fault in forwarding_faults(&frontends) {
-            warn!(fault, "The kernel path cannot work");
-        }
         let ruleset = Ruleset {
             table: self.ruleset.table.clone(),
             frontends,

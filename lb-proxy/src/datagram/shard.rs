@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -75,6 +75,8 @@ struct Way {
     server: Arc<Server>,
     local: Option<IpAddr>,
     back: ReturnPath,
+    /// Requests sent so far.
+    sent: AtomicU64,
 }
 
 /// What became of an attempt to send a datagram on.
@@ -88,7 +90,11 @@ enum Attempt {
 
 /// What a server's socket had.
 enum Arrival {
-    Answer(usize),
+    Answer {
+        length: usize,
+        /// Requests sent before it was received: later ones it does not answer.
+        sent: u64,
+    },
     Refused,
 }
 
@@ -350,6 +356,7 @@ impl State {
             server,
             local: request.local,
             back: (request.back)(),
+            sent: AtomicU64::new(0),
         };
         let index = flow.index();
         if self.ways.len() <= index {
@@ -376,6 +383,7 @@ impl State {
                 tally.bytes_in.fetch_add(length, Ordering::Relaxed);
                 let tally = &self.flows.frontend().tally;
                 tally.bytes_in.fetch_add(length, Ordering::Relaxed);
+                way.sent.fetch_add(1, Ordering::Relaxed);
                 self.keep(flow, payload);
                 Attempt::Done
             }
@@ -397,8 +405,10 @@ impl State {
 
     fn arrived(&mut self, epoll: &OwnedFd, way: &Arc<Way>, arrival: &Arrival) {
         match arrival {
-            Arrival::Answer(length) => {
-                drop(self.take_kept(way.flow));
+            Arrival::Answer { length, sent } => {
+                if way.sent.load(Ordering::Relaxed) == *sent {
+                    drop(self.take_kept(way.flow));
+                }
                 let length = u64::try_from(*length).unwrap_or(0);
                 let tally = &way.server.load.tally;
                 tally.bytes_out.fetch_add(length, Ordering::Relaxed);
@@ -476,13 +486,14 @@ struct Request<'a> {
 impl Way {
     /// Passes one answer on to the client.
     fn receive(&self, buffer: &mut [u8]) -> Option<Arrival> {
+        let sent = self.sent.load(Ordering::Relaxed);
         match rustix::net::recv(&self.socket, &mut *buffer, rustix::net::RecvFlags::DONTWAIT) {
             Ok((length, _)) => {
                 let answer = buffer.get(..length).unwrap_or_default();
                 if let Err(failure) = self.back.send(answer) {
                     debug!(error = %failure, client = %self.back.peer(), "An answer could not be sent");
                 }
-                Some(Arrival::Answer(length))
+                Some(Arrival::Answer { length, sent })
             }
             Err(Errno::CONNREFUSED) => Some(Arrival::Refused),
             Err(_) => None,
