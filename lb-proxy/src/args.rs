@@ -152,7 +152,7 @@ pub enum Format {
     /// haproxy.cfg in TCP mode, as OpenShift's helper node and its own balancer have it
     #[command(name = "haproxy.cfg", alias = "haproxy")]
     Haproxy {
-        /// The files, in the order in which HAProxy is given them.
+        /// The files, in the order in which HAProxy is given them; of a directory those that end in .cfg
         #[arg(value_name = "FILE", required = true)]
         files: Vec<PathBuf>,
     },
@@ -162,6 +162,9 @@ pub enum Format {
         /// The file.
         #[arg(value_name = "FILE")]
         file: PathBuf,
+        /// Which machine this is, for lines that count on some only (`@id ...`); keepalived's own option
+        #[arg(long, short = 'i', value_name = "ID")]
+        config_id: Option<String>,
     },
 }
 

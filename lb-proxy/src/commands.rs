@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::args::{BackendVerb, Cli, ConfigArgs, Format, ServeArgs, ServerName, SessionArgs, Verb};
 use crate::config::{Config, DEFAULT_ADMIN, lint, v1};
+use crate::import;
 use crate::service::Proxy;
 use crate::status;
 
@@ -76,8 +77,22 @@ fn check(args: &ConfigArgs) -> ExitCode {
 }
 
 fn import(format: &Format) -> ExitCode {
-    match format {
-        Format::Haproxy { .. } | Format::Keepalived { .. } => exit::code(exit::DATA),
+    let imported = match format {
+        Format::Haproxy { files } => import::haproxy(files),
+        Format::Keepalived { file, config_id } => import::keepalived(file, config_id.as_deref()),
+    };
+    match imported {
+        Ok(imported) => {
+            daemon_base::print::out(format_args!("{}", imported.toml));
+            for remark in imported.remarks {
+                errln!("{remark}");
+            }
+            exit::code(exit::OK)
+        }
+        Err(problems) => {
+            errln!("{problems}");
+            exit::code(exit::DATA)
+        }
     }
 }
 

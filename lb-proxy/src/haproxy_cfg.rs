@@ -20,7 +20,7 @@ mod words;
 use std::net::IpAddr;
 use std::path::Path;
 
-use text_position::Problem;
+use text_position::{MAX_PROBLEMS, Problem};
 
 pub use crate::imported::Imported;
 pub use lexer::{Line, Word};
@@ -49,31 +49,41 @@ impl Surroundings for Nowhere {
     }
 }
 
-/// The file as it is written.
+/// Files as they are written, one after the other.
 ///
 /// # Errors
 ///
-/// When it breaks the syntax: a quote that does not end, a directive outside of any section.
+/// When one breaks the syntax: a quote that does not end, a directive outside of any section.
 pub fn parse(
-    file: &Path,
-    text: &[u8],
+    files: &[(&Path, &[u8])],
     surroundings: &dyn Surroundings,
 ) -> Result<Tree, Vec<Problem>> {
-    tree::parse(lexer::lex(file, text, surroundings)?)
+    let mut lines = Vec::new();
+    let mut problems = Vec::new();
+    for (path, text) in files {
+        match lexer::lex(path, text, surroundings) {
+            Ok(more) => lines.extend(more),
+            Err(more) => problems.extend(more),
+        }
+    }
+    if !problems.is_empty() {
+        problems.truncate(MAX_PROBLEMS);
+        return Err(problems);
+    }
+    tree::parse(lines)
 }
 
-/// The file in this proxy's terms.
+/// Files in this proxy's terms.
 ///
 /// # Errors
 ///
 /// As [`parse`]. What is understood but has no counterpart is a remark, no error.
 pub fn import(
-    file: &Path,
-    text: &[u8],
+    files: &[(&Path, &[u8])],
     surroundings: &dyn Surroundings,
 ) -> Result<Imported, Vec<Problem>> {
-    let tree = parse(file, text, surroundings)?;
-    Ok(render::import(file, &tree, surroundings))
+    let tree = parse(files, surroundings)?;
+    Ok(render::import(files, &tree, surroundings))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ pub mod datagram;
 pub mod handover;
 pub mod haproxy_cfg;
 pub mod health;
+pub mod import;
 pub mod imported;
 pub mod keepalived_conf;
 pub mod keeper;

@@ -17,7 +17,11 @@ use super::{Imported, Surroundings};
 use crate::imported::{Remarks, duration, line, list, quoted};
 
 /// The whole file.
-pub(super) fn import(file: &Path, tree: &Tree, surroundings: &dyn Surroundings) -> Imported {
+pub(super) fn import(
+    files: &[(&Path, &[u8])],
+    tree: &Tree,
+    surroundings: &dyn Surroundings,
+) -> Imported {
     let mut remarks = Remarks::default();
     let mut keys = BTreeMap::new();
     for line in &tree.conditional {
@@ -56,9 +60,16 @@ pub(super) fn import(file: &Path, tree: &Tree, surroundings: &dyn Surroundings) 
         .iter()
         .any(|proxy| proxy.is_frontend() && proxy.logs)
     {
-        top.push_str("\n[access-log]\nto = \"stdout\"\nformat = \"text\"\n");
+        top.push_str("\n[access-log]\ntarget = \"stdout\"\nformat = \"text\"\n");
     }
-    let head = format!("# From {}.\n", file.display());
+    let names: Vec<String> = files
+        .iter()
+        .map(|(path, _)| path.display().to_string())
+        .collect();
+    let head = format!(
+        "# From {}.\n",
+        names.join(" and ").replace(char::is_control, " ")
+    );
     site.remarks
         .finish(&head, &format!("version = \"v1\"\n{top}{body}"))
 }
@@ -396,7 +407,17 @@ impl Site<'_, '_> {
             line(text, format_args!("all-backups = true"));
         }
         if let Some(address) = proxy.source_address {
-            line(text, format_args!("source-address = \"{address}\""));
+            let reaches = |server: &Server| {
+                let target = self.address(proxy, server);
+                target.is_ok_and(|(target, _)| target.is_ipv4() == address.is_ipv4())
+            };
+            if proxy.servers.iter().all(reaches) {
+                line(text, format_args!("source-address = \"{address}\""));
+            } else {
+                let what = format!("source {address} of {}", proxy.name);
+                let reason = "not every server is of its family";
+                self.remarks.not_carried(&proxy.at, &what, reason);
+            }
         }
         if servers().any(|options| options.resets_when_down) {
             line(text, format_args!("on-down = \"reset\""));

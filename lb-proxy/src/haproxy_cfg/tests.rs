@@ -1,6 +1,9 @@
 use std::path::Path;
 
+use daemon_base::config::Document;
+
 use super::*;
+use crate::config::v1;
 
 /// A machine with an environment and a resolver.
 struct Here;
@@ -42,11 +45,11 @@ const FIXTURES: [(&str, &str); 4] = [
 ];
 
 fn read(text: &str) -> Result<Tree, Vec<Problem>> {
-    parse(Path::new("haproxy.cfg"), text.as_bytes(), &Here)
+    parse(&[(Path::new("haproxy.cfg"), text.as_bytes())], &Here)
 }
 
 fn imported(text: &str) -> Imported {
-    import(Path::new("haproxy.cfg"), text.as_bytes(), &Here).unwrap()
+    import(&[(Path::new("haproxy.cfg"), text.as_bytes())], &Here).unwrap()
 }
 
 /// The TOML of a file, as values.
@@ -492,9 +495,47 @@ fn the_longest_silence_allowed_is_carried_over() {
 //--- Whole files
 
 #[test]
+fn files_follow_each_other() {
+    let files: [(&Path, &[u8]); 2] = [
+        (
+            Path::new("1.cfg"),
+            b"defaults\n retries 5\nlisten l\n bind :1\n",
+        ),
+        (
+            Path::new("2.cfg"),
+            b" server s 192.0.2.1:1\nlisten m\n frob\n bind :2\n server s 192.0.2.1:2\n",
+        ),
+    ];
+    let imported = import(&files, &Nowhere).unwrap();
+    assert!(
+        imported.toml.starts_with("# From 1.cfg and 2.cfg.\n"),
+        "{}",
+        imported.toml
+    );
+    assert_eq!(imported.toml.matches("retries = 5").count(), 2);
+    let place = imported.remarks[0].position.as_ref().unwrap();
+    assert_eq!(place.to_string(), "2.cfg:3:2");
+    let broken: [(&Path, &[u8]); 2] = [(Path::new("1"), b"a \"b"), (Path::new("2"), b"a 'b")];
+    assert_eq!(parse(&broken, &Nowhere).unwrap_err().len(), 2);
+}
+
+#[test]
+fn what_comes_of_a_file_passes_the_check() {
+    for (file, text) in FIXTURES {
+        let toml = import(&[(Path::new(file), text.as_bytes())], &Here)
+            .unwrap()
+            .toml;
+        let checked = v1::parse(&Document::inline(file, toml.as_str()));
+        if let Err(problems) = checked {
+            panic!("{problems}\n{toml}");
+        }
+    }
+}
+
+#[test]
 fn nothing_is_lost_silently() {
     for (file, text) in FIXTURES {
-        let imported = import(Path::new(file), text.as_bytes(), &Here).unwrap();
+        let imported = import(&[(Path::new(file), text.as_bytes())], &Here).unwrap();
         let _values: toml::Table = imported
             .toml
             .parse()
@@ -603,7 +644,7 @@ fn nothing_in_a_file_gets_out_of_its_comment_or_string() {
 fn no_prefix_and_no_changed_octet_of_a_file_upsets_the_import() {
     for (file, text) in FIXTURES {
         let check = |octets: &[u8]| {
-            if let Ok(imported) = import(Path::new(file), octets, &Here) {
+            if let Ok(imported) = import(&[(Path::new(file), octets)], &Here) {
                 let toml = imported.toml;
                 let parsed: Result<toml::Table, _> = toml.parse();
                 assert!(parsed.is_ok(), "{toml}");

@@ -34,7 +34,8 @@ pub(super) fn import(file: &Path, tree: &Tree) -> Imported {
         let instance = Instance::read(node, importer.defaults.interface, &mut importer.remarks);
         importer.vip(&instance, &mut body);
     }
-    let head = format!("# From {}.\n", file.display());
+    let name = file.display().to_string();
+    let head = format!("# From {}.\n", name.replace(char::is_control, " "));
     importer.remarks.finish(&head, &body)
 }
 

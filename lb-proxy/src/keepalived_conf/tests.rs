@@ -1,6 +1,9 @@
 use std::collections::BTreeMap;
 
+use daemon_base::config::Document;
+
 use super::*;
+use crate::config::v1;
 
 const ON_PREM: &str = include_str!("fixtures/on-prem.conf");
 const BY_HAND: &str = include_str!("fixtures/by-hand.conf");
@@ -280,6 +283,16 @@ fn the_template_of_openshift_comes_over() {
             remarks.contains(&format!("track_script {script} of")),
             "{remarks}"
         );
+    }
+}
+
+#[test]
+fn what_comes_of_a_file_passes_the_check() {
+    for (text, id) in [(ON_PREM, None), (BY_HAND, Some("main"))] {
+        let toml = imported(text, id).toml;
+        if let Err(problems) = v1::parse(&Document::inline("imported.toml", toml.as_str())) {
+            panic!("{problems}\n{toml}");
+        }
     }
 }
 

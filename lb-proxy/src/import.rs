@@ -1,0 +1,198 @@
+//! Peers' files off the disk: `lb-proxy import`.
+//!
+//! What they say is for [`haproxy_cfg`] and [`keepalived_conf`] to understand; here is the machine that
+//! they refer to: files, the environment, and the resolver, which HAProxy asks when it starts.
+
+use std::fs;
+use std::io::{self, Read};
+use std::net::{IpAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+
+use daemon_base::config::{Problem, Problems};
+
+use crate::haproxy_cfg::{self, Surroundings};
+use crate::imported::Imported;
+use crate::keepalived_conf::{self, Files};
+
+/// A file of more octets is not a configuration.
+const MAX_FILE: u64 = 16 << 20;
+
+/// haproxy.cfg: files one after the other, and of directories the files whose names end in `.cfg`.
+///
+/// # Errors
+///
+/// When a file cannot be read, or breaks HAProxy's syntax.
+pub fn haproxy(paths: &[PathBuf]) -> Result<Imported, Problems> {
+    let mut files = Vec::new();
+    for path in paths {
+        for path in cfg_files(path)? {
+            let octets = read(&path).map_err(|error| unreadable(&path, &error))?;
+            files.push((path, octets));
+        }
+    }
+    let files: Vec<(&Path, &[u8])> = files
+        .iter()
+        .map(|(path, octets)| (path.as_path(), octets.as_slice()))
+        .collect();
+    haproxy_cfg::import(&files, &Machine).map_err(|problems| problems.into_iter().collect())
+}
+
+/// keepalived.conf, with the files that it includes. `id` is what keepalived is given with `--config-id`;
+/// without it, lines for some machines only are not carried over.
+///
+/// # Errors
+///
+/// When a file cannot be read, or breaks keepalived's syntax.
+pub fn keepalived(path: &Path, id: Option<&str>) -> Result<Imported, Problems> {
+    let imported = keepalived_conf::import(path, &mut Machine, id);
+    imported.map_err(|problems| problems.into_iter().collect())
+}
+
+/// A file, or the files of a directory in the order of their names.
+fn cfg_files(path: &Path) -> Result<Vec<PathBuf>, Problems> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let listed = Machine
+        .list(path)
+        .map_err(|error| unreadable(path, &error))?;
+    let is_cfg = |path: &PathBuf| {
+        let is_hidden = path
+            .file_name()
+            .is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
+        path.extension().is_some_and(|extension| extension == "cfg") && !is_hidden
+    };
+    let mut files: Vec<PathBuf> = listed.into_iter().filter(is_cfg).collect();
+    files.sort();
+    if files.is_empty() {
+        let message = format!("no file in {} ends in .cfg", path.display());
+        return Err([Problem::new(message)].into_iter().collect());
+    }
+    Ok(files)
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut octets = Vec::new();
+    fs::File::open(path)?
+        .take(MAX_FILE + 1)
+        .read_to_end(&mut octets)?;
+    if u64::try_from(octets.len()).is_ok_and(|length| length > MAX_FILE) {
+        return Err(io::Error::other("larger than any configuration"));
+    }
+    Ok(octets)
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Problems {
+    let message = format!("cannot read {}: {error}", path.display());
+    [Problem::new(message)].into_iter().collect()
+}
+
+/// This one.
+struct Machine;
+
+impl Surroundings for Machine {
+    fn variable(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
+
+    fn resolve(&self, host: &str) -> Vec<IpAddr> {
+        // A port is wanted, and does not matter.
+        let found = (host, 0).to_socket_addrs();
+        found
+            .into_iter()
+            .flatten()
+            .map(|address| address.ip())
+            .collect()
+    }
+}
+
+impl Files for Machine {
+    fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
+        read(path)
+    }
+
+    fn list(&mut self, directory: &Path) -> io::Result<Vec<PathBuf>> {
+        let entries = fs::read_dir(directory)?;
+        entries
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory that goes away with the test.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Self {
+            let name = format!("outpost-lb-import-{name}-{}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+
+        fn file(&self, name: &str, text: &str) -> PathBuf {
+            let path = self.0.join(name);
+            fs::write(&path, text).unwrap();
+            path
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            drop(fs::remove_dir_all(&self.0));
+        }
+    }
+
+    #[test]
+    fn a_directory_stands_for_its_files() {
+        let scratch = Scratch::new("directory");
+        scratch.file("2.cfg", " server s localhost:1\n");
+        scratch.file("1.cfg", "listen l\n bind :1\n");
+        scratch.file("3.txt", "nonsense\n");
+        scratch.file(".4.cfg", "nonsense\n");
+        let imported = haproxy(std::slice::from_ref(&scratch.0)).unwrap();
+        assert!(
+            imported.toml.contains("address = \"127.0.0.1:1\""),
+            "{}",
+            imported.toml
+        );
+        assert!(imported.remarks.is_empty());
+    }
+
+    #[test]
+    fn files_that_are_not_there_are_told() {
+        let scratch = Scratch::new("missing");
+        let problems = haproxy(&[scratch.0.join("gone.cfg")])
+            .unwrap_err()
+            .to_string();
+        assert!(problems.starts_with("cannot read /"), "{problems}");
+        let problems = haproxy(std::slice::from_ref(&scratch.0))
+            .unwrap_err()
+            .to_string();
+        assert!(problems.contains("ends in .cfg"), "{problems}");
+        let problems = keepalived(&scratch.0.join("gone"), None)
+            .unwrap_err()
+            .to_string();
+        assert!(problems.starts_with("cannot read /"), "{problems}");
+    }
+
+    #[test]
+    fn included_files_are_read_from_beside_the_one_that_includes_them() {
+        let scratch = Scratch::new("include");
+        let main = scratch.file("keepalived.conf", "include vip*.conf\n");
+        scratch.file(
+            "vip1.conf",
+            "vrrp_instance a {\ninterface e\nvirtual_router_id 1\nvirtual_ipaddress { 192.0.2.1 }\n}\n",
+        );
+        let imported = keepalived(&main, None).unwrap();
+        assert!(
+            imported.toml.contains("addresses = [\"192.0.2.1/32\"]"),
+            "{}",
+            imported.toml
+        );
+    }
+}
