@@ -116,7 +116,13 @@ impl Service for Proxy {
             max_connections: config.max_connections,
         };
         let report = Arc::clone(&passive);
-        let engine = Engine::start(listeners, keeper.cell(), log.log(), report, options)
+        // What a predecessor serves is accepted here once it has let go: a start that fails half-way
+        // then loses nobody.
+        let (at_once, once_taken) = match predecessor {
+            Some(_) => (Vec::new(), listeners),
+            None => (listeners, Vec::new()),
+        };
+        let engine = Engine::start(at_once, keeper.cell(), log.log(), report, options)
             .map_err(|error| StartError::io("the data path does not start", &error))?;
         let engine = Arc::new(engine);
         let datagrams = Datagrams::new(keeper.cell(), passive, context.progress.clone());
@@ -126,6 +132,9 @@ impl Service for Proxy {
         if let Some(predecessor) = predecessor {
             take_over(predecessor, &engine).await?;
         }
+        engine
+            .add_listeners(once_taken)
+            .map_err(|error| StartError::io("a listener cannot be served", &error))?;
         let vips = Vips::start(&config, &left.active, &keeper, &engine).await?;
         let mut proxy = Self {
             giver: None,
