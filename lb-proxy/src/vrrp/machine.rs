@@ -11,7 +11,8 @@
 //!   that is not reset hangs at its client until that gives up.
 //! - **Handing over**: the addresses stay, priority 1 is advertised, and the router leaves when it hears
 //!   the next one. An unmodified peer takes over when its down interval has passed since the last
-//!   advertisement that was not lower; nobody is without the addresses.
+//!   advertisement that was not lower; nobody is without the addresses. The last words of a rival that
+//!   has just yielded are no takeover: where there was one lately, the heir has to speak twice.
 //! - **Lower priority heard while active**: two were active, and caches may point to the other one. It
 //!   is answered at once, and the addresses are announced anew.
 //! - **Higher priority heard while active**: answered once more before yielding, so that the other one
@@ -124,6 +125,10 @@ struct Active {
     defended: Option<Instant>,
     /// Handing over, until then.
     leaving_until: Option<Instant>,
+    /// When another was last heard to be active besides.
+    rivalled: Option<Instant>,
+    /// While handing over: who says to be active, and has to say it again.
+    heir: Option<IpAddr>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -486,6 +491,8 @@ impl Machine {
             announcements,
             defended: None,
             leaving_until: None,
+            rivalled: None,
+            heir: None,
         });
         self.counters.become_master += 1;
         self.advertise(now);

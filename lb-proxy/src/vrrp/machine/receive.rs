@@ -154,6 +154,9 @@ impl Machine {
         if (heard.priority, Some(source)) > ours {
             // Whoever takes over announces itself when it hears a lower priority.
             self.advertise(now);
+            if leaving && !self.is_heir(source, now) {
+                return;
+            }
             self.release(Goodbye::Silent);
             if leaving {
                 self.stop(Reason::HandedOver(source), now);
@@ -171,6 +174,9 @@ impl Machine {
             return;
         }
         self.counters.lower_rcvd += 1;
+        if let Phase::Active(active) = &mut self.phase {
+            active.rivalled = Some(now);
+        }
         let priority = heard.priority;
         let event = Event::LowerHeard { source, priority };
         self.report(ReportKind::LowerHeard, event, now);
@@ -179,6 +185,19 @@ impl Machine {
         if let Phase::Active(active) = &mut self.phase {
             active.announcements.restart(&self.settings.announce, now);
         }
+    }
+
+    /// Whether a higher priority heard while handing over is of somebody who has taken over. A rival that
+    /// yields says so with a last advertisement, which may be on its way when this router begins to leave;
+    /// it says nothing after that.
+    fn is_heir(&mut self, source: IpAddr, now: Instant) -> bool {
+        let lately = self.silence_allowed();
+        let Phase::Active(active) = &mut self.phase else {
+            return false;
+        };
+        let rivalled = active.rivalled;
+        let had_rival = rivalled.is_some_and(|rivalled| now < rivalled + lately);
+        !had_rival || active.heir.replace(source) == Some(source)
     }
 
     /// Version 3: backups go by the active router's interval.

@@ -33,6 +33,8 @@ pub(super) struct Network {
     pub(super) nodes: Vec<Node>,
     /// Of a thousand datagrams, so many are lost.
     pub(super) loss: u64,
+    /// When one was lost last.
+    pub(super) lost: Option<Instant>,
     /// A datagram takes this long at most.
     pub(super) latency: Duration,
     /// A timer is this late at most.
@@ -154,6 +156,7 @@ impl Network {
             sequence: 0,
             nodes: Vec::new(),
             loss: 0,
+            lost: None,
             latency: Duration::ZERO,
             lateness: Duration::ZERO,
             disturbed: start,
@@ -452,6 +455,7 @@ impl Network {
             // A sender hears its own multicasts on some systems.
             if to != from && self.random.below(1000) < self.loss {
                 self.disturbed = self.now;
+                self.lost = Some(self.now);
                 continue;
             }
             let at = self.now + self.random.duration(self.latency);

@@ -5,7 +5,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::Random;
 use super::invariants::{Bounds, Invariants};
 use super::network::{Network, Node};
 use crate::vrrp::checksum::ChecksumForm;
@@ -296,7 +295,7 @@ impl Scenario {
             .network
             .random
             .pick(&[self.interval, self.interval / 2]);
-        let mut change = |index: usize, change: &dyn Fn(&mut RouterSettings)| {
+        let change = |index: usize, change: &dyn Fn(&mut RouterSettings)| {
             let mut settings = self.network.nodes[index].settings.clone();
             for entry in &mut settings {
                 change(Arc::make_mut(entry));
