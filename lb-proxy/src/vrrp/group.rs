@@ -123,11 +123,10 @@ impl Group {
     }
 
     fn claim_together(&mut self, now: Instant) {
-        let mut running = self.members.iter().filter(|machine| {
-            // One that has not started or has ended holds nobody back.
-            machine.state() != State::Initialize
-        });
-        if !running.all(|machine| machine.would_claim() || machine.state() == State::Active) {
+        // One that has not started, or has ended, holds the others back: the group is about to stop.
+        let is_ready =
+            |machine: &Machine| machine.would_claim() || machine.state() == State::Active;
+        if !self.members.iter().all(is_ready) {
             return;
         }
         for member in 0..self.members.len() {

@@ -125,8 +125,8 @@ struct Active {
     defended: Option<Instant>,
     /// Handing over, until then.
     leaving_until: Option<Instant>,
-    /// When another was last heard to be active besides.
-    rivalled: Option<Instant>,
+    /// When another was last known to be active: heard besides this one, or replaced by it.
+    rivalled: Instant,
     /// While handing over: who says to be active, and has to say it again.
     heir: Option<IpAddr>,
 }
@@ -426,13 +426,20 @@ impl Machine {
         }
         self.active_interval = self.settings.interval;
         if let Some(fault) = self.faults.first().copied() {
+            if start == Start::Resume {
+                let addresses = self.all_addresses();
+                self.actions.push_back(Action::ResetFlows(addresses));
+            }
             self.remove_all();
             self.phase = Phase::Fault;
             self.changed(State::Initialize, Reason::Fault(fault), now);
         } else if start == Start::Resume {
             self.become_active(Reason::Resumed, now);
         } else {
-            self.remove_all();
+            // An owner's addresses are the node's own, and it needs them.
+            if self.priority != PRIORITY_OWNER {
+                self.remove_all();
+            }
             self.begin(Reason::Started, now);
         }
     }
@@ -491,7 +498,7 @@ impl Machine {
             announcements,
             defended: None,
             leaving_until: None,
-            rivalled: None,
+            rivalled: now,
             heir: None,
         });
         self.counters.become_master += 1;

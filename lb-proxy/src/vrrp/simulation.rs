@@ -16,7 +16,7 @@ use std::time::Instant;
 use self::scenario::Scenario;
 
 /// Seeds of an ordinary run.
-const SEEDS: u64 = 400;
+const SEEDS: u64 = 300;
 
 #[test]
 fn addresses_have_one_holder_whatever_happens() {

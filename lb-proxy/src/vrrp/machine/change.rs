@@ -44,8 +44,11 @@ impl Machine {
             Phase::Active(active) => {
                 let leaving = active.leaving_until.is_some();
                 let goodbye = match fault {
-                    Fault::Link | Fault::Source | Fault::PeersUnknown => Goodbye::Silent,
-                    Fault::Unable | Fault::Kernel | Fault::Group => Goodbye::Advertised,
+                    // There is no way to say it.
+                    Fault::Link | Fault::Source => Goodbye::Silent,
+                    Fault::PeersUnknown | Fault::Unable | Fault::Kernel | Fault::Group => {
+                        Goodbye::Advertised
+                    }
                 };
                 self.release(goodbye);
                 if leaving {
@@ -102,6 +105,10 @@ impl Machine {
             self.replace(settings, now);
             return;
         }
+        if are_unknown(&settings.peers) {
+            // Those who were known are told that this router stops.
+            self.find_fault(Fault::PeersUnknown, now);
+        }
         let before = std::mem::replace(&mut self.settings, settings);
         if before.peers != self.settings.peers {
             self.guests.clear();
@@ -130,9 +137,7 @@ impl Machine {
                 self.edit_while_active(removed, added, now);
             }
         }
-        if are_unknown(&self.settings.peers) {
-            self.find_fault(Fault::PeersUnknown, now);
-        } else {
+        if !are_unknown(&self.settings.peers) {
             self.clear_fault(Fault::PeersUnknown, now);
         }
     }

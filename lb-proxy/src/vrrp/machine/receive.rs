@@ -175,7 +175,7 @@ impl Machine {
         }
         self.counters.lower_rcvd += 1;
         if let Phase::Active(active) = &mut self.phase {
-            active.rivalled = Some(now);
+            active.rivalled = now;
         }
         let priority = heard.priority;
         let event = Event::LowerHeard { source, priority };
@@ -195,8 +195,7 @@ impl Machine {
         let Phase::Active(active) = &mut self.phase else {
             return false;
         };
-        let rivalled = active.rivalled;
-        let had_rival = rivalled.is_some_and(|rivalled| now < rivalled + lately);
+        let had_rival = now < active.rivalled + lately;
         !had_rival || active.heir.replace(source) == Some(source)
     }
 
