@@ -471,9 +471,10 @@ impl Network {
         let mut interface = self.nodes[node].interface.clone();
         let mut reset = BTreeSet::new();
         let mut sent = BTreeSet::new();
-        let paused = batch
-            .iter()
-            .any(|(_, action)| matches!(action, Action::Report(Event::Paused { .. })));
+        let has_paused = |member: usize| {
+            let mut own = batch.iter().filter(|(of, _)| *of == member);
+            own.any(|(_, action)| matches!(action, Action::Report(Event::Paused { .. })))
+        };
         for (index, (member, action)) in batch.iter().enumerate() {
             let later = &batch[index..];
             let takes_over = later.iter().any(|(other, action)| {
@@ -481,7 +482,7 @@ impl Network {
             });
             match action {
                 Action::Send { advertisement, .. } => {
-                    if paused && !takes_over {
+                    if has_paused(*member) && !takes_over {
                         self.fail("spoke before it stepped back");
                     }
                     let holds = !interface[*member].is_empty();
