@@ -12,6 +12,7 @@ mod health;
 mod lb;
 mod lb_datagram;
 mod lb_kernel;
+mod lb_vrrp;
 mod metrics;
 mod seed_site;
 mod tidy;

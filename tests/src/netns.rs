@@ -4,6 +4,7 @@
 //! what a killed run left behind is found and swept by the next.
 
 use std::ffi::OsStr;
+use std::net::IpAddr;
 use std::os::fd::AsFd as _;
 use std::process::{Command, Stdio};
 use std::sync::Once;
@@ -48,6 +49,16 @@ impl Network {
     ///
     /// Panics if this machine does not allow it.
     pub fn machine(&mut self, name: &str, address: &str) -> Machine {
+        self.machine_with(name, &[address])
+    }
+
+    /// Adds a machine with several addresses. Those of IPv6 can be used at once, and stay when the link
+    /// goes down.
+    ///
+    /// # Panics
+    ///
+    /// Panics if this machine does not allow it.
+    pub fn machine_with(&mut self, name: &str, addresses: &[&str]) -> Machine {
         let namespace = format!("{}{name}", self.prefix);
         let port = format!("p{}", self.n_machines);
         self.n_machines += 1;
@@ -59,13 +70,21 @@ impl Network {
         ]);
         ip(["-n", &self.hub, "link", "set", &port, "master", "br0"]);
         ip(["-n", &self.hub, "link", "set", &port, "up"]);
-        ip(["-n", &namespace, "addr", "add", address, "dev", "eth0"]);
-        ip(["-n", &namespace, "link", "set", "eth0", "up"]);
-        Machine {
+        let machine = Machine {
             namespace,
             hub: self.hub.clone(),
             port,
+        };
+        // A kernel without IPv6 has no such files.
+        if addresses.iter().any(|address| address.contains(':')) {
+            machine.configure("net/ipv6/conf/eth0/accept_dad", "0");
+            machine.configure("net/ipv6/conf/eth0/keep_addr_on_down", "1");
         }
+        for address in addresses {
+            machine.address("add", address);
+        }
+        machine.plug();
+        machine
     }
 }
 
@@ -144,6 +163,70 @@ impl Machine {
         })
     }
 
+    /// Sets a parameter of its kernel, as `sysctl`.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is none of that name.
+    pub fn configure(&self, parameter: &str, value: &str) {
+        let path = format!("/proc/sys/{parameter}");
+        let written = self.inside(|| std::fs::write(&path, value));
+        written.unwrap_or_else(|error| panic!("{path}: {error}"));
+    }
+
+    /// Does with an address of its link what `ip addr` would.
+    pub fn address(&self, what: &str, address: &str) {
+        let namespace = self.namespace.as_str();
+        ip(["-n", namespace, "addr", what, address, "dev", "eth0"]);
+    }
+
+    /// Whether an address is on its link.
+    #[must_use]
+    pub fn has_address(&self, address: IpAddr) -> bool {
+        let prefix = format!("{address}/");
+        let mut addresses = self.addresses().into_iter();
+        addresses.any(|known| known.starts_with(&prefix))
+    }
+
+    /// The link-layer address that it knows a neighbour by.
+    #[must_use]
+    pub fn neighbour(&self, address: IpAddr) -> Option<String> {
+        let address = address.to_string();
+        let text = ip(["-n", &self.namespace, "neigh", "show", &address]);
+        let (_, hardware) = text.split_once("lladdr ")?;
+        hardware.split_whitespace().next().map(str::to_owned)
+    }
+
+    /// The link-layer address of its link.
+    ///
+    /// # Panics
+    ///
+    /// Panics if its link has none.
+    #[must_use]
+    pub fn hardware(&self) -> String {
+        let namespace = self.namespace.as_str();
+        let text = ip(["-n", namespace, "-o", "link", "show", "dev", "eth0"]);
+        let (_, hardware) = text.split_once("link/ether ").expect("it is Ethernet");
+        let hardware = hardware.split_whitespace().next();
+        hardware.expect("an address follows").to_owned()
+    }
+
+    /// Gives its link another link-layer address.
+    pub fn set_hardware(&self, hardware: &str) {
+        let namespace = self.namespace.as_str();
+        ip(["-n", namespace, "link", "set", "eth0", "address", hardware]);
+    }
+
+    /// The link loses its carrier, as when the other end of its cable is pulled.
+    pub fn lose_carrier(&self) {
+        ip(["-n", &self.hub, "link", "set", &self.port, "down"]);
+    }
+
+    /// The carrier is there again.
+    pub fn regain_carrier(&self) {
+        ip(["-n", &self.hub, "link", "set", &self.port, "up"]);
+    }
+
     /// The addresses of its link.
     ///
     /// # Panics
@@ -173,7 +256,8 @@ impl Drop for Machine {
     }
 }
 
-fn ip<const N: usize>(arguments: [&str; N]) {
+/// Runs `ip`, and returns what it printed.
+fn ip<const N: usize>(arguments: [&str; N]) -> String {
     let output = Command::new("ip")
         .args(arguments)
         .output()
@@ -184,6 +268,7 @@ fn ip<const N: usize>(arguments: [&str; N]) {
         arguments.join(" "),
         String::from_utf8_lossy(&output.stderr).trim()
     );
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// Removes a namespace, whatever state it is in: this runs while a test may be failing.

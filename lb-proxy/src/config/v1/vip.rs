@@ -117,7 +117,7 @@ impl Reader<'_> {
             .group
             .as_ref()
             .map(|group| group.get_ref().as_str().into());
-        router.announce = announce(spec.announce);
+        router.announce = announce(spec.announce, router.interval);
         router
     }
 
@@ -423,6 +423,7 @@ impl Reader<'_> {
         let mut router = RouterSettings::new(name, interface, router_id, addresses.collect());
         router.priority = pool.priority.unwrap_or(DEFAULT_PRIORITY);
         router.interval = pool.interval.map_or(DEFAULT_INTERVAL, Duration::from);
+        router.announce = announce(AnnounceSpec::default(), router.interval);
         router.peers = self.peers(pool.peers.as_deref());
         let base = router.priority;
         let mut vips = Vec::new();
@@ -517,7 +518,7 @@ fn required(port: &PortSpec) -> Tracked {
     }
 }
 
-fn announce(spec: AnnounceSpec) -> Announce {
+fn announce(spec: AnnounceSpec, interval: Duration) -> Announce {
     let default = Announce::default();
     Announce {
         count: spec.count.unwrap_or(default.count),
@@ -525,9 +526,19 @@ fn announce(spec: AnnounceSpec) -> Announce {
             None => default.again_after,
             Some(time) => above_zero(time),
         },
-        refresh: spec.refresh.and_then(above_zero),
+        refresh: match spec.refresh {
+            None => Some((3 * interval).max(SHORTEST_REFRESH)),
+            Some(time) => above_zero(time),
+        },
     }
 }
+
+/// How often addresses are announced at most, where nothing is written.
+///
+/// Where a network that was cut in two heals, the router that yields may do so without a word, as
+/// keepalived does; then nobody is told that what half of the network has learnt is wrong. So a cache
+/// is set right in the time that a takeover may last.
+const SHORTEST_REFRESH: Duration = Duration::from_secs(1);
 
 /// A virtual router is of one family (RFC 9568 §1): addresses of both are two, which move together.
 fn by_family(whole: RouterSettings) -> Vec<RouterSettings> {
