@@ -13,6 +13,9 @@
 //!
 //! - The `nft` command is driven with text. It speaks every version of the kernel's interface, checks
 //!   what it is given and names the place of a fault; a change costs some milliseconds.
+//! - Where sessions are to be reset when their server goes, clients hear it at once: those that send by
+//!   a rule, and those that wait because they are asked (`kernel/reset.rs`), for which the process needs
+//!   `CAP_NET_RAW` besides `CAP_NET_ADMIN`.
 //! - The table is removed at the end, left alone when a successor takes over ([`Path::leave`]), and
 //!   made anew at the start, whatever a crashed predecessor left.
 //! - Somebody who flushes all rules of the machine takes ours along. It is noticed when counters are
@@ -24,6 +27,7 @@
 mod changes;
 pub mod conntrack;
 mod nft;
+mod reset;
 pub mod ruleset;
 
 use std::collections::BTreeMap;
@@ -36,7 +40,9 @@ use std::time::Duration;
 
 use tracing::{error, info, warn};
 
+use self::conntrack::Entry;
 use self::nft::Nft;
+use self::reset::Asker;
 use self::ruleset::Ruleset;
 
 pub use self::nft::PathError;
@@ -373,7 +379,20 @@ impl Keeper {
         if gone.is_empty() {
             return;
         }
-        match conntrack::forget(|entry| gone.iter().any(|gone| gone.is_of(entry))) {
+        let mut asker = Asker::default();
+        let mut unasked = None;
+        let is_gone = |entry: &Entry| gone.iter().any(|gone| gone.is_of(entry));
+        let forgotten = conntrack::forget(is_gone, |entry| {
+            if entry.is_forwarded
+                && let Err(error) = asker.ask(entry)
+            {
+                unasked = Some(error);
+            }
+        });
+        if let Some(error) = unasked {
+            warn!(%error, "Clients of servers that went could not be asked, and hear it when they send");
+        }
+        match forgotten {
             Ok(0) => {}
             Ok(n_flows) => {
                 self.status.forgotten += n_flows;

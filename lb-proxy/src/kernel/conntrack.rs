@@ -43,12 +43,15 @@ pub struct Entry {
     pub key: Vec<u8>,
 }
 
-/// Forgets the flows that `is_gone` picks; how many there were.
+/// Forgets the flows that `is_gone` picks, and tells `forgotten` of each; how many there were.
 ///
 /// # Errors
 ///
 /// What the kernel says: without the capability `NET_ADMIN` it refuses.
-pub fn forget(is_gone: impl Fn(&Entry) -> bool) -> io::Result<u64> {
+pub fn forget(
+    is_gone: impl Fn(&Entry) -> bool,
+    mut forgotten: impl FnMut(&Entry),
+) -> io::Result<u64> {
     let mut table = Table::open()?;
     let mut n_forgotten = 0;
     for _ in 0..MAX_PASSES {
@@ -56,6 +59,7 @@ pub fn forget(is_gone: impl Fn(&Entry) -> bool) -> io::Result<u64> {
         for entry in &entries {
             table.delete(entry)?;
             n_forgotten += 1;
+            forgotten(entry);
         }
         if entries.len() < PASS {
             break;

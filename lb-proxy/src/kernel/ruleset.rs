@@ -10,6 +10,7 @@
 //!
 //!  input, forward, output ── stray: meant for a frontend and sent nowhere ── refuse
 //!  postrouting ── masquerade
+//!  output, before all else ── questions to clients of forgotten connections are not tracked
 //! ```
 //!
 //! - A packet from the middle of a TCP connection that the kernel knows nothing of is refused with a
@@ -41,6 +42,9 @@ const MAX_ROUND: u32 = 256;
 
 /// The longest name of a server or frontend that is used as it stands.
 const MAX_NAME: usize = 48;
+
+/// Marks packets that are no part of a connection and must not begin one.
+pub(super) const QUESTION_MARK: u32 = 0x6f75_7470;
 
 /// The same on every node, so that nodes agree about sources.
 const SEED: u32 = 0x6f75_7470;
@@ -328,7 +332,12 @@ impl Ruleset {
         self.declare_dispatch(text);
         self.declare_stray(text);
         self.declare_masquerade(text);
+        line(
+            text,
+            format_args!("\tchain questions {{\n\t\tmeta mark {QUESTION_MARK:#x} notrack\n\t}}"),
+        );
         for (chain, kind, hook, priority, target) in [
+            ("untracked", "filter", "output", -300, "questions"),
             ("prerouting", "nat", "prerouting", -100, "services"),
             ("output", "nat", "output", -100, "services"),
             ("input", "filter", "input", 0, "stray"),
