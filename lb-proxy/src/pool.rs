@@ -15,6 +15,7 @@
 //!
 //! Never reads a clock, waits or allocates for a choice.
 
+mod attempt;
 mod choose;
 mod explain;
 mod hash;
