@@ -1,10 +1,5 @@
 //! The command line.
 
-#![expect(
-    clippy::doc_markdown,
-    reason = "these comments are what `--help` prints"
-)]
-
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 

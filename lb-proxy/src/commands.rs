@@ -133,7 +133,7 @@ fn kill(which: &SessionArgs, all: bool, status: &StatusArgs) -> ExitCode {
     let json = status.json;
     ask(status, &path, Way::Change, |body| {
         let killed = serde_json::from_str::<Value>(body);
-        match killed.ok().and_then(|value| value["killed"].as_u64()) {
+        match killed.ok().and_then(|value| value.get("killed")?.as_u64()) {
             Some(n) if !json => format!("{n} sessions reset"),
             _ => body.to_owned(),
         }

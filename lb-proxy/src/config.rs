@@ -197,7 +197,7 @@ impl Check {
     /// What healthd probes for a server at `address`.
     #[must_use]
     pub fn target(&self, address: SocketAddr) -> Target {
-        let port = self.port.unwrap_or(address.port());
+        let port = self.port.unwrap_or_else(|| address.port());
         Target {
             kind: self.kind.clone(),
             address: SocketAddr::new(address.ip(), port),

@@ -18,12 +18,14 @@ use prometheus_client::encoding::DescriptorEncoder;
 use crate::access_log::Log;
 use crate::health::Link;
 use crate::keeper::{Keeper, View};
+use crate::pool::Server;
 use crate::relay::Engine;
 use crate::service::{Datagrams, KernelPath, Shown};
-use crate::standing::Verdict;
+use crate::standing::{History, Verdict};
+use crate::table::FrontendTally;
 use crate::vrrp::machine::State;
 
-use page::{Page, float, labels};
+use page::{Labels, Page, float, labels};
 
 /// Sessions that are open.
 pub const SESSIONS: &str = "lb_proxy_sessions";
@@ -257,6 +259,12 @@ impl Scrape {
     }
 }
 
+/// A counter of a frontend.
+type OfFrontend = fn(&FrontendTally) -> &AtomicU64;
+
+/// A counter of a server.
+type OfServer = fn(&Server) -> u64;
+
 fn frontends(page: &mut Page<'_, '_>, view: &View) -> fmt::Result {
     let all = &view.table.frontends;
     let named = |name: &str| labels(&[("frontend", name)]);
@@ -274,8 +282,7 @@ fn frontends(page: &mut Page<'_, '_>, view: &View) -> fmt::Result {
         "Whether there is a server to choose",
         able.collect(),
     )?;
-    type Of = fn(&crate::table::FrontendTally) -> &AtomicU64;
-    let counters: [(&str, &str, Of); 6] = [
+    let counters: [(&str, &str, OfFrontend); 6] = [
         (FRONTEND_CONNECTIONS, "Connections accepted", |t| &t.total),
         (FRONTEND_DENIED, "Connections denied", |t| &t.denied),
         (FRONTEND_LIMITED, "Connections over a limit", |t| &t.limited),
@@ -388,8 +395,14 @@ fn servers(page: &mut Page<'_, '_>, view: &View, now: Instant) -> fmt::Result {
     let sessions =
         sessions.map(|(names, server, _)| (names.clone(), f64::from(server.load.sessions())));
     page.gauges(SERVER_SESSIONS, "Open sessions", sessions.collect())?;
-    type Of = fn(&crate::pool::Server) -> u64;
-    let counters: [(&str, &str, Of); 7] = [
+    server_counts(page, &all, now)
+}
+
+/// A server with the labels of its samples, and what became of it.
+type Row<'a> = (Labels, &'a Arc<Server>, Option<History>);
+
+fn server_counts(page: &mut Page<'_, '_>, all: &[Row<'_>], now: Instant) -> fmt::Result {
+    let counters: [(&str, &str, OfServer); 7] = [
         (SERVER_TOTAL, "Sessions assigned", |s| s.load.total()),
         (SERVER_CONNECT_ERRORS, "Connections not made", |s| {
             load(&s.load.tally.connect_errors)

@@ -276,7 +276,8 @@ fn write_detail(text: &mut String, detail: &Value) -> std::fmt::Result {
             addresses.join(" ")
         )?;
     }
-    if let Some(error) = detail["kernel"]["error"].as_str() {
+    let kernel = &detail["kernel"];
+    if let Some(error) = kernel["error"].as_str() {
         writeln!(
             text,
             "the kernel's rules are NOT as they should be: {error}"
@@ -309,7 +310,7 @@ fn write_frontend(text: &mut String, frontend: &Value) -> std::fmt::Result {
         word(&frontend["name"]),
         listen.join(" ")
     )?;
-    if frontend["total"].is_u64() {
+    if frontend["total"].is_u64() && !frontend["flows"].is_u64() {
         write!(
             text,
             ": {} sessions, {} in all",
@@ -409,7 +410,7 @@ fn write_backend(text: &mut String, backend: &Value) -> std::fmt::Result {
         let probe = &server["probe"];
         match (probe["liveness"].as_str(), probe["reason"].as_str()) {
             (Some("down"), Some(reason)) => {
-                write!(text, " ({}: {reason})", word(&probe["target"]))?
+                write!(text, " ({}: {reason})", word(&probe["target"]))?;
             }
             (None, _) if probe.is_object() => write!(text, " (nothing known yet)")?,
             _ => {}

@@ -224,7 +224,8 @@ pub fn host(config: &Config, host: &Host) -> Vec<String> {
             }
         }
     }
-    if !config.vips.is_empty() && !(host.may(NET_ADMIN) && host.may(NET_RAW)) {
+    let may_hold = host.may(NET_ADMIN) && host.may(NET_RAW);
+    if !config.vips.is_empty() && !may_hold {
         odd.push("virtual IPs take CAP_NET_ADMIN and CAP_NET_RAW".to_owned());
     }
     odd.extend(outside(config, host));

@@ -55,6 +55,15 @@ fn process(page: &mut Page<'_, '_>, engine: &Engine) -> fmt::Result {
     )
 }
 
+/// A count of a frontend.
+type OfFrontend = fn(&FrontendTally) -> u64;
+
+/// A count of a backend.
+type OfPool = fn(&Pool) -> u64;
+
+/// A count of a server.
+type OfServer = fn(&Server) -> u64;
+
 //--- Frontends
 
 fn frontends(page: &mut Page<'_, '_>, view: &View) -> fmt::Result {
@@ -68,8 +77,7 @@ fn frontends(page: &mut Page<'_, '_>, view: &View) -> fmt::Result {
         }
     }
     page.gauges("haproxy_frontend_status", "Whether it accepts", status)?;
-    type Of = fn(&FrontendTally) -> u64;
-    let gauges: [(&str, &str, Of); 2] = [
+    let gauges: [(&str, &str, OfFrontend); 2] = [
         ("haproxy_frontend_current_sessions", "Open sessions", |t| {
             load(&t.sessions)
         }),
@@ -91,7 +99,7 @@ fn frontends(page: &mut Page<'_, '_>, view: &View) -> fmt::Result {
         "Sessions at a time",
         limits.collect(),
     )?;
-    let counters: [(&str, &str, Of); 6] = [
+    let counters: [(&str, &str, OfFrontend); 6] = [
         ("haproxy_frontend_sessions", "Sessions", |t| {
             load(&t.total).saturating_sub(load(&t.denied) + load(&t.limited))
         }),
@@ -142,8 +150,7 @@ fn backends(page: &mut Page<'_, '_>, view: &View) -> fmt::Result {
         "Whether a server may be chosen",
         status,
     )?;
-    type Of = fn(&Pool) -> u64;
-    let gauges: [(&str, &str, Of); 6] = [
+    let gauges: [(&str, &str, OfPool); 6] = [
         (
             "haproxy_backend_active_servers",
             "Servers that are up",
@@ -178,7 +185,12 @@ fn backends(page: &mut Page<'_, '_>, view: &View) -> fmt::Result {
         let values = pools.iter().map(|pool| (named(pool), float(of(pool))));
         page.gauges(name, help, values.collect())?;
     }
-    let counters: [(&str, &str, Of); 6] = [
+    backend_counts(page, &pools)
+}
+
+fn backend_counts(page: &mut Page<'_, '_>, pools: &[&Arc<Pool>]) -> fmt::Result {
+    let named = |pool: &Pool| labels(&[("proxy", &*pool.name)]);
+    let counters: [(&str, &str, OfPool); 6] = [
         ("haproxy_backend_sessions", "Sessions", |p| {
             sum(p, |s| s.load.total())
         }),
@@ -253,8 +265,7 @@ fn rows(view: &View) -> Vec<Row<'_>> {
 fn servers(page: &mut Page<'_, '_>, view: &View, now: Instant) -> fmt::Result {
     let rows = rows(view);
     statuses(page, &rows)?;
-    type Of = fn(&Server) -> u64;
-    let gauges: [(&str, &str, Of); 3] = [
+    let gauges: [(&str, &str, OfServer); 3] = [
         ("haproxy_server_current_sessions", "Open sessions", |s| {
             s.load.sessions().into()
         }),
@@ -277,7 +288,7 @@ fn servers(page: &mut Page<'_, '_>, view: &View, now: Instant) -> fmt::Result {
         "Sessions at a time",
         limits.collect(),
     )?;
-    let counters: [(&str, &str, Of); 8] = [
+    let counters: [(&str, &str, OfServer); 8] = [
         ("haproxy_server_sessions", "Sessions", |s| s.load.total()),
         ("haproxy_server_loadbalanced", "Times chosen", |s| {
             s.load.total()

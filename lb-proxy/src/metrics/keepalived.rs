@@ -8,6 +8,9 @@ use crate::vrrp::machine::{Counters, State};
 use crate::vrrp::packet::Refusal;
 use crate::vrrp::status::RouterStatus;
 
+/// A count of a virtual router.
+type Of = fn(&Counters) -> u64;
+
 pub(super) fn encode(page: &mut Page<'_, '_>, routers: &[RouterStatus]) -> fmt::Result {
     if routers.is_empty() {
         return Ok(());
@@ -18,7 +21,6 @@ pub(super) fn encode(page: &mut Page<'_, '_>, routers: &[RouterStatus]) -> fmt::
         .map(|router| (names(router), number(router.machine.state)));
     let help = "0 INIT, 1 BACKUP, 2 MASTER, 3 FAULT";
     page.gauges("keepalived_vrrp_state", help, states.collect())?;
-    type Of = fn(&Counters) -> u64;
     let counters: [(&str, &str, Of); 6] = [
         ("advert_rcvd", "Advertisements received", |c| c.advert_rcvd),
         ("advert_sent", "Advertisements sent", |c| c.advert_sent),

@@ -136,8 +136,10 @@ impl Datagrams {
                     .map_err(|error| StartError::io("datagrams cannot be balanced", &error))?,
             ),
         };
-        // The threads of the old one end here; both served the same sockets for a moment.
-        inner.balancer = balancer;
+        // Both serve the same sockets for a moment: the threads of the old one take some to end.
+        if let Some(old) = std::mem::replace(&mut inner.balancer, balancer) {
+            tokio::task::spawn_blocking(move || drop(old));
+        }
         inner.sockets = wanted;
         inner.served = served(config);
         for name in inner.hearts.drain(..) {

@@ -309,7 +309,7 @@ impl Reader<'_> {
     /// Keys that the check's kind does not take mean something else than their writer thinks.
     fn refuse_leftovers(&mut self, spec: &CheckSpec, kind: &str) {
         let http = ["http", "https"];
-        let keys: [(&str, Option<&Spanned<String>>, &[&str]); 8] = [
+        let keys: [Key<'_>; 8] = [
             ("method", spec.method.as_ref(), &http),
             ("path", spec.path.as_ref(), &http),
             ("host", spec.host.as_ref(), &http),
@@ -332,6 +332,9 @@ impl Reader<'_> {
         }
     }
 }
+
+/// A key's name, its value if it is written, and the kinds of checks that have it.
+type Key<'a> = (&'static str, Option<&'a Spanned<String>>, &'a [&'a str]);
 
 /// The backends that datagrams go to.
 fn datagram_backends(spec: &Spec) -> BTreeSet<&str> {
