@@ -12,7 +12,8 @@
 //! - **Handing over**: the addresses stay, priority 1 is advertised, and the router leaves when it hears
 //!   the next one. An unmodified peer takes over when its down interval has passed since the last
 //!   advertisement that was not lower; nobody is without the addresses. The last words of a rival that
-//!   has just yielded are no takeover: where there was one lately, the heir has to speak twice.
+//!   has just yielded are no takeover: where there was one lately, what is heard
+//!   at once does not count.
 //! - **Lower priority heard while active**: two were active, and caches may point to the other one. It
 //!   is answered at once, and the addresses are announced anew.
 //! - **Higher priority heard while active**: answered once more before yielding, so that the other one
@@ -127,8 +128,8 @@ struct Active {
     leaving_until: Option<Instant>,
     /// When another was last known to be active: heard besides this one, or replaced by it.
     rivalled: Instant,
-    /// While handing over: who says to be active, and has to say it again.
-    heir: Option<IpAddr>,
+    /// When it began to hand over.
+    leaving_since: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -464,6 +465,7 @@ impl Machine {
         };
         match departure {
             Departure::HandOver if active.leaving_until.is_none() => {
+                active.leaving_since = Some(now);
                 active.leaving_until = Some(now + down);
                 self.actions
                     .push_back(Action::Report(Event::HandOverStarted));
@@ -499,7 +501,7 @@ impl Machine {
             defended: None,
             leaving_until: None,
             rivalled: now,
-            heir: None,
+            leaving_since: None,
         });
         self.counters.become_master += 1;
         self.advertise(now);

@@ -154,7 +154,7 @@ impl Machine {
         if (heard.priority, Some(source)) > ours {
             // Whoever takes over announces itself when it hears a lower priority.
             self.advertise(now);
-            if leaving && !self.is_heir(source, now) {
+            if leaving && !self.is_heir(now) {
                 return;
             }
             self.release(Goodbye::Silent);
@@ -188,15 +188,15 @@ impl Machine {
     }
 
     /// Whether a higher priority heard while handing over is of somebody who has taken over. A rival that
-    /// yields says so with a last advertisement, which may be on its way when this router begins to leave;
-    /// it says nothing after that.
-    fn is_heir(&mut self, source: IpAddr, now: Instant) -> bool {
-        let lately = self.silence_allowed();
-        let Phase::Active(active) = &mut self.phase else {
+    /// yields says so with a last advertisement, which may be on its way when this router begins to leave.
+    /// Nothing is on its way for a quarter of an interval.
+    fn is_heir(&self, now: Instant) -> bool {
+        let Phase::Active(active) = &self.phase else {
             return false;
         };
-        let had_rival = now < active.rivalled + lately;
-        !had_rival || active.heir.replace(source) == Some(source)
+        let since = active.leaving_since.unwrap_or(now);
+        let had_rival = since < active.rivalled + self.silence_allowed();
+        !had_rival || now >= since + self.settings.interval / 4
     }
 
     /// Version 3: backups go by the active router's interval.

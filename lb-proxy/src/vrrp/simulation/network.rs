@@ -29,6 +29,8 @@ pub(super) struct Network {
     pub(super) step: u64,
     pub(super) random: Random,
     queue: BTreeMap<(Instant, u64), Pending>,
+    /// When the last datagram from one to another arrives: a link keeps them in order.
+    arrivals: BTreeMap<(usize, usize), Instant>,
     sequence: u64,
     pub(super) nodes: Vec<Node>,
     /// Of a thousand datagrams, so many are lost.
@@ -153,6 +155,7 @@ impl Network {
             step: 0,
             random: Random(seed),
             queue: BTreeMap::new(),
+            arrivals: BTreeMap::new(),
             sequence: 0,
             nodes: Vec::new(),
             loss: 0,
@@ -459,6 +462,9 @@ impl Network {
                 continue;
             }
             let at = self.now + self.random.duration(self.latency);
+            let last = self.arrivals.entry((from, to)).or_insert(at);
+            let at = at.max(*last);
+            *last = at;
             let parcel = parcel.clone();
             self.put(at, Pending::Arrival { from, to, parcel });
         }
