@@ -1,7 +1,7 @@
 //! Names of metrics, and what they are read from.
 //!
-//! What dashboards for HAProxy and keepalived read is there under their names, in [`haproxy`] and
-//! [`keepalived`]; everything is there as `lb_proxy_*`.
+//! What dashboards for HAProxy and keepalived read is there under their names, in `haproxy` and
+//! `keepalived`; everything is there as `lb_proxy_*`.
 
 mod haproxy;
 mod keepalived;

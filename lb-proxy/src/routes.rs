@@ -2,7 +2,7 @@
 //!
 //! | path | does |
 //! | --- | --- |
-//! | `GET /sessions?frontend=&backend=&server=&client=&id=` | lists sessions as JSON |
+//! | `GET /sessions?frontend=&backend=&server=&client=&id=` | lists sessions, and flows of datagrams, as JSON |
 //! | `POST /sessions/kill` with the same parameters | resets them, and says how many |
 //! | `GET /backends/explain?backend=` | says why each server is or is not chosen |
 //! | `GET /backends/overrides` | what operators have said, for a successor |
@@ -19,22 +19,34 @@ use ipnet::IpNet;
 use proto::health::AdminState;
 use serde_json::{Value, json};
 
+use crate::datagram::flow::FlowInfo;
 use crate::keeper::{Keeper, NoSuchServer, ServerKey, View};
 use crate::relay::{Engine, Filter, SessionInfo};
+use crate::service::Datagrams;
 use crate::standing::Override;
+
+/// The most flows that `/sessions` shows.
+const FLOWS: usize = 10_000;
 
 /// The most sources that `/sources` shows.
 const SOURCES: usize = 50;
 
 /// Adds the paths.
-pub fn add(routes: &Routes, engine: &Arc<Engine>, keeper: &Arc<Keeper>) {
-    let asked = Arc::clone(engine);
+pub(crate) fn add(
+    routes: &Routes,
+    engine: &Arc<Engine>,
+    keeper: &Arc<Keeper>,
+    datagrams: &Datagrams,
+) {
+    let asked = (Arc::clone(engine), Arc::clone(keeper), datagrams.clone());
     routes.get("/sessions", move |request| {
-        sessions(request, Arc::clone(&asked))
+        let (engine, keeper, datagrams) = asked.clone();
+        sessions(request, engine, keeper, datagrams)
     });
-    let asked = Arc::clone(engine);
+    let asked = (Arc::clone(engine), Arc::clone(keeper), datagrams.clone());
     routes.post("/sessions/kill", move |request| {
-        kill(request, Arc::clone(&asked))
+        let (engine, keeper, datagrams) = asked.clone();
+        kill(request, engine, keeper, datagrams)
     });
     let known = Arc::clone(keeper);
     routes.get("/backends/explain", move |request| {
@@ -84,17 +96,49 @@ fn filter(request: &Request) -> Result<Filter, Reply> {
     })
 }
 
-async fn sessions(request: Request, engine: Arc<Engine>) -> Reply {
+/// Whether a flow of datagrams is meant. It has no number, and its backend is its frontend's.
+fn fits(filter: &Filter, view: &View, frontend: &str, flow: &FlowInfo) -> bool {
+    let config = view.config.as_deref();
+    let is_of = |backend: &String| {
+        let mut frontends = config.into_iter().flat_map(|config| &config.frontends);
+        let own = frontends.find(|known| *known.name == *frontend);
+        own.and_then(|known| known.backend.as_deref()) == Some(backend.as_str())
+    };
+    filter.id.is_none()
+        && filter.frontend.as_ref().is_none_or(|name| name == frontend)
+        && filter.backend.as_ref().is_none_or(is_of)
+        && filter
+            .server
+            .as_ref()
+            .is_none_or(|name| **name == *flow.server.name)
+        && filter
+            .client
+            .is_none_or(|network| network.contains(&flow.client.ip()))
+}
+
+async fn sessions(
+    request: Request,
+    engine: Arc<Engine>,
+    keeper: Arc<Keeper>,
+    datagrams: Datagrams,
+) -> Reply {
     let filter = match filter(&request) {
         Ok(filter) => filter,
         Err(reply) => return reply,
     };
     // The workers are asked, which takes them a moment.
-    let listed = tokio::task::spawn_blocking(move || engine.sessions(&filter)).await;
-    let mut listed = listed.unwrap_or_default();
-    listed.sort_by_key(|session| session.id);
-    let listed: Vec<Value> = listed.iter().map(session_value).collect();
-    Reply::json(200, &Value::Array(listed))
+    let listed = tokio::task::spawn_blocking(move || {
+        let mut sessions = engine.sessions(&filter);
+        sessions.sort_by_key(|session| session.id);
+        let view = keeper.view();
+        let flows = datagrams.flows(FLOWS, |frontend, flow| fits(&filter, &view, frontend, flow));
+        let sessions = sessions.iter().map(session_value);
+        let flows = flows
+            .iter()
+            .map(|(frontend, flow)| flow_value(frontend, flow));
+        sessions.chain(flows).collect::<Vec<Value>>()
+    });
+    Reply::json(200, &Value::Array(listed.await.unwrap_or_default()))
 }
 
 fn session_value(session: &SessionInfo) -> Value {
@@ -113,7 +157,26 @@ fn session_value(session: &SessionInfo) -> Value {
     })
 }
 
-async fn kill(request: Request, engine: Arc<Engine>) -> Reply {
+fn flow_value(frontend: &str, flow: &FlowInfo) -> Value {
+    json!({
+        "frontend": frontend,
+        "server": &*flow.server.name,
+        "server_address": flow.server.address.to_string(),
+        "client": flow.client.to_string(),
+        "local": flow.local.map(|address| address.to_string()),
+        "state": "flow",
+        "idle_seconds": flow.idle.as_secs_f64(),
+        "requests": flow.requests,
+        "responses": flow.responses,
+    })
+}
+
+async fn kill(
+    request: Request,
+    engine: Arc<Engine>,
+    keeper: Arc<Keeper>,
+    datagrams: Datagrams,
+) -> Reply {
     let filter = match filter(&request) {
         Ok(filter) => filter,
         Err(reply) => return reply,
@@ -123,8 +186,12 @@ async fn kill(request: Request, engine: Arc<Engine>) -> Reply {
         return Reply::text(400, "which sessions? say all=1 for every one\n");
     }
     tracing::info!(?filter, "An operator resets sessions");
-    let n_killed = tokio::task::spawn_blocking(move || engine.kill(&filter)).await;
-    Reply::json(200, &json!({ "killed": n_killed.unwrap_or(0) }))
+    let n_killed = tokio::task::spawn_blocking(move || {
+        let view = keeper.view();
+        let n_flows = datagrams.kill(|frontend, flow| fits(&filter, &view, frontend, flow));
+        engine.kill(&filter) + n_flows
+    });
+    Reply::json(200, &json!({ "killed": n_killed.await.unwrap_or(0) }))
 }
 
 //--- Servers

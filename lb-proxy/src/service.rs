@@ -35,7 +35,7 @@ use swap::Left;
 use vips::Vips;
 
 pub(crate) use datagrams::Datagrams;
-pub(crate) use kernel_path::KernelPath;
+pub(crate) use kernel_path::{KernelPath, frontends as kernel_frontends};
 pub(crate) use vips::Shown;
 
 /// A running lb-proxy.
@@ -130,7 +130,11 @@ impl Service for Proxy {
         let kernel = KernelPath::default();
         kernel.start(&config, &keeper.view().table)?;
         if let Some(predecessor) = predecessor {
-            take_over(predecessor, &engine).await?;
+            if let Err(error) = take_over(predecessor, &engine).await {
+                // It serves on, by these very rules.
+                kernel.leave();
+                return Err(error);
+            }
         }
         engine
             .add_listeners(once_taken)
@@ -167,6 +171,8 @@ impl Service for Proxy {
                 "Workers, max-connections, [health], [swap] and [kernel] change with the next restart"
             );
         }
+        // What cannot be listened on is found out before anything is touched.
+        self.try_to_listen(&config)?;
         let before = self.keeper.view().config.clone();
         // First the table, so that a listener never accepts for a frontend that is not in it.
         self.keeper.adopt(config.clone());
@@ -201,7 +207,7 @@ impl Service for Proxy {
         }
         // Addresses first: while the next node takes them over, this one serves on.
         let departure = self.vips.shut_down(Departure::HandOver);
-        let handed_over = tokio::time::timeout(deadline, departure).await.is_ok();
+        let are_addresses_gone = tokio::time::timeout(deadline, departure).await.is_ok();
         for task in &self.tasks {
             task.abort();
         }
@@ -232,7 +238,7 @@ impl Service for Proxy {
             drop(engine);
             log.close();
         });
-        ended.await.is_ok() && is_drained && handed_over
+        ended.await.is_ok() && is_drained && are_addresses_gone
     }
 }
 
@@ -246,6 +252,22 @@ impl Proxy {
             kernel: self.kernel.status(),
             routers: self.vips.routers(),
         }
+    }
+
+    /// Whether everything that is not there yet could be bound.
+    fn try_to_listen(&self, config: &Config) -> Result<(), Problem> {
+        let refused = |error: &dyn std::error::Error| Problem::new(exit::chain(error));
+        let listening = self.engine.listening();
+        let options = Sockets::options(config);
+        for (frontend, address) in self.sockets.wanted(config, &listening) {
+            let is_there = listening.iter().any(|(_, bound)| *bound == address);
+            if !is_there && address.port() != 0 {
+                let bound = relay::bind(&frontend, address, options);
+                drop(bound.map_err(|error| refused(&error))?);
+            }
+        }
+        let datagrams = self.datagrams.try_to_listen(config);
+        datagrams.map_err(|error| refused(&*error.source))
     }
 
     /// Listens where a configuration says, in place.
@@ -361,7 +383,7 @@ impl Proxy {
             kernel: self.kernel.clone(),
             routers: self.vips.board(),
         }));
-        routes::add(&context.admin, &self.engine, &self.keeper);
+        routes::add(&context.admin, &self.engine, &self.keeper, &self.datagrams);
     }
 }
 

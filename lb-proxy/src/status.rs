@@ -430,6 +430,20 @@ pub fn render_sessions(sessions: &Value) -> String {
             (Some(backend), None) => backend.to_owned(),
             _ => "-".to_owned(),
         };
+        if word(&session["state"]) == "flow" {
+            // Writing to a string does not fail.
+            let _written = writeln!(
+                text,
+                "- {} -> {} {} flow idle {}, {} in, {} out",
+                word(&session["client"]),
+                word(&session["frontend"]),
+                word(&session["server"]),
+                seconds(session["idle_seconds"].as_f64().unwrap_or_default()),
+                number(&session["requests"]),
+                number(&session["responses"]),
+            );
+            continue;
+        }
         // Writing to a string does not fail.
         let _written = writeln!(
             text,

@@ -3,6 +3,7 @@
 //! [`config`] goes by the file alone; [`host`] also by what the node is like.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use daemon_base::config::HumanDuration;
@@ -10,6 +11,9 @@ use ipnet::IpNet;
 use proto::health::Schedule;
 
 use super::{Backend, Config, Path, Role};
+use crate::keeper::Keeper;
+use crate::kernel::Share;
+use crate::service;
 use crate::vrrp::openshift;
 use crate::vrrp::settings::{Peers, RouterSettings};
 
@@ -111,6 +115,11 @@ fn kernel(frontend: &str, backend: &Backend) -> Vec<String> {
             "frontend {frontend} takes the kernel path, which sends no PROXY header to {name}"
         ));
     }
+    if !Share::is_exact(backend.algorithm) {
+        odd.push(format!(
+            "frontend {frontend} takes the kernel path, which counts no connections: servers of {name} are drawn by chance"
+        ));
+    }
     if backend
         .servers
         .iter()
@@ -201,6 +210,7 @@ pub fn host(config: &Config, host: &Host) -> Vec<String> {
         .iter()
         .filter(|frontend| frontend.path == Path::Kernel);
     let kernel: Vec<_> = kernel.collect();
+    odd.extend(forwarded(config));
     if let Some(frontend) = kernel.first() {
         if !host.may(NET_ADMIN) {
             odd.push(format!(
@@ -231,6 +241,24 @@ pub fn host(config: &Config, host: &Host) -> Vec<String> {
     odd.extend(outside(config, host));
     odd.extend(descriptors(config, host));
     odd
+}
+
+/// What the kernel cannot do as it is written.
+fn forwarded(config: &Config) -> Vec<String> {
+    if config
+        .frontends
+        .iter()
+        .all(|frontend| frontend.path == Path::User)
+    {
+        return Vec::new();
+    }
+    let keeper = Keeper::new(config.clone(), Arc::default(), 0);
+    let rules = service::kernel_frontends(config, &keeper.view().table);
+    let faults = rules.iter().flat_map(|rule| {
+        let faults = rule.faults().into_iter();
+        faults.map(|fault| format!("frontend {}: {fault}", rule.name))
+    });
+    faults.collect()
 }
 
 /// Addresses that nobody on the link would look for there.

@@ -15,6 +15,7 @@ use daemon_base::snapshot::Cell;
 
 use super::sockets::is_for;
 use crate::config::{Config, Frontend, Protocol};
+use crate::datagram::flow::FlowInfo;
 use crate::datagram::{Balancer, Listener, Status};
 use crate::relay::Report;
 use crate::table::Table;
@@ -94,6 +95,18 @@ impl Datagrams {
         self.serve(&mut inner, config)
     }
 
+    /// Whether the sockets of another configuration could be bound.
+    pub(super) fn try_to_listen(&self, config: &Config) -> Result<(), StartError> {
+        let inner = self.lock();
+        if served(config) == inner.served {
+            return Ok(());
+        }
+        for frontend in config.user_frontends(Protocol::Udp) {
+            drop(inner.bound(frontend, options(config))?);
+        }
+        Ok(())
+    }
+
     /// Serves what another configuration says; on an error everything is as it was.
     pub(super) fn adopt(&self, config: &Config) -> Result<(), StartError> {
         let mut inner = self.lock();
@@ -104,11 +117,7 @@ impl Datagrams {
     }
 
     fn serve(&self, inner: &mut Inner, config: &Config) -> Result<(), StartError> {
-        let options = UdpOptions {
-            per_address: config.workers,
-            freebind: config.freebind,
-            ..UdpOptions::default()
-        };
+        let options = options(config);
         let mut wanted = Vec::new();
         let mut listeners = Vec::new();
         for frontend in config.user_frontends(Protocol::Udp) {
@@ -172,6 +181,24 @@ impl Datagrams {
             .iter()
             .filter(|bound| *bound.frontend == *frontend);
         own.map(|bound| bound.address).collect()
+    }
+
+    /// Flows that `is_wanted` picks, at most `most`, each with its frontend.
+    pub(crate) fn flows(
+        &self,
+        most: usize,
+        is_wanted: impl Fn(&str, &FlowInfo) -> bool,
+    ) -> Vec<(Arc<str>, FlowInfo)> {
+        let inner = self.lock();
+        let balancer = inner.balancer.as_ref();
+        balancer.map_or_else(Vec::new, |balancer| balancer.flows(most, is_wanted))
+    }
+
+    /// Ends the flows that `is_meant` picks; how many there were.
+    pub(crate) fn kill(&self, is_meant: impl Fn(&str, &FlowInfo) -> bool) -> usize {
+        let inner = self.lock();
+        let balancer = inner.balancer.as_ref();
+        balancer.map_or(0, |balancer| balancer.kill(is_meant))
     }
 
     /// The sockets, for a successor.
@@ -265,6 +292,14 @@ impl Inner {
             all.push(bound);
         }
         Ok(all)
+    }
+}
+
+fn options(config: &Config) -> UdpOptions {
+    UdpOptions {
+        per_address: config.workers,
+        freebind: config.freebind,
+        ..UdpOptions::default()
     }
 }
 
