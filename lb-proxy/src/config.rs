@@ -138,6 +138,9 @@ pub enum Path {
     User,
     /// The kernel, by address translation.
     Kernel,
+    /// The kernel, or this process where the kernel cannot be told to; settled before anything else
+    /// looks at it.
+    KernelPreferred,
 }
 
 /// What a frontend is to OpenShift; sets defaults of the backends it leads to.

@@ -90,8 +90,9 @@ impl Service for Proxy {
         config.swap.as_ref().is_some_and(|socket| socket.exists())
     }
 
-    async fn start(config: Config, context: &mut Context) -> Result<Self, StartError> {
+    async fn start(mut config: Config, context: &mut Context) -> Result<Self, StartError> {
         warn_all(&config);
+        kernel_path::settle(&mut config);
         if !config.vips.is_empty() {
             check_capabilities().map_err(|error| StartError::new(error.code(), error))?;
         }
@@ -164,8 +165,9 @@ impl Service for Proxy {
         Ok(proxy)
     }
 
-    async fn reload(&self, config: Config) -> Result<String, Problems> {
+    async fn reload(&self, mut config: Config) -> Result<String, Problems> {
         warn_all(&config);
+        kernel_path::settle(&mut config);
         if self.fixed != Fixed::of(&config) {
             tracing::warn!(
                 "Workers, max-connections, [health], [swap] and [kernel] change with the next restart"

@@ -95,7 +95,7 @@ impl Report {
             },
             "path": match frontend.path {
                 Path::User => "user",
-                Path::Kernel => "kernel",
+                Path::Kernel | Path::KernelPreferred => "kernel",
             },
             "listen": listen,
             "able": able,

@@ -37,7 +37,7 @@ pub fn config(config: &Config) -> Vec<String> {
             if frontend.role == Role::Api {
                 odd.extend(api(name, backend));
             }
-            if frontend.path == Path::Kernel {
+            if frontend.path != Path::User {
                 odd.extend(kernel(name, backend));
             }
         }
@@ -208,7 +208,7 @@ pub fn host(config: &Config, host: &Host) -> Vec<String> {
     let kernel = config
         .frontends
         .iter()
-        .filter(|frontend| frontend.path == Path::Kernel);
+        .filter(|frontend| frontend.path != Path::User);
     let kernel: Vec<_> = kernel.collect();
     odd.extend(forwarded(config));
     if let Some(frontend) = kernel.first() {

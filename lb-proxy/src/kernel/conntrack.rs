@@ -2,7 +2,7 @@
 //!
 //! Entries of the table of connections (conntrack) are listed and deleted over netlink, by hand: two
 //! messages, no unsafe code and no further package on the node, which the `conntrack` command would
-//! be; `socket2` makes the socket. [`wire`] knows the messages.
+//! be; `socket2` makes the socket. `conntrack/wire.rs` knows the messages.
 
 mod wire;
 

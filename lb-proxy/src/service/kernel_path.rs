@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use daemon_base::run::StartError;
 
-use crate::config::{Config, Path as Way, Protocol};
+use crate::config::{Config, Frontend, Path as Way, Protocol};
 use crate::keeper::View;
 use crate::kernel::{self, KernelFrontend, Options, Path, Status};
 use crate::table::{OnDown, Table};
@@ -68,6 +68,37 @@ impl KernelPath {
     fn lock(&self) -> MutexGuard<'_, Option<Path>> {
         // Replaced in one step.
         self.path.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Decides for each frontend that prefers the kernel whether it can have it. Blocks for some
+/// milliseconds.
+pub(super) fn settle(config: &mut Config) {
+    let prefers = |frontend: &Frontend| frontend.path == Way::KernelPreferred;
+    if !config.frontends.iter().any(prefers) {
+        return;
+    }
+    let options = Options {
+        table: config.kernel_table.clone(),
+        ..Options::default()
+    };
+    let path = match Path::check(&options, &[]) {
+        Ok(()) => Way::Kernel,
+        Err(error) => {
+            let reason = daemon_base::exit::chain(&error);
+            tracing::warn!(
+                reason,
+                "The kernel path does not work here: this process serves"
+            );
+            Way::User
+        }
+    };
+    for frontend in config
+        .frontends
+        .iter_mut()
+        .filter(|frontend| prefers(frontend))
+    {
+        frontend.path = path;
     }
 }
 

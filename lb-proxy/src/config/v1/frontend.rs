@@ -89,7 +89,7 @@ impl Reader<'_> {
                 .as_ref()
                 .map_or_else(flow::Settings::default, |spec| self.flows(spec.get_ref())),
             kernel: match spec.path.as_ref().map(Spanned::get_ref) {
-                Some(PathSpec::Kernel) => KernelRules {
+                Some(PathSpec::Kernel | PathSpec::KernelPreferred) => KernelRules {
                     allow: self.kernel_networks(&spec.allow_from),
                     deny: self.kernel_networks(&spec.deny_from).unwrap_or_default(),
                     masquerade: spec.masquerade.as_ref().is_none_or(|on| *on.get_ref()),
@@ -189,7 +189,7 @@ impl Reader<'_> {
 
     /// Keys that would be passed over in silence mean something else than their writer thinks.
     fn refuse_what_its_path_cannot(&mut self, spec: &FrontendSpec, frontend: &Frontend) {
-        let kernel = frontend.path == Path::Kernel;
+        let kernel = frontend.path != Path::User;
         let udp = frontend.protocol == Protocol::Udp;
         let by_connection = [
             (

@@ -157,6 +157,7 @@ impl From<ProtocolSpec> for Protocol {
 pub(super) enum PathSpec {
     User,
     Kernel,
+    KernelPreferred,
 }
 
 impl From<PathSpec> for Path {
@@ -164,6 +165,7 @@ impl From<PathSpec> for Path {
         match path {
             PathSpec::User => Self::User,
             PathSpec::Kernel => Self::Kernel,
+            PathSpec::KernelPreferred => Self::KernelPreferred,
         }
     }
 }
