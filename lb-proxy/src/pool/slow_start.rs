@@ -28,7 +28,7 @@ pub(crate) fn limit(max: u32, share: u32) -> u32 {
     }
     let full = u64::from(FULL);
     let part = (u64::from(max) * u64::from(share) + full / 2) / full;
-    u32::try_from(part).unwrap_or(max).clamp(1, max.max(1))
+    u32::try_from(part).unwrap_or(max).max(1).min(max)
 }
 
 #[cfg(test)]
@@ -72,6 +72,7 @@ mod tests {
             (5, LEAST, 1),
             (1, LEAST, 1),
             (0, FULL, 0),
+            (0, LEAST, 0),
             (u32::MAX, FULL / 2, 1 << 31),
         ] {
             assert_eq!(limit(max, share), expected, "{max} at {share}");
