@@ -322,7 +322,7 @@ fn write_frontend(text: &mut String, frontend: &Value) -> std::fmt::Result {
         let opened = number(&frontend["flows_opened"]);
         write!(
             text,
-            ", {} flows, {opened} in all",
+            ": {} flows, {opened} in all",
             number(&frontend["flows"])
         )?;
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use proto::health::Liveness;
+use proto::health::{Liveness, TargetKind, TargetStatus};
 
 use super::load;
 use super::page::{Labels, Page, float, labels};
@@ -240,7 +240,9 @@ struct Row<'a> {
     names: Labels,
     server: &'a Server,
     history: Option<History>,
-    probe: Option<&'a proto::health::TargetStatus>,
+    probe: Option<&'a TargetStatus>,
+    /// Its probe is a connect, and nothing more.
+    connects_only: bool,
 }
 
 fn rows(view: &View) -> Vec<Row<'_>> {
@@ -256,6 +258,7 @@ fn rows(view: &View) -> Vec<Row<'_>> {
                 server,
                 history: view.histories.get(&key).copied(),
                 probe: target.and_then(|target| view.snapshot.status(target)),
+                connects_only: target.is_some_and(|target| target.kind == TargetKind::Tcp),
             });
         }
     }
@@ -351,15 +354,19 @@ fn checks(page: &mut Page<'_, '_>, rows: &[Row<'_>], now: Instant) -> fmt::Resul
     let mut durations = Vec::new();
     for row in rows {
         let Some(probe) = row.probe else { continue };
-        let current = match probe.liveness {
-            Liveness::Unknown => "INI",
-            Liveness::Up => "L7OK",
-            Liveness::Down => "L7STS",
+        // HAProxy's words: layer 4 is a connect, layer 7 what was said over it.
+        let states = match row.connects_only {
+            true => ["INI", "L4OK", "L4CON"],
+            false => ["INI", "L7OK", "L7STS"],
         };
-        for state in ["INI", "L7OK", "L7STS"] {
+        for (state, of) in states
+            .into_iter()
+            .zip([Liveness::Unknown, Liveness::Up, Liveness::Down])
+        {
             let mut names = row.names.clone();
             names.push(("state", state.to_owned()));
-            status.push((names, f64::from(u8::from(state == current))));
+            let is_in = f64::from(u8::from(probe.liveness == of));
+            status.push((names, is_in));
         }
         durations.push((row.names.clone(), probe.latency.as_secs_f64()));
     }
