@@ -175,6 +175,9 @@ impl Service for Proxy {
         }
         // What cannot be listened on is found out before anything is touched.
         self.try_to_listen(&config)?;
+        if !config.vips.is_empty() {
+            check_capabilities().map_err(|error| Problem::new(exit::chain(&error)))?;
+        }
         let before = self.keeper.view().config.clone();
         // First the table, so that a listener never accepts for a frontend that is not in it.
         self.keeper.adopt(config.clone());

@@ -209,6 +209,10 @@ fn mistakes_are_told_with_their_place() {
             "x.toml:7:10: there is no frontend `x`",
         ),
         (
+            "[[vip]]\nname = \"v\"\naddresses = [\"192.0.2.1\"]\ninterface = \"eth0\"\nrouter-id = 1\n[[service]]\nname = \"v\"",
+            "x.toml:8:8: `v` is the name of a virtual IP already",
+        ),
+        (
             "[[service]]\nname = \"s\"",
             "x.toml:3:8: no address is left",
         ),

@@ -260,6 +260,15 @@ impl Reader<'_> {
         backends: &[Backend],
     ) -> Vec<Service> {
         let pools = self.pools(&spec.pool);
+        for service in &spec.service {
+            let name = service.name.get_ref().as_str();
+            if vips.iter().any(|vip| *vip.router.name == *name) {
+                self.problem(
+                    service.name.span(),
+                    format!("`{name}` is the name of a virtual IP already"),
+                );
+            }
+        }
         let requests = self.requests(&spec.service, &pools);
         let held = vips.iter().flat_map(|vip| &vip.router.addresses);
         let reserved: BTreeSet<IpAddr> = held.map(|held| held.address).collect();
