@@ -9,6 +9,7 @@
 
 mod invariants;
 mod network;
+mod nodes;
 mod scenario;
 
 use std::time::Instant;

@@ -50,6 +50,12 @@ pub(super) struct Network {
     verbose: bool,
 }
 
+fn assert_or(holds: bool, fail: impl FnOnce()) {
+    if !holds {
+        fail();
+    }
+}
+
 /// A change of state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Move {
@@ -178,10 +184,7 @@ impl Network {
         let at = self.now.duration_since(self.start);
         let line = format!("{at:>12.3?} {line}");
         if self.verbose {
-            #[expect(clippy::print_stderr, reason = "asked for")]
-            {
-                eprintln!("{line}");
-            }
+            eprintln!("{line}");
         }
         if self.trace.len() == TRACE {
             self.trace.pop_front();
@@ -507,9 +510,8 @@ impl Network {
                     interface[*member].extend(entries.iter().map(|entry| entry.address));
                 }
                 Action::Announce { addresses, .. } => {
-                    if !addresses.iter().all(|one| interface[*member].contains(one)) {
-                        self.fail("announced what it does not hold");
-                    }
+                    let holds_all = addresses.iter().all(|one| interface[*member].contains(one));
+                    assert_or(holds_all, || self.fail("announced what it does not hold"));
                 }
                 Action::ResetFlows(addresses) => {
                     if !addresses.iter().all(|one| interface[*member].contains(one)) {

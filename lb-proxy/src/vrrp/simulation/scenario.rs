@@ -1,16 +1,17 @@
 //! What the nodes are, and what happens to them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::invariants::{Bounds, Invariants};
-use super::network::{Network, Node};
-use crate::vrrp::checksum::ChecksumForm;
+use super::network::Network;
+use super::nodes::{next_address, populate};
+use crate::vrrp::group::Group;
 use crate::vrrp::machine::{Departure, Input, Reason, Standing, Start, State};
-use crate::vrrp::packet::{Authentication, PRIORITY_OWNER, Version};
-use crate::vrrp::settings::{Peers, Preempt, RouterSettings, VirtualAddress};
+use crate::vrrp::packet::Version;
+use crate::vrrp::settings::{Peers, RouterSettings};
 
 /// Things that happen in one run.
 const ACTS: usize = 14;
@@ -49,6 +50,26 @@ enum Act {
 }
 
 impl Act {
+    /// What it is called.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Crash(_) => "crash",
+            Self::Start(_) => "start",
+            Self::Pause(_) => "pause",
+            Self::Resume(_) => "resume",
+            Self::Part => "part",
+            Self::Heal => "heal",
+            Self::Lose(_) => "lose",
+            Self::Link(..) => "link",
+            Self::Stand(..) => "stand",
+            Self::Edit(..) => "edit",
+            Self::Leave(_, Departure::HandOver) => "hand over",
+            Self::Leave(..) => "release",
+            Self::Swap(_) => "swap",
+            Self::Duplicate(_) => "duplicate",
+        }
+    }
+
     /// The node whose process has to hear of it.
     fn needs_to_run(&self) -> Option<usize> {
         match self {
@@ -333,24 +354,7 @@ impl Scenario {
     }
 
     fn perform(&mut self, act: Act) {
-        let members = self.network.n_members();
-        let kind = match &act {
-            Act::Crash(_) => "crash",
-            Act::Start(_) => "start",
-            Act::Pause(_) => "pause",
-            Act::Resume(_) => "resume",
-            Act::Part => "part",
-            Act::Heal => "heal",
-            Act::Lose(_) => "lose",
-            Act::Link(..) => "link",
-            Act::Stand(..) => "stand",
-            Act::Edit(..) => "edit",
-            Act::Leave(_, Departure::HandOver) => "hand over",
-            Act::Leave(..) => "release",
-            Act::Swap(_) => "swap",
-            Act::Duplicate(_) => "duplicate",
-        };
-        self.acts.insert(kind);
+        self.acts.insert(act.kind());
         let calm = self.network.now - self.network.disturbed > self.bounds.settling;
         // A duplicate and a swap move nothing.
         if matches!(act, Act::Duplicate(_)) {
@@ -403,44 +407,44 @@ impl Scenario {
             Act::Lose(loss) => network.loss = loss,
             Act::Link(node, up) => network.set_link(node, up),
             Act::Stand(node, standing) => network.set_standing(node, standing),
-            Act::Edit(node, settings) => {
-                if settings[0].priority != network.nodes[node].settings[0].priority {
-                    network.nodes[node].standing = Standing::Able(settings[0].priority);
-                    // An edited base is what the node can do.
-                    network.reconfigure(node, settings);
-                    network.set_standing(node, network.nodes[node].standing);
-                } else {
-                    network.reconfigure(node, settings);
-                }
-            }
-            Act::Leave(node, departure) => {
-                self.leave(node, departure, calm);
-            }
-            Act::Swap(node) => {
-                let members_of = network.nodes[node].group.iter();
-                let mut members_of = members_of.flat_map(|group| group.members());
-                let is_active = members_of.any(|machine| machine.state() == State::Active);
-                let is_leaving = network.nodes[node].is_handing_over();
-                for member in 0..members {
-                    let swap = Input::Shutdown(Departure::Swap);
-                    network.tell(node, member, swap);
-                }
-                if !is_leaving {
-                    let start = if is_active {
-                        Start::Resume
-                    } else {
-                        Start::Fresh
-                    };
-                    network.start(node, start);
-                } else {
-                    network.crash(node);
-                }
-            }
+            Act::Edit(node, settings) => self.take_edit(node, settings),
+            Act::Leave(node, departure) => self.leave(node, departure, calm),
+            Act::Swap(node) => self.swap(node),
             Act::Duplicate(node) => {
                 let address = network.nodes[node].settings[0].addresses[0].address;
                 let by = [2; 6];
                 network.tell(node, 0, Input::DuplicateSeen { address, by });
             }
+        }
+    }
+
+    /// The next process takes over from this one.
+    fn swap(&mut self, node: usize) {
+        let network = &mut self.network;
+        let groups = network.nodes[node].group.iter();
+        let mut machines = groups.flat_map(Group::members);
+        let is_active = machines.any(|machine| machine.state() == State::Active);
+        let is_leaving = network.nodes[node].is_handing_over();
+        for member in 0..network.n_members() {
+            network.tell(node, member, Input::Shutdown(Departure::Swap));
+        }
+        if is_leaving {
+            network.crash(node);
+        } else if is_active {
+            network.start(node, Start::Resume);
+        } else {
+            network.start(node, Start::Fresh);
+        }
+    }
+
+    /// An edited priority is what the node can do.
+    fn take_edit(&mut self, node: usize, settings: Vec<Arc<RouterSettings>>) {
+        let network = &mut self.network;
+        let priority = settings[0].priority;
+        let is_other = priority != network.nodes[node].settings[0].priority;
+        network.reconfigure(node, settings);
+        if is_other {
+            network.set_standing(node, Standing::Able(priority));
         }
     }
 
@@ -478,113 +482,5 @@ fn edit_addresses(settings: &mut RouterSettings, extra: bool) {
     settings.addresses.truncate(1);
     if extra {
         settings.addresses.push(next_address(first, 9));
-    }
-}
-
-fn next_address(entry: VirtualAddress, by: u8) -> VirtualAddress {
-    let address = match entry.address {
-        IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits() + u32::from(by)).into(),
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() + u128::from(by)).into(),
-    };
-    VirtualAddress { address, ..entry }
-}
-
-//--- What the nodes are
-
-/// Fills the network with nodes; says the longest interval.
-fn populate(network: &mut Network) -> Duration {
-    let random = &mut network.random;
-    let n_nodes = 2 + random.index(4);
-    let version = if random.percent(25) {
-        Version::V2
-    } else {
-        Version::V3
-    };
-    let interval = match version {
-        Version::V2 => Duration::from_secs(random.pick(&[1, 2])),
-        Version::V3 => Duration::from_millis(random.pick(&[20, 100, 200, 1000])),
-    };
-    let mixed = version == Version::V3 && random.percent(20);
-    let families: &[bool] = match version {
-        Version::V2 => &[false],
-        Version::V3 => random.pick(&[&[false][..], &[true], &[false, true]]),
-    };
-    let unicast = random.percent(40);
-    let unregistered = random.percent(30).then(|| random.index(n_nodes));
-    let equal = random.percent(20);
-    let owner = random.percent(8).then(|| random.index(n_nodes));
-    let password = random.percent(50);
-    let n_addresses = 1 + random.index(3);
-    let preempting = random.percent(60);
-    for node in 0..n_nodes {
-        let priority = match owner {
-            Some(owner) if owner == node => PRIORITY_OWNER,
-            _ if equal => 100,
-            _ => 2 + u8::try_from(random.below(253)).unwrap(),
-        };
-        let preempt = if preempting {
-            Preempt::After(Duration::ZERO)
-        } else {
-            random.pick(&[
-                Preempt::After(Duration::ZERO),
-                Preempt::After(3 * interval),
-                Preempt::Never,
-            ])
-        };
-        let own_interval = if mixed && random.percent(50) {
-            interval / 2
-        } else {
-            interval
-        };
-        let checksum = random.pick(&[ChecksumForm::PseudoHeader, ChecksumForm::Rfc]);
-        let sources = families.iter().map(|ipv6| source(node, *ipv6)).collect();
-        let routers = families.iter().map(|ipv6| {
-            let first = VirtualAddress {
-                address: virtual_address(*ipv6),
-                prefix_length: 24,
-            };
-            let addresses = (0..n_addresses).map(|by| next_address(first, by as u8));
-            let mut settings =
-                RouterSettings::new(format!("{node}"), "eth0", 51, addresses.collect());
-            settings.version = version;
-            settings.interval = own_interval;
-            settings.priority = priority;
-            settings.preempt = preempt;
-            settings.checksum = checksum;
-            if password && version == Version::V2 {
-                settings.authentication = Authentication::password("ocp4_api_vip");
-            }
-            if unicast {
-                let others = (0..n_nodes).filter(|other| {
-                    *other != node && (unregistered != Some(*other) || n_nodes == 2)
-                });
-                let peers = others.map(|other| source(other, *ipv6)).collect();
-                settings.peers = Peers::Unicast(peers);
-            }
-            if families.len() > 1 {
-                settings.group = Some("both".into());
-            }
-            Arc::new(settings)
-        });
-        let routers = routers.collect();
-        network.nodes.push(Node::new(sources, routers));
-    }
-    interval
-}
-
-fn source(node: usize, ipv6: bool) -> IpAddr {
-    let last = u8::try_from(node + 13).unwrap();
-    if ipv6 {
-        Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, u16::from(last)).into()
-    } else {
-        Ipv4Addr::new(192, 168, 7, last).into()
-    }
-}
-
-fn virtual_address(ipv6: bool) -> IpAddr {
-    if ipv6 {
-        Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0x100).into()
-    } else {
-        Ipv4Addr::new(192, 168, 7, 100).into()
     }
 }
