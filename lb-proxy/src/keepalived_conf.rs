@@ -1,6 +1,6 @@
 //! Reads keepalived.conf (keepalived.conf(5)), as far as it is about VRRP.
 //!
-//! [`parse`] gives the file as it is written, with what it includes: words and blocks. [`import`] gives
+//! [`parse`] gives the file as it is written, with what it includes: words and blocks. [`import()`] gives
 //! it in this proxy's terms. The shape it is made for is the template of OpenShift's on-premises
 //! installations, and what people write by hand. Reads no file but through [`Files`].
 

@@ -2,7 +2,10 @@
 //!
 //! `FUZZ_SEED` and `FUZZ_STEPS` ask for others; a failure names the seed and the step.
 
-use tests::fuzz::{HANDOVER, HEALTH, NAMED_CONF, QUERY, RESPONSE, SETTINGS, Target, ZONE};
+use tests::fuzz::{
+    CLIENT_HELLO, HANDOVER, HAPROXY_CFG, HEALTH, KEEPALIVED_CONF, NAMED_CONF, PROXY_HEADER, QUERY,
+    RESPONSE, SETTINGS, Target, VRRP, ZONE,
+};
 
 fn smoke(target: Target, steps: usize) {
     let number = |key| std::env::var(key).ok().and_then(|text| text.parse().ok());
@@ -46,4 +49,21 @@ fn no_upstream_upsets_the_resolver() {
 #[test]
 fn no_settings_upset_their_parsers() {
     smoke(SETTINGS, 10_000);
+}
+
+#[test]
+fn no_beginning_of_a_connection_upsets_the_proxy() {
+    smoke(PROXY_HEADER, 4_000);
+    smoke(CLIENT_HELLO, 2_000);
+}
+
+#[test]
+fn no_peers_file_upsets_the_import() {
+    smoke(HAPROXY_CFG, 2_000);
+    smoke(KEEPALIVED_CONF, 4_000);
+}
+
+#[test]
+fn no_advertisement_upsets_a_virtual_router() {
+    smoke(VRRP, 40_000);
 }

@@ -4,13 +4,18 @@
 //! smoke run feeds them the corpus and seeded mutations of it, for a bounded number of steps, on
 //! any toolchain: it finds what is shallow, and shows that the corpus and the targets still fit.
 
+mod client_hello;
 mod handover;
+mod haproxy_cfg;
 mod health;
+mod keepalived_conf;
 mod mutate;
 mod named_conf;
+mod proxy_header;
 mod query;
 mod response;
 mod settings;
+mod vrrp;
 mod zone;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -77,6 +82,46 @@ pub const SETTINGS: Target = Target {
     name: "settings",
     body: settings::body,
     words: settings::WORDS,
+};
+
+/// Beginnings of connections that may be TLS.
+pub const CLIENT_HELLO: Target = Target {
+    name: "client_hello",
+    body: client_hello::body,
+    words: &[],
+};
+
+/// HAProxy's configuration files.
+pub const HAPROXY_CFG: Target = Target {
+    name: "haproxy_cfg",
+    body: haproxy_cfg::body,
+    words: haproxy_cfg::WORDS,
+};
+
+/// keepalived's configuration files.
+pub const KEEPALIVED_CONF: Target = Target {
+    name: "keepalived_conf",
+    body: keepalived_conf::body,
+    words: keepalived_conf::WORDS,
+};
+
+/// Beginnings of connections that may have a PROXY header.
+pub const PROXY_HEADER: Target = Target {
+    name: "proxy_header",
+    body: proxy_header::body,
+    words: &[
+        "PROXY TCP4 ",
+        "192.0.2.1 ",
+        "443\r\n",
+        "\r\n\r\n\0\r\nQUIT\n!",
+    ],
+};
+
+/// VRRP advertisements.
+pub const VRRP: Target = Target {
+    name: "vrrp",
+    body: vrrp::body,
+    words: &[],
 };
 
 impl Target {
