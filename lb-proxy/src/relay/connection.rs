@@ -33,7 +33,7 @@ pub(crate) struct Session {
     /// From the beginning of the first attempt until a server was connected.
     pub(crate) connected: Duration32,
     /// The tick at which bytes last moved.
-    pub(super) active: u32,
+    pub(super) active: u64,
     /// Sessions that waited for a server when this one began to.
     pub(super) ahead: u32,
     /// Attempts to connect that failed.
@@ -100,7 +100,7 @@ pub(crate) struct Named {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Parting {
     /// When it ends, whatever is left.
-    pub(super) until: u32,
+    pub(super) until: u64,
     /// Bytes that were left when it was last looked.
     pub(super) left: u32,
 }
@@ -307,9 +307,9 @@ impl Micros {
     }
 
     /// The tick of the timers in which it falls.
-    pub(super) fn tick(self) -> u32 {
+    pub(super) fn tick(self) -> u64 {
         let length = i64::try_from(TICK.as_micros()).unwrap_or(i64::MAX);
-        u32::try_from(self.0 / length).unwrap_or(0)
+        u64::try_from(self.0 / length).unwrap_or(0)
     }
 }
 

@@ -443,6 +443,8 @@ fn send(destination: &mut Side, bytes: &[u8]) -> Result<usize, ()> {
     }
 }
 
+/// Without a flag to ask for it, a socket that is gone raises SIGPIPE here, which Rust's runtime ignores
+/// from the start.
 fn splice(from: impl AsFd, to: impl AsFd, length: usize) -> rustix::io::Result<usize> {
     let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
     rustix::pipe::splice(from, None, to, None, length, flags)

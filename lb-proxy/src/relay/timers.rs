@@ -21,7 +21,7 @@ struct Link {
     previous: u32,
     next: u32,
     /// The tick at which it is due; meaningless while `slot` is [`NONE`].
-    due: u32,
+    due: u64,
     slot: u32,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Wheel {
     occupied: Vec<u64>,
     links: Vec<Link>,
     /// Every deadline up to this tick has been given out.
-    now: u32,
+    now: u64,
     n_armed: usize,
 }
 
@@ -59,7 +59,7 @@ impl Wheel {
 
     /// Sets the deadline of `index`, in place of the one it may have. One that has passed is due at
     /// the next tick.
-    pub(super) fn arm(&mut self, index: u32, due: u32) {
+    pub(super) fn arm(&mut self, index: u32, due: u64) {
         self.disarm(index);
         let due = due.max(self.now.saturating_add(1));
         let place = index as usize;
@@ -108,7 +108,7 @@ impl Wheel {
     }
 
     /// The tick at which `index` is due.
-    pub(super) fn due(&self, index: u32) -> Option<u32> {
+    pub(super) fn due(&self, index: u32) -> Option<u64> {
         self.links
             .get(index as usize)
             .filter(|link| link.slot != NONE)
@@ -116,7 +116,7 @@ impl Wheel {
     }
 
     /// Moves the time on to `now` and gives out every index whose deadline has come, disarmed.
-    pub(super) fn advance(&mut self, now: u32, due: &mut Vec<u32>) {
+    pub(super) fn advance(&mut self, now: u64, due: &mut Vec<u32>) {
         if now <= self.now {
             return;
         }
@@ -126,7 +126,7 @@ impl Wheel {
             return;
         }
         let found = due.len();
-        let turn = SLOTS - 1;
+        let turn = u64::from(SLOTS) - 1;
         for tick in first..=now.min(first.saturating_add(turn)) {
             self.collect(slot_of(tick), now, due);
         }
@@ -136,16 +136,16 @@ impl Wheel {
     }
 
     /// The first of the next `within` ticks at which something may be due.
-    pub(super) fn next(&self, within: u32) -> Option<u32> {
+    pub(super) fn next(&self, within: u64) -> Option<u64> {
         if self.n_armed == 0 {
             return None;
         }
-        (1..=within.min(SLOTS))
+        (1..=within.min(u64::from(SLOTS)))
             .map(|ahead| self.now.saturating_add(ahead))
             .find(|tick| self.is_occupied(slot_of(*tick)))
     }
 
-    fn collect(&self, slot: u32, now: u32, due: &mut Vec<u32>) {
+    fn collect(&self, slot: u32, now: u64, due: &mut Vec<u32>) {
         if !self.is_occupied(slot) {
             return;
         }
@@ -179,14 +179,15 @@ impl Wheel {
     }
 }
 
-fn slot_of(tick: u32) -> u32 {
-    tick % SLOTS
+#[expect(clippy::cast_possible_truncation, reason = "below the number of slots")]
+fn slot_of(tick: u64) -> u32 {
+    (tick % u64::from(SLOTS)) as u32
 }
 
 /// So many ticks cover `duration`; never none.
-pub(super) fn ticks(duration: Duration) -> u32 {
+pub(super) fn ticks(duration: Duration) -> u64 {
     let ticks = duration.as_millis().div_ceil(TICK.as_millis());
-    u32::try_from(ticks).unwrap_or(u32::MAX / 2).max(1)
+    u64::try_from(ticks).unwrap_or(u64::MAX / 2).max(1)
 }
 
 #[cfg(test)]
@@ -194,7 +195,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    fn advance(wheel: &mut Wheel, now: u32) -> Vec<u32> {
+    fn advance(wheel: &mut Wheel, now: u64) -> Vec<u32> {
         let mut due = Vec::new();
         wheel.advance(now, &mut due);
         due.sort_unstable();
@@ -220,13 +221,13 @@ mod tests {
     #[test]
     fn a_deadline_beyond_a_turn_waits_for_its_turn() {
         let mut wheel = Wheel::new();
-        let far = 3 * SLOTS + 17;
+        let far = 3 * u64::from(SLOTS) + 17;
         wheel.arm(0, far);
         wheel.arm(1, 17);
         let mut now = 0;
         let mut seen = Vec::new();
         while wheel.n_armed > 0 {
-            now = wheel.next(u32::MAX).unwrap();
+            now = wheel.next(u64::MAX).unwrap();
             for index in advance(&mut wheel, now) {
                 seen.push((index, now));
             }
@@ -260,7 +261,7 @@ mod tests {
             let index = random(64);
             match random(3) {
                 0 => {
-                    let due = now + 1 + random(3 * SLOTS);
+                    let due = now + 1 + u64::from(random(3 * SLOTS));
                     wheel.arm(index, due);
                     model.insert(index, due);
                 }
@@ -269,7 +270,7 @@ mod tests {
                     model.remove(&index);
                 }
                 _ => {
-                    now += random(200);
+                    now += u64::from(random(200));
                     let due = advance(&mut wheel, now);
                     let expected: Vec<u32> = model
                         .iter()

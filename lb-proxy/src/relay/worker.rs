@@ -75,13 +75,13 @@ pub(super) struct Worker {
     /// Sessions that have more to move, and let others come first.
     pub(super) again: Vec<Token>,
     /// Sessions whose sockets get their options once they are old enough.
-    young: VecDeque<(Token, u32)>,
+    young: VecDeque<(Token, u64)>,
     /// How many wait for a server with room.
     pub(super) n_queued: usize,
     /// When queues are looked at again, for room that appears without a session ending.
-    stir_at: u32,
+    stir_at: u64,
     /// Until when nothing is said of shortages.
-    warn_at: u32,
+    warn_at: u64,
     pub(super) now: Micros,
     random: u64,
     life: Life,
@@ -111,7 +111,7 @@ enum Watch {
     /// In the epoll.
     Watched,
     /// Out of it until that tick.
-    Resting { until: u32 },
+    Resting { until: u64 },
     /// Out of it until a session ends.
     Full,
 }
@@ -218,7 +218,8 @@ impl Worker {
             let ahead = ticks(SLEEP);
             self.wheel.next(ahead).map_or(SLEEP, |tick| {
                 // To the end of that tick, counted from its beginning: never early.
-                TICK * (tick.saturating_sub(self.now.tick()))
+                let away = tick.saturating_sub(self.now.tick());
+                TICK * u32::try_from(away).unwrap_or(u32::MAX)
             })
         } else {
             Duration::ZERO
