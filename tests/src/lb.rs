@@ -205,7 +205,7 @@ impl Place {
     #[must_use]
     pub fn access_log(&self) -> String {
         format!(
-            "[access-log]\nto = \"{}\"\nformat = \"json\"\n",
+            "[access-log]\ntarget = \"{}\"\nformat = \"json\"\n",
             self.files.join("access.log").display()
         )
     }
