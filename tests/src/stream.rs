@@ -45,8 +45,9 @@ impl Server {
             while let Ok((stream, _)) = accepting.accept() {
                 state.n_accepted.fetch_add(1, Ordering::Relaxed);
                 stream.set_nodelay(true).expect("an option of every stream");
+                // Nothing ends a connection that its client lets rest.
                 stream
-                    .set_read_timeout(Some(PATIENCE))
+                    .set_read_timeout(Some(30 * PATIENCE))
                     .expect("a positive time");
                 let stream = Arc::new(stream);
                 let mut open = state.open.lock().unwrap_or_else(PoisonError::into_inner);

@@ -293,7 +293,7 @@ fn mistakes_in_the_configuration_are_named_with_their_place() {
         (
             "[[backend.server]]",
             "[[backend.server]]\nweight = 257",
-            "257",
+            "weight",
         ),
         (
             "[[frontend]]",

@@ -58,12 +58,22 @@ impl Clients {
         for thread in self.threads {
             assert_eq!(thread.join().unwrap(), Ok(()));
         }
-        for (seed, stream) in (2000..).zip(&self.idle) {
-            send(stream, seed, 1024, 1024).unwrap();
-            assert_eq!(receive(stream, seed, 1024), Ok(()), "an idle connection");
-            stream.shutdown(Shutdown::Write).unwrap();
-            assert_eq!(end(stream), End::Closed(0), "an idle connection");
-        }
+        let ends = (2000..).zip(&self.idle).map(|(seed, stream)| {
+            send(stream, seed, 1024, 1024).map_err(|error| error.to_string())?;
+            receive(stream, seed, 1024)?;
+            stream
+                .shutdown(Shutdown::Write)
+                .map_err(|error| error.to_string())?;
+            Ok(end(stream))
+        });
+        let ends: Vec<Result<End, String>> = ends.collect();
+        let lost: Vec<_> = ends.iter().filter(|end| **end != Ok(End::Closed(0))).collect();
+        assert!(
+            lost.is_empty(),
+            "{} idle connections, such as {:?}",
+            lost.len(),
+            lost[0]
+        );
         let n_visits = self.n_visits.load(Ordering::Relaxed);
         let n_octets = self.n_octets.load(Ordering::Relaxed);
         assert!(n_visits > 300, "only {n_visits} exchanges");
