@@ -168,8 +168,8 @@ impl Client<'_> {
     }
 
     /// The longest time without a connection that worked while `event` happens and for `after` more,
-    /// and how many attempts failed.
-    fn watch(&self, after: Duration, event: impl FnOnce()) -> (Duration, usize) {
+    /// and how many attempts failed. `--nocapture` shows both.
+    fn watch(&self, what: &str, after: Duration, event: impl FnOnce()) -> (Duration, usize) {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         std::thread::scope(|scope| {
@@ -196,7 +196,9 @@ impl Client<'_> {
             event();
             std::thread::sleep(after);
             stop.store(true, Ordering::Relaxed);
-            watcher.join().unwrap()
+            let (longest, failed) = watcher.join().unwrap();
+            println!("{what}: {longest:?} without a connection, {failed} attempts failed");
+            (longest, failed)
         })
     }
 }
@@ -248,7 +250,7 @@ fn settle(nodes: &[Node<'_>], expected: &[usize], client: &Client<'_>) {
 
 fn a_backend_dies(nodes: &mut [Node<'_>], client: &Client<'_>) {
     let held: Vec<_> = (0..3).map(|_| client.hold(API)).collect();
-    let (gap, failed) = client.watch(PROBE + SLACK, || {
+    let (gap, failed) = client.watch("a backend died", PROBE + SLACK, || {
         // Refuses, and its sessions stay as they are: as when the process hangs while it ends.
         nodes[1].api.as_mut().unwrap().close();
         let (stream, name) = held.iter().find(|(_, name)| name == "api-1").unwrap();
@@ -266,7 +268,7 @@ fn a_backend_dies(nodes: &mut [Node<'_>], client: &Client<'_>) {
 
 fn a_proxy_dies(nodes: &mut [Node<'_>], client: &Client<'_>) {
     let mut lb = None;
-    let (gap, _) = client.watch(TAKEOVER + SLACK, || {
+    let (gap, _) = client.watch("a proxy was killed", TAKEOVER + SLACK, || {
         lb = nodes[0].lb.take();
         if let Some(lb) = lb.take() {
             lb.kill();
@@ -275,13 +277,15 @@ fn a_proxy_dies(nodes: &mut [Node<'_>], client: &Client<'_>) {
     assert!(gap < TAKEOVER + SLACK, "after a proxy was killed: {gap:?}");
     assert!(nodes[1].has_vip());
     // What it left behind is found and taken away, and then it is the one again.
-    let (gap, _) = client.watch(TAKEOVER + SLACK, || nodes[0].start_lb());
+    let (gap, _) = client.watch("it came back", TAKEOVER + SLACK, || nodes[0].start_lb());
     assert!(gap < TAKEOVER + SLACK, "when it came back: {gap:?}");
     settle(nodes, &[0], client);
 }
 
 fn a_link_is_cut(nodes: &[Node<'_>], client: &Client<'_>) {
-    let (gap, _) = client.watch(TAKEOVER + SLACK, || nodes[0].machine.unplug());
+    let (gap, _) = client.watch("a link was cut", TAKEOVER + SLACK, || {
+        nodes[0].machine.unplug()
+    });
     assert!(
         gap < TAKEOVER + PROBE + SLACK,
         "after a link was cut: {gap:?}"
@@ -293,18 +297,22 @@ fn a_link_is_cut(nodes: &[Node<'_>], client: &Client<'_>) {
 }
 
 fn a_partition_heals(nodes: &[Node<'_>], client: &Client<'_>) {
-    let (gap, _) = client.watch(TAKEOVER + SLACK, || nodes[0].machine.cut_off());
+    let (gap, _) = client.watch("a partition", TAKEOVER + SLACK, || {
+        nodes[0].machine.cut_off()
+    });
     assert!(gap < TAKEOVER + PROBE + SLACK, "after a partition: {gap:?}");
     // Either side has one that serves those that it can reach.
     assert!(nodes[1].has_vip());
-    let (gap, _) = client.watch(Duration::from_secs(3), || nodes[0].machine.join());
+    let (gap, _) = client.watch("it healed", Duration::from_secs(3), || {
+        nodes[0].machine.join()
+    });
     assert!(gap < TAKEOVER + PROBE + SLACK, "when it healed: {gap:?}");
     assert_eq!(holders(nodes), [0], "after a partition has healed");
     settle(nodes, &[0], client);
 }
 
 fn a_node_dies(nodes: &mut [Node<'_>], client: &Client<'_>) {
-    let (gap, _) = client.watch(TAKEOVER + PROBE + SLACK, || {
+    let (gap, _) = client.watch("a node died", TAKEOVER + PROBE + SLACK, || {
         nodes[0].machine.unplug();
         nodes[0].lb.take().unwrap().kill();
         nodes[0].healthd.take().unwrap().kill();
@@ -334,9 +342,9 @@ fn a_node_dies(nodes: &mut [Node<'_>], client: &Client<'_>) {
 fn a_proxy_is_stopped(nodes: &mut [Node<'_>], client: &Client<'_>) {
     // The address moves before the one that has it lets go.
     let mut stopped = None;
-    let (gap, failed) = client.watch(TAKEOVER + SLACK, || stopped = nodes[0].lb.take());
+    let (gap, failed) = client.watch("nothing", TAKEOVER + SLACK, || stopped = nodes[0].lb.take());
     assert_eq!(failed, 0, "{gap:?}");
-    let (gap, _) = client.watch(TAKEOVER + SLACK, || {
+    let (gap, _) = client.watch("a planned move", TAKEOVER + SLACK, || {
         if let Some(lb) = stopped.take() {
             lb.stop();
         }

@@ -67,7 +67,10 @@ impl Clients {
             Ok(end(stream))
         });
         let ends: Vec<Result<End, String>> = ends.collect();
-        let lost: Vec<_> = ends.iter().filter(|end| **end != Ok(End::Closed(0))).collect();
+        let lost: Vec<_> = ends
+            .iter()
+            .filter(|end| **end != Ok(End::Closed(0)))
+            .collect();
         assert!(
             lost.is_empty(),
             "{} idle connections, such as {:?}",
