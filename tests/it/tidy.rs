@@ -77,6 +77,7 @@ const CORES: &[&str] = &[
     "lb-proxy/src/keepalived_conf.rs",
     "lb-proxy/src/kernel/changes.rs",
     "lb-proxy/src/kernel/conntrack/wire.rs",
+    "lb-proxy/src/kernel/ruleset",
     "lb-proxy/src/kernel/ruleset.rs",
     "lb-proxy/src/limits.rs",
     "lb-proxy/src/pool",

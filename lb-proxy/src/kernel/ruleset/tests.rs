@@ -1,3 +1,4 @@
+use super::share::places_of_sources;
 use super::*;
 
 fn frontend(share: Share, servers: &[(&str, u16, bool)]) -> KernelFrontend {
