@@ -45,10 +45,6 @@ impl Group {
 
     /// Tells one member what happened. `Deadline` goes to all whose time has come.
     pub fn handle(&mut self, member: usize, input: Input<'_>, now: Instant) {
-        // Whoever was paused, all were: none says anything before all have stepped back.
-        for other in 0..self.members.len() {
-            self.change(other, |machine| machine.fence(now), now);
-        }
         if matches!(input, Input::Deadline) {
             for due in 0..self.members.len() {
                 self.change(due, |machine| machine.handle(Input::Deadline, now), now);

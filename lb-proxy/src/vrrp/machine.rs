@@ -332,7 +332,7 @@ impl Machine {
     }
 
     /// Steps back if this router has been silent for so long that another may be active.
-    pub(super) fn fence(&mut self, now: Instant) {
+    fn fence(&mut self, now: Instant) {
         let Phase::Active(active) = &self.phase else {
             return;
         };
