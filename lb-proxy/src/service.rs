@@ -130,12 +130,12 @@ impl Service for Proxy {
         datagrams.start(&config, &mut context.inherited, others)?;
         let kernel = KernelPath::default();
         kernel.start(&config, &keeper.view().table)?;
-        if let Some(predecessor) = predecessor {
-            if let Err(error) = take_over(predecessor, &engine).await {
-                // It serves on, by these very rules.
-                kernel.leave();
-                return Err(error);
-            }
+        if let Some(predecessor) = predecessor
+            && let Err(error) = take_over(predecessor, &engine).await
+        {
+            // It serves on, by these very rules.
+            kernel.leave();
+            return Err(error);
         }
         engine
             .add_listeners(once_taken)
@@ -158,9 +158,6 @@ impl Service for Proxy {
         proxy.follow(context);
         proxy.show(context);
         proxy.offer(config.swap.as_deref());
-        for (frontend, address) in proxy.engine.listening() {
-            tracing::info!(frontend = &*frontend, %address, "Listening");
-        }
         tracing::info!("Balancing: {}", config.summary());
         Ok(proxy)
     }
@@ -378,6 +375,9 @@ impl Proxy {
 
     /// Adds metrics, heartbeats and paths to what the admin listener shows.
     fn show(&self, context: &Context) {
+        for (frontend, address) in self.engine.listening() {
+            tracing::info!(frontend = &*frontend, %address, "Listening");
+        }
         context.progress.register_all(self.engine.heartbeats());
         context.metrics.register_collector(Box::new(Scrape {
             engine: Arc::clone(&self.engine),
