@@ -135,7 +135,7 @@ impl Invariants {
         self.vacant.retain(|key, _| is_current(key));
         for part in parts {
             let mut nodes = part.iter().map(|(node, _)| &network.nodes[*node]);
-            let held = nodes.any(|node| node.holds(member));
+            let held = nodes.any(|node| node.holds(member)) || is_half_left(network, &part);
             let allowed = bounds.vacancy + skew_time(network, bounds, &part);
             let key = (member, part);
             if held {
@@ -180,6 +180,14 @@ impl Invariants {
             }
         }
     }
+}
+
+/// Whether the members of a group that hands over have left in part: the heir of the first has failed
+/// before it was heard to have the others, and everybody waits for those.
+fn is_half_left(network: &Network, part: &[Candidate]) -> bool {
+    let number = part.first().map(|(node, _)| network.nodes[*node].part);
+    let mut nodes = network.nodes.iter();
+    nodes.any(|node| Some(node.part) == number && node.is_handing_over() && !node.is_able())
 }
 
 /// The skew time of whoever takes over.
