@@ -1,12 +1,17 @@
 //! What `/metrics` shows can be read by Prometheus, and is documented.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
 
 use tests::binaries::checkout;
 use tests::dns::ask_a;
+use tests::lb::{Place, pair};
 use tests::masters::Master;
-use tests::scratch::at;
+use tests::scratch::{at, loopback};
 use tests::site::Site;
+use tests::wait;
 
 /// A family of metrics: its type, and its samples by name with labels.
 #[derive(Default)]
@@ -110,7 +115,6 @@ fn check_histograms(families: &BTreeMap<String, Family>) {
 
 #[test]
 fn prometheus_can_read_what_every_daemon_shows_and_people_find_it_documented() {
-    let documented = std::fs::read_to_string(checkout().join("docs/metrics.md")).unwrap();
     let site = Site::new();
     let _master = Master::local(vec![at(site.ip, 6443)]);
     let zone = format!(
@@ -125,24 +129,52 @@ fn prometheus_can_read_what_every_daemon_shows_and_people_find_it_documented() {
             ask_a(server, name).unwrap();
         }
     }
-    let mut missing = BTreeSet::new();
+    let mut found = Vec::new();
     for daemon in ["healthd", "dns-authd", "dns-recursor"] {
         let (status, text) = site.get(daemon, "/metrics");
         assert_eq!(status, 200);
-        let families = read(&text);
-        check_histograms(&families);
-        assert!(families["outpost_ready"].samples["outpost_ready"] > 0.0);
-        for (name, family) in &families {
-            let kind = &family.kind;
-            if !documented.contains(&format!("| `{name}` | {kind} |")) {
-                missing.insert(format!("{daemon}: | `{name}` | {kind} |"));
-            }
-        }
+        found.extend(undocumented(daemon, &text));
     }
-    let missing: Vec<String> = missing.into_iter().collect();
     assert!(
-        missing.is_empty(),
+        found.is_empty(),
         "not in docs/metrics.md:\n{}",
-        missing.join("\n")
+        found.join("\n")
     );
+}
+
+#[test]
+fn prometheus_can_read_what_the_proxy_shows_and_people_find_it_documented() {
+    let place = Place::new();
+    let server = at(loopback(), 80);
+    let _server = Master::local(vec![server]);
+    let _healthd = place.start_healthd("");
+    let _proxy = place.start(&pair(&place, "", "check.kind = \"tcp\"", &[server]));
+    let mut stream = TcpStream::connect(place.front()).unwrap();
+    stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+    stream.shutdown(Shutdown::Both).unwrap();
+    wait::for_it("the session is over", Duration::from_secs(5), || {
+        place
+            .metrics()
+            .contains("haproxy_frontend_sessions_total{proxy=\"front\"} 1")
+    });
+    let found = undocumented("lb-proxy", &place.metrics());
+    assert!(
+        found.is_empty(),
+        "not in docs/metrics.md:\n{}",
+        found.join("\n")
+    );
+}
+
+/// What a daemon shows and docs/metrics.md does not tell of, as it would stand there.
+fn undocumented(daemon: &str, text: &str) -> Vec<String> {
+    let documented = std::fs::read_to_string(checkout().join("docs/metrics.md")).unwrap();
+    let families = read(text);
+    check_histograms(&families);
+    assert!(families["outpost_ready"].samples["outpost_ready"] > 0.0);
+    let rows = families
+        .iter()
+        .map(|(name, family)| format!("| `{name}` | {} |", family.kind));
+    rows.filter(|row| !documented.contains(row))
+        .map(|row| format!("{daemon}: {row}"))
+        .collect()
 }
