@@ -34,7 +34,7 @@ it:
 sim:
 	SIM_SEEDS=$(SEEDS) $(CARGO) test --workspace --locked --release -- sim
 
-# Coverage-guided fuzzing of one target: make fuzz TARGET=zone SECS=600. Targets: query, response, zone, named_conf, settings, health.
+# Coverage-guided fuzzing of one target: make fuzz TARGET=zone SECS=600. The targets are in tests/fuzz/src.
 fuzz:
 	tests/fuzz/run $(TARGET) $(SECS)
 
@@ -48,7 +48,7 @@ deny:
 
 # Every configuration template through the `check` of its service.
 configs:
-	$(CARGO) build --locked -p healthd -p dns-authd -p dns-recursor
+	$(CARGO) build --locked -p healthd -p dns-authd -p dns-recursor -p lb-proxy
 	$(CARGO) test --locked -p tests --test it -- tidy::every_template
 
 # The same questions about random zones to dns-authd, Knot and NSD, as far as those are installed.
@@ -56,9 +56,10 @@ peers:
 	$(CARGO) build --locked -p dns-authd
 	tests/peers/answers.py --seed $(or $(SEED),1)
 
-# Both DNS servers beside their peers; needs an otherwise idle machine with two cores or more.
+# The services beside their peers; needs an otherwise idle machine with two cores or more, and root.
 bench:
 	tests/bench/dns
+	tests/bench/lb
 
 # A whole site on this machine, on loopback, until Ctrl-C.
 up:
