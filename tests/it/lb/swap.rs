@@ -10,6 +10,7 @@ use tests::daemon::Daemon;
 use tests::lb::{FRONT, Place, pair};
 use tests::scratch::{at, loopback};
 use tests::stream::{End, PATIENCE, Pattern, Server, connect, end, receive, send};
+use tests::wait;
 
 /// Clients of every kind at once: what each loses is a failure.
 struct Clients {
@@ -236,7 +237,10 @@ fn a_frontend_that_is_gone_refuses_and_its_sessions_go_on() {
     assert_eq!(receive(&stream, 5, 4000), Ok(()));
     place.configure(&config(&place, &addresses, 1));
     reload(&mut lb);
-    assert!(TcpStream::connect(extra).is_err());
+    // Each worker closes its listener when it next looks, which is at once but not before the reload is told.
+    wait::for_it("the address refuses", Duration::from_secs(5), || {
+        TcpStream::connect(extra).is_err()
+    });
     send(&stream, 6, 4000, 4000).unwrap();
     assert_eq!(receive(&stream, 6, 4000), Ok(()));
     place.configure(&with);
@@ -308,7 +312,7 @@ fn a_session_outlives_its_process_with_its_way_of_ending() {
     assert_eq!(receive(&open, 78, 300_000), Ok(()));
     assert_eq!(end(&open), End::Closed(0));
     tests::stream::reset(gone);
-    tests::wait::for_it("the server's side of it ends", PATIENCE, || {
+    wait::for_it("the server's side of it ends", PATIENCE, || {
         server.n_open() == 0
     });
     new.stop();
