@@ -1,7 +1,8 @@
 //! Who has a port: found in the kernel's socket tables and the processes' descriptors.
 
 use std::fmt;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, BufRead as _, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// UDP or TCP.
@@ -57,7 +58,7 @@ pub fn owner(transport: Transport, address: SocketAddr) -> Option<Owner> {
         Transport::Tcp => ["/proc/self/net/tcp", "/proc/self/net/tcp6"],
     };
     let row = tables.iter().find_map(|table| {
-        let text = fs::read_to_string(table).ok()?;
+        let text = read(table, transport).ok()?;
         rows(&text, transport).find(|row| conflicts(row.address, address))
     })?;
     let pid = process_with_socket(row.inode);
@@ -71,6 +72,24 @@ pub fn owner(transport: Transport, address: SocketAddr) -> Option<Owner> {
         pid,
         command,
     })
+}
+
+/// Reads a table; of TCP's only the listening sockets. The kernel lists those first, and the rest is
+/// long on a busy node: every connection, and those that ended a minute ago.
+fn read(table: &str, transport: Transport) -> io::Result<String> {
+    if transport == Transport::Udp {
+        return fs::read_to_string(table);
+    }
+    let mut text = String::new();
+    for (number, line) in BufReader::new(File::open(table)?).lines().enumerate() {
+        let line = line?;
+        if number > 0 && line.split_ascii_whitespace().nth(STATE_COLUMN) != Some(LISTENING) {
+            break;
+        }
+        text.push_str(&line);
+        text.push('\n');
+    }
+    Ok(text)
 }
 
 /// True when both cannot be bound: the same port, and one address or a wildcard over it.
@@ -112,11 +131,14 @@ pub(crate) fn queue_drops(inodes: &[u64]) -> u64 {
         .sum()
 }
 
+/// Where a row has its state.
+const STATE_COLUMN: usize = 3;
+/// The socket listens (`TCP_LISTEN` of the kernel's `net/tcp_states.h`).
+const LISTENING: &str = "0A";
+
 /// Rows of `/proc/net/{udp,tcp}{,6}`: `sl local remote st queues timer retransmits uid timeout inode`,
 /// and for UDP `ref pointer drops`.
 fn rows(table: &str, transport: Transport) -> impl Iterator<Item = Row> {
-    /// The socket listens (`TCP_LISTEN` of the kernel's `net/tcp_states.h`).
-    const LISTENING: &str = "0A";
     const DROPS_COLUMN: usize = 12;
     table.lines().skip(1).filter_map(move |line| {
         let columns: Vec<&str> = line.split_ascii_whitespace().collect();
