@@ -25,7 +25,7 @@ use serde::de::DeserializeOwned;
 
 pub use common::{AdminListen, AdminSpec, Common, LogSpec};
 pub use nearest::nearest;
-pub use text_position::{Position, Problem};
+pub use config_text::{Position, Problem};
 pub use units::{ByteSize, HumanDuration, UnitError};
 
 /// A configuration file larger than this is surely another file.

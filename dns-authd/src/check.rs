@@ -15,7 +15,7 @@ use crate::programs;
 use crate::zone::Zone;
 use crate::zone::check::{self, Severity};
 use crate::zone::parse::ZoneFile;
-use text_position::Position;
+use config_text::Position;
 
 /// What was found.
 #[derive(Debug, Default)]

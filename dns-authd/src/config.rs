@@ -23,7 +23,7 @@ use crate::named_conf::ZoneDecl;
 use crate::programs::LiveSettings;
 use crate::rejected::Rejected;
 use crate::zone::parse::Options;
-use text_position::Problem;
+use config_text::Problem;
 
 /// The admin listener, unless the configuration says otherwise.
 pub const DEFAULT_ADMIN: SocketAddr = loopback(9402);

@@ -36,7 +36,7 @@ use crate::named_conf::ZoneDecl;
 use crate::programs::{LiveSettings, LiveZone, Message};
 use crate::table::{Served, Table};
 use crate::zone::Zone;
-use text_position::Problem;
+use config_text::Problem;
 
 pub use report::{Reports, State, ZoneReport};
 

@@ -24,7 +24,7 @@ use crate::rejected::Rejected;
 use crate::zone::Zone;
 use crate::zone::parse::{self, ZoneFile};
 use crate::zone::record::RecordData;
-use text_position::Problem;
+use config_text::Problem;
 
 /// No zone file is larger; one that is, is surely another file.
 const MAX_FILE_SIZE: u64 = 4 << 30;

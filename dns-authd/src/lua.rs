@@ -58,7 +58,7 @@ use std::time::Duration;
 
 use dns_wire::{Name, Type};
 
-use text_position::{Position, Problem};
+use config_text::{Position, Problem};
 
 pub use choice::{Certainty, Choice};
 pub use client::Client;

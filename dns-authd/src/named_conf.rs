@@ -28,7 +28,7 @@ use dns_wire::Name;
 
 use crate::rejected::Rejected;
 use lexer::Place;
-use text_position::{MAX_PROBLEMS, MAX_WARNINGS, Position, Problem};
+use config_text::{MAX_PROBLEMS, MAX_WARNINGS, Position, Problem};
 use tree::{Fault, Item, Statement};
 
 /// How deep `include` may nest.

@@ -32,7 +32,7 @@ use dns_wire::{Name, Type};
 
 use crate::name_table::{Index, NameTable};
 use crate::render::{Rendered, Store};
-use text_position::Position;
+use config_text::Position;
 
 /// One zone, ready to answer.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use pdns_settings::Files;
-pub use text_position::{Position, Problem};
+pub use config_text::{Position, Problem};
 
 /// A peer's file in this server's terms.
 #[derive(Clone, Debug, PartialEq, Eq)]

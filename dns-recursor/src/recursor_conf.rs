@@ -30,7 +30,7 @@ use dns_wire::Name;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 pub use pdns_settings::{Dropped, Files};
 use pdns_settings::{OneFile, Setting, Settings, items};
-pub use text_position::{Position, Problem};
+pub use config_text::{Position, Problem};
 
 pub use forwards::Forward;
 pub use write::{Imported, import};

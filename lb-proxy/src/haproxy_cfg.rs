@@ -20,7 +20,7 @@ mod words;
 use std::net::IpAddr;
 use std::path::Path;
 
-use text_position::{MAX_PROBLEMS, Problem};
+use config_text::{MAX_PROBLEMS, Problem};
 
 pub use crate::imported::Imported;
 pub use lexer::{Line, Word};

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
-use text_position::{Position, Problem};
+use config_text::{Position, Problem};
 
 /// A peer's file in this proxy's terms.
 #[derive(Clone, Debug, PartialEq, Eq)]

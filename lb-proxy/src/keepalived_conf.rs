@@ -14,7 +14,7 @@ mod tree;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use text_position::Problem;
+use config_text::Problem;
 
 pub use crate::imported::Imported;
 pub use tree::{Node, Tree};

@@ -25,7 +25,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use text_position::{MAX_PROBLEMS, Position, Problem};
+use config_text::{MAX_PROBLEMS, Position, Problem};
 
 pub use catalogue::{Catalogue, Fate};
 pub use values::{address, items};

@@ -100,7 +100,7 @@ const CORES: &[&str] = &[
     "pdns-settings/src",
     "proto/src/health",
     "proto/src/health.rs",
-    "text-position/src",
+    "config-text/src",
 ];
 
 /// What a core never says: sockets, clocks, threads, chance, logs, the runtime, the shell's crates.
@@ -126,7 +126,7 @@ const FORBIDDEN_IN_CORES: &[&str] = &[
 
 /// Which of the project's crates each may name.
 const EDGES: &[(&str, &[&str])] = &[
-    ("daemon-base", &["text-position"]),
+    ("daemon-base", &["config-text"]),
     ("deploy", &["daemon-base"]),
     (
         "dns-authd",
@@ -135,7 +135,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "dns-wire",
             "pdns-settings",
             "proto",
-            "text-position",
+            "config-text",
         ],
     ),
     (
@@ -145,13 +145,13 @@ const EDGES: &[(&str, &[&str])] = &[
             "dns-wire",
             "pdns-settings",
             "proto",
-            "text-position",
+            "config-text",
         ],
     ),
     ("dns-wire", &[]),
     ("healthd", &["daemon-base", "dns-wire", "proto"]),
-    ("lb-proxy", &["daemon-base", "proto", "text-position"]),
-    ("pdns-settings", &["text-position"]),
+    ("lb-proxy", &["daemon-base", "proto", "config-text"]),
+    ("pdns-settings", &["config-text"]),
     ("proto", &[]),
     (
         "tests",
@@ -163,10 +163,10 @@ const EDGES: &[(&str, &[&str])] = &[
             "healthd",
             "lb-proxy",
             "proto",
-            "text-position",
+            "config-text",
         ],
     ),
-    ("text-position", &[]),
+    ("config-text", &[]),
 ];
 
 /// Daemons, which have a template of their configuration each.

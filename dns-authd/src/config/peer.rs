@@ -16,7 +16,7 @@ use crate::named_conf::{NamedConf, ZoneDecl};
 use crate::pdns_conf::{LuaRecords, PdnsConf, Version, ZoneFiles};
 use crate::programs::LiveSettings;
 use crate::zone::parse::{Options, OutOfZone};
-use text_position::Problem;
+use config_text::Problem;
 
 /// Makes the config. `version` is the server's own, `host` the node's name.
 #[must_use]

@@ -21,7 +21,7 @@ use crate::lua::{AllDown, LuaSettings, WhileUnknown};
 use crate::named_conf::{NamedConf, ZoneDecl, ZoneKind};
 use crate::programs::LiveSettings;
 use crate::zone::parse::{Options, OutOfZone};
-use text_position::Position;
+use config_text::Position;
 
 /// The file as a whole.
 #[derive(Debug, Default, Deserialize)]

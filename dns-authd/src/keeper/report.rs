@@ -10,7 +10,7 @@ use super::Outcome;
 use crate::named_conf::ZoneDecl;
 use crate::programs::LiveReport;
 use crate::zone::Zone;
-use text_position::Problem;
+use config_text::Problem;
 
 /// The state of all zones at one moment.
 #[derive(Clone, Debug, Default)]

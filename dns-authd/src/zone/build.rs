@@ -14,7 +14,7 @@ use super::record::{Record, RecordData};
 use super::{Answer, Kind, LiveSet, Node, Program, RrSet, SetData, Soa, Zone, rendering};
 use crate::name_table::{Index, NameTable};
 use crate::render::Store;
-use text_position::Problem;
+use config_text::Problem;
 
 impl Zone {
     /// Compiles a zone; names will be looked up by hashes of this seed.

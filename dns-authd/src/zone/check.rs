@@ -21,7 +21,7 @@ use dns_wire::Type;
 use self::index::{Index, Suffix};
 use super::parse::ZoneFile;
 use super::record::Record;
-use text_position::Position;
+use config_text::Position;
 
 /// Something likely wrong with a zone.
 #[derive(Clone, Debug, PartialEq, Eq)]

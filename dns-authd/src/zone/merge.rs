@@ -11,7 +11,7 @@ use dns_wire::name::wire_length;
 use dns_wire::{Name, Type};
 
 use super::record::{Record, RecordData};
-use text_position::Position;
+use config_text::Position;
 
 /// Leaves out duplicates and levels TTLs, telling of each through `warn`.
 pub(super) fn merge(records: &mut Vec<Record>, mut warn: impl FnMut(&Position, String)) {

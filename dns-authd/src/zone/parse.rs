@@ -32,7 +32,7 @@ use super::lexer::{Entry, Lexer, Place};
 use super::merge;
 use super::record::{Record, RecordData};
 use crate::rejected::Rejected;
-use text_position::{MAX_PROBLEMS, MAX_WARNINGS, Position, Problem};
+use config_text::{MAX_PROBLEMS, MAX_WARNINGS, Position, Problem};
 
 /// The longest TTL (RFC 2181 §8).
 const MAX_TTL: u32 = i32::MAX as u32;

@@ -2,7 +2,7 @@
 
 use dns_wire::{Class, Name, Type};
 
-use text_position::Position;
+use config_text::Position;
 
 /// One resource record and where it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use super::record::{Record, RecordData};
 use super::reference::{Expected, Line, Reference, canonical};
 use crate::answer::{Client, NoPrograms, Responder, Settings, Snapshot, Transport, Verdict};
 use crate::table::{Served, Table};
-use text_position::Position;
+use config_text::Position;
 
 /// Records written `OWNER TTL TYPE DATA`, one on a line, all names absolute.
 pub(crate) fn records(text: &str) -> Vec<Record> {

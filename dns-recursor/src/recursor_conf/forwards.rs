@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use dns_wire::Name;
 use pdns_settings::{Setting, address};
-use text_position::Position;
+use config_text::Position;
 
 use super::{DNS_PORT, Reader};
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::str::Chars;
 use std::sync::Arc;
 
-use text_position::{MAX_PROBLEMS, Position, Problem};
+use config_text::{MAX_PROBLEMS, Position, Problem};
 
 use super::Surroundings;
 

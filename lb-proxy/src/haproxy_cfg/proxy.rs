@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use text_position::Position;
+use config_text::Position;
 
 use super::Surroundings;
 use super::bind::{Bind, bind};

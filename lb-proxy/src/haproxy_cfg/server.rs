@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use text_position::Position;
+use config_text::Position;
 
 use super::lexer::{Line, Word};
 use super::words::time;

@@ -1,6 +1,6 @@
 //! Sections of directives.
 
-use text_position::{MAX_PROBLEMS, Problem};
+use config_text::{MAX_PROBLEMS, Problem};
 
 use super::lexer::{Line, Word};
 

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use text_position::{MAX_PROBLEMS, Position, Problem};
+use config_text::{MAX_PROBLEMS, Position, Problem};
 
 use super::Files;
 use super::substitute::Parameters;

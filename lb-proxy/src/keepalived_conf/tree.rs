@@ -1,6 +1,6 @@
 //! Blocks within blocks.
 
-use text_position::{Position, Problem};
+use config_text::{Position, Problem};
 
 use super::lexer::{Lexed, Token};
 

@@ -7,7 +7,7 @@ use dns_wire::rdata::{self, Token};
 
 use super::{Fault, Head, MAX_TTL, Parser, Scope, name, shown};
 use crate::zone::generate::{Range, Template};
-use text_position::Position;
+use config_text::Position;
 
 impl Parser<'_> {
     pub(super) fn directive(
