@@ -16,6 +16,7 @@ pub mod admin;
 pub mod args;
 pub mod calendar;
 pub mod config;
+pub mod disk;
 pub mod drain;
 pub mod environment;
 pub mod exit;
@@ -29,4 +30,6 @@ pub mod readiness;
 pub mod run;
 pub mod signal;
 pub mod snapshot;
+#[cfg(feature = "tls")]
+pub mod tls;
 pub mod udp;

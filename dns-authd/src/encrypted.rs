@@ -6,14 +6,13 @@
 //!
 //! Never decides an answer; [`Ask`] does.
 
-mod certificate;
-
 use std::future::Future;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon_base::tls::{CertificateError, CertificateFiles, Certificates};
 use hickory_server::Server;
 use hickory_server::net::runtime::Time;
 use hickory_server::net::xfer::Protocol;
@@ -23,8 +22,6 @@ use hickory_server::zone_handler::MessageResponseBuilder;
 
 use crate::answer::Transport;
 use crate::config::Tls;
-
-pub use self::certificate::{Certificate, CertificateError};
 
 /// A handshake that takes longer is given up, and so is a connection that is silent so long.
 const SILENCE: Duration = Duration::from_secs(10);
@@ -49,13 +46,13 @@ pub struct Sockets {
 /// The running listeners.
 pub struct Encrypted {
     server: Server<Handler>,
-    certificate: Arc<Certificate>,
+    certificates: Certificates,
 }
 
 impl std::fmt::Debug for Encrypted {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Encrypted")
-            .field("certificate", &self.certificate)
+            .field("certificates", &self.certificates)
             .finish_non_exhaustive()
     }
 }
@@ -77,11 +74,12 @@ impl Encrypted {
     /// # Errors
     /// When the certificate cannot be used or a socket is refused.
     pub fn start(tls: &Tls, sockets: Sockets, ask: Ask) -> Result<Self, EncryptedError> {
-        let certificate = Arc::new(Certificate::read(&tls.certificate, &tls.key)?);
+        let files = CertificateFiles::new(&tls.certificate, &tls.key);
+        let certificates = Certificates::read(&[files])?;
         let mut server = Server::new(Handler { ask });
         for listener in sockets.dot {
             let listener = tcp(listener)?;
-            server.register_tls_listener(listener, SILENCE, certificate.resolver())?;
+            server.register_tls_listener(listener, SILENCE, certificates.resolver())?;
         }
         for listener in sockets.doh {
             let listener = tcp(listener)?;
@@ -90,7 +88,7 @@ impl Encrypted {
             server.register_https_listener(
                 listener,
                 SILENCE,
-                certificate.resolver(),
+                certificates.resolver(),
                 None,
                 path,
             )?;
@@ -98,18 +96,18 @@ impl Encrypted {
         for socket in sockets.doq {
             socket.set_nonblocking(true)?;
             let socket = tokio::net::UdpSocket::from_std(socket)?;
-            server.register_quic_listener(socket, SILENCE, certificate.resolver())?;
+            server.register_quic_listener(socket, SILENCE, certificates.resolver())?;
         }
         Ok(Self {
             server,
-            certificate,
+            certificates,
         })
     }
 
     /// The certificate in use, to be read anew on reload.
     #[must_use]
-    pub fn certificate(&self) -> Arc<Certificate> {
-        Arc::clone(&self.certificate)
+    pub fn certificates(&self) -> Certificates {
+        self.certificates.clone()
     }
 
     /// Takes no new connections and waits for those that are open; true when all ended in time.

@@ -20,6 +20,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
+use daemon_base::disk::Stamp;
 use daemon_base::readiness::Readiness;
 use daemon_base::snapshot::Cell;
 use dns_wire::Name;
@@ -31,7 +32,7 @@ use tokio::sync::{oneshot, watch};
 use crate::answer::{Settings, Snapshot};
 use crate::config::Zones;
 use crate::live::{LiveSets, View};
-use crate::load::{self, Loaded, Stamp};
+use crate::load::{self, Loaded};
 use crate::named_conf::ZoneDecl;
 use crate::programs::{LiveSettings, LiveZone, Message};
 use crate::table::{Served, Table};

@@ -5,7 +5,6 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use daemon_base::args::PACKAGE_VERSION;
 use daemon_base::config::{Document, Problems};
+use daemon_base::disk::Stamp;
 use dns_wire::hash::Seed;
 
 use crate::config::v1::Spec;
@@ -129,30 +129,6 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::other("not a regular file"));
     }
     fs::read(path)
-}
-
-//--- Stamps
-
-/// What tells one state of a file from another without reading it; `None` for a file that cannot
-/// be looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp(Option<[u64; 5]>);
-
-impl Stamp {
-    /// The state of a file at this moment.
-    #[must_use]
-    pub fn of(path: &Path) -> Self {
-        let fields = |metadata: fs::Metadata| {
-            [
-                metadata.mtime().cast_unsigned(),
-                metadata.mtime_nsec().cast_unsigned(),
-                metadata.len(),
-                metadata.ino(),
-                metadata.dev(),
-            ]
-        };
-        Self(fs::metadata(path).ok().map(fields))
-    }
 }
 
 //--- Zones

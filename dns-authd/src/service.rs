@@ -12,6 +12,7 @@ use daemon_base::exit;
 use daemon_base::listen::{self, UdpOptions};
 use daemon_base::run::{Context, Service, StartError};
 use daemon_base::snapshot::Cell;
+use daemon_base::tls::Certificates;
 use daemon_base::udp::{self, Engine};
 use dns_wire::hash::Seed;
 use proto::watch::Watcher;
@@ -21,11 +22,10 @@ use tokio::sync::{oneshot, watch};
 
 use crate::answer::Snapshot;
 use crate::config::{Config, Network, Tls};
-use crate::encrypted::{Certificate, Encrypted, EncryptedError, Sockets};
+use crate::encrypted::{Encrypted, EncryptedError, Sockets};
 use crate::health::{self, Link};
 use crate::hold::Hold;
 use crate::keeper::{self, Command, Outfit, Plan, Reports};
-use crate::load::Stamp;
 use crate::metrics::{Scrape, Totals};
 use crate::programs::LiveSettings;
 use crate::reload::{self, Pace};
@@ -38,8 +38,6 @@ use crate::{random, routes, server, status};
 const SOCKETS: &str = "dns";
 /// Between attempts to reach a keeper with a full queue.
 const RETRY: Duration = Duration::from_millis(5);
-/// How often the certificate's files are looked at.
-const CERTIFICATE_LOOK: Duration = Duration::from_secs(60);
 /// How long encrypted connections may take to end, of the whole drain.
 const ENCRYPTED_DRAIN: Duration = Duration::from_secs(1);
 /// How often draining looks whether connections have ended.
@@ -71,7 +69,7 @@ struct Stock {
 struct Streams {
     stop: watch::Sender<bool>,
     thread: JoinHandle<()>,
-    certificate: Option<Arc<Certificate>>,
+    certificates: Option<Certificates>,
 }
 
 impl Service for Authd {
@@ -145,7 +143,9 @@ impl Service for Authd {
             tracing::warn!("What is listened on, and bounds of TCP, change with the next restart");
         }
         self.stock.pace.send_replace(pace(&config));
-        self.streams.reload_certificate();
+        if let Some(certificates) = &self.streams.certificates {
+            certificates.reload();
+        }
         self.transfers.send_replace(config.transfers.clone());
         let (done, summary) = oneshot::channel();
         let mut command = Command::Configure(Box::new(plan(&config)), done);
@@ -339,13 +339,13 @@ impl Streams {
                     EncryptedError::Certificate(error) => StartError::new(exit::CONFIG, error),
                     EncryptedError::Listen(error) => error.into(),
                 })?;
-                tokio::spawn(follow_certificate(encrypted.certificate(), tls));
+                tokio::spawn(encrypted.certificates().follow());
                 Some(encrypted)
             }
             None => None,
         };
         drop(guard);
-        let certificate = encrypted.as_ref().map(Encrypted::certificate);
+        let certificates = encrypted.as_ref().map(Encrypted::certificates);
         let run = async move {
             let mut tasks = tokio::task::JoinSet::new();
             for listener in listeners {
@@ -365,37 +365,7 @@ impl Streams {
         Ok(Self {
             stop,
             thread,
-            certificate,
+            certificates,
         })
-    }
-
-    fn reload_certificate(&self) {
-        if let Some(certificate) = &self.certificate {
-            reload_certificate(certificate);
-        }
-    }
-}
-
-/// Reads the certificate again whenever its files change.
-async fn follow_certificate(certificate: Arc<Certificate>, tls: Tls) {
-    let look = || (Stamp::of(&tls.certificate), Stamp::of(&tls.key));
-    let mut seen = look();
-    loop {
-        tokio::time::sleep(CERTIFICATE_LOOK).await;
-        let stamps = look();
-        if stamps != seen {
-            seen = stamps;
-            reload_certificate(&certificate);
-        }
-    }
-}
-
-fn reload_certificate(certificate: &Certificate) {
-    match certificate.reload() {
-        Ok(()) => tracing::info!("Certificate is loaded"),
-        Err(error) => tracing::error!(
-            error = exit::chain(&error),
-            "Certificate cannot be used, the old one stays"
-        ),
     }
 }

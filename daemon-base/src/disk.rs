@@ -1,0 +1,75 @@
+//! Small files off the disk: read within a bound, and looked at without being read.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// A larger file is surely no configuration, key or list that people write.
+pub const MAX_FILE_SIZE: u64 = 16 << 20;
+
+/// A file's octets.
+///
+/// # Errors
+///
+/// When it cannot be read or is larger than [`MAX_FILE_SIZE`].
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut octets = Vec::new();
+    // Whatever it is, a pipe too, no more than this is read.
+    File::open(path)?
+        .take(MAX_FILE_SIZE + 1)
+        .read_to_end(&mut octets)?;
+    if u64::try_from(octets.len()).is_ok_and(|length| length > MAX_FILE_SIZE) {
+        return Err(io::Error::other(format!(
+            "larger than the {MAX_FILE_SIZE} bytes allowed"
+        )));
+    }
+    Ok(octets)
+}
+
+/// What tells one state of a file from another without reading it; `None` for a file that cannot
+/// be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp(Option<[u64; 5]>);
+
+impl Stamp {
+    /// The state of a file at this moment.
+    #[must_use]
+    pub fn of(path: &Path) -> Self {
+        let fields = |metadata: fs::Metadata| {
+            [
+                metadata.mtime().cast_unsigned(),
+                metadata.mtime_nsec().cast_unsigned(),
+                metadata.len(),
+                metadata.ino(),
+                metadata.dev(),
+            ]
+        };
+        Self(fs::metadata(path).ok().map(fields))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endless_file_is_refused() {
+        let error = read(Path::new("/dev/zero")).unwrap_err();
+        assert!(error.to_string().starts_with("larger than"), "{error}");
+    }
+
+    #[test]
+    fn a_stamp_changes_with_the_file() {
+        let path = std::env::temp_dir().join(format!("disk-stamp-{}", std::process::id()));
+        let none = Stamp::of(&path);
+        fs::write(&path, "a").unwrap();
+        let first = Stamp::of(&path);
+        assert_eq!(first, Stamp::of(&path));
+        fs::write(&path, "ab").unwrap();
+        let second = Stamp::of(&path);
+        fs::remove_file(&path).unwrap();
+        assert!(none != first && first != second);
+        assert_eq!(none, Stamp::of(&path));
+    }
+}
