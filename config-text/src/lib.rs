@@ -1,10 +1,15 @@
-//! Where in a file something stands, and what is wrong there.
+//! What people write: where in a file something stands and what is wrong there, and the files that it
+//! refers to.
 //!
-//! For every parser of what people write: the configuration, zones, and peers' files. Reads nothing.
+//! For every parser of such text: the configuration, zones, and peers' files. Reads nothing.
+
+mod files;
 
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+
+pub use files::{Files, OneFile};
 
 /// A place in a text file; lines and columns count from 1.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

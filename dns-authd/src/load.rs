@@ -19,12 +19,12 @@ use dns_wire::hash::Seed;
 use crate::config::v1::Spec;
 use crate::config::{Config, Zones, peer};
 use crate::named_conf::{self, NamedConf, ZoneDecl};
-use crate::pdns_conf::{self, Files, PdnsConf};
+use crate::pdns_conf::{self, PdnsConf};
 use crate::rejected::Rejected;
 use crate::zone::Zone;
 use crate::zone::parse::{self, ZoneFile};
 use crate::zone::record::RecordData;
-use config_text::Problem;
+use config_text::{Files, Problem};
 
 /// No zone file is larger; one that is, is surely another file.
 const MAX_FILE_SIZE: u64 = 4 << 30;

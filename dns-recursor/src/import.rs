@@ -12,8 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
-pub use pdns_settings::Files;
-pub use config_text::{Position, Problem};
+pub use config_text::{Files, Position, Problem};
 
 /// A peer's file in this server's terms.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,11 +5,12 @@ use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 
+use config_text::Files;
 use daemon_base::config::{Document, Problem, Problems};
 
 use crate::config::{Config, v1};
 use crate::import::Imported;
-use crate::recursor_conf::{self, Files, RecursorConf};
+use crate::recursor_conf::{self, RecursorConf};
 
 /// No configuration or list of zones is larger; one that is, is surely another file.
 const MAX_FILE: u64 = 16 << 20;

@@ -28,9 +28,10 @@ use std::time::Duration;
 
 use dns_wire::Name;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-pub use pdns_settings::{Dropped, Files};
-use pdns_settings::{OneFile, Setting, Settings, items};
+use config_text::{Files, OneFile};
 pub use config_text::{Position, Problem};
+pub use pdns_settings::Dropped;
+use pdns_settings::{Setting, Settings, items};
 
 pub use forwards::Forward;
 pub use write::{Imported, import};

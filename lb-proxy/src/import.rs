@@ -8,11 +8,12 @@ use std::io::{self, Read};
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
+use config_text::Files;
 use daemon_base::config::{Problem, Problems};
 
 use crate::haproxy_cfg::{self, Surroundings};
 use crate::imported::Imported;
-use crate::keepalived_conf::{self, Files};
+use crate::keepalived_conf;
 
 /// A file of more octets is not a configuration.
 const MAX_FILE: u64 = 16 << 20;

@@ -21,11 +21,10 @@ pub mod command_line;
 mod values;
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use config_text::{MAX_PROBLEMS, Position, Problem};
+use config_text::{Files, MAX_PROBLEMS, Position, Problem};
 
 pub use catalogue::{Catalogue, Fate};
 pub use values::{address, items};
@@ -50,35 +49,6 @@ pub struct Dropped {
     pub reason: &'static str,
     /// Where it is set; `None` on the command line.
     pub position: Option<Position>,
-}
-
-/// How files are reached.
-pub trait Files {
-    /// Reads a file's octets.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
-    fn read(&mut self, path: &Path) -> io::Result<Vec<u8>>;
-
-    /// The files in a directory, in any order.
-    ///
-    /// # Errors
-    /// When the directory cannot be read.
-    fn list(&mut self, directory: &Path) -> io::Result<Vec<PathBuf>>;
-}
-
-/// One file's octets, whatever its name, and no directories.
-#[derive(Clone, Copy, Debug)]
-pub struct OneFile<'a>(pub &'a [u8]);
-
-impl Files for OneFile<'_> {
-    fn read(&mut self, _path: &Path) -> io::Result<Vec<u8>> {
-        Ok(self.0.to_vec())
-    }
-
-    fn list(&mut self, _directory: &Path) -> io::Result<Vec<PathBuf>> {
-        Err(io::ErrorKind::NotFound.into())
-    }
 }
 
 /// The settings of some files and a command line, the last one of each name.

@@ -1,5 +1,9 @@
 //! Lines good and bad.
 
+use std::io;
+
+use config_text::OneFile;
+
 use super::*;
 
 static CATALOGUE: Catalogue = Catalogue {

@@ -6,9 +6,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use config_text::{MAX_PROBLEMS, Position, Problem};
+use config_text::{Files, MAX_PROBLEMS, Position, Problem};
 
-use super::Files;
 use super::substitute::Parameters;
 
 /// A piece of a line.

@@ -1,5 +1,8 @@
 use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
 
+use config_text::OneFile;
 use daemon_base::config::Document;
 
 use super::*;

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use lb_proxy::keepalived_conf::{OneFile, import};
+use config_text::OneFile;
+use lb_proxy::keepalived_conf::import;
 
 pub(super) fn body(data: &[u8]) {
     let path = Path::new("keepalived.conf");
