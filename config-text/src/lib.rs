@@ -4,12 +4,14 @@
 //! For every parser of such text: the configuration, zones, and peers' files. Reads nothing.
 
 mod files;
+mod rejected;
 
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
 pub use files::{Files, OneFile};
+pub use rejected::Rejected;
 
 /// A place in a text file; lines and columns count from 1.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -21,6 +21,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use config_text::Rejected;
 use serde::de::DeserializeOwned;
 
 pub use common::{AdminListen, AdminSpec, Common, LogSpec};
@@ -66,6 +67,12 @@ impl From<Problem> for Problems {
 impl From<Vec<Problem>> for Problems {
     fn from(problems: Vec<Problem>) -> Self {
         Self(problems)
+    }
+}
+
+impl From<Rejected> for Problems {
+    fn from(rejected: Rejected) -> Self {
+        Self(rejected.problems)
     }
 }
 

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use clap::Parser;
+use config_text::Rejected;
 use daemon_base::admin::{self, ClientError, Response};
 use daemon_base::args::{ServeArgs as BaseServeArgs, StatusArgs};
 use daemon_base::config::Problems;
@@ -18,7 +19,6 @@ use crate::args::{Cli, ConfigArgs, Format, ServeArgs, Verb, ZoneVerb, split_sett
 use crate::check::{self, Findings};
 use crate::config::{Config, DEFAULT_ADMIN, import};
 use crate::load;
-use crate::rejected::Rejected;
 use crate::service::Authd;
 use crate::status;
 

@@ -15,13 +15,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use daemon_base::acl::Cidrs;
-use daemon_base::config::{Common, Problems};
+use daemon_base::config::Common;
 use proto::endpoint::Endpoint;
 
 use crate::answer::Settings;
 use crate::named_conf::ZoneDecl;
 use crate::programs::LiveSettings;
-use crate::rejected::Rejected;
 use crate::zone::parse::Options;
 use config_text::Problem;
 
@@ -124,10 +123,4 @@ pub struct Zones {
 
 const fn loopback(port: u16) -> SocketAddr {
     SocketAddr::V4(std::net::SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))
-}
-
-impl From<Rejected> for Problems {
-    fn from(rejected: Rejected) -> Self {
-        rejected.problems.into()
-    }
 }

@@ -42,7 +42,6 @@ pub mod named_conf;
 pub mod pdns_conf;
 pub mod programs;
 mod random;
-pub mod rejected;
 pub mod reload;
 mod render;
 pub mod routes;

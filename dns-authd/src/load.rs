@@ -20,11 +20,10 @@ use crate::config::v1::Spec;
 use crate::config::{Config, Zones, peer};
 use crate::named_conf::{self, NamedConf, ZoneDecl};
 use crate::pdns_conf::{self, PdnsConf};
-use crate::rejected::Rejected;
 use crate::zone::Zone;
 use crate::zone::parse::{self, ZoneFile};
 use crate::zone::record::RecordData;
-use config_text::{Files, Problem};
+use config_text::{Files, Problem, Rejected};
 
 /// No zone file is larger; one that is, is surely another file.
 const MAX_FILE_SIZE: u64 = 4 << 30;

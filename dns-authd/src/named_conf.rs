@@ -26,9 +26,8 @@ use std::sync::Arc;
 
 use dns_wire::Name;
 
-use crate::rejected::Rejected;
 use lexer::Place;
-use config_text::{MAX_PROBLEMS, MAX_WARNINGS, Position, Problem};
+use config_text::{MAX_PROBLEMS, MAX_WARNINGS, Position, Problem, Rejected};
 use tree::{Fault, Item, Statement};
 
 /// How deep `include` may nest.

@@ -23,12 +23,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use config_text::{Files, OneFile};
+use config_text::{Files, OneFile, Rejected};
 use ipnet::IpNet;
 pub use pdns_settings::Dropped;
 use pdns_settings::{Setting, Settings, items};
-
-use crate::rejected::Rejected;
 
 /// What a pdns.conf says to this server.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -59,7 +59,7 @@ pub fn read_recursor_conf(
     arguments: &[(String, String)],
 ) -> Result<RecursorConf, Problems> {
     let read = recursor_conf::parse(path, &mut Disk, arguments);
-    read.map_err(|rejected| rejected.problems.into())
+    read.map_err(Problems::from)
 }
 
 /// Reads another forwarder's file; gives the configuration and what a person should know of it.

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use dns_wire::Name;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use config_text::{Files, OneFile};
+use config_text::{Files, MAX_WARNINGS, OneFile, Rejected};
 pub use config_text::{Position, Problem};
 pub use pdns_settings::Dropped;
 use pdns_settings::{Setting, Settings, items};
@@ -198,27 +198,6 @@ pub struct Hosts {
     pub suffix: Option<Name>,
 }
 
-/// Why what some files say was refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rejected {
-    /// What is wrong, file by file and line by line; never empty.
-    pub problems: Vec<Problem>,
-    /// Every file that was read or looked for: when one of them changes, try again.
-    pub files: Vec<PathBuf>,
-}
-
-impl fmt::Display for Rejected {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, problem) in self.problems.iter().enumerate() {
-            let separator = if index == 0 { "" } else { "\n" };
-            write!(f, "{separator}{problem}")?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for Rejected {}
-
 /// Reads the recursor.conf at `path`, what it includes, and then `arguments`: settings of
 /// `pdns_recursor`'s command line, without their `--`.
 ///
@@ -252,8 +231,6 @@ const DNS_PORT: u16 = 53;
 const MIN_UDP: u16 = 512;
 /// What `serve-stale-extensions` counts.
 const STALE_EXTENSION: Duration = Duration::from_secs(30);
-/// How many warnings are kept.
-const MAX_WARNINGS: usize = 1000;
 
 /// Settings that become a [`RecursorConf`].
 struct Reader<'f> {

@@ -30,7 +30,6 @@ const CORES: &[&str] = &[
     "dns-authd/src/pdns_conf",
     "dns-authd/src/pdns_conf.rs",
     "dns-authd/src/random.rs",
-    "dns-authd/src/rejected.rs",
     "dns-authd/src/render.rs",
     "dns-authd/src/table.rs",
     "dns-authd/src/tally.rs",

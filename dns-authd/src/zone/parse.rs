@@ -31,8 +31,7 @@ use dns_wire::{Class, Name, Type};
 use super::lexer::{Entry, Lexer, Place};
 use super::merge;
 use super::record::{Record, RecordData};
-use crate::rejected::Rejected;
-use config_text::{MAX_PROBLEMS, MAX_WARNINGS, Position, Problem};
+use config_text::{MAX_PROBLEMS, MAX_WARNINGS, Position, Problem, Rejected};
 
 /// The longest TTL (RFC 2181 §8).
 const MAX_TTL: u32 = i32::MAX as u32;

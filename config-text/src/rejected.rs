@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use config_text::Problem;
+use crate::Problem;
 
 /// Why what some files say was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
