@@ -25,8 +25,8 @@ use config_text::Rejected;
 use serde::de::DeserializeOwned;
 
 pub use common::{AdminListen, AdminSpec, Common, LogSpec};
-pub use nearest::nearest;
 pub use config_text::{Position, Problem};
+pub use nearest::nearest;
 pub use units::{ByteSize, HumanDuration, UnitError};
 
 /// A configuration file larger than this is surely another file.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use config_text::Position;
 use daemon_base::config::{Problem, Problems};
 use dns_wire::Name;
 use dns_wire::hash::Seed;
@@ -15,7 +16,6 @@ use crate::programs;
 use crate::zone::Zone;
 use crate::zone::check::{self, Severity};
 use crate::zone::parse::ZoneFile;
-use config_text::Position;
 
 /// What was found.
 #[derive(Debug, Default)]

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use config_text::Problem;
 use daemon_base::acl::Cidrs;
 use daemon_base::config::Common;
 use proto::endpoint::Endpoint;
@@ -22,7 +23,6 @@ use crate::answer::Settings;
 use crate::named_conf::ZoneDecl;
 use crate::programs::LiveSettings;
 use crate::zone::parse::Options;
-use config_text::Problem;
 
 /// The admin listener, unless the configuration says otherwise.
 pub const DEFAULT_ADMIN: SocketAddr = loopback(9402);

@@ -20,6 +20,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
+use config_text::Problem;
 use daemon_base::disk::Stamp;
 use daemon_base::readiness::Readiness;
 use daemon_base::snapshot::Cell;
@@ -37,7 +38,6 @@ use crate::named_conf::ZoneDecl;
 use crate::programs::{LiveSettings, LiveZone, Message};
 use crate::table::{Served, Table};
 use crate::zone::Zone;
-use config_text::Problem;
 
 pub use report::{Reports, State, ZoneReport};
 

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use config_text::{Files, Problem, Rejected};
 use daemon_base::args::PACKAGE_VERSION;
 use daemon_base::config::{Document, Problems};
 use daemon_base::disk::Stamp;
@@ -23,7 +24,6 @@ use crate::pdns_conf::{self, PdnsConf};
 use crate::zone::Zone;
 use crate::zone::parse::{self, ZoneFile};
 use crate::zone::record::RecordData;
-use config_text::{Files, Problem, Rejected};
 
 /// No zone file is larger; one that is, is surely another file.
 const MAX_FILE_SIZE: u64 = 4 << 30;

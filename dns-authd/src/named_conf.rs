@@ -24,10 +24,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use config_text::{MAX_PROBLEMS, MAX_WARNINGS, Position, Problem, Rejected};
 use dns_wire::Name;
 
 use lexer::Place;
-use config_text::{MAX_PROBLEMS, MAX_WARNINGS, Position, Problem, Rejected};
 use tree::{Fault, Item, Statement};
 
 /// How deep `include` may nest.

@@ -27,12 +27,12 @@ pub(crate) mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use config_text::Position;
 use dns_wire::hash::{Seed, Suffixes};
 use dns_wire::{Name, Type};
 
 use crate::name_table::{Index, NameTable};
 use crate::render::{Rendered, Store};
-use config_text::Position;
 
 /// One zone, ready to answer.
 #[derive(Debug)]

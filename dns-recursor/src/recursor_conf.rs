@@ -26,10 +26,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use dns_wire::Name;
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use config_text::{Files, MAX_WARNINGS, OneFile, Rejected};
 pub use config_text::{Position, Problem};
+use dns_wire::Name;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 pub use pdns_settings::Dropped;
 use pdns_settings::{Setting, Settings, items};
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use config_text::Problem;
 use daemon_base::acl::Cidrs;
 use daemon_base::config::Common;
 use proto::endpoint::Endpoint;
@@ -16,7 +17,6 @@ use crate::named_conf::{NamedConf, ZoneDecl};
 use crate::pdns_conf::{LuaRecords, PdnsConf, Version, ZoneFiles};
 use crate::programs::LiveSettings;
 use crate::zone::parse::{Options, OutOfZone};
-use config_text::Problem;
 
 /// Makes the config. `version` is the server's own, `host` the node's name.
 #[must_use]

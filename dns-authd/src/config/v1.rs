@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use config_text::Position;
 use daemon_base::acl::Cidrs;
 use daemon_base::config::{
     AdminSpec, ByteSize, Common, Document, HumanDuration, LogSpec, Problem, Problems,
@@ -21,7 +22,6 @@ use crate::lua::{AllDown, LuaSettings, WhileUnknown};
 use crate::named_conf::{NamedConf, ZoneDecl, ZoneKind};
 use crate::programs::LiveSettings;
 use crate::zone::parse::{Options, OutOfZone};
-use config_text::Position;
 
 /// The file as a whole.
 #[derive(Debug, Default, Deserialize)]

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use config_text::Problem;
 use dns_wire::Name;
 
 use super::Outcome;
 use crate::named_conf::ZoneDecl;
 use crate::programs::LiveReport;
 use crate::zone::Zone;
-use config_text::Problem;
 
 /// The state of all zones at one moment.
 #[derive(Clone, Debug, Default)]

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use config_text::Problem;
 use dns_wire::hash::{Seed, Suffixes};
 use dns_wire::layout::Layout;
 use dns_wire::{Class, Name, Type};
@@ -14,7 +15,6 @@ use super::record::{Record, RecordData};
 use super::{Answer, Kind, LiveSet, Node, Program, RrSet, SetData, Soa, Zone, rendering};
 use crate::name_table::{Index, NameTable};
 use crate::render::Store;
-use config_text::Problem;
 
 impl Zone {
     /// Compiles a zone; names will be looked up by hashes of this seed.

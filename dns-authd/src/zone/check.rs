@@ -16,12 +16,12 @@ mod targets;
 
 use std::fmt;
 
+use config_text::Position;
 use dns_wire::Type;
 
 use self::index::{Index, Suffix};
 use super::parse::ZoneFile;
 use super::record::Record;
-use config_text::Position;
 
 /// Something likely wrong with a zone.
 #[derive(Clone, Debug, PartialEq, Eq)]

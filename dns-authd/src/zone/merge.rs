@@ -6,12 +6,12 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{Hash, Hasher};
 
+use config_text::Position;
 use dns_wire::layout::{Field, Layout};
 use dns_wire::name::wire_length;
 use dns_wire::{Name, Type};
 
 use super::record::{Record, RecordData};
-use config_text::Position;
 
 /// Leaves out duplicates and levels TTLs, telling of each through `warn`.
 pub(super) fn merge(records: &mut Vec<Record>, mut warn: impl FnMut(&Position, String)) {

@@ -25,13 +25,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use config_text::{MAX_PROBLEMS, MAX_WARNINGS, Position, Problem, Rejected};
 use dns_wire::rdata::{self, Token};
 use dns_wire::{Class, Name, Type};
 
 use super::lexer::{Entry, Lexer, Place};
 use super::merge;
 use super::record::{Record, RecordData};
-use config_text::{MAX_PROBLEMS, MAX_WARNINGS, Position, Problem, Rejected};
 
 /// The longest TTL (RFC 2181 §8).
 const MAX_TTL: u32 = i32::MAX as u32;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use config_text::Position;
 use dns_wire::hash::Seed;
 use dns_wire::header::{self, Flags};
 use dns_wire::records::uncompressed_rdata;
@@ -14,7 +15,6 @@ use super::record::{Record, RecordData};
 use super::reference::{Expected, Line, Reference, canonical};
 use crate::answer::{Client, NoPrograms, Responder, Settings, Snapshot, Transport, Verdict};
 use crate::table::{Served, Table};
-use config_text::Position;
 
 /// Records written `OWNER TTL TYPE DATA`, one on a line, all names absolute.
 pub(crate) fn records(text: &str) -> Vec<Record> {

@@ -5,9 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
+use config_text::Position;
 use dns_wire::Name;
 use pdns_settings::{Setting, address};
-use config_text::Position;
 
 use super::{DNS_PORT, Reader};
 

@@ -3,11 +3,11 @@
 use std::io;
 use std::path::Path;
 
+use config_text::{MAX_PROBLEMS, MAX_WARNINGS, Problem};
 use dns_authd::answer::Transport;
 use dns_authd::zone::parse::{self, Options, ZoneFile};
 use dns_authd::zone::record::RecordData;
 use dns_wire::{Name, Type, rdata};
-use config_text::{MAX_PROBLEMS, MAX_WARNINGS, Problem};
 
 use crate::fuzz::query::world_of;
 

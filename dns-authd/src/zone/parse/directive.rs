@@ -3,11 +3,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use config_text::Position;
 use dns_wire::rdata::{self, Token};
 
 use super::{Fault, Head, MAX_TTL, Parser, Scope, name, shown};
 use crate::zone::generate::{Range, Template};
-use config_text::Position;
 
 impl Parser<'_> {
     pub(super) fn directive(
