@@ -1,10 +1,11 @@
-//! What people write: where in a file something stands and what is wrong there, and the files that it
-//! refers to.
+//! What people write: where in a file something stands and what is wrong there, the files that it refers
+//! to, and [TOML](toml) as it is written for them.
 //!
 //! For every parser of such text: the configuration, zones, and peers' files. Reads nothing.
 
 mod files;
 mod rejected;
+pub mod toml;
 
 use std::fmt;
 use std::path::Path;

@@ -13,6 +13,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use config_text::toml::{duration, quoted};
+
 use crate::service::{PerService, Service};
 use crate::site::Site;
 
@@ -107,43 +109,10 @@ fn endpoint(layout: &Layout) -> String {
 
 //--- TOML
 
-/// A basic string (TOML 1.0, "String").
-fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for character in text.chars() {
-        match character {
-            '"' => quoted.push_str("\\\""),
-            '\\' => quoted.push_str("\\\\"),
-            control if control.is_control() => {
-                quoted.push_str(&format!("\\u{:04X}", u32::from(control)));
-            }
-            plain => quoted.push(plain),
-        }
-    }
-    quoted.push('"');
-    quoted
-}
-
 /// A path. One that is no UTF-8 cannot be written in TOML; its wrong bytes are replaced, and the
 /// service that reads it says that there is no such file.
 fn path(path: &Path) -> String {
     quoted(&path.to_string_lossy())
-}
-
-/// A duration as configuration files have it.
-fn duration(duration: Duration) -> String {
-    let millis = duration.as_millis();
-    if millis.is_multiple_of(1000) {
-        format!("\"{}s\"", millis / 1000)
-    } else {
-        format!("\"{millis}ms\"")
-    }
-}
-
-/// A list of strings.
-fn list(items: impl IntoIterator<Item = String>) -> String {
-    let items: Vec<String> = items.into_iter().map(|item| quoted(&item)).collect();
-    format!("[{}]", items.join(", "))
 }
 
 #[cfg(test)]
@@ -193,13 +162,6 @@ mod tests {
                 Some("v1")
             );
         }
-    }
-
-    #[test]
-    fn durations_are_written_with_their_unit() {
-        assert_eq!(duration(Duration::from_secs(2)), "\"2s\"");
-        assert_eq!(duration(Duration::from_millis(250)), "\"250ms\"");
-        assert_eq!(duration(Duration::ZERO), "\"0s\"");
     }
 
     #[test]

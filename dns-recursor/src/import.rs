@@ -7,11 +7,12 @@
 pub mod corefile;
 pub mod dnsmasq;
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
+use config_text::toml::{line, list, quoted};
 pub use config_text::{Files, Position, Problem};
 
 /// A peer's file in this server's terms.
@@ -112,37 +113,6 @@ struct Forward {
     upstreams: Vec<SocketAddr>,
     policy: Option<&'static str>,
     tcp: bool,
-}
-
-fn line(text: &mut String, what: fmt::Arguments<'_>) {
-    // Writing to a string does not fail.
-    let _written = writeln!(text, "{what}");
-}
-
-/// A list of strings in TOML.
-fn list(items: impl Iterator<Item = impl fmt::Display>) -> String {
-    let items: Vec<String> = items.map(|item| quoted(&item.to_string())).collect();
-    format!("[{}]", items.join(", "))
-}
-
-/// A string in TOML.
-fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for letter in text.chars() {
-        match letter {
-            '"' | '\\' => {
-                quoted.push('\\');
-                quoted.push(letter);
-            }
-            control if control.is_control() => {
-                // Writing to a string does not fail.
-                let _written = write!(quoted, "\\u{:04X}", u32::from(control));
-            }
-            letter => quoted.push(letter),
-        }
-    }
-    quoted.push('"');
-    quoted
 }
 
 /// An address, with `separator` and a port behind it or not.

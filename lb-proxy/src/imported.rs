@@ -4,9 +4,9 @@
 //! with its place: nothing is dropped silently.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Write as _};
-use std::time::Duration;
+use std::fmt;
 
+use config_text::toml::line;
 use config_text::{Position, Problem};
 
 /// A peer's file in this proxy's terms.
@@ -65,84 +65,9 @@ fn one_line(text: &str) -> String {
     text.replace(char::is_control, " ")
 }
 
-//--- TOML
-
-/// Appends a line.
-pub(crate) fn line(text: &mut String, what: fmt::Arguments<'_>) {
-    // Writing to a string does not fail.
-    let _written = writeln!(text, "{what}");
-}
-
-/// A list of strings.
-pub(crate) fn list(items: impl IntoIterator<Item = impl fmt::Display>) -> String {
-    let items: Vec<String> = items
-        .into_iter()
-        .map(|item| quoted(&item.to_string()))
-        .collect();
-    format!("[{}]", items.join(", "))
-}
-
-/// A string.
-pub(crate) fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for letter in text.chars() {
-        match letter {
-            '"' | '\\' => quoted.extend(['\\', letter]),
-            control if control.is_control() => {
-                // Writing to a string does not fail.
-                let _written = write!(quoted, "\\u{:04X}", u32::from(control));
-            }
-            letter => quoted.push(letter),
-        }
-    }
-    quoted.push('"');
-    quoted
-}
-
-/// A duration, in the largest unit that needs no fraction.
-pub(crate) fn duration(duration: Duration) -> String {
-    let micros = duration.as_micros();
-    let units: [(u128, &str); 5] = [
-        (3_600_000_000, "h"),
-        (60_000_000, "m"),
-        (1_000_000, "s"),
-        (1_000, "ms"),
-        (1, "us"),
-    ];
-    let fits = units.iter().find(|(size, _)| micros.is_multiple_of(*size));
-    match fits {
-        Some((size, unit)) if micros > 0 => format!("\"{}{unit}\"", micros / size),
-        _ => "\"0s\"".to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn durations_are_in_the_largest_unit_that_fits() {
-        for (millis, expected) in [
-            (0, "\"0s\""),
-            (1, "\"1ms\""),
-            (1_500, "\"1500ms\""),
-            (2_000, "\"2s\""),
-            (90_000, "\"90s\""),
-            (300_000, "\"5m\""),
-            (86_400_000, "\"24h\""),
-        ] {
-            assert_eq!(duration(Duration::from_millis(millis)), expected);
-        }
-        assert_eq!(duration(Duration::from_micros(250)), "\"250us\"");
-    }
-
-    #[test]
-    fn strings_survive() {
-        for text in ["", "a\"b\\c", "a\nb\tc\u{7f}", "ü"] {
-            let value: toml::Value = toml::from_str(&format!("a = {}", quoted(text))).unwrap();
-            assert_eq!(value["a"].as_str(), Some(text));
-        }
-    }
 
     #[test]
     fn a_remark_is_made_once_and_stays_a_comment() {

@@ -127,7 +127,7 @@ const FORBIDDEN_IN_CORES: &[&str] = &[
 const EDGES: &[(&str, &[&str])] = &[
     ("config-text", &[]),
     ("daemon-base", &["config-text"]),
-    ("deploy", &["daemon-base"]),
+    ("deploy", &["config-text", "daemon-base"]),
     (
         "dns-authd",
         &[

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Layout, admin, duration, endpoint, head, list, path, quoted, zone_name};
+use config_text::toml::{duration, list, quoted};
+
+use super::{Layout, admin, endpoint, head, path, zone_name};
 use crate::service::Service;
 use crate::site::Site;
 

@@ -1,6 +1,8 @@
 //! The configuration of dns-recursor.
 
-use super::{Layout, admin, head, list, quoted};
+use config_text::toml::{list, quoted};
+
+use super::{Layout, admin, head};
 use crate::service::Service;
 use crate::site::Site;
 

@@ -1,6 +1,8 @@
 //! The configuration of healthd.
 
-use super::{Layout, admin, endpoint, head, list, path};
+use config_text::toml::list;
+
+use super::{Layout, admin, endpoint, head, path};
 use crate::service::Service;
 
 /// Renders the file.

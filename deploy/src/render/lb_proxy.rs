@@ -2,7 +2,9 @@
 
 use std::net::SocketAddr;
 
-use super::{Layout, admin, duration, endpoint, head, list, path, quoted};
+use config_text::toml::{duration, list, quoted};
+
+use super::{Layout, admin, endpoint, head, path};
 use crate::service::Service;
 use crate::site::{Published, Site};
 

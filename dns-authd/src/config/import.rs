@@ -1,7 +1,6 @@
 //! A peer's files as this server's TOML.
 
-use std::fmt::Write;
-use std::net::SocketAddr;
+use config_text::toml::{list, quoted};
 
 use crate::lua::LuaSettings;
 use crate::named_conf::{NamedConf, ZoneDecl, ZoneKind};
@@ -26,7 +25,7 @@ pub fn pdns_conf(pdns: &PdnsConf, named: &NamedConf) -> String {
         page.line(&format!("# not carried: {message}"));
     }
     page.line("version = \"v1\"");
-    page.line(&format!("listen = [{}]", addresses(&pdns.listen)));
+    page.line(&format!("listen = {}", list(&pdns.listen)));
     if pdns.network.receivers != 0 {
         page.line(&format!("threads = {}", pdns.network.receivers));
     }
@@ -126,9 +125,7 @@ impl Page {
         self.line(&format!("idle = \"{idle}s\""));
         if !pdns.transfers.disabled && !pdns.transfers.allowed.is_empty() {
             self.section("transfers");
-            let allowed = pdns.transfers.allowed.iter();
-            let allowed: Vec<String> = allowed.map(|net| format!("\"{net}\"")).collect();
-            self.line(&format!("allow = [{}]", allowed.join(", ")));
+            self.line(&format!("allow = {}", list(&pdns.transfers.allowed)));
         }
     }
 
@@ -159,29 +156,4 @@ fn kind(zone: &ZoneDecl) -> String {
         ZoneKind::Primary | ZoneKind::Native => "it has no file".to_owned(),
         ZoneKind::Other(word) => format!("no zone is of type {word} here"),
     }
-}
-
-fn addresses(addresses: &[SocketAddr]) -> String {
-    let quoted: Vec<String> = addresses.iter().map(|a| format!("\"{a}\"")).collect();
-    quoted.join(", ")
-}
-
-/// A TOML basic string.
-fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for letter in text.chars() {
-        match letter {
-            '"' | '\\' => {
-                quoted.push('\\');
-                quoted.push(letter);
-            }
-            control if control.is_control() => {
-                // Writing to a string cannot fail.
-                let _written = write!(quoted, "\\u{:04X}", u32::from(control));
-            }
-            plain => quoted.push(plain),
-        }
-    }
-    quoted.push('"');
-    quoted
 }

@@ -14,10 +14,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
+use config_text::toml::{list, quoted};
 use dns_wire::Name;
 
-use super::{Files, Forward, Imported, Page, Position, Problem, address, list, name_servers};
-use super::{position, quoted};
+use super::{Files, Forward, Imported, Page, Position, Problem, address, name_servers, position};
 
 /// Files that include files: more than this is a circle.
 const MAX_FILES: usize = 50;

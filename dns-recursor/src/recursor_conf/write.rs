@@ -1,7 +1,9 @@
 //! A recursor.conf as this server's TOML.
 
-use std::fmt::{Display, Write as _};
+use std::fmt::Display;
 use std::time::Duration;
+
+use config_text::toml::{list, quoted};
 
 use super::{Cache, Clients, Local, RecursorConf, Upstreams};
 
@@ -219,8 +221,7 @@ impl Page {
     }
 
     fn list<T: Display>(&mut self, key: &str, items: &[T]) {
-        let items: Vec<_> = items.iter().map(|it| quoted(&it.to_string())).collect();
-        self.line(&format!("{key} = [{}]", items.join(", ")));
+        self.line(&format!("{key} = {}", list(items)));
     }
 
     fn comment(&mut self, text: &str) {
@@ -236,23 +237,6 @@ impl Page {
 
 fn seconds(duration: Duration) -> String {
     format!("\"{}s\"", duration.as_secs())
-}
-
-/// A basic string of TOML.
-fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for letter in text.chars() {
-        match letter {
-            '"' | '\\' => quoted.extend(['\\', letter]),
-            control if control.is_control() => {
-                // Writing to a string does not fail.
-                let _written = write!(quoted, "\\u{:04X}", u32::from(control));
-            }
-            letter => quoted.push(letter),
-        }
-    }
-    quoted.push('"');
-    quoted
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
+use config_text::toml::{duration, line, list, quoted};
+
 use super::bind::Bind;
 use super::check::{Check, HttpCheck};
 use super::proxy::{Proxy, proxies};
@@ -14,7 +16,7 @@ use super::server::{Options, Server};
 use super::tree::{Kind, Tree};
 use super::words::{Host, address, time};
 use super::{Imported, Surroundings};
-use crate::imported::{Remarks, duration, line, list, quoted};
+use crate::imported::Remarks;
 
 /// The whole file.
 pub(super) fn import(

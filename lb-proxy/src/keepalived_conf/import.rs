@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
+use config_text::toml::{duration, line, list, quoted};
+
 use super::Imported;
 use super::instance::{Announce, Family, Instance};
 use super::reasons;
 use super::tree::{Node, Tree};
-use crate::imported::{Remarks, duration, line, list, quoted};
+use crate::imported::Remarks;
 
 /// The whole file.
 pub(super) fn import(file: &Path, tree: &Tree) -> Imported {
