@@ -24,7 +24,6 @@ pub mod clock;
 pub mod commands;
 pub mod config;
 pub mod driver;
-pub mod encrypted;
 pub mod entropy;
 pub mod exchange;
 pub mod forward;

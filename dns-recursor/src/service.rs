@@ -9,16 +9,17 @@ use daemon_base::exit;
 use daemon_base::listen::{self, UdpOptions};
 use daemon_base::run::{Context, Service, StartError};
 use daemon_base::snapshot::Cell;
+use daemon_base::tls::{CertificateFiles, Certificates};
 use daemon_base::udp::{self, Engine, EngineOptions};
 use dns_wire::Type;
 use serde_json::Value;
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
 
 use crate::cache::{Cache, CacheOptions};
 use crate::clock::Clock;
 use crate::config::{Allow, Config, Network};
 use crate::driver::{self, Plan};
-use crate::encrypted::Certificate;
 use crate::entropy::SystemEntropy;
 use crate::exchange::Entropy as _;
 use crate::forward::Table;
@@ -37,6 +38,8 @@ use crate::{load, routes};
 const SOCKETS: &str = "dns";
 /// The name of the sockets of DNS over TLS.
 const TLS_SOCKETS: &str = "dns-tls";
+/// The ALPN name of DNS over TLS (RFC 7858's entry in the IANA registry).
+const ALPN: &[u8] = b"dot";
 /// How often the node's own networks are looked up, for the default of `allow-from`.
 const NETWORKS_LOOK: Duration = Duration::from_secs(60);
 /// How often draining looks whether connections have ended.
@@ -57,7 +60,7 @@ pub struct Recursor {
     allow: Arc<Mutex<Allow>>,
     /// Where datagrams come to.
     addresses: Vec<SocketAddr>,
-    certificate: Option<Certificate>,
+    certificates: Option<Certificates>,
     fixed: Fixed,
 }
 
@@ -140,7 +143,7 @@ impl Service for Recursor {
             health,
             allow,
             addresses: sockets.addresses,
-            certificate: sockets.certificate,
+            certificates: sockets.certificates,
             fixed: Fixed::of(&config),
         };
         recursor.show(context);
@@ -156,11 +159,8 @@ impl Service for Recursor {
                 "Listeners, threads, the cache's bounds and whether healthd is asked change with the next restart"
             );
         }
-        if let Some(Err(error)) = self.certificate.as_ref().map(Certificate::reload) {
-            tracing::error!(
-                error = exit::chain(&error),
-                "The certificate stays as it was"
-            );
+        if let Some(certificates) = &self.certificates {
+            certificates.reload();
         }
         let table = Arc::new(config.table());
         self.driver.adopt(plan(&config, &table)).await;
@@ -307,7 +307,7 @@ struct Sockets {
     streams: Listeners,
     /// Where datagrams come to.
     addresses: Vec<SocketAddr>,
-    certificate: Option<Certificate>,
+    certificates: Option<Certificates>,
 }
 
 impl Sockets {
@@ -329,14 +329,18 @@ impl Sockets {
             }
         }
         let tcp = listen::tcp(inherited, SOCKETS, &addresses)?;
-        let mut certificate = None;
+        let mut certificates = None;
         let tls = match &network.tls {
             None => None,
             Some(tls) => {
-                let unusable = |error| StartError::new(exit::CONFIG, error);
-                let read = Certificate::read(tls).map_err(unusable)?;
-                let acceptor = read.acceptor().map_err(unusable)?;
-                certificate = Some(read);
+                let files = CertificateFiles::new(&tls.certificate, &tls.key);
+                let read = Certificates::read(&[files])
+                    .map_err(|error| StartError::new(exit::CONFIG, error))?;
+                let config = read
+                    .server_config(&[ALPN])
+                    .map_err(|error| StartError::new(exit::CONFIG, error))?;
+                let acceptor = TlsAcceptor::from(Arc::new(config));
+                certificates = Some(read);
                 let listeners = listen::tcp(inherited, TLS_SOCKETS, &tls.listen)?;
                 for listener in &listeners {
                     tracing::info!(address = %listener.local_addr()?, "Listening, encrypted");
@@ -348,7 +352,7 @@ impl Sockets {
             udp,
             streams: Listeners { tcp, tls },
             addresses,
-            certificate,
+            certificates,
         })
     }
 }
