@@ -15,8 +15,7 @@ mod units;
 
 use std::error::Error;
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -24,13 +23,12 @@ use std::sync::Arc;
 use config_text::Rejected;
 use serde::de::DeserializeOwned;
 
+use crate::disk;
+
 pub use common::{AdminListen, AdminSpec, Common, LogSpec};
 pub use config_text::{Position, Problem};
 pub use nearest::nearest;
 pub use units::{ByteSize, HumanDuration, UnitError};
-
-/// A configuration file larger than this is surely another file.
-const MAX_FILE_SIZE: u64 = 16 << 20;
 
 //--- Problems
 
@@ -130,7 +128,11 @@ impl Document {
     /// When it cannot be read, is not UTF-8 or is larger than 16 MiB.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, Problems> {
         let path = path.as_ref();
-        let text = read_bounded(path).map_err(|error| {
+        let text = disk::read(path).and_then(|octets| {
+            let not_text = |_| io::Error::new(io::ErrorKind::InvalidData, "not valid UTF-8");
+            String::from_utf8(octets).map_err(not_text)
+        });
+        let text = text.map_err(|error| {
             Problem::new(format!(
                 "cannot read configuration file {}: {error}",
                 path.display()
@@ -184,20 +186,6 @@ impl Document {
             column,
         }
     }
-}
-
-fn read_bounded(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    // Whatever it is, a pipe too, no more than this is read.
-    File::open(path)?
-        .take(MAX_FILE_SIZE + 1)
-        .read_to_string(&mut text)?;
-    if u64::try_from(text.len()).is_ok_and(|length| length > MAX_FILE_SIZE) {
-        return Err(io::Error::other(format!(
-            "larger than the {MAX_FILE_SIZE} bytes allowed"
-        )));
-    }
-    Ok(text)
 }
 
 #[cfg(test)]

@@ -3,7 +3,9 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use config_text::Files;
 
 /// A larger file is surely no configuration, key or list that people write.
 pub const MAX_FILE_SIZE: u64 = 16 << 20;
@@ -25,6 +27,31 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
         )));
     }
     Ok(octets)
+}
+
+/// The file system, as parsers reach it: files of no more than [`MAX_FILE_SIZE`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Disk;
+
+impl Files for Disk {
+    fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
+        read(path)
+    }
+
+    fn list(&mut self, directory: &Path) -> io::Result<Vec<PathBuf>> {
+        list(directory)
+    }
+}
+
+/// What is in a directory, in any order.
+///
+/// # Errors
+///
+/// When it cannot be read.
+pub fn list(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    fs::read_dir(directory)?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect()
 }
 
 /// What tells one state of a file from another without reading it; `None` for a file that cannot

@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use config_text::{Files, Problem, Rejected};
+use config_text::{Problem, Rejected};
 use daemon_base::args::PACKAGE_VERSION;
 use daemon_base::config::{Document, Problems};
-use daemon_base::disk::Stamp;
+use daemon_base::disk::{Disk, Stamp};
 use dns_wire::hash::Seed;
 
 use crate::config::v1::Spec;
@@ -101,20 +101,7 @@ fn host() -> String {
         .into_owned()
 }
 
-struct Disk;
-
-impl Files for Disk {
-    fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
-        read(path)
-    }
-
-    fn list(&mut self, directory: &Path) -> io::Result<Vec<PathBuf>> {
-        fs::read_dir(directory)?
-            .map(|entry| entry.map(|entry| entry.path()))
-            .collect()
-    }
-}
-
+/// Reads a zone or a list of zones.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let metadata = fs::metadata(path)?;
     if metadata.len() > MAX_FILE_SIZE {

@@ -1,19 +1,15 @@
 //! Reading configuration files. Parsers open nothing themselves; here they meet the file system.
 
-use std::fs;
-use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 
 use config_text::Files;
 use daemon_base::config::{Document, Problem, Problems};
+use daemon_base::disk::Disk;
 
 use crate::config::{Config, v1};
 use crate::import::Imported;
 use crate::recursor_conf::{self, RecursorConf};
-
-/// No configuration or list of zones is larger; one that is, is surely another file.
-const MAX_FILE: u64 = 16 << 20;
 
 /// Which files say what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,27 +90,6 @@ pub fn remarks(conf: &RecursorConf, imported: &recursor_conf::Imported) -> Vec<S
         .collect()
 }
 
-struct Disk;
-
-impl Files for Disk {
-    fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        fs::File::open(path)?
-            .take(MAX_FILE + 1)
-            .read_to_end(&mut bytes)?;
-        if u64::try_from(bytes.len()).is_ok_and(|length| length > MAX_FILE) {
-            return Err(io::Error::other("larger than any configuration"));
-        }
-        Ok(bytes)
-    }
-
-    fn list(&mut self, directory: &Path) -> io::Result<Vec<PathBuf>> {
-        fs::read_dir(directory)?
-            .map(|entry| entry.map(|entry| entry.path()))
-            .collect()
-    }
-}
-
 /// Upstreams that are this server itself, seeing that it listens on these addresses.
 #[must_use]
 pub fn own_addresses(config: &Config, listening: &[SocketAddr]) -> Problems {
@@ -140,6 +115,8 @@ fn is_of_this_node(address: IpAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn config(upstream: &str) -> Config {

@@ -3,20 +3,16 @@
 //! What they say is for [`haproxy_cfg`] and [`keepalived_conf`] to understand; here is the machine that
 //! they refer to: files, the environment, and the resolver, which HAProxy asks when it starts.
 
-use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
-use config_text::Files;
 use daemon_base::config::{Problem, Problems};
+use daemon_base::disk::{self, Disk};
 
 use crate::haproxy_cfg::{self, Surroundings};
 use crate::imported::Imported;
 use crate::keepalived_conf;
-
-/// A file of more octets is not a configuration.
-const MAX_FILE: u64 = 16 << 20;
 
 /// haproxy.cfg: files one after the other, and of directories the files whose names end in `.cfg`.
 ///
@@ -27,7 +23,7 @@ pub fn haproxy(paths: &[PathBuf]) -> Result<Imported, Problems> {
     let mut files = Vec::new();
     for path in paths {
         for path in cfg_files(path)? {
-            let octets = read(&path).map_err(|error| unreadable(&path, &error))?;
+            let octets = disk::read(&path).map_err(|error| unreadable(&path, &error))?;
             files.push((path, octets));
         }
     }
@@ -45,7 +41,7 @@ pub fn haproxy(paths: &[PathBuf]) -> Result<Imported, Problems> {
 ///
 /// When a file cannot be read, or breaks keepalived's syntax.
 pub fn keepalived(path: &Path, id: Option<&str>) -> Result<Imported, Problems> {
-    let imported = keepalived_conf::import(path, &mut Machine, id);
+    let imported = keepalived_conf::import(path, &mut Disk, id);
     imported.map_err(|problems| problems.into_iter().collect())
 }
 
@@ -54,9 +50,7 @@ fn cfg_files(path: &Path) -> Result<Vec<PathBuf>, Problems> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
-    let listed = Machine
-        .list(path)
-        .map_err(|error| unreadable(path, &error))?;
+    let listed = disk::list(path).map_err(|error| unreadable(path, &error))?;
     let is_cfg = |path: &PathBuf| {
         let is_hidden = path
             .file_name()
@@ -70,17 +64,6 @@ fn cfg_files(path: &Path) -> Result<Vec<PathBuf>, Problems> {
         return Err([Problem::new(message)].into_iter().collect());
     }
     Ok(files)
-}
-
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let mut octets = Vec::new();
-    fs::File::open(path)?
-        .take(MAX_FILE + 1)
-        .read_to_end(&mut octets)?;
-    if u64::try_from(octets.len()).is_ok_and(|length| length > MAX_FILE) {
-        return Err(io::Error::other("larger than any configuration"));
-    }
-    Ok(octets)
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Problems {
@@ -107,21 +90,10 @@ impl Surroundings for Machine {
     }
 }
 
-impl Files for Machine {
-    fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
-        read(path)
-    }
-
-    fn list(&mut self, directory: &Path) -> io::Result<Vec<PathBuf>> {
-        let entries = fs::read_dir(directory)?;
-        entries
-            .map(|entry| entry.map(|entry| entry.path()))
-            .collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     /// A directory that goes away with the test.
