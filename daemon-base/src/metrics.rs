@@ -3,6 +3,7 @@
 //! Written as `OpenMetrics` when the scraper's `Accept` asks for it, else in Prometheus' text format
 //! 0.0.4. Metrics of the process and of the build are always there.
 
+mod page;
 mod process;
 mod prometheus;
 
@@ -13,6 +14,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
 
+pub use page::{Histogram, Labels, Page, float, labels};
 pub(crate) use process::ReadinessCollector;
 pub use process::{cpu_seconds, resident_memory};
 

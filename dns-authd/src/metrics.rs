@@ -4,11 +4,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use daemon_base::metrics::{Page, float, labels};
 use daemon_base::snapshot::Cell;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
-use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::encoding::DescriptorEncoder;
 
 use crate::health::Link;
 use crate::keeper::{Reports, State, ZoneReport};
@@ -178,209 +177,132 @@ impl fmt::Debug for Scrape {
 
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let mut page = Page(&mut encoder);
-        page.traffic(&self.totals)?;
+        let mut page = Page::new(&mut encoder);
+        traffic(&mut page, &self.totals)?;
         let reports = self.reports.current();
-        page.zones(&reports)?;
-        page.live(&reports)?;
-        page.health(&reports, &self.link)
+        zones(&mut page, &reports)?;
+        live(&mut page, &reports)?;
+        health(&mut page, &reports, &self.link)
     }
 }
 
-struct Page<'a, 'e>(&'a mut DescriptorEncoder<'e>);
-
-impl Page<'_, '_> {
-    fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
-        let metric = ConstCounter::new(value);
-        metric.encode(
-            self.0
-                .encode_descriptor(name, help, None, metric.metric_type())?,
-        )
-    }
-
-    fn gauge(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
-        let metric = ConstGauge::new(value);
-        metric.encode(
-            self.0
-                .encode_descriptor(name, help, None, metric.metric_type())?,
-        )
-    }
-
-    /// A metric with one label or more.
-    fn family<M: EncodeMetric>(
-        &mut self,
-        name: &str,
-        help: &str,
-        sample: &M,
-        entries: &[(Vec<(&str, String)>, M)],
-    ) -> fmt::Result {
-        let descriptor = self
-            .0
-            .encode_descriptor(name, help, None, sample.metric_type())?;
-        encode_all(descriptor, entries)
-    }
-
-    fn traffic(&mut self, totals: &Totals) -> fmt::Result {
-        let sum = totals.sum();
-        let zero = ConstCounter::new(0_u64);
-        let mut queries = Vec::new();
-        for ((_, transport), row) in TRANSPORTS.iter().zip(sum.queries) {
-            for (family, count) in FAMILIES.iter().zip(row) {
-                let labels = vec![
-                    ("transport", (*transport).to_owned()),
-                    ("family", (*family).to_owned()),
-                ];
-                queries.push((labels, ConstCounter::new(count)));
-            }
+fn traffic(page: &mut Page<'_, '_>, totals: &Totals) -> fmt::Result {
+    let sum = totals.sum();
+    let mut queries = Vec::new();
+    for ((_, transport), row) in TRANSPORTS.iter().zip(sum.queries) {
+        for (family, count) in FAMILIES.iter().zip(row) {
+            let names = labels(&[("transport", transport), ("family", family)]);
+            queries.push((names, count));
         }
-        self.family(QUERIES, "Queries received", &zero, &queries)?;
-        let names = TYPES.iter().map(|(_, name)| *name).chain(["other"]);
-        let types: Vec<_> = names
-            .zip(sum.types)
-            .map(|(name, count)| (vec![("type", name.to_owned())], ConstCounter::new(count)))
-            .collect();
-        self.family(QUERY_TYPES, "Queries by the type asked for", &zero, &types)?;
-        let names = RCODES.iter().map(|(_, name)| *name).chain(["other"]);
-        let rcodes: Vec<_> = names
-            .zip(sum.rcodes)
-            .map(|(name, count)| (vec![("rcode", name.to_owned())], ConstCounter::new(count)))
-            .collect();
-        self.family(RESPONSES, "Responses sent", &zero, &rcodes)?;
-        self.counter(TRUNCATED, "Responses with TC set", sum.truncated)?;
-        self.counter(IGNORED, "Messages that got no response", sum.ignored)?;
-        self.counter(LIVE_ANSWERS, "Answers drawn by liveness", sum.live)?;
-        let read = |value: &AtomicU64| value.load(Ordering::Relaxed);
-        self.counter(
-            HELD,
-            "Queries that waited for first results",
-            read(&totals.held),
-        )?;
-        self.counter(
-            TCP_REFUSED,
-            "Connections refused for want of room",
-            read(&totals.refused),
-        )?;
-        self.gauge(
-            TCP_CONNECTIONS,
-            "Open connections",
-            float(read(&totals.connections)),
-        )
     }
+    page.counters(QUERIES, "Queries received", queries)?;
+    let names = TYPES.iter().map(|(_, name)| *name).chain(["other"]);
+    let types = names.zip(sum.types);
+    let types = types.map(|(name, count)| (labels(&[("type", name)]), count));
+    page.counters(
+        QUERY_TYPES,
+        "Queries by the type asked for",
+        types.collect(),
+    )?;
+    let names = RCODES.iter().map(|(_, name)| *name).chain(["other"]);
+    let rcodes = names.zip(sum.rcodes);
+    let rcodes = rcodes.map(|(name, count)| (labels(&[("rcode", name)]), count));
+    page.counters(RESPONSES, "Responses sent", rcodes.collect())?;
+    page.counter(TRUNCATED, "Responses with TC set", sum.truncated)?;
+    page.counter(IGNORED, "Messages that got no response", sum.ignored)?;
+    page.counter(LIVE_ANSWERS, "Answers drawn by liveness", sum.live)?;
+    let read = |value: &AtomicU64| value.load(Ordering::Relaxed);
+    page.counter(
+        HELD,
+        "Queries that waited for first results",
+        read(&totals.held),
+    )?;
+    page.counter(
+        TCP_REFUSED,
+        "Connections refused for want of room",
+        read(&totals.refused),
+    )?;
+    page.gauge(
+        TCP_CONNECTIONS,
+        "Open connections",
+        float(read(&totals.connections)),
+    )
+}
 
-    fn zones(&mut self, reports: &Reports) -> fmt::Result {
-        let zero = ConstGauge::new(0.0);
-        let states = [State::Loaded, State::Stale, State::Failed].map(|state| {
-            let zones = reports.zones.iter();
-            let count = zones.filter(|zone| zone.state == state).count();
-            let labels = vec![("state", state.name().to_owned())];
-            (labels, ConstGauge::new(float(count as u64)))
-        });
-        self.family(ZONES, "Zones by how their files are", &zero, &states)?;
-        if reports.zones.len() > SINGLE_ZONES {
-            return Ok(());
-        }
-        let gauges: [Reading<f64>; 3] = [
-            (ZONE_SERIAL, "Serial that is served", |zone| {
-                f64::from(zone.serial)
-            }),
-            (ZONE_RECORDS, "Records that are served", |zone| {
-                float(zone.records as u64)
-            }),
-            (ZONE_LOAD, "How long the last load took", |zone| {
-                zone.took.as_secs_f64()
-            }),
-        ];
-        for (name, help, value) in gauges {
-            let zones = reports.zones.iter();
-            let entries: Vec<_> = zones
-                .map(|zone| {
-                    (
-                        vec![("zone", zone.name.to_string())],
-                        ConstGauge::new(value(zone)),
-                    )
-                })
-                .collect();
-            self.family(name, help, &zero, &entries)?;
-        }
-        let counters: [Reading<u64>; 2] = [
-            (ZONE_LOADS, "Loads", |zone| zone.n_loads),
-            (
-                ZONE_REFUSED,
-                "Loads refused because of broken files",
-                |zone| zone.n_refused,
-            ),
-        ];
-        let zero = ConstCounter::new(0_u64);
-        for (name, help, value) in counters {
-            let zones = reports.zones.iter();
-            let entries: Vec<_> = zones
-                .map(|zone| {
-                    (
-                        vec![("zone", zone.name.to_string())],
-                        ConstCounter::new(value(zone)),
-                    )
-                })
-                .collect();
-            self.family(name, help, &zero, &entries)?;
-        }
-        Ok(())
+fn zones(page: &mut Page<'_, '_>, reports: &Reports) -> fmt::Result {
+    let states = [State::Loaded, State::Stale, State::Failed].map(|state| {
+        let zones = reports.zones.iter();
+        let count = zones.filter(|zone| zone.state == state).count();
+        (labels(&[("state", state.name())]), float(count as u64))
+    });
+    page.gauges(ZONES, "Zones by how their files are", states.into())?;
+    if reports.zones.len() > SINGLE_ZONES {
+        return Ok(());
     }
-
-    fn live(&mut self, reports: &Reports) -> fmt::Result {
-        let kinds = [
-            (Some(Certainty::Known), "known"),
-            (Some(Certainty::AllDown), "all-down"),
-            (Some(Certainty::Unknown), "unknown"),
-            (None, "failed"),
-        ];
-        let entries = kinds.map(|(certainty, name)| {
-            let sets = reports.zones.iter().flat_map(|zone| &zone.live);
-            let count = sets.filter(|set| set.certainty == certainty).count();
-            let labels = vec![("certainty", name.to_owned())];
-            (labels, ConstGauge::new(float(count as u64)))
-        });
-        let zero = ConstGauge::new(0.0);
-        self.family(LIVE_SETS, "Live sets by how much is known", &zero, &entries)
+    let named = |zone: &ZoneReport| vec![("zone", zone.name.to_string())];
+    let gauges: [Reading<f64>; 3] = [
+        (ZONE_SERIAL, "Serial that is served", |zone| {
+            f64::from(zone.serial)
+        }),
+        (ZONE_RECORDS, "Records that are served", |zone| {
+            float(zone.records as u64)
+        }),
+        (ZONE_LOAD, "How long the last load took", |zone| {
+            zone.took.as_secs_f64()
+        }),
+    ];
+    for (name, help, value) in gauges {
+        let zones = reports.zones.iter();
+        let values = zones.map(|zone| (named(zone), value(zone)));
+        page.gauges(name, help, values.collect())?;
     }
+    let counters: [Reading<u64>; 2] = [
+        (ZONE_LOADS, "Loads", |zone| zone.n_loads),
+        (
+            ZONE_REFUSED,
+            "Loads refused because of broken files",
+            |zone| zone.n_refused,
+        ),
+    ];
+    for (name, help, value) in counters {
+        let zones = reports.zones.iter();
+        let values = zones.map(|zone| (named(zone), value(zone)));
+        page.counters(name, help, values.collect())?;
+    }
+    Ok(())
+}
 
-    fn health(&mut self, reports: &Reports, link: &Link) -> fmt::Result {
-        self.gauge(
-            TARGETS,
-            "Targets to be watched",
-            float(reports.n_targets as u64),
-        )?;
-        let state = link.state();
-        let connected = state.as_ref().is_some_and(|state| state.connected);
-        let connected = if connected { 1.0 } else { 0.0 };
-        self.gauge(HEALTH_CONNECTED, "Whether healthd is connected", connected)?;
-        match link.age() {
-            Some(age) => self.gauge(
-                HEALTH_AGE,
-                "How old what is known of targets may be",
-                age.as_secs_f64(),
-            ),
-            None => Ok(()),
-        }
+fn live(page: &mut Page<'_, '_>, reports: &Reports) -> fmt::Result {
+    let kinds = [
+        (Some(Certainty::Known), "known"),
+        (Some(Certainty::AllDown), "all-down"),
+        (Some(Certainty::Unknown), "unknown"),
+        (None, "failed"),
+    ];
+    let sets = kinds.map(|(certainty, name)| {
+        let sets = reports.zones.iter().flat_map(|zone| &zone.live);
+        let count = sets.filter(|set| set.certainty == certainty).count();
+        (labels(&[("certainty", name)]), float(count as u64))
+    });
+    page.gauges(LIVE_SETS, "Live sets by how much is known", sets.into())
+}
+
+fn health(page: &mut Page<'_, '_>, reports: &Reports, link: &Link) -> fmt::Result {
+    let targets = float(reports.n_targets as u64);
+    page.gauge(TARGETS, "Targets to be watched", targets)?;
+    let state = link.state();
+    let connected = state.as_ref().is_some_and(|state| state.connected);
+    let connected = f64::from(u8::from(connected));
+    page.gauge(HEALTH_CONNECTED, "Whether healthd is connected", connected)?;
+    match link.age() {
+        Some(age) => page.gauge(
+            HEALTH_AGE,
+            "How old what is known of targets may be",
+            age.as_secs_f64(),
+        ),
+        None => Ok(()),
     }
 }
 
 /// A metric's name and help, and what it reads of a zone.
 type Reading<T> = (&'static str, &'static str, fn(&ZoneReport) -> T);
-
-fn encode_all<M: EncodeMetric>(
-    mut encoder: MetricEncoder<'_>,
-    entries: &[(Vec<(&str, String)>, M)],
-) -> fmt::Result {
-    for (labels, metric) in entries {
-        metric.encode(encoder.encode_family(labels)?)?;
-    }
-    Ok(())
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "gauges are floats; counts are small"
-)]
-const fn float(count: u64) -> f64 {
-    count as f64
-}

@@ -7,13 +7,12 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use daemon_base::metrics::{Histogram, Labels, Page, float, labels};
 use dns_wire::Rcode;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::encoding::DescriptorEncoder;
 
 use crate::cache::Cache;
 use crate::driver::{Latency, Observed, lock};
@@ -95,11 +94,9 @@ impl fmt::Debug for Scrape {
     }
 }
 
-type Labels = Vec<(&'static str, String)>;
-
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let mut page = Page(&mut encoder);
+        let mut page = Page::new(&mut encoder);
         let sum = self.totals.sum();
         self.traffic(&mut page, &sum)?;
         self.cache(&mut page, &sum)?;
@@ -118,8 +115,7 @@ impl Scrape {
             ("zone", "."),
             ("view", ""),
         ];
-        let all = own.into_iter().chain(more.iter().copied());
-        all.map(|(key, value)| (key, value.to_owned())).collect()
+        labels(&[own.as_slice(), more].concat())
     }
 
     fn traffic(&self, page: &mut Page<'_, '_>, sum: &Sum) -> fmt::Result {
@@ -144,9 +140,9 @@ impl Scrape {
             buckets: sum.latency,
             micros: sum.latency_micros,
         };
-        let all = vec![(self.labels(&[]), latency)];
+        let all = vec![(self.labels(&[]), histogram(&latency))];
         page.histograms(REQUEST_DURATION, "How long clients waited", all)?;
-        page.counters(PANICS, "Panics", vec![(Vec::new(), 0)])
+        page.counter(PANICS, "Panics", 0)
     }
 
     fn cache(&self, page: &mut Page<'_, '_>, sum: &Sum) -> fmt::Result {
@@ -194,25 +190,13 @@ impl Scrape {
     fn connections(&self, page: &mut Page<'_, '_>) -> fmt::Result {
         let open = self.connections.open.load(Ordering::Relaxed);
         let refused = self.connections.refused.load(Ordering::Relaxed);
-        page.gauges(
-            TCP_CONNECTIONS,
-            "Open connections",
-            floats(vec![(Vec::new(), open)]),
-        )?;
-        page.counters(
-            TCP_REFUSED,
-            "Connections turned away",
-            vec![(Vec::new(), refused)],
-        )?;
+        page.gauge(TCP_CONNECTIONS, "Open connections", float(open))?;
+        page.counter(TCP_REFUSED, "Connections turned away", refused)?;
         match self.link.state() {
             None => Ok(()),
             Some(state) => {
-                let connected = vec![(Vec::new(), u64::from(state.connected))];
-                page.gauges(
-                    HEALTHD_CONNECTED,
-                    "Whether healthd is connected",
-                    floats(connected),
-                )
+                let connected = f64::from(u8::from(state.connected));
+                page.gauge(HEALTHD_CONNECTED, "Whether healthd is connected", connected)
             }
         }
     }
@@ -232,7 +216,7 @@ fn upstreams(page: &mut Page<'_, '_>, observed: &Observed) -> fmt::Result {
         .map(|((upstream, rcode), latency)| {
             let mut labels = to(*upstream);
             labels.push(("rcode", Rcode(*rcode).to_string()));
-            (labels, latency.clone())
+            (labels, histogram(latency))
         });
     page.histograms(
         PROXY_DURATION,
@@ -289,83 +273,24 @@ fn events(page: &mut Page<'_, '_>, observed: &Observed, sum: &Sum) -> fmt::Resul
     ];
     let events = events.map(|(event, n)| (vec![("event", event.to_owned())], n));
     page.counters(EVENTS, "What the resolver did", events.into())?;
-    let rejects = vec![(Vec::new(), counts.overload + sum.overload)];
-    page.counters(MAX_CONCURRENT, "Queries turned away", rejects)?;
+    let rejects = counts.overload + sum.overload;
+    page.counter(MAX_CONCURRENT, "Queries turned away", rejects)?;
     let under_way = u64::try_from(observed.n_flights).unwrap_or(u64::MAX);
-    page.gauges(
-        QUESTIONS,
-        "Questions under way",
-        floats(vec![(Vec::new(), under_way)]),
-    )
+    page.gauge(QUESTIONS, "Questions under way", float(under_way))
+}
+
+/// A histogram as scrapers have it.
+fn histogram(latency: &Latency) -> Histogram {
+    let bounds = (0..BUCKETS).map(bucket_bound).chain([f64::INFINITY]);
+    Histogram {
+        sum: Duration::from_micros(latency.micros).as_secs_f64(),
+        buckets: bounds.zip(latency.buckets).collect(),
+    }
 }
 
 fn floats(values: Vec<(Labels, u64)>) -> Vec<(Labels, f64)> {
-    let float = |value: u64| {
-        // Exact up to 2^53, which no count here reaches.
-        #[expect(clippy::cast_precision_loss, reason = "counts stay below 2^53")]
-        let float = value as f64;
-        float
-    };
     values
         .into_iter()
         .map(|(labels, value)| (labels, float(value)))
         .collect()
-}
-
-/// What is written to.
-struct Page<'a, 'e>(&'a mut DescriptorEncoder<'e>);
-
-impl Page<'_, '_> {
-    fn counters(&mut self, name: &str, help: &str, values: Vec<(Labels, u64)>) -> fmt::Result {
-        let metrics = values.into_iter();
-        let metrics = metrics.map(|(labels, value)| (labels, ConstCounter::new(value)));
-        let metrics: Vec<_> = metrics.collect();
-        self.all(name, help, MetricType::Counter, &metrics)
-    }
-
-    fn gauges(&mut self, name: &str, help: &str, values: Vec<(Labels, f64)>) -> fmt::Result {
-        let metrics = values.into_iter();
-        let metrics = metrics.map(|(labels, value)| (labels, ConstGauge::new(value)));
-        let metrics: Vec<_> = metrics.collect();
-        self.all(name, help, MetricType::Gauge, &metrics)
-    }
-
-    fn all<M: EncodeMetric>(
-        &mut self,
-        name: &str,
-        help: &str,
-        kind: MetricType,
-        metrics: &[(Labels, M)],
-    ) -> fmt::Result {
-        let mut encoder = self.0.encode_descriptor(name, help, None, kind)?;
-        if let [(labels, metric)] = metrics
-            && labels.is_empty()
-        {
-            return metric.encode(encoder);
-        }
-        for (labels, metric) in metrics {
-            metric.encode(encoder.encode_family(labels)?)?;
-        }
-        Ok(())
-    }
-
-    fn histograms(
-        &mut self,
-        name: &str,
-        help: &str,
-        values: Vec<(Labels, Latency)>,
-    ) -> fmt::Result {
-        let mut encoder = self
-            .0
-            .encode_descriptor(name, help, None, MetricType::Histogram)?;
-        for (labels, latency) in values {
-            let bounds = (0..BUCKETS).map(bucket_bound).chain([f64::INFINITY]);
-            let buckets: Vec<(f64, u64)> = bounds.zip(latency.buckets).collect();
-            let count = latency.buckets.iter().sum();
-            let seconds = std::time::Duration::from_micros(latency.micros).as_secs_f64();
-            let mut family = encoder.encode_family(&labels)?;
-            family.encode_histogram::<Labels>(seconds, count, &buckets, None)?;
-        }
-        Ok(())
-    }
 }

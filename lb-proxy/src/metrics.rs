@@ -5,13 +5,13 @@
 
 mod haproxy;
 mod keepalived;
-mod page;
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use daemon_base::metrics::{Labels, Page, float, labels};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
@@ -24,8 +24,6 @@ use crate::service::{Datagrams, KernelPath, Shown};
 use crate::standing::{History, Verdict};
 use crate::table::FrontendTally;
 use crate::vrrp::machine::State;
-
-use page::{Labels, Page, float, labels};
 
 /// Sessions that are open.
 pub const SESSIONS: &str = "lb_proxy_sessions";
@@ -139,7 +137,7 @@ pub struct Scrape {
 
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let mut page = Page(&mut encoder);
+        let mut page = Page::new(&mut encoder);
         let view = self.keeper.view();
         let now = now();
         self.process(&mut page)?;

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use prometheus_client::collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::encoding::DescriptorEncoder;
 
 use crate::listen::queue_drops;
+use crate::metrics::Page;
 
 /// The counts of one engine over all its threads; clones share them.
 #[derive(Debug, Clone)]
@@ -174,8 +174,7 @@ impl collector::Collector for Collector {
             ),
         ] {
             let name = format!("{}_udp_{name}", self.prefix);
-            let metric = ConstCounter::new(value);
-            metric.encode(encoder.encode_descriptor(&name, help, None, metric.metric_type())?)?;
+            Page::new(&mut encoder).counter(&name, help, value)?;
         }
         Ok(())
     }

@@ -5,10 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
+use daemon_base::metrics::{Labels, Page, float, labels};
 use proto::health::{Liveness, TargetKind, TargetStatus};
 
 use super::load;
-use super::page::{Labels, Page, float, labels};
 use crate::keeper::View;
 use crate::pool::{Pool, Server};
 use crate::relay::Engine;

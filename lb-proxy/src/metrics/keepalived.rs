@@ -3,7 +3,8 @@
 
 use std::fmt;
 
-use super::page::{Labels, Page, float, labels};
+use daemon_base::metrics::{Labels, Page, float, labels};
+
 use crate::vrrp::machine::{Counters, State};
 use crate::vrrp::packet::Refusal;
 use crate::vrrp::status::RouterStatus;
