@@ -2,9 +2,12 @@
 //!
 //! A service embeds these in its own `clap` enum of verbs and adds what is its own.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
+use crate::exit;
 use crate::log::{Format, Level};
 
 /// Package version, git revision and build date: `0.1.0 (git 1a2b3c4d5, built 2026-11-21)`.
@@ -22,6 +25,25 @@ macro_rules! version {
     () => {
         $crate::args::VERSION
     };
+}
+
+/// Understands a command line, its first argument being the program's name. On `Err` everything is said:
+/// help and version on standard output, which is no error, and what is wrong on standard error.
+///
+/// # Errors
+///
+/// The code to exit with.
+pub fn parse<C: clap::Parser>(
+    arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+) -> Result<C, ExitCode> {
+    C::try_parse_from(arguments).map_err(|error| {
+        // A closed pipe is no reason to fail.
+        drop(error.print());
+        exit::code(match error.use_stderr() {
+            true => exit::USAGE,
+            false => exit::OK,
+        })
+    })
 }
 
 /// Arguments of `serve`.
@@ -104,6 +126,21 @@ mod tests {
         assert_eq!(command.serve.log.log_level, Some(Level::Debug));
         assert_eq!(command.serve.log.log_format, Some(Format::Json));
         assert!(command.status.json);
+    }
+
+    #[test]
+    fn help_is_no_error_and_nonsense_is_wrong_usage() {
+        // An exit code shows itself in no other way.
+        let code = |argument| {
+            parse::<Command>(["x", argument])
+                .err()
+                .map(|c| format!("{c:?}"))
+        };
+        let expected = |code| Some(format!("{:?}", exit::code(code)));
+        assert_eq!(code("--help"), expected(exit::OK));
+        assert_eq!(code("--version"), expected(exit::OK));
+        assert_eq!(code("--nonsense"), expected(exit::USAGE));
+        assert_eq!(code("--json"), None);
     }
 
     #[test]

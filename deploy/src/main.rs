@@ -16,17 +16,16 @@ mod up;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser as _;
-use daemon_base::{errln, exit, outln, print};
+use daemon_base::{errln, exit, outln};
 
 use crate::args::{Command, MasterVerb, Outpost};
 use crate::up::control::{Request, ask};
 use crate::up::run_dir::RunDir;
 
 fn main() -> ExitCode {
-    let outpost = match Outpost::try_parse() {
+    let outpost: Outpost = match daemon_base::args::parse(std::env::args_os()) {
         Ok(outpost) => outpost,
-        Err(error) => return explain(&error),
+        Err(code) => return code,
     };
     match outpost.command {
         Command::Up(args) => up::run(&args),
@@ -45,19 +44,6 @@ fn main() -> ExitCode {
         }
         Command::Status(args) => request(args.run_dir, &Request::Status { json: args.json }),
         Command::ExecChild(args) => exec_child::run(&args),
-    }
-}
-
-/// Prints what clap has to say: help and version are no errors, all else is wrong use.
-fn explain(error: &clap::Error) -> ExitCode {
-    use clap::error::ErrorKind::{DisplayHelp, DisplayVersion};
-    let text = error.render();
-    if matches!(error.kind(), DisplayHelp | DisplayVersion) {
-        print::out(format_args!("{text}"));
-        exit::code(exit::OK)
-    } else {
-        print::err(format_args!("{text}"));
-        exit::code(exit::USAGE)
     }
 }
 

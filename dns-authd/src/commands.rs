@@ -5,10 +5,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use clap::Parser;
 use config_text::Rejected;
 use daemon_base::admin::{self, ClientError, Response};
-use daemon_base::args::{ServeArgs as BaseServeArgs, StatusArgs};
+use daemon_base::args::{self, ServeArgs as BaseServeArgs, StatusArgs};
 use daemon_base::config::Problems;
 use daemon_base::{errln, exit, outln, run};
 use dns_wire::Name;
@@ -25,18 +24,9 @@ use crate::status;
 /// Runs the command line.
 pub fn run(arguments: Vec<String>) -> ExitCode {
     let (arguments, settings) = split_settings(arguments);
-    let mut cli = match Cli::try_parse_from(arguments) {
+    let mut cli: Cli = match args::parse(arguments) {
         Ok(cli) => cli,
-        Err(error) => {
-            // Help and version go to standard output and are no error.
-            let code = if error.use_stderr() {
-                exit::USAGE
-            } else {
-                exit::OK
-            };
-            drop(error.print());
-            return exit::code(code);
-        }
+        Err(code) => return code,
     };
     if let Some(config) = cli.verb.config_mut() {
         config.settings = settings;

@@ -2,9 +2,8 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use daemon_base::admin::{self, ClientError, Response};
-use daemon_base::args::{ServeArgs as BaseServeArgs, StatusArgs};
+use daemon_base::args::{self, ServeArgs as BaseServeArgs, StatusArgs};
 use daemon_base::config::Problems;
 use daemon_base::{errln, exit, outln, run};
 
@@ -17,17 +16,9 @@ use crate::{load, recursor_conf, status};
 /// Runs the command line.
 pub fn run(arguments: Vec<String>) -> ExitCode {
     let (arguments, settings) = split_settings(arguments);
-    let mut cli = match Cli::try_parse_from(arguments) {
+    let mut cli: Cli = match args::parse(arguments) {
         Ok(cli) => cli,
-        Err(error) => {
-            // Help and version go to standard output and are no error.
-            let code = match error.use_stderr() {
-                true => exit::USAGE,
-                false => exit::OK,
-            };
-            drop(error.print());
-            return exit::code(code);
-        }
+        Err(code) => return code,
     };
     if let Verb::Serve(ServeArgs { config, .. }) | Verb::Check(config) = &mut cli.verb {
         config.settings = settings;

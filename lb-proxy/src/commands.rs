@@ -3,9 +3,8 @@
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
-use clap::Parser;
 use daemon_base::admin::{self, ClientError, Response};
-use daemon_base::args::{ServeArgs as BaseServeArgs, StatusArgs};
+use daemon_base::args::{self, ServeArgs as BaseServeArgs, StatusArgs};
 use daemon_base::config::{Document, Problems};
 use daemon_base::{errln, exit, outln, run};
 use serde_json::Value;
@@ -18,17 +17,9 @@ use crate::status;
 
 /// Runs the command line.
 pub fn run(arguments: Vec<String>) -> ExitCode {
-    let cli = match Cli::try_parse_from(arguments) {
+    let cli: Cli = match args::parse(arguments) {
         Ok(cli) => cli,
-        Err(error) => {
-            // Help and version go to standard output and are no error.
-            let code = match error.use_stderr() {
-                true => exit::USAGE,
-                false => exit::OK,
-            };
-            drop(error.print());
-            return exit::code(code);
-        }
+        Err(code) => return code,
     };
     match cli.verb {
         Verb::Serve(args) => serve(&args),
