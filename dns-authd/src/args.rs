@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use daemon_base::args::{LogArgs, StatusArgs};
 use pdns_settings::command_line;
-use proto::endpoint::Endpoint;
+use proto::endpoint::HealthdArg;
 
 use crate::load::Source;
 
@@ -104,24 +104,6 @@ pub struct ConfigArgs {
     /// Further settings of `pdns_server`, taken off the command line before it is parsed.
     #[arg(skip)]
     pub settings: Vec<(String, String)>,
-}
-
-/// Where healthd listens, or that there is none.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HealthdArg(pub Option<Endpoint>);
-
-impl std::str::FromStr for HealthdArg {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "none" => Ok(Self(None)),
-            text => match text.parse() {
-                Ok(endpoint) => Ok(Self(Some(endpoint))),
-                Err(error) => Err(format!("{error}")),
-            },
-        }
-    }
 }
 
 /// Arguments of `serve`.

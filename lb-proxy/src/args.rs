@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use daemon_base::args::{LogArgs, StatusArgs};
 use ipnet::IpNet;
-use proto::endpoint::Endpoint;
+use proto::endpoint::HealthdArg;
 
 /// The configuration that is read when none is named.
 pub const DEFAULT_CONFIG: &str = "/etc/outpost/lb-proxy.toml";
@@ -109,24 +109,6 @@ pub struct ConfigArgs {
     /// Address of the admin listener; wins over the configuration
     #[arg(long, value_name = "IP:PORT")]
     pub admin: Option<SocketAddr>,
-}
-
-/// Where healthd listens, or that there is none.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HealthdArg(pub Option<Endpoint>);
-
-impl std::str::FromStr for HealthdArg {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "none" => Ok(Self(None)),
-            text => match text.parse() {
-                Ok(endpoint) => Ok(Self(Some(endpoint))),
-                Err(error) => Err(format!("{error}")),
-            },
-        }
-    }
 }
 
 /// Arguments of `serve`.

@@ -60,6 +60,21 @@ impl fmt::Display for Endpoint {
     }
 }
 
+/// Where healthd listens, or `none` where there is none: an argument of those who ask it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthdArg(pub Option<Endpoint>);
+
+impl FromStr for HealthdArg {
+    type Err = EndpointError;
+
+    fn from_str(text: &str) -> Result<Self, EndpointError> {
+        match text {
+            "none" => Ok(Self(None)),
+            text => text.parse().map(|endpoint| Self(Some(endpoint))),
+        }
+    }
+}
+
 impl Endpoint {
     /// Connects once.
     ///
@@ -96,6 +111,14 @@ mod tests {
         }
         let slashes = "unix:///run/x".parse::<Endpoint>().unwrap();
         assert_eq!(slashes, Endpoint::Unix("/run/x".into()));
+    }
+
+    #[test]
+    fn healthd_may_be_told_to_be_absent() {
+        assert_eq!("none".parse(), Ok(HealthdArg(None)));
+        let socket = Endpoint::Unix("/run/x".into());
+        assert_eq!("unix:/run/x".parse(), Ok(HealthdArg(Some(socket))));
+        assert!("None".parse::<HealthdArg>().is_err());
     }
 
     #[test]
