@@ -635,39 +635,3 @@ fn any_octets_get_a_readable_response_or_silence() {
         }
     }
 }
-
-/// `cargo test --release -p dns-authd -- --ignored --nocapture cost`
-#[test]
-#[ignore = "measures, and asserts nothing"]
-#[expect(clippy::disallowed_methods, reason = "time is what it measures")]
-fn the_cost_of_an_answer() {
-    const ROUNDS: u32 = 2_000_000;
-    let snapshot = three(&Select::Random);
-    let mut responder = Responder::new(NoPrograms, 3);
-    let mut out = [0; 4096];
-    for (name, rtype) in [
-        ("www.example.", Type::A),
-        ("live.example.", Type::A),
-        ("x1234567.wild.example.", Type::A),
-        ("x1234567.example.", Type::A),
-        ("a.b.c.d.e.f.x1234567.example.", Type::A),
-        ("example.", Type::NS),
-        ("x.sub.example.", Type::A),
-        ("alias.example.", Type::A),
-    ] {
-        for edns in [false, true] {
-            let message = match edns {
-                true => with_edns(name, rtype, 1232, 0, &[]),
-                false => plain(name, rtype),
-            };
-            let client = client(Transport::Udp);
-            let begun = std::time::Instant::now();
-            for _ in 0..ROUNDS {
-                let verdict = responder.respond(&snapshot, &message, &client, &mut out);
-                std::hint::black_box(&verdict);
-            }
-            let each = begun.elapsed() / ROUNDS;
-            println!("{name} {rtype} edns {edns}: {each:?}");
-        }
-    }
-}
