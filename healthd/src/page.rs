@@ -8,6 +8,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde_json::Value;
 
+use crate::status::{rows, word};
+
 /// How often a browser asks again, in seconds.
 const REFRESH: u32 = 2;
 
@@ -102,15 +104,6 @@ fn escaped(text: &str) -> String {
         }
     }
     result
-}
-
-fn rows<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
-    let rows = value.get(key).and_then(Value::as_array);
-    rows.into_iter().flatten()
-}
-
-fn word<'a>(value: &'a Value, key: &str) -> &'a str {
-    value.get(key).and_then(Value::as_str).unwrap_or("-")
 }
 
 #[cfg(test)]

@@ -120,7 +120,8 @@ fn row(target: &Value, width: usize) -> String {
     )
 }
 
-fn rows<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
+/// The entries of a list; none when there is no such list.
+pub(crate) fn rows<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
     value
         .get(key)
         .and_then(Value::as_array)
@@ -128,7 +129,8 @@ fn rows<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
         .flatten()
 }
 
-fn word<'a>(value: &'a Value, key: &str) -> &'a str {
+/// A text, or `-` when there is none.
+pub(crate) fn word<'a>(value: &'a Value, key: &str) -> &'a str {
     value.get(key).and_then(Value::as_str).unwrap_or("-")
 }
 
