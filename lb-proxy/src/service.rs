@@ -227,20 +227,7 @@ impl Service for Proxy {
         if sessions > 0 {
             tracing::warn!(sessions, "Sessions are reset: they did not end in time");
         }
-        let Self {
-            engine,
-            log,
-            kernel,
-            giver,
-            ..
-        } = self;
-        let ended = tokio::task::spawn_blocking(move || {
-            drop(giver);
-            kernel.clear();
-            drop(engine);
-            log.close();
-        });
-        ended.await.is_ok() && is_drained && are_addresses_gone
+        self.end(KernelPath::clear).await && is_drained && are_addresses_gone
     }
 }
 
@@ -291,6 +278,14 @@ impl Proxy {
         for task in &self.tasks {
             task.abort();
         }
+        if !self.end(KernelPath::leave).await {
+            tracing::error!("Not everything could be left to the successor");
+        }
+    }
+
+    /// Ends what has threads of its own, each while what it writes to is there; true when all of it
+    /// ended. `rules` says what becomes of the kernel's.
+    async fn end(self, rules: fn(&KernelPath)) -> bool {
         let Self {
             engine,
             log,
@@ -300,13 +295,11 @@ impl Proxy {
         } = self;
         let ended = tokio::task::spawn_blocking(move || {
             drop(giver);
-            kernel.leave();
+            rules(&kernel);
             drop(engine);
             log.close();
         });
-        if ended.await.is_err() {
-            tracing::error!("Not everything could be left to the successor");
-        }
+        ended.await.is_ok()
     }
 
     /// Waits for a successor.
