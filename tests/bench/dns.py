@@ -473,7 +473,7 @@ def main():
     parser.add_argument("--servers", type=lambda text: text.split(","), help="names as in the table")
     parser.add_argument("--big", type=int, default=0, metavar="NAMES", help="also serve a zone with that many names")
     parser.add_argument("--slow", action="store_true", help="also ask pdns, as sites configure it, for LUA names")
-    parser.add_argument("--binaries", type=Path, default=HOME / "target/release")
+    parser.add_argument("--binaries", type=Path, default=Path(os.environ.get("CARGO_TARGET_DIR", HOME / "target")) / "release")
     parser.add_argument("--server-core", type=int, default=0)
     parser.add_argument("--client-core", type=int, default=1)
     parser.add_argument("--port", type=int, default=15_300, help="first of some twenty ports in use")

@@ -605,7 +605,7 @@ def main():
     parser.add_argument("--connections", type=int, default=64, help="of the client that asks")
     parser.add_argument("--idle", type=int, default=20_000, metavar="N", help="idle connections that are held")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="threads of each proxy")
-    parser.add_argument("--binaries", type=Path, default=HOME / "target/release")
+    parser.add_argument("--binaries", type=Path, default=Path(os.environ.get("CARGO_TARGET_DIR", HOME / "target")) / "release")
     parser.add_argument("--json", type=Path, help="write every measurement to a file")
     parser.add_argument("--keep", action="store_true", help="keep the directory with configurations and logs")
     options = parser.parse_args()
