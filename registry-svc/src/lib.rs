@@ -1,0 +1,1 @@
+//! OCI registry that keeps one content on every node of a site.

@@ -1,0 +1,3 @@
+//! `registry-svc`: see `registry-svc --help`.
+
+fn main() {}
