@@ -1,10 +1,13 @@
-//! The gRPC contract between healthd and its subscribers.
+//! The gRPC contracts: between healthd and its subscribers, and between the nodes of a registry.
 //!
 //! [`wire`] is generated from `proto/outpost/health/v1/health.proto`, whose comments are the
 //! contract. [`health`] holds the same things as typed values that cannot be wrong: what comes
 //! over the wire is parsed into them or refused. With the feature `client`, [`watch`] keeps one
 //! `Watch` stream alive and hands out snapshots, and [`report`] one `Report` stream for what
 //! subscribers find out themselves.
+//!
+//! [`registry`] is generated from `proto/outpost/registry/v1`: what registries keep in their journals
+//! and send each other. Its typed values are the registry's own, because nobody else has them.
 //!
 //! Knows no service and no daemon.
 
@@ -43,4 +46,10 @@ pub mod watch;
 )]
 pub mod wire {
     tonic::include_proto!("outpost.health.v1");
+}
+
+/// Messages of the registry as generated from the contract: journal records.
+#[expect(missing_docs, clippy::doc_markdown, reason = "generated code")]
+pub mod registry {
+    tonic::include_proto!("outpost.registry.v1");
 }
