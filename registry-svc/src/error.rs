@@ -210,7 +210,9 @@ impl Refused {
     #[must_use]
     pub fn over_quota(wanted: u64, left: u64) -> Self {
         let detail = json!({ "bytes": wanted, "left": left });
-        Self::with(Code::Denied, "quota exceeded").detail(detail).closing()
+        Self::with(Code::Denied, "quota exceeded")
+            .detail(detail)
+            .closing()
     }
 
     /// Every blob and manifest that a manifest wants and that is not there.
@@ -319,7 +321,11 @@ mod tests {
         let names = Code::ALL.map(Code::as_str);
         assert_eq!(names.len(), 14);
         for code in Code::ALL {
-            assert!(code.as_str().bytes().all(|c| c.is_ascii_uppercase() || c == b'_'));
+            assert!(
+                code.as_str()
+                    .bytes()
+                    .all(|c| c.is_ascii_uppercase() || c == b'_')
+            );
             assert!((400..500).contains(&code.status()), "{code}");
         }
     }
@@ -342,8 +348,14 @@ mod tests {
         assert_eq!((lasting.status, lasting.code()), (507, Some(Code::Denied)));
         assert_eq!((lasting.closes, lasting.retry_after), (true, None));
         let passing = Refused::full(10, 3, true);
-        assert_eq!((passing.status, passing.code()), (429, Some(Code::TooManyRequests)));
-        assert_eq!((passing.closes, passing.retry_after), (true, Some(Duration::from_secs(5))));
+        assert_eq!(
+            (passing.status, passing.code()),
+            (429, Some(Code::TooManyRequests))
+        );
+        assert_eq!(
+            (passing.closes, passing.retry_after),
+            (true, Some(Duration::from_secs(5)))
+        );
         assert_eq!(Refused::over_quota(10, 3).status, 403);
     }
 

@@ -1,5 +1,11 @@
 //! OCI registry that keeps one content on every node of a site.
 
+pub mod digest;
+pub mod disk;
 pub mod error;
+pub mod hlc;
 pub mod range;
+pub mod record;
+pub mod reference;
+pub mod store;
 pub mod upload;

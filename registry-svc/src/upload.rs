@@ -106,8 +106,16 @@ mod tests {
             (Some("0-6"), Some(7), chunk(0, 7)),
             (Some("7-13"), None, chunk(7, 7)),
             (Some(" 7-13 "), None, chunk(7, 7)),
-            (Some("0-6"), Some(8), Err(PartError::Length { range: 7, body: 8 })),
-            (Some("0-6"), Some(0), Err(PartError::Length { range: 7, body: 0 })),
+            (
+                Some("0-6"),
+                Some(8),
+                Err(PartError::Length { range: 7, body: 8 }),
+            ),
+            (
+                Some("0-6"),
+                Some(0),
+                Err(PartError::Length { range: 7, body: 0 }),
+            ),
             (Some("bytes 0-6/7"), Some(7), Err(PartError::Range)),
             (Some(""), Some(0), Err(PartError::Range)),
         ];
@@ -119,7 +127,10 @@ mod tests {
     #[test]
     fn only_a_chunk_has_a_place() {
         let chunk = Part::Chunk { at: 3, length: 4 };
-        assert_eq!((chunk.at(), chunk.length(), chunk.is_nothing()), (Some(3), Some(4), false));
+        assert_eq!(
+            (chunk.at(), chunk.length(), chunk.is_nothing()),
+            (Some(3), Some(4), false)
+        );
         let nothing = Part::Streamed { length: Some(0) };
         assert_eq!((nothing.at(), nothing.is_nothing()), (None, true));
         assert!(!Part::Streamed { length: None }.is_nothing());
