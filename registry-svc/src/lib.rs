@@ -1,11 +1,15 @@
 //! OCI registry that keeps one content on every node of a site.
 
+pub mod auth;
+pub mod config;
 pub mod digest;
 pub mod disk;
 pub mod error;
 pub mod hlc;
+pub mod metrics;
 pub mod range;
 pub mod record;
 pub mod reference;
 pub mod store;
 pub mod upload;
+pub mod webhook;

@@ -1,0 +1,98 @@
+//! Parameters in a query or a form (`application/x-www-form-urlencoded`, WHATWG URL §5).
+
+/// More parameters than this are no request for a token.
+const MOST: usize = 128;
+
+/// Parameters, in the order in which they came.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Form(Vec<(String, String)>);
+
+impl Form {
+    /// Reads `a=b&c=d`; what is malformed stays as it is.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        let pairs = text.split('&').filter(|pair| !pair.is_empty()).take(MOST);
+        let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        Self(
+            pairs
+                .map(|(name, value)| (decode(name), decode(value)))
+                .collect(),
+        )
+    }
+
+    /// The first value of a name.
+    #[must_use]
+    pub fn first(&self, name: &str) -> Option<&str> {
+        self.all(name).next()
+    }
+
+    /// Every value of a name.
+    pub fn all<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a str> {
+        let named = self.0.iter().filter(move |(known, _)| known == name);
+        named.map(|(_, value)| value.as_str())
+    }
+}
+
+/// Percent-decoding with `+` as a space.
+fn decode(text: &str) -> String {
+    let mut octets = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        rest = after;
+        match (first, after) {
+            (b'+', _) => octets.push(b' '),
+            (b'%', [high, low, tail @ ..]) => match (digit(*high), digit(*low)) {
+                (Some(high), Some(low)) => {
+                    octets.push(high << 4 | low);
+                    rest = tail;
+                }
+                _ => octets.push(b'%'),
+            },
+            _ => octets.push(*first),
+        }
+    }
+    String::from_utf8_lossy(&octets).into_owned()
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    let value = char::from(byte).to_digit(16)?;
+    u8::try_from(value).ok()
+}
+
+/// Percent-encodes what a query cannot hold (RFC 3986 §2.1).
+#[must_use]
+pub fn encoded(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/:".contains(&byte);
+    text.bytes()
+        .map(|byte| match plain(byte) {
+            true => char::from(byte).to_string(),
+            false => format!("%{byte:02X}"),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_decoded_and_may_repeat() {
+        let form =
+            Form::parse("scope=repository%3Aa%2Fb%3Apull&scope=x+y&service=s&empty&&odd=%zz%4");
+        let scopes: Vec<&str> = form.all("scope").collect();
+        assert_eq!(scopes, ["repository:a/b:pull", "x y"]);
+        assert_eq!(form.first("service"), Some("s"));
+        assert_eq!(form.first("empty"), Some(""));
+        assert_eq!(form.first("odd"), Some("%zz%4"));
+        assert_eq!(form.first("none"), None);
+        assert_eq!(Form::parse(&"a=1&".repeat(1000)).all("a").count(), MOST);
+    }
+
+    #[test]
+    fn what_was_encoded_is_decoded_again() {
+        for text in ["a/b:c", "a b&c=d", "ä%+"] {
+            let form = Form::parse(&format!("x={}", encoded(text)));
+            assert_eq!(form.first("x"), Some(text));
+        }
+    }
+}

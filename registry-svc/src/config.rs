@@ -1,0 +1,380 @@
+//! What the registry does, as parsed: every value in it is legal.
+//!
+//! Fixed for the life of the process are the addresses, the root, the number of workers, the index,
+//! the cluster's own name and address, and the object store; everything else is taken up on reload.
+
+pub mod v1;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use daemon_base::config::Common;
+
+use crate::auth::acl::AclParts;
+use crate::auth::glob::Glob;
+use crate::auth::{Actions, CertificateName};
+
+/// Where the admin listener is unless the configuration says otherwise.
+pub const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9405);
+
+/// Where everything is kept unless the configuration says otherwise.
+pub const DEFAULT_ROOT: &str = "/var/lib/outpost/registry";
+
+/// The configuration of one registry.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Log, admin listener, drain.
+    pub common: Common,
+    /// Where clients connect.
+    pub listen: Vec<SocketAddr>,
+    /// Encryption; without it clients are served in plain text.
+    pub tls: Option<Tls>,
+    /// Where everything is kept.
+    pub root: PathBuf,
+    /// Threads of the data path.
+    pub workers: usize,
+    /// Refuse whatever would change something.
+    pub read_only: bool,
+    /// Who may do what.
+    pub access: Access,
+    /// Bounds of requests.
+    pub limits: Limits,
+    /// How full the disk may become.
+    pub space: Space,
+    /// How what nobody needs is removed.
+    pub sweep: Sweep,
+    /// How what is kept is re-read.
+    pub scrub: Scrub,
+    /// What names and tags are looked up in.
+    pub index: Index,
+    /// The other nodes of the site.
+    pub cluster: Option<Cluster>,
+    /// Registries whose content is fetched when it is asked for.
+    pub mirrors: Vec<Mirror>,
+    /// Who is told of pushes, pulls and deletions.
+    pub webhooks: Vec<Webhook>,
+    /// The object store that keeps blobs in place of the disk.
+    pub s3: Option<S3>,
+    /// What is odd but understood.
+    pub warnings: Vec<String>,
+}
+
+/// How connections are encrypted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// Certificates; the first is shown to clients that name no host, or one that no other has.
+    pub certificates: Vec<Certificate>,
+    /// Who signs certificates of clients.
+    pub client_ca: Option<PathBuf>,
+    /// Whether a client without one is turned away in the handshake.
+    pub client_required: bool,
+    /// Offer HTTP/2 beside HTTP/1.1.
+    pub http2: bool,
+}
+
+/// A certificate with its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Certificate {
+    /// The chain, as PEM.
+    pub certificate: PathBuf,
+    /// Its key, as PEM.
+    pub key: PathBuf,
+    /// Names for which it is shown; those in the certificate unless given.
+    pub names: Vec<String>,
+}
+
+/// Who may do what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// The file of users.
+    pub htpasswd: Option<PathBuf>,
+    /// Which name of a client certificate is a user's.
+    pub certificates: CertificateName,
+    /// The rules.
+    pub acl: AclParts,
+    /// What the registry calls itself in challenges and tokens.
+    pub service: String,
+    /// Tokens, unless clients always send their password.
+    pub token: Option<Token>,
+}
+
+impl Access {
+    /// Whether there is a way for a client to say who it is.
+    #[must_use]
+    pub fn knows_somebody(&self) -> bool {
+        self.htpasswd.is_some() || self.certificates != CertificateName::None
+    }
+
+    /// Whether who is not known may change something.
+    #[must_use]
+    pub fn lets_strangers_push(&self) -> bool {
+        let may_push = |actions: Actions| actions.contains(crate::auth::Action::Push);
+        may_push(self.acl.anonymous) || self.acl.rules.iter().any(|rule| may_push(rule.anonymous))
+    }
+}
+
+/// How tokens are made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// The private key; one in the root, made when it is missing, unless given.
+    pub key: Option<PathBuf>,
+    /// Public keys of the other nodes.
+    pub trusted: Vec<PathBuf>,
+    /// How long a token is good.
+    pub lifetime: Duration,
+    /// How long a refresh token is good.
+    pub refresh: Duration,
+    /// Where clients fetch tokens, if not at the name by which they know the registry.
+    pub realm: Option<String>,
+}
+
+/// Bounds of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The largest manifest.
+    pub manifest: u64,
+    /// The largest blob, if there is a bound.
+    pub blob: Option<u64>,
+    /// Upload sessions at a time.
+    pub uploads: usize,
+    /// Connections at a time.
+    pub connections: usize,
+    /// How long a client may take to send the head of a request, or to finish a handshake.
+    pub head: Duration,
+    /// How long a client may send, or take, nothing of a body.
+    pub body: Duration,
+    /// How long a connection may be idle between requests.
+    pub idle: Duration,
+}
+
+/// How full the disk may become.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Percent of the disk at which people are told.
+    pub warn: u8,
+    /// Percent of the disk at which pushes are refused.
+    pub stop: u8,
+    /// Bytes that stay free in any case.
+    pub free: u64,
+    /// Bytes kept aside, so that deletions work on a full disk.
+    pub reserve: u64,
+    /// The most that repositories may hold together, by glob.
+    pub quotas: Vec<Quota>,
+}
+
+/// The most that some repositories may hold, each by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// Which repositories.
+    pub repositories: Glob,
+    /// Bytes.
+    pub size: u64,
+}
+
+/// How what nobody needs is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sweep {
+    /// How often; never unless given.
+    pub interval: Option<Duration>,
+    /// How long a blob that nothing refers to stays.
+    pub grace: Duration,
+    /// How long it stays in the trash after that.
+    pub trash: Duration,
+    /// Whether manifests without a tag go too.
+    pub untagged: Untagged,
+    /// How long an upload session may rest.
+    pub uploads: Duration,
+}
+
+/// What becomes of manifests without a tag.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Untagged {
+    /// They stay: mirrors are pulled by digest.
+    #[default]
+    Keep,
+    /// They go, once they are older than the grace.
+    Delete,
+}
+
+/// How what is kept is re-read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scrub {
+    /// How long a round takes at least; never unless given.
+    pub interval: Option<Duration>,
+    /// Bytes a second.
+    pub rate: u64,
+}
+
+/// What names and tags are looked up in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Index {
+    /// Which.
+    pub kind: IndexKind,
+    /// Memory for what is on disk.
+    pub cache: u64,
+}
+
+/// Which index.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IndexKind {
+    /// On disk, made from the journal.
+    #[default]
+    Sled,
+    /// In memory, read from the journal at each start.
+    Memory,
+}
+
+/// The other nodes of the site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cluster {
+    /// The name of this node.
+    pub node: String,
+    /// Where the others connect.
+    pub listen: Vec<SocketAddr>,
+    /// The others.
+    pub peers: Vec<ClusterPeer>,
+    /// Who signs the certificates of nodes.
+    pub ca: PathBuf,
+    /// This node's certificate, as server and as client.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+    /// When a push is acknowledged.
+    pub acknowledge: Acknowledge,
+    /// How long a push waits for other nodes.
+    pub acknowledge_timeout: Duration,
+    /// How often contents are compared.
+    pub compare: Duration,
+    /// Bytes a second that are fetched from other nodes in the background, if there is a bound.
+    pub rate: Option<u64>,
+}
+
+/// Another node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterPeer {
+    /// Its name.
+    pub name: String,
+    /// Where it listens for nodes: a host name or an address, and a port.
+    pub address: String,
+}
+
+/// When a push is acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Acknowledge {
+    /// When most of the nodes that can be reached hold it.
+    #[default]
+    MajorityOfReachable,
+    /// When most of all nodes hold it, else never.
+    Strict,
+}
+
+/// A registry whose content is fetched when it is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mirror {
+    /// Where it is; tried in order.
+    pub upstreams: Vec<String>,
+    /// The repositories here that are the upstream's: `prefix/NAME` is `NAME` there.
+    pub prefix: String,
+    /// What clients say in `?ns=`, if that routes here too.
+    pub namespace: Option<String>,
+    /// How long a tag is taken for current.
+    pub ttl: Duration,
+    /// A file with a line `user:password`.
+    pub credentials: Option<PathBuf>,
+    /// Who signs the upstream's certificate, if not a public authority.
+    pub ca: Option<PathBuf>,
+}
+
+/// Who is told of pushes, pulls and deletions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Webhook {
+    /// Its name, in logs and metrics.
+    pub name: String,
+    /// Where events are posted.
+    pub url: String,
+    /// Headers of each request.
+    pub headers: BTreeMap<String, String>,
+    /// How long an answer may take.
+    pub timeout: Duration,
+    /// Failures in a row after which it is left alone for a while.
+    pub threshold: u32,
+    /// For how long; twice as long each time.
+    pub backoff: Duration,
+    /// Media types of which nobody is told.
+    pub ignored_media_types: Vec<String>,
+    /// Actions of which nobody is told.
+    pub ignored_actions: Vec<String>,
+    /// Who signs its certificate, if not a public authority.
+    pub ca: Option<PathBuf>,
+}
+
+/// The object store that keeps blobs in place of the disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct S3 {
+    /// The bucket.
+    pub bucket: String,
+    /// Where it is, if not at the provider's own address.
+    pub endpoint: Option<String>,
+    /// The region.
+    pub region: String,
+    /// What every key begins with.
+    pub prefix: String,
+    /// A file with the access key.
+    pub access_key: PathBuf,
+    /// A file with the secret key.
+    pub secret_key: PathBuf,
+    /// Who signs its certificate, if not a public authority.
+    pub ca: Option<PathBuf>,
+    /// Whether plain HTTP will do.
+    pub allow_http: bool,
+}
+
+impl Config {
+    /// One line that says what is configured.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let listen: Vec<String> = self.listen.iter().map(ToString::to_string).collect();
+        let how = match &self.tls {
+            None => "plain text".to_owned(),
+            Some(tls) => format!("TLS, {}", counted(tls.certificates.len(), "certificate")),
+        };
+        let who = match (&self.access.htpasswd, self.access.knows_somebody()) {
+            (Some(_), _) => "users by password",
+            (None, true) => "users by certificate",
+            (None, false) => "everybody",
+        };
+        let mut text = format!(
+            "{} on {} ({how}), for {who}",
+            self.root.display(),
+            listen.join(" ")
+        );
+        if let Some(cluster) = &self.cluster {
+            let n = cluster.peers.len();
+            text.push_str(&format!(", node {} beside {n}", cluster.node));
+        }
+        for (n, what) in [
+            (self.mirrors.len(), "mirror"),
+            (self.webhooks.len(), "webhook"),
+        ] {
+            if n > 0 {
+                text.push_str(&format!(", {}", counted(n, what)));
+            }
+        }
+        if self.read_only {
+            text.push_str(", read-only");
+        }
+        text
+    }
+}
+
+fn counted(n: usize, what: &str) -> String {
+    match n {
+        1 => format!("1 {what}"),
+        n => format!("{n} {what}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

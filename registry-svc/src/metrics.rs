@@ -1,0 +1,165 @@
+//! Names of metrics, and what they are read from.
+//!
+//! What dashboards for distribution read is there under its names (`registry_*`); what it has no
+//! name for is `registry_svc_*`.
+
+mod page;
+pub mod tally;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+
+use crate::webhook::{self, EndpointStatus};
+
+use page::{Page, Unit};
+
+pub use page::{Labels, Sample, Value, labels};
+pub use tally::{Handler, Http, Underway};
+
+/// Requests by handler, method and status.
+pub const REQUESTS: &str = "registry_http_requests";
+/// How long requests took, by handler and method.
+pub const REQUEST_DURATION: &str = "registry_http_request_duration_seconds";
+/// Requests under way, by handler.
+pub const IN_FLIGHT: &str = "registry_http_in_flight_requests";
+/// Octets of requests' bodies, by handler.
+pub const REQUEST_SIZE: &str = "registry_http_request_size_bytes";
+/// Octets of responses' bodies, by handler.
+pub const RESPONSE_SIZE: &str = "registry_http_response_size_bytes";
+/// Events by what became of them.
+pub const EVENTS: &str = "registry_notifications_events";
+/// Events that wait, by endpoint.
+pub const EVENTS_PENDING: &str = "registry_notifications_pending";
+/// Answers of endpoints by status.
+pub const EVENTS_STATUS: &str = "registry_notifications_status";
+/// Events that no endpoint's queue has seen because too many came at once.
+pub const EVENTS_DROPPED: &str = "registry_svc_events_dropped";
+
+/// What is read at each scrape from a part of the registry.
+pub type Source = Box<dyn Fn() -> Vec<Sample> + Send + Sync>;
+
+/// Parts of the registry that have samples of their own; clones share them.
+#[derive(Clone, Default)]
+pub struct Sources(Arc<Mutex<Vec<Source>>>);
+
+impl Sources {
+    /// Asks `source` at each scrape.
+    pub fn add(&self, source: impl Fn() -> Vec<Sample> + Send + Sync + 'static) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(Box::new(source));
+    }
+
+    /// What all of them have; samples of one name stand together.
+    #[must_use]
+    pub fn read(&self) -> Vec<Sample> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut samples: Vec<Sample> = all.iter().flat_map(|source| source()).collect();
+        drop(all);
+        samples.sort_by_key(|sample| sample.name);
+        samples
+    }
+}
+
+impl fmt::Debug for Sources {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Sources").finish_non_exhaustive()
+    }
+}
+
+/// Shows the registry to a scraper.
+#[derive(Debug)]
+pub struct Scrape {
+    /// Requests.
+    pub http: Http,
+    /// Everything else.
+    pub sources: Sources,
+}
+
+impl Collector for Scrape {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut page = Page(&mut encoder);
+        requests(&mut page, &self.http)?;
+        page.samples(&self.sources.read())
+    }
+}
+
+fn requests(page: &mut Page<'_, '_>, http: &Http) -> fmt::Result {
+    let mut counts = Vec::new();
+    let mut durations = Vec::new();
+    for one in http.methods() {
+        let of = [("handler", one.handler), ("method", one.method)];
+        for (code, count) in one.codes {
+            let code = code.to_string();
+            let mut all = vec![("code", code.as_str())];
+            all.extend(of);
+            counts.push((labels(&all), count));
+        }
+        durations.push((labels(&of), one.durations));
+    }
+    let (mut in_flight, mut received, mut sent) = (Vec::new(), Vec::new(), Vec::new());
+    for one in http.sizes() {
+        let of = || labels(&[("handler", one.handler)]);
+        in_flight.push((of(), page::float(one.in_flight)));
+        if one.received.count() > 0 {
+            received.push((of(), one.received));
+            sent.push((of(), one.sent));
+        }
+    }
+    page.counters(REQUESTS, "Requests", counts)?;
+    page.histograms(
+        REQUEST_DURATION,
+        "How long requests took",
+        Unit::Seconds,
+        durations,
+    )?;
+    page.gauges(IN_FLIGHT, "Requests under way", in_flight)?;
+    let help = "Octets of bodies of requests";
+    page.histograms(REQUEST_SIZE, help, Unit::Bytes, received)?;
+    let help = "Octets of bodies of responses";
+    page.histograms(RESPONSE_SIZE, help, Unit::Bytes, sent)
+}
+
+/// What endpoints were told, under distribution's names.
+#[must_use]
+pub fn notifications(endpoints: &[EndpointStatus]) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    for endpoint in endpoints {
+        let of = |what| labels(&[("endpoint", endpoint.name.as_str()), ("type", what)]);
+        for (what, count) in [
+            ("Successes", endpoint.delivered),
+            ("Failures", endpoint.failures),
+            ("Dropped", endpoint.dropped),
+        ] {
+            samples.push(Sample::counter(EVENTS, "Events", of(what), count));
+        }
+        let waiting = u64::try_from(endpoint.waiting).unwrap_or(u64::MAX);
+        let name = labels(&[("endpoint", endpoint.name.as_str())]);
+        samples.push(Sample::gauge(
+            EVENTS_PENDING,
+            "Events that wait",
+            name,
+            page::float(waiting),
+        ));
+        for (code, count) in &endpoint.answers {
+            let code = code.to_string();
+            let of = labels(&[("endpoint", endpoint.name.as_str()), ("code", &code)]);
+            let help = "Answers of endpoints";
+            samples.push(Sample::counter(EVENTS_STATUS, help, of, *count));
+        }
+    }
+    if !endpoints.is_empty() {
+        samples.push(Sample::counter(
+            EVENTS_DROPPED,
+            "Events dropped before any queue",
+            Vec::new(),
+            webhook::n_dropped(),
+        ));
+    }
+    samples
+}
+
+#[cfg(test)]
+mod tests;
