@@ -207,21 +207,53 @@ pub fn digest_of_name(name: &str) -> Option<Digest> {
     format!("{algorithm}:{hex}").parse().ok()
 }
 
-/// Archives in memory, for tests of readers.
+/// Archives in memory and on the disk, for tests.
 #[cfg(test)]
-pub mod testing {
+pub(crate) mod testing {
+    use std::path::PathBuf;
+
     use super::*;
     use crate::transfer::entries::File;
 
+    /// A directory that goes away with the test.
+    #[derive(Debug)]
+    pub(crate) struct Scratch(PathBuf);
+
+    impl Scratch {
+        pub(crate) fn new(name: &str) -> Self {
+            let name = format!("outpost-transfer-{name}-{}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            drop(std::fs::remove_dir_all(&path));
+            std::fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+
+        pub(crate) fn path(&self, name: &str) -> PathBuf {
+            self.0.join(name)
+        }
+
+        pub(crate) fn write(&self, name: &str, bytes: &[u8]) {
+            let path = self.path(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, bytes).unwrap();
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            drop(std::fs::remove_dir_all(&self.0));
+        }
+    }
+
     /// Files by name.
     #[derive(Debug, Default)]
-    pub struct Memory {
+    pub(crate) struct Memory {
         entries: Entries,
         bytes: BTreeMap<String, Vec<u8>>,
     }
 
     impl Memory {
-        pub fn file(mut self, name: &str, bytes: impl Into<Vec<u8>>) -> Self {
+        pub(crate) fn file(mut self, name: &str, bytes: impl Into<Vec<u8>>) -> Self {
             let bytes = bytes.into();
             let file = File {
                 size: bytes.len() as u64,
@@ -233,7 +265,7 @@ pub mod testing {
             self
         }
 
-        pub fn link(mut self, name: &str, target: &str) -> Self {
+        pub(crate) fn link(mut self, name: &str, target: &str) -> Self {
             self.entries.add_symlink(name, target).unwrap();
             self
         }
