@@ -1,15 +1,18 @@
 //! OCI registry that keeps one content on every node of a site.
 
 pub mod auth;
+pub mod client;
 pub mod config;
 pub mod digest;
 pub mod disk;
 pub mod error;
 pub mod hlc;
+pub mod manifest;
 pub mod metrics;
 pub mod range;
 pub mod record;
 pub mod reference;
 pub mod store;
+pub mod transfer;
 pub mod upload;
 pub mod webhook;

@@ -133,7 +133,11 @@ mod tests {
             ("basic", vec![Challenge::Basic]),
             (
                 r#"Bearer realm="https://auth.example.org/token",service="registry.example.org",scope="repository:a/b:pull,push""#,
-                vec![bearer(realm, Some("registry.example.org"), Some("repository:a/b:pull,push"))],
+                vec![bearer(
+                    realm,
+                    Some("registry.example.org"),
+                    Some("repository:a/b:pull,push"),
+                )],
             ),
             (
                 r#"Negotiate, Bearer realm="https://auth.example.org/token", error="x\"y", Basic realm=z"#,
@@ -147,7 +151,10 @@ mod tests {
             ("", vec![]),
             (",,", vec![]),
             ("\"", vec![]),
-            (r#"Bearer realm="unfinished"#, vec![bearer("unfinished", None, None)]),
+            (
+                r#"Bearer realm="unfinished"#,
+                vec![bearer("unfinished", None, None)],
+            ),
             ("Bearer =", vec![]),
             ("Negotiate YII=", vec![]),
         ];

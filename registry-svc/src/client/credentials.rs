@@ -157,12 +157,32 @@ mod tests {
         ])
         .unwrap();
         let table = [
-            ("registry.example.org:5000", Some("other/x"), Some(("host", "1"))),
+            (
+                "registry.example.org:5000",
+                Some("other/x"),
+                Some(("host", "1")),
+            ),
             ("registry.example.org:5000", None, Some(("host", "1"))),
-            ("registry.example.org:5000", Some("group/x"), Some(("group", "2"))),
-            ("registry.example.org:5000", Some("groups/x"), Some(("host", "1"))),
-            ("registry.example.org:5000", Some("group/image"), Some(("image", "3:4"))),
-            ("registry-1.docker.io", Some("library/x"), Some(("docker", "5"))),
+            (
+                "registry.example.org:5000",
+                Some("group/x"),
+                Some(("group", "2")),
+            ),
+            (
+                "registry.example.org:5000",
+                Some("groups/x"),
+                Some(("host", "1")),
+            ),
+            (
+                "registry.example.org:5000",
+                Some("group/image"),
+                Some(("image", "3:4")),
+            ),
+            (
+                "registry-1.docker.io",
+                Some("library/x"),
+                Some(("docker", "5")),
+            ),
             ("registry.example.org", Some("group"), None),
         ];
         for (host, repository, expected) in table {
@@ -178,7 +198,10 @@ mod tests {
     fn what_is_no_file_is_refused_without_its_secrets() {
         assert!(AuthFile::parse(b"x").is_err());
         let error = file(&[("a", "no-colon-secret")]).unwrap_err().to_string();
-        assert!(error.contains("for a ") && !error.contains("secret"), "{error}");
+        assert!(
+            error.contains("for a ") && !error.contains("secret"),
+            "{error}"
+        );
         let other = AuthFile::parse(br#"{"credsStore":"x","auths":{"a":{}}}"#).unwrap();
         assert!(other.entries.is_empty());
     }

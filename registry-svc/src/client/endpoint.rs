@@ -206,7 +206,10 @@ mod tests {
     fn endpoints_are_read() {
         let table = [
             ("registry.example.org", Ok("https://registry.example.org")),
-            ("Registry.Example.org:443", Ok("https://registry.example.org")),
+            (
+                "Registry.Example.org:443",
+                Ok("https://registry.example.org"),
+            ),
             ("https://a:5000/", Ok("https://a:5000")),
             ("http://a", Ok("http://a")),
             ("http://a:443", Ok("http://a:443")),
@@ -228,9 +231,8 @@ mod tests {
         ];
         for (text, expected) in table {
             let endpoint = Endpoint::parse(text, Scheme::Https);
-            let shown = endpoint.as_ref().map(ToString::to_string);
-            let expected = expected.map(str::to_owned);
-            assert_eq!(shown.as_ref(), expected.as_ref(), "{text}");
+            let shown = endpoint.map(|endpoint| endpoint.to_string());
+            assert_eq!(shown, expected.map(str::to_owned), "{text}");
         }
     }
 

@@ -239,7 +239,9 @@ impl Session {
             Challenge::Basic => None,
         });
         if let Some((realm, service, scope)) = bearer {
-            return self.token(ask, realm, service.as_deref(), scope.as_deref()).await;
+            return self
+                .token(ask, realm, service.as_deref(), scope.as_deref())
+                .await;
         }
         if !challenges.contains(&Challenge::Basic) {
             return Err(self.unauthorized(" in a way that is not known"));
@@ -319,7 +321,9 @@ fn token_in(octets: &Bytes) -> Result<(HeaderValue, Duration), ClientError> {
     let answer: Value = serde_json::from_slice(octets).map_err(|_| malformed())?;
     let said = |key: &str| answer.get(key).and_then(Value::as_str);
     let token = said("token").filter(|token| !token.is_empty());
-    let token = token.or_else(|| said("access_token")).ok_or_else(malformed)?;
+    let token = token
+        .or_else(|| said("access_token"))
+        .ok_or_else(malformed)?;
     let header = secret(&format!("Bearer {token}")).ok_or_else(malformed)?;
     let lasts = answer.get("expires_in").and_then(Value::as_u64);
     let lasts = lasts.unwrap_or(TOKEN_LASTS).min(TOKEN_LASTS_AT_MOST);

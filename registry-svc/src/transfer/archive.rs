@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use flate2::read::MultiGzDecoder;
 
 use crate::transfer::catalogue::{Files, Problems};
-use crate::transfer::entries::{Entries, Entry, EntryError, File as Place};
+use crate::transfer::entries::{Entries, EntryError, File as Place};
 use crate::transfer::tar::{self, Forward, Kind, TarError};
 
 /// Directories below one another. Repositories' names have 255 octets, so 128 components at most.
@@ -166,7 +166,8 @@ impl Archive {
             let entry = entry.map_err(unreadable)?;
             let path = entry.path();
             let Ok(name) = entry.file_name().into_string() else {
-                self.problems.add(path.display().to_string(), "its name is not UTF-8");
+                self.problems
+                    .add(path.display().to_string(), "its name is not UTF-8");
                 continue;
             };
             parents.push(name);
@@ -217,7 +218,10 @@ impl Archive {
         let mut file = open(path).map_err(unreadable)?;
         let length = file.metadata().map_err(unreadable)?.len();
         let mut begins = Vec::new();
-        (&mut file).take(2).read_to_end(&mut begins).map_err(unreadable)?;
+        (&mut file)
+            .take(2)
+            .read_to_end(&mut begins)
+            .map_err(unreadable)?;
         file.rewind().map_err(unreadable)?;
         let mut segment = Segment {
             path: path.to_owned(),
@@ -226,7 +230,8 @@ impl Archive {
         let ended = match begins.as_slice() {
             [0x1f, 0x8b] => {
                 let mut packed = Packed::default();
-                let ended = self.index(Unpacking::new(file), number, path, Some(&mut packed.kept))?;
+                let ended =
+                    self.index(Unpacking::new(file), number, path, Some(&mut packed.kept))?;
                 segment.packed = Some(packed);
                 ended
             }

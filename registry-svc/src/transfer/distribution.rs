@@ -48,7 +48,11 @@ pub fn read(files: &dyn Files, top: &str) -> Result<Catalogue, Unreadable> {
             ["manifests", "revisions", algorithm, hex, "link"] => {
                 match format!("{algorithm}:{hex}").parse() {
                     Ok(digest) => {
-                        found.entry(repository).or_default().revisions.insert(digest, name);
+                        found
+                            .entry(repository)
+                            .or_default()
+                            .revisions
+                            .insert(digest, name);
                     }
                     Err(_) => catalogue.problems.add(name, "not a digest"),
                 }
@@ -156,7 +160,10 @@ mod tests {
 
     fn with_blob(files: Memory, octets: &[u8]) -> Memory {
         let hex = digest(octets).hex();
-        files.file(&format!("{TOP}blobs/sha256/{}/{hex}/data", &hex[..2]), octets)
+        files.file(
+            &format!("{TOP}blobs/sha256/{}/{hex}/data", &hex[..2]),
+            octets,
+        )
     }
 
     fn with_revision(files: Memory, repository: &str, of: &Digest) -> Memory {
@@ -187,11 +194,17 @@ mod tests {
         files = with_tag(files, "ocp4/release", "4.17", &format!("{image}\n"));
         let layer = digest(b"layer").hex();
         files = files
-            .file(&format!("{TOP}repositories/ocp4/release/_layers/sha256/{layer}/link"), "")
+            .file(
+                &format!("{TOP}repositories/ocp4/release/_layers/sha256/{layer}/link"),
+                "",
+            )
             .file("working-dir/signatures/1", "")
             .file("isc_2026", "");
         let catalogue = read(&files, TOP).unwrap();
-        let expected = ["ocp4/release:4.17".to_owned(), format!("ocp4/release@{other}")];
+        let expected = [
+            "ocp4/release:4.17".to_owned(),
+            format!("ocp4/release@{other}"),
+        ];
         assert_eq!(names(&catalogue), expected);
         assert_eq!(catalogue.places.len(), 3);
         assert_eq!(catalogue.n_left, 2);

@@ -163,7 +163,11 @@ impl Reading<'_> {
     }
 
     fn layer(&mut self, name: &str, content: Digest) -> Result<Layer, String> {
-        let (real, file) = self.files.entries().file(name).ok_or("not in the archive")?;
+        let (real, file) = self
+            .files
+            .entries()
+            .file(name)
+            .ok_or("not in the archive")?;
         let real = real.to_owned();
         let begins = self.begins(&real).map_err(|error| error.to_string())?;
         let layer = match begins.as_slice() {
@@ -302,7 +306,11 @@ mod tests {
     fn a_manifest_is_made_of_what_there_is() {
         let config = config(&[b"one", b"two"]);
         let config_name = format!("{}.json", digest(config.as_bytes()).hex());
-        let list = listed(&config_name, r#"["localhost/a:1","quay.example.org/b/c:2"]"#, r#"["1.tar","d/layer.tar"]"#);
+        let list = listed(
+            &config_name,
+            r#"["localhost/a:1","quay.example.org/b/c:2"]"#,
+            r#"["1.tar","d/layer.tar"]"#,
+        );
         let two = gzip(b"two");
         let files = Memory::default()
             .file(MANIFEST, list)
@@ -332,7 +340,11 @@ mod tests {
         for blob in expected {
             assert!(catalogue.places.contains_key(&blob), "{blob}");
         }
-        assert_eq!(read(&files).unwrap().places, catalogue.places, "always the same");
+        assert_eq!(
+            read(&files).unwrap().places,
+            catalogue.places,
+            "always the same"
+        );
     }
 
     #[test]
@@ -356,7 +368,10 @@ mod tests {
             (listed("c", "[]", r#"["1.tar","1.tar"]"#), "c"),
             (listed("c", "[]", r#"["gz"]"#), "gz"),
             (listed("c", "[]", r#"["zst"]"#), "zst"),
-            (listed("c", r#"["A:1"]"#, r#"["1.tar"]"#), "manifest.json, image 1"),
+            (
+                listed("c", r#"["A:1"]"#, r#"["1.tar"]"#),
+                "manifest.json, image 1",
+            ),
             (listed("bad", "[]", r#"["1.tar"]"#), "bad"),
             (listed(&other, "[]", r#"["1.tar"]"#), other.as_str()),
             ("[{}]".to_owned(), "manifest.json, image 1"),

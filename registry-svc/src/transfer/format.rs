@@ -129,17 +129,38 @@ mod tests {
         };
         let table = [
             (layout(), Some(Format::OciLayout)),
-            (layout().file("manifest.json", "[]"), Some(Format::OciLayout)),
-            (Memory::default().file("manifest.json", " []"), Some(Format::DockerArchive)),
-            (Memory::default().file("manifest.json", "{}"), Some(Format::SyncDirectory)),
-            (Memory::default().file("a:1/manifest.json", "{}"), Some(Format::SyncDirectory)),
-            (Memory::default().file("v2/a/manifests/1", "{}"), Some(Format::OcDirectory)),
+            (
+                layout().file("manifest.json", "[]"),
+                Some(Format::OciLayout),
+            ),
+            (
+                Memory::default().file("manifest.json", " []"),
+                Some(Format::DockerArchive),
+            ),
+            (
+                Memory::default().file("manifest.json", "{}"),
+                Some(Format::SyncDirectory),
+            ),
+            (
+                Memory::default().file("a:1/manifest.json", "{}"),
+                Some(Format::SyncDirectory),
+            ),
+            (
+                Memory::default().file("v2/a/manifests/1", "{}"),
+                Some(Format::OcDirectory),
+            ),
             (
                 Memory::default().file(&format!("docker/registry/v2/{link}"), ""),
                 Some(Format::Distribution),
             ),
-            (Memory::default().file(&format!("v2/{link}"), ""), Some(Format::Distribution)),
-            (Memory::default().file(&link, ""), Some(Format::Distribution)),
+            (
+                Memory::default().file(&format!("v2/{link}"), ""),
+                Some(Format::Distribution),
+            ),
+            (
+                Memory::default().file(&link, ""),
+                Some(Format::Distribution),
+            ),
             (Memory::default().file("notes.txt", ""), None),
             (Memory::default(), None),
         ];

@@ -125,7 +125,12 @@ mod tests {
             .iter()
             .map(|image| image.name.to_string())
             .collect();
-        let expected = ["(no name):3.1", "docker.io/library/a:1", "localhost/b:2", "(no name)"];
+        let expected = [
+            "(no name):3.1",
+            "docker.io/library/a:1",
+            "localhost/b:2",
+            "(no name)",
+        ];
         assert_eq!(names, expected);
         assert_eq!(catalogue.places.len(), 2);
         assert_eq!(catalogue.n_left, 1);
@@ -156,10 +161,15 @@ mod tests {
             Memory::default().file(MARKER, "{}").file(INDEX, index),
             Memory::default().file(MARKER, LAYOUT).file(INDEX, "[]"),
             Memory::default().file(MARKER, LAYOUT).file(INDEX, "["),
-            Memory::default().file(MARKER, r#"{"imageLayoutVersion":"2.0.0"}"#).file(INDEX, index),
+            Memory::default()
+                .file(MARKER, r#"{"imageLayoutVersion":"2.0.0"}"#)
+                .file(INDEX, index),
         ];
         for files in table {
-            assert!(matches!(read(&files), Err(Unreadable::Entry { .. })), "{files:?}");
+            assert!(
+                matches!(read(&files), Err(Unreadable::Entry { .. })),
+                "{files:?}"
+            );
         }
     }
 }

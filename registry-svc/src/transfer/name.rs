@@ -125,7 +125,10 @@ impl Naming {
     ///
     /// When the image has no name, or what it would be called is none.
     pub fn repository(&self, name: &ImageName) -> Result<RepositoryName, NamingError> {
-        let exact = self.exactly.as_ref().and_then(|name| name.repository.as_ref());
+        let exact = self
+            .exactly
+            .as_ref()
+            .and_then(|name| name.repository.as_ref());
         if let Some(exact) = exact {
             return Ok(exact.clone());
         }
@@ -238,7 +241,9 @@ mod tests {
     fn shown(name: &ImageName) -> [Option<String>; 4] {
         [
             name.host.clone(),
-            name.repository.as_ref().map(|name| name.as_str().to_owned()),
+            name.repository
+                .as_ref()
+                .map(|name| name.as_str().to_owned()),
             name.tag.as_ref().map(|tag| tag.as_str().to_owned()),
             name.digest.as_ref().map(ToString::to_string),
         ]
@@ -251,17 +256,36 @@ mod tests {
         let table: [(&str, [Option<&str>; 4]); 9] = [
             ("alpine", [None, Some("alpine"), None, None]),
             ("alpine:3", [None, Some("alpine"), Some("3"), None]),
-            ("library/alpine:3", [None, Some("library/alpine"), Some("3"), None]),
-            ("localhost/a:b", [Some("localhost"), Some("a"), Some("b"), None]),
-            ("quay.example.org/a/b:c", [Some("quay.example.org"), Some("a/b"), Some("c"), None]),
+            (
+                "library/alpine:3",
+                [None, Some("library/alpine"), Some("3"), None],
+            ),
+            (
+                "localhost/a:b",
+                [Some("localhost"), Some("a"), Some("b"), None],
+            ),
+            (
+                "quay.example.org/a/b:c",
+                [Some("quay.example.org"), Some("a/b"), Some("c"), None],
+            ),
             ("host:5000/a", [Some("host:5000"), Some("a"), None, None]),
-            ("host:5000/a:5", [Some("host:5000"), Some("a"), Some("5"), None]),
-            (&with_digest, [Some("quay.example.org"), Some("a"), None, Some(DIGEST)]),
+            (
+                "host:5000/a:5",
+                [Some("host:5000"), Some("a"), Some("5"), None],
+            ),
+            (
+                &with_digest,
+                [Some("quay.example.org"), Some("a"), None, Some(DIGEST)],
+            ),
             (&both, [None, Some("a"), Some("1"), Some(DIGEST)]),
         ];
         for (text, expected) in table {
             let name = ImageName::parse(text).unwrap_or_else(|| panic!("{text}"));
-            assert_eq!(shown(&name), expected.map(|part| part.map(str::to_owned)), "{text}");
+            assert_eq!(
+                shown(&name),
+                expected.map(|part| part.map(str::to_owned)),
+                "{text}"
+            );
             assert_eq!(name.to_string(), text);
         }
         for text in ["", ":1", "A", "a:", "a@b", "a/", "host:5000/", "a b"] {
@@ -286,12 +310,30 @@ mod tests {
         let exactly = ImageName::parse("other:2");
         let table = [
             (None, Host::Left, None, &quay, Ok("a/b")),
-            (None, Host::Kept, None, &quay, Ok("quay.example.org-443/a/b")),
+            (
+                None,
+                Host::Kept,
+                None,
+                &quay,
+                Ok("quay.example.org-443/a/b"),
+            ),
             (prefix.clone(), Host::Left, None, &quay, Ok("mirror/x/a/b")),
-            (prefix.clone(), Host::Kept, None, &quay, Ok("mirror/x/quay.example.org-443/a/b")),
+            (
+                prefix.clone(),
+                Host::Kept,
+                None,
+                &quay,
+                Ok("mirror/x/quay.example.org-443/a/b"),
+            ),
             (prefix.clone(), Host::Left, None, &nameless, Ok("mirror/x")),
             (prefix, Host::Left, exactly, &quay, Ok("other")),
-            (None, Host::Left, None, &nameless, Err(NamingError::Nameless)),
+            (
+                None,
+                Host::Left,
+                None,
+                &nameless,
+                Err(NamingError::Nameless),
+            ),
         ];
         for (prefix, host, exactly, name, expected) in table {
             let naming = Naming {

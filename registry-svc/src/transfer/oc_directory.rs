@@ -141,7 +141,10 @@ mod tests {
             .file(&format!("v2/ocp4/release/blobs/{image}"), "{}")
             .file(&format!("v2/ocp4/release/manifests/{image}"), "{}")
             .file(&format!("v2/ocp4/release/manifests/{child}"), "{ }")
-            .link("v2/ocp4/release/manifests/4.17.3-x86_64", &image.to_string())
+            .link(
+                "v2/ocp4/release/manifests/4.17.3-x86_64",
+                &image.to_string(),
+            )
             .link("v2/ocp4/release/manifests/other", "nothing")
             .file("v2/ocp4/release/blobs/.tmp-12", "");
         let catalogue = read(&files).unwrap();

@@ -133,8 +133,16 @@ mod tests {
             .map(|image| image.name.to_string())
             .collect();
         assert_eq!(names, ["host:5000/a/b:1.0", &by_digest]);
-        assert!(catalogue.places.contains_key(&digest_of_hex(&child).unwrap()));
-        assert!(!catalogue.places.contains_key(&digest_of_hex(&hex(b"stray")).unwrap()));
+        assert!(
+            catalogue
+                .places
+                .contains_key(&digest_of_hex(&child).unwrap())
+        );
+        assert!(
+            !catalogue
+                .places
+                .contains_key(&digest_of_hex(&hex(b"stray")).unwrap())
+        );
         assert_eq!(catalogue.problems.count(), 1);
         assert_eq!(catalogue.n_left, 1);
     }

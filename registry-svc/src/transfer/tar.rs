@@ -347,7 +347,11 @@ fn record(octets: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let length = usize::try_from(decimal(octets.get(..blank)?)?).ok()?;
     let body = octets.get(blank + 1..length)?.strip_suffix(b"\n")?;
     let equals = body.iter().position(|&octet| octet == b'=')?;
-    Some((body.get(..equals)?, body.get(equals + 1..)?, octets.get(length..)?))
+    Some((
+        body.get(..equals)?,
+        body.get(equals + 1..)?,
+        octets.get(length..)?,
+    ))
 }
 
 /// Reads until the block is full or there is no more, and says how much that was.

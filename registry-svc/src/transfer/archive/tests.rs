@@ -47,7 +47,11 @@ fn the_same_is_read_from_a_directory_and_from_archives() {
     scratch.write("mirror/notes.txt", b"");
     for path in ["tree", "one.tar", "packed.tar.gz", "mirror"] {
         let archive = Archive::open(&[scratch.path(path)]).unwrap();
-        assert!(archive.problems.is_empty(), "{path}: {:?}", archive.problems);
+        assert!(
+            archive.problems.is_empty(),
+            "{path}: {:?}",
+            archive.problems
+        );
         assert_eq!(archive.is_sequential(), path == "packed.tar.gz");
         // In any order, and twice.
         for name in ["d/fourth", "d/first", "d/second", "d/third", "d/first"] {
@@ -110,7 +114,10 @@ fn what_is_no_archive_is_told() {
         let paths: Vec<PathBuf> = names.iter().map(|name| scratch.path(name)).collect();
         Archive::open(&paths)
     };
-    assert!(matches!(open(&["notes.txt"]), Err(ArchiveError::NoArchive { .. })));
+    assert!(matches!(
+        open(&["notes.txt"]),
+        Err(ArchiveError::NoArchive { .. })
+    ));
     assert!(matches!(open(&["gone"]), Err(ArchiveError::Read { .. })));
     assert!(matches!(open(&["", "a.tar"]), Err(ArchiveError::Several)));
     assert!(matches!(open(&[]), Err(ArchiveError::Several)));

@@ -176,7 +176,13 @@ fn damage_is_told() {
         members(huge.to_vec()),
         Err(TarError::Damaged { .. })
     ));
-    for records in ["9 path=x\n", "8 path=x\n\n", "x path=x\n", "7 path\n", "99 a=b\n"] {
+    for records in [
+        "9 path=x\n",
+        "8 path=x\n\n",
+        "x path=x\n",
+        "7 path\n",
+        "99 a=b\n",
+    ] {
         let length = records.len() as u64;
         let octets = [
             special("x", b'x', "", length),
