@@ -1,0 +1,120 @@
+//! Blobs: pull, in whole or in part, and delete (distribution-spec, end-2 and end-10).
+
+use std::ops::Range;
+
+use hyper::header::{
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderValue,
+    IF_NONE_MATCH, IF_RANGE, RANGE,
+};
+use hyper::{Method, StatusCode};
+
+use super::answer::{self, Answer, Headers};
+use super::body::{Body, Octets};
+use super::Call;
+use crate::digest::Digest;
+use crate::error::{Code, Refused};
+use crate::range::{self, Asked};
+use crate::reference::RepositoryName;
+
+/// Content never changes under its digest.
+const FOR_EVER: HeaderValue = HeaderValue::from_static("max-age=31536000");
+
+const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
+
+const BYTES: HeaderValue = HeaderValue::from_static("bytes");
+
+impl Call<'_> {
+    /// `GET`, `HEAD`
+    pub(super) async fn pull_blob(
+        &self,
+        name: &RepositoryName,
+        digest: &Digest,
+    ) -> Result<Answer, Refused> {
+        let Some(size) = self.store().blob(name, digest).await? else {
+            return Err(Code::BlobUnknown.into());
+        };
+        if self.has_already(digest) {
+            return Ok(not_modified(digest));
+        }
+        let part = match range::asked(self.range(digest), size) {
+            Asked::Whole => None,
+            Asked::Part(part) => Some(part),
+            Asked::Unsatisfiable => return Ok(unsatisfiable(digest, size)),
+        };
+        let octets = part.clone().unwrap_or(0..size);
+        let body = match self.head.method == Method::HEAD || octets.is_empty() {
+            true => Body::empty(),
+            false => {
+                let length = octets.end - octets.start;
+                let reader = self.store().read(digest, octets).await?;
+                Body::stream(Box::pin(reader) as Octets, length)
+            }
+        };
+        Ok(found(digest, size, part, body))
+    }
+
+    /// `DELETE`: the repository has it no more; others may.
+    pub(super) async fn delete_blob(
+        &self,
+        name: &RepositoryName,
+        digest: &Digest,
+    ) -> Result<Answer, Refused> {
+        match self.store().unlink(name, digest).await? {
+            true => Ok(answer::empty(StatusCode::ACCEPTED)),
+            false => Err(Code::BlobUnknown.into()),
+        }
+    }
+
+    /// Whether the client says that it has the content.
+    pub(super) fn has_already(&self, digest: &Digest) -> bool {
+        self.header(&IF_NONE_MATCH)
+            .is_some_and(|header| answer::lists(header, digest))
+    }
+
+    /// The part that is asked for, unless it is wanted of other content only (RFC 9110 §13.1.5).
+    fn range(&self, digest: &Digest) -> Option<&str> {
+        let is_of_this = self
+            .header(&IF_RANGE)
+            .is_none_or(|header| header.trim() == answer::entity_tag(digest));
+        self.header(&RANGE).filter(|_| is_of_this)
+    }
+}
+
+fn found(digest: &Digest, size: u64, part: Option<Range<u64>>, body: Body) -> Answer {
+    let mut answer = Answer::new(body);
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, OCTETS);
+    headers.insert(ACCEPT_RANGES, BYTES);
+    headers.insert(CACHE_CONTROL, FOR_EVER);
+    headers.set(ETAG, answer::entity_tag(digest));
+    headers.digest(digest);
+    let length = match &part {
+        Some(part) => {
+            headers.set(CONTENT_RANGE, range::content_range(part, size));
+            part.end - part.start
+        }
+        None => size,
+    };
+    headers.set(CONTENT_LENGTH, length);
+    if part.is_some() {
+        *answer.status_mut() = StatusCode::PARTIAL_CONTENT;
+    }
+    answer
+}
+
+/// 304 for content that never changes.
+pub(super) fn not_modified(digest: &Digest) -> Answer {
+    let mut answer = answer::empty(StatusCode::NOT_MODIFIED);
+    let headers = answer.headers_mut();
+    headers.set(ETAG, answer::entity_tag(digest));
+    headers.digest(digest);
+    answer
+}
+
+fn unsatisfiable(digest: &Digest, size: u64) -> Answer {
+    let mut answer = answer::empty(StatusCode::RANGE_NOT_SATISFIABLE);
+    let headers = answer.headers_mut();
+    headers.set(CONTENT_RANGE, range::unsatisfied(size));
+    headers.digest(digest);
+    answer
+}

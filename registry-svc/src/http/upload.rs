@@ -1,0 +1,274 @@
+//! Upload sessions (distribution-spec, end-4, end-5, end-6, end-11, end-13 and end-14).
+
+use hyper::header::{CONTENT_RANGE, RANGE};
+use hyper::{Method, StatusCode};
+
+use super::answer::{self, Answer, Headers, UPLOAD};
+use super::body::Received;
+use super::uploads::Permit;
+use super::{Call, digest_of};
+use crate::auth::Action;
+use crate::digest::{Algorithm, Digest};
+use crate::error::{Code, Refused};
+use crate::range;
+use crate::reference::RepositoryName;
+use crate::store::{StoreError, UploadId};
+use crate::upload::{Part, PartError};
+
+impl Call<'_> {
+    /// `POST`: mounts, takes a whole blob at once, or opens a session.
+    pub(super) async fn begin_upload(
+        &self,
+        name: &RepositoryName,
+        received: &mut Received,
+    ) -> Result<Answer, Refused> {
+        // What cannot be mounted, for whatever reason, is uploaded (end-11).
+        if let Some(digest) = self.query.first("mount")
+            && let Ok(digest) = digest.parse()
+            && self.mount(name, &digest).await?
+        {
+            return Ok(created(name, &digest));
+        }
+        if let Some(digest) = self.query.first("digest") {
+            let digest = digest_of(&digest)?;
+            return self.push_whole(name, &digest, received).await;
+        }
+        let algorithm = match self.query.first("digest-algorithm") {
+            Some(algorithm) => algorithm.parse().map_err(|_| {
+                Refused::with(Code::DigestInvalid, "digest-algorithm is sha256 or sha512")
+            })?,
+            None => Algorithm::Sha256,
+        };
+        let id = self.store().begin(name, algorithm).await?;
+        Ok(progress(StatusCode::ACCEPTED, name, &id, 0))
+    }
+
+    /// Whether the repository has the blob, or has it from another that the client may pull from.
+    async fn mount(&self, name: &RepositoryName, digest: &Digest) -> Result<bool, Refused> {
+        let store = self.store();
+        if store.blob(name, digest).await?.is_some() {
+            return Ok(true);
+        }
+        let sources = match self.query.first("from") {
+            Some(from) => from.parse().into_iter().collect(),
+            None => store.repositories_with(digest),
+        };
+        for source in sources {
+            if self.may(source.as_str(), Action::Pull) && store.blob(&source, digest).await?.is_some() {
+                store.link(name, digest).await?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// `POST ?digest=`: a blob in one request.
+    async fn push_whole(
+        &self,
+        name: &RepositoryName,
+        digest: &Digest,
+        received: &mut Received,
+    ) -> Result<Answer, Refused> {
+        let permit = self.admit_body()?;
+        let length = self.length(received);
+        let store = self.store();
+        let id = store.begin(name, digest.algorithm()).await?;
+        let pushed = async {
+            let part = Part::Streamed { length };
+            self.append(name, &id, part, received).await?;
+            Ok(store.finish(name, &id, digest).await?)
+        };
+        let pushed: Result<_, Refused> = pushed.await;
+        drop(permit);
+        match pushed {
+            Ok(_) => Ok(created(name, digest)),
+            Err(refused) => {
+                // The client knows of no session: nothing of it is kept.
+                self.forget(name, &id).await;
+                Err(refused)
+            }
+        }
+    }
+
+    /// Everything that is done to a session.
+    pub(super) async fn upload(
+        &self,
+        name: &RepositoryName,
+        id: &str,
+        received: &mut Received,
+    ) -> Result<Answer, Refused> {
+        let Ok(id) = id.parse::<UploadId>() else {
+            return Err(Code::BlobUploadUnknown.into());
+        };
+        match self.head.method {
+            Method::PATCH => self.push_part(name, &id, received).await,
+            Method::PUT => self.finish_upload(name, &id, received).await,
+            Method::DELETE => {
+                self.store().cancel(name, &id).await?;
+                Ok(answer::empty(StatusCode::NO_CONTENT))
+            }
+            _ => {
+                let offset = self.store().offset(name, &id).await?;
+                Ok(progress(StatusCode::NO_CONTENT, name, &id, offset))
+            }
+        }
+    }
+
+    /// `PATCH`
+    async fn push_part(
+        &self,
+        name: &RepositoryName,
+        id: &UploadId,
+        received: &mut Received,
+    ) -> Result<Answer, Refused> {
+        let permit = self.admit_body()?;
+        let part = match self.part(received) {
+            Ok(part) => part,
+            Err(error) => return self.misplaced(name, id, error).await,
+        };
+        let appended = self.append(name, id, part, received).await;
+        drop(permit);
+        match appended {
+            Ok(offset) => Ok(progress(StatusCode::ACCEPTED, name, id, offset)),
+            Err(refused) if refused.code() == Some(Code::BlobUploadInvalid) => {
+                self.out_of_order(name, id, &refused).await
+            }
+            Err(refused) => Err(refused),
+        }
+    }
+
+    /// `PUT ?digest=`: perhaps a last part, and the end.
+    async fn finish_upload(
+        &self,
+        name: &RepositoryName,
+        id: &UploadId,
+        received: &mut Received,
+    ) -> Result<Answer, Refused> {
+        let Some(digest) = self.query.first("digest") else {
+            return Err(Refused::with(Code::DigestInvalid, "the digest parameter is missing"));
+        };
+        let digest = digest_of(&digest)?;
+        let part = match self.part(received) {
+            Ok(part) => part,
+            Err(error) => return self.misplaced(name, id, error).await,
+        };
+        let permit = match part.is_nothing() {
+            true => None,
+            false => Some(self.admit_body()?),
+        };
+        if !part.is_nothing() {
+            match self.append(name, id, part, received).await {
+                Ok(_) => {}
+                Err(refused) if refused.code() == Some(Code::BlobUploadInvalid) => {
+                    return self.out_of_order(name, id, &refused).await;
+                }
+                Err(refused) => return Err(refused),
+            }
+        }
+        drop(permit);
+        match self.store().finish(name, id, &digest).await {
+            Ok(_) => Ok(created(name, &digest)),
+            Err(error) => {
+                if matches!(error, StoreError::DigestMismatch) {
+                    // What is there can never become the blob that was meant.
+                    self.forget(name, id).await;
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    fn part(&self, received: &Received) -> Result<Part, PartError> {
+        Part::of(self.header(&CONTENT_RANGE), self.length(received))
+    }
+
+    /// Appends the body; the session's offset after it.
+    async fn append(
+        &self,
+        name: &RepositoryName,
+        id: &UploadId,
+        part: Part,
+        received: &mut Received,
+    ) -> Result<u64, Refused> {
+        if let Some(length) = part.length() {
+            received.limit(length);
+        }
+        let appended = self
+            .store()
+            .append(name, id, part.at(), part.length(), &mut *received)
+            .await;
+        // What is wrong with the body is said before what the store makes of it.
+        received.failure()?;
+        let offset = appended?;
+        if part.length().is_some_and(|length| received.taken() < length) {
+            return Err(Code::SizeInvalid.into());
+        }
+        Ok(offset)
+    }
+
+    /// A `Content-Range` that is none, or not the body's.
+    async fn misplaced(
+        &self,
+        name: &RepositoryName,
+        id: &UploadId,
+        error: PartError,
+    ) -> Result<Answer, Refused> {
+        match error {
+            PartError::Range => {
+                let refused = Refused::with(Code::BlobUploadInvalid, "Content-Range is not FIRST-LAST");
+                self.out_of_order(name, id, &refused).await
+            }
+            PartError::Length { .. } => Err(Refused::with(
+                Code::SizeInvalid,
+                "Content-Range and Content-Length do not agree",
+            )),
+        }
+    }
+
+    /// 416 with what is there, so that the client can go on.
+    async fn out_of_order(
+        &self,
+        name: &RepositoryName,
+        id: &UploadId,
+        refused: &Refused,
+    ) -> Result<Answer, Refused> {
+        let offset = self.store().offset(name, id).await?;
+        let mut answer = answer::refused(refused);
+        stand(&mut answer, name, id, offset);
+        Ok(answer)
+    }
+
+    fn admit_body(&self) -> Result<Permit, Refused> {
+        self.api.uploads.admit(self.peer.address.ip(), self.limits)
+    }
+
+    async fn forget(&self, name: &RepositoryName, id: &UploadId) {
+        if let Err(error) = self.store().cancel(name, id).await {
+            tracing::debug!(%id, error = &error as &dyn std::error::Error, "Upload session was not there to cancel");
+        }
+    }
+}
+
+/// Where a session stands.
+fn progress(status: StatusCode, name: &RepositoryName, id: &UploadId, offset: u64) -> Answer {
+    let mut answer = answer::empty(status);
+    stand(&mut answer, name, id, offset);
+    answer
+}
+
+fn stand(answer: &mut Answer, name: &RepositoryName, id: &UploadId, offset: u64) {
+    let headers = answer.headers_mut();
+    // Without a host, so that it holds through any node and any name of the registry.
+    headers.locate(format_args!("/v2/{name}/blobs/uploads/{id}"));
+    headers.set(RANGE, range::received(offset));
+    headers.set(UPLOAD, id);
+}
+
+/// A blob that the repository has.
+fn created(name: &RepositoryName, digest: &Digest) -> Answer {
+    let mut answer = answer::empty(StatusCode::CREATED);
+    let headers = answer.headers_mut();
+    headers.locate(format_args!("/v2/{name}/blobs/{digest}"));
+    headers.digest(digest);
+    answer
+}
