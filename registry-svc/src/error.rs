@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::digest::Digest;
+
 /// The codes of distribution-spec v1.1, Error Codes; there are no others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Code {
@@ -197,13 +199,12 @@ impl Refused {
 
     /// No room on the disk: 507, or 429 when the sweep is about to make some.
     #[must_use]
-    pub fn full(wanted: u64, free: u64, is_passing: bool) -> Self {
-        let detail = json!({ "bytes": wanted, "free": free });
-        let refused = match is_passing {
+    pub fn full(is_passing: bool) -> Self {
+        match is_passing {
             true => Self::with(Code::TooManyRequests, "storage is being freed").after(FULL_RETRY),
             false => Self::with(Code::Denied, "insufficient storage").status(507),
-        };
-        refused.detail(detail).closing()
+        }
+        .closing()
     }
 
     /// More than a repository or a tenant may have: 403.
@@ -217,16 +218,16 @@ impl Refused {
 
     /// Every blob and manifest that a manifest wants and that is not there.
     #[must_use]
-    pub fn missing<'a>(digests: impl IntoIterator<Item = &'a dyn fmt::Display>) -> Self {
+    pub fn missing(digests: &[Digest]) -> Self {
         let code = Code::ManifestBlobUnknown;
-        let entry = |digest: &dyn fmt::Display| Entry {
+        let entry = |digest: &Digest| Entry {
             code,
             message: Cow::Borrowed(code.message()),
             detail: Some(json!({ "digest": digest.to_string() })),
         };
         Self {
             status: code.status(),
-            entries: digests.into_iter().take(MOST_ENTRIES).map(entry).collect(),
+            entries: digests.iter().take(MOST_ENTRIES).map(entry).collect(),
             retry_after: None,
             closes: false,
         }
@@ -315,6 +316,7 @@ const MOST_ENTRIES: usize = 32;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::digest::Algorithm;
 
     #[test]
     fn codes_are_those_of_the_spec() {
@@ -344,28 +346,23 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_507_or_429_and_ends_the_connection() {
-        let lasting = Refused::full(10, 3, false);
+        let lasting = Refused::full(false);
         assert_eq!((lasting.status, lasting.code()), (507, Some(Code::Denied)));
         assert_eq!((lasting.closes, lasting.retry_after), (true, None));
-        let passing = Refused::full(10, 3, true);
-        assert_eq!(
-            (passing.status, passing.code()),
-            (429, Some(Code::TooManyRequests))
-        );
-        assert_eq!(
-            (passing.closes, passing.retry_after),
-            (true, Some(Duration::from_secs(5)))
-        );
+        let passing = Refused::full(true);
+        assert_eq!((passing.status, passing.code()), (429, Some(Code::TooManyRequests)));
+        assert_eq!((passing.closes, passing.retry_after), (true, Some(Duration::from_secs(5))));
         assert_eq!(Refused::over_quota(10, 3).status, 403);
     }
 
     #[test]
     fn what_is_missing_is_listed_within_a_bound() {
-        let digests: Vec<String> = (0..100).map(|n| format!("sha256:{n}")).collect();
-        let refused = Refused::missing(digests.iter().map(|digest| digest as &dyn fmt::Display));
+        let digest = |n: u8| Digest::of(Algorithm::Sha256, &[n]);
+        let digests: Vec<Digest> = (0..100).map(digest).collect();
+        let refused = Refused::missing(&digests);
         assert_eq!((refused.status, refused.entries.len()), (400, 32));
         let body: Value = serde_json::from_slice(&refused.body()).unwrap();
-        assert_eq!(body["errors"][1]["detail"]["digest"], "sha256:1");
+        assert_eq!(body["errors"][1]["detail"]["digest"], digest(1).to_string());
         assert_eq!(body["errors"][1]["code"], "MANIFEST_BLOB_UNKNOWN");
     }
 

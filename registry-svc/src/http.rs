@@ -157,8 +157,10 @@ impl Call<'_> {
         if self.limits.read_only && !is_reading(&self.head.method) {
             return Ok(unsupported("GET, HEAD", "the registry is read-only"));
         }
-        self.authorize(&route).await?;
-        self.serve(&route, received).await
+        match self.authorize(&route).await {
+            Some(refusal) => Ok(refusal),
+            None => self.serve(&route, received).await,
+        }
     }
 
     async fn serve(&mut self, route: &Route<'_>, received: &mut Received) -> Result<Answer, Refused> {
@@ -211,8 +213,8 @@ impl Call<'_> {
         Ok(answer.map(Body::from))
     }
 
-    /// Asks whether the client may.
-    async fn authorize(&mut self, route: &Route<'_>) -> Result<(), Refused> {
+    /// Asks whether the client may; what it is told, if not.
+    async fn authorize(&mut self, route: &Route<'_>) -> Option<Answer> {
         let action = match (route, &self.head.method) {
             (Route::Base | Route::Extensions | Route::Token, _) => None,
             (Route::Catalog, _) => Some(Action::Catalog),
@@ -225,9 +227,13 @@ impl Call<'_> {
         let repository = route.repository().unwrap_or_default();
         let wants = action.map(|action| Want { repository, action });
         let access = &self.api.parts.access;
-        let checked = access.check(self.head, self.peer, wants.as_slice()).await;
-        self.identity = Some(checked.map_err(|refusal| self.refusal(refusal))?);
-        Ok(())
+        match access.check(self.head, self.peer, wants.as_slice()).await {
+            Ok(identity) => {
+                self.identity = Some(identity);
+                None
+            }
+            Err(refused) => Some(failure::refusal(refused)),
+        }
     }
 
     /// Whether the client may do something besides.

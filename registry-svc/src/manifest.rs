@@ -344,7 +344,7 @@ fn build(
     let blobs = document.blobs.into_iter().flatten();
     for blob in document.config.into_iter().chain(layers).chain(blobs) {
         let blob = descriptor(blob)?;
-        if seen.insert(blob.digest.clone()) {
+        if seen.insert(blob.digest) {
             match is_distributable(&blob.media_type) {
                 true => closure.blobs.push(blob.digest),
                 false => closure.optional.push(blob.digest),
@@ -353,7 +353,7 @@ fn build(
     }
     for child in document.manifests.into_iter().flatten() {
         let child = descriptor(child)?;
-        if seen.insert(child.digest.clone()) {
+        if seen.insert(child.digest) {
             closure.manifests.push(child.digest);
         }
     }

@@ -59,10 +59,8 @@ impl Call<'_> {
         name: &RepositoryName,
         digest: &Digest,
     ) -> Result<Answer, Refused> {
-        match self.store().unlink(name, digest).await? {
-            true => Ok(answer::empty(StatusCode::ACCEPTED)),
-            false => Err(Code::BlobUnknown.into()),
-        }
+        self.store().unlink(name, digest).await?;
+        Ok(answer::empty(StatusCode::ACCEPTED))
     }
 
     /// Whether the client says that it has the content.

@@ -13,9 +13,10 @@ use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
-use tokio_stream::Stream;
+use tokio_stream::{Stream, StreamExt};
 
 use super::log::Exchange;
+use crate::error::{Code, Refused};
 
 /// Any error of a body.
 pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -100,9 +101,36 @@ impl Received {
         self.most = Some(most);
     }
 
+    /// All of it, if it is no longer than `most`.
+    pub(super) async fn whole(&mut self, most: usize) -> Result<Bytes, Refused> {
+        self.limit(most as u64);
+        let mut pieces: Vec<Bytes> = Vec::new();
+        while let Some(piece) = self.next().await {
+            match piece {
+                Ok(piece) => pieces.push(piece),
+                Err(_) => break,
+            }
+        }
+        self.failure()?;
+        Ok(match pieces.len() {
+            0 | 1 => pieces.pop().unwrap_or_default(),
+            _ => pieces.concat().into(),
+        })
+    }
+
+    /// What its client is told, if something is wrong with it.
+    pub(super) fn failure(&self) -> Result<(), Refused> {
+        match self.end {
+            End::Open | End::Complete => Ok(()),
+            End::TooLong => Err(Refused::from(Code::SizeInvalid).closing()),
+            End::Stalled => Err(Refused::plain(408).closing()),
+            End::Broken => Err(Refused::plain(400).closing()),
+        }
+    }
+
     /// The body as it came, for another node.
-    pub(super) fn into_inner(self) -> Option<UnsyncBoxBody<Bytes, BoxError>> {
-        self.inner
+    pub(super) fn take(&mut self) -> Option<UnsyncBoxBody<Bytes, BoxError>> {
+        self.inner.take()
     }
 
     /// Reads a little more of what nobody wants, beside the answer.
@@ -330,8 +358,6 @@ impl fmt::Debug for Body {
 #[cfg(test)]
 mod tests {
     use http_body_util::{Full, StreamBody};
-    use tokio_stream::StreamExt;
-
     use super::*;
 
     fn block_on<F: Future>(future: F) -> F::Output {

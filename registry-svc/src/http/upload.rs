@@ -11,8 +11,7 @@ use crate::auth::Action;
 use crate::digest::{Algorithm, Digest};
 use crate::error::{Code, Refused};
 use crate::range;
-use crate::reference::RepositoryName;
-use crate::store::{StoreError, UploadId};
+use crate::reference::{RepositoryName, UploadId};
 use crate::upload::{Part, PartError};
 
 impl Call<'_> {
@@ -71,23 +70,14 @@ impl Call<'_> {
     ) -> Result<Answer, Refused> {
         let permit = self.admit_body()?;
         let length = self.length(received);
-        let store = self.store();
-        let id = store.begin(name, digest.algorithm()).await?;
-        let pushed = async {
-            let part = Part::Streamed { length };
-            self.append(name, &id, part, received).await?;
-            Ok(store.finish(name, &id, digest).await?)
-        };
-        let pushed: Result<_, Refused> = pushed.await;
-        drop(permit);
-        match pushed {
-            Ok(_) => Ok(created(name, digest)),
-            Err(refused) => {
-                // The client knows of no session: nothing of it is kept.
-                self.forget(name, &id).await;
-                Err(refused)
-            }
+        if let Some(length) = length {
+            received.limit(length);
         }
+        let pushed = self.store().push(name, digest, length, &mut *received).await;
+        drop(permit);
+        received.failure()?;
+        pushed?;
+        Ok(created(name, digest))
     }
 
     /// Everything that is done to a session.
@@ -166,16 +156,8 @@ impl Call<'_> {
             }
         }
         drop(permit);
-        match self.store().finish(name, id, &digest).await {
-            Ok(_) => Ok(created(name, &digest)),
-            Err(error) => {
-                if matches!(error, StoreError::DigestMismatch) {
-                    // What is there can never become the blob that was meant.
-                    self.forget(name, id).await;
-                }
-                Err(error.into())
-            }
-        }
+        self.store().finish(name, id, &digest).await?;
+        Ok(created(name, &digest))
     }
 
     fn part(&self, received: &Received) -> Result<Part, PartError> {
@@ -240,12 +222,6 @@ impl Call<'_> {
 
     fn admit_body(&self) -> Result<Permit, Refused> {
         self.api.uploads.admit(self.peer.address.ip(), self.limits)
-    }
-
-    async fn forget(&self, name: &RepositoryName, id: &UploadId) {
-        if let Err(error) = self.store().cancel(name, id).await {
-            tracing::debug!(%id, error = &error as &dyn std::error::Error, "Upload session was not there to cancel");
-        }
     }
 }
 
