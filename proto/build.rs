@@ -6,6 +6,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let files = [
         "outpost/health/v1/health.proto",
         "outpost/registry/v1/record.proto",
+        "outpost/registry/v1/replication.proto",
     ];
     for file in files {
         println!("cargo:rerun-if-changed=proto/{file}");
@@ -15,6 +16,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         .build_client(cfg!(feature = "client"))
         .build_server(cfg!(feature = "server"))
         .btree_map(".")
+        // A piece of a blob is a slice of what arrived, not a copy of it.
+        .bytes(".outpost.registry.v1.FetchResponse")
         .compile_fds(descriptors)?;
     Ok(())
 }

@@ -48,8 +48,29 @@ pub mod wire {
     tonic::include_proto!("outpost.health.v1");
 }
 
-/// Messages of the registry as generated from the contract: journal records.
+/// Messages and the replication service of the registry as generated from the contract.
 #[expect(missing_docs, clippy::doc_markdown, reason = "generated code")]
+#[cfg_attr(
+    any(feature = "client", feature = "server"),
+    expect(
+        unused_qualifications,
+        clippy::allow_attributes_without_reason,
+        reason = "generated code"
+    )
+)]
+#[cfg_attr(
+    feature = "client",
+    expect(clippy::missing_errors_doc, reason = "generated code")
+)]
+#[cfg_attr(
+    feature = "server",
+    expect(
+        clippy::allow_attributes,
+        clippy::clone_on_ref_ptr,
+        clippy::too_many_lines,
+        reason = "generated code"
+    )
+)]
 pub mod registry {
     tonic::include_proto!("outpost.registry.v1");
 }

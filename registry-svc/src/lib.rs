@@ -2,6 +2,7 @@
 
 pub mod auth;
 pub mod client;
+pub mod cluster;
 pub mod config;
 pub mod digest;
 pub mod disk;

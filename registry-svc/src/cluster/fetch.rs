@@ -1,0 +1,645 @@
+//! Content from other nodes: one transfer per digest, however many wait for it.
+//!
+//! A transfer is a *flight*. Its octets go to the store, which checks the digest before the blob is
+//! visible, and past a window of what came last, from which clients that wait for the same blob are
+//! served while it flies. A peer that fails in the middle is followed by another one at the offset
+//! that was reached.
+//!
+//! A client that joins late, or reads slower than the disk writes, finds the window gone; it reads on
+//! from a peer, or from the disk once the flight has landed. Nobody is given the last piece of a blob
+//! before the digest is known to be right: a client sees a connection that breaks, never a whole blob
+//! that is wrong.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use proto::registry as wire;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio_stream::StreamExt as _;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Code;
+
+use super::metrics::Metrics;
+use super::peer::Peer;
+use super::throttle::Throttle;
+use crate::digest::Digest;
+use crate::reference::NodeName;
+use crate::store::{Store, StoreError};
+
+/// Octets of a flight that stay at hand for those who wait: as many as a client on the same network
+/// lags behind for a moment.
+const WINDOW: usize = 4 << 20;
+
+/// Pieces on their way to the disk or to a client. Each is at most a quarter of a mebibyte, so a slow
+/// reader holds one mebibyte.
+const PIECES: usize = 4;
+
+/// Rounds through the peers that may bring nothing before a flight ends; it is begun anew by whoever
+/// still needs it.
+const IDLE_ROUNDS: u32 = 3;
+
+/// Between two rounds.
+const ROUND_PAUSE: Duration = Duration::from_millis(500);
+
+/// A peer that sends nothing for so long has failed; another is asked.
+const STALLED: Duration = Duration::from_secs(20);
+
+/// Copies known to be bad. More are a broken disk, which the scrub of that node finds.
+const MAX_SUSPECTS: usize = 1024;
+
+/// A stream of a blob's octets for a client.
+pub type Body = ReceiverStream<io::Result<Bytes>>;
+
+/// How a flight ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Landing {
+    /// The blob is here.
+    Held,
+    /// Everyone who could be asked has none; nobody was left out who was expected to have it.
+    Denied,
+    /// Somebody could not be asked, or failed.
+    Unreachable,
+    /// What came is not what the digest says.
+    Corrupt,
+    /// It cannot be stored here.
+    NoRoom,
+}
+
+/// Brings content here.
+#[derive(Clone, Debug)]
+pub(super) struct Fetcher(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    store: Store,
+    peers: Vec<Arc<Peer>>,
+    metrics: Metrics,
+    throttle: Throttle,
+    /// Flights of replication.
+    slots: Arc<Semaphore>,
+    flights: Mutex<BTreeMap<Digest, Arc<Flight>>>,
+    /// Copies that were not what they should be: asked last.
+    suspects: Mutex<BTreeSet<(NodeName, Digest)>>,
+}
+
+/// One blob on its way here.
+#[derive(Debug)]
+struct Flight {
+    progress: watch::Sender<Progress>,
+    window: Mutex<Window>,
+    /// A client waits: no slot and no bandwidth cap.
+    urgent: watch::Sender<bool>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Progress {
+    /// How many octets have come.
+    at: u64,
+    /// How it ended.
+    landing: Option<Landing>,
+}
+
+/// What came last.
+#[derive(Debug, Default)]
+struct Window {
+    pieces: VecDeque<(u64, Bytes)>,
+    length: usize,
+}
+
+/// What the window has at an offset.
+enum Piece {
+    Here(Bytes),
+    NotYet,
+    Gone,
+}
+
+impl Fetcher {
+    pub(super) fn new(
+        store: Store,
+        peers: Vec<Arc<Peer>>,
+        metrics: Metrics,
+        fetches: usize,
+        bandwidth: Option<u64>,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            store,
+            peers,
+            metrics,
+            throttle: Throttle::new(bandwidth),
+            slots: Arc::new(Semaphore::new(fetches.max(1))),
+            flights: Mutex::default(),
+            suspects: Mutex::default(),
+        }))
+    }
+
+    /// Brings a blob here; returns when it is on the disk, or why it is not. `first` is the peer
+    /// that is likeliest to have it.
+    pub(super) async fn fetch(&self, digest: &Digest, first: Option<&NodeName>) -> Landing {
+        let flight = self.flight(digest, first, false);
+        flight.landed().await
+    }
+
+    /// Has a blob brought here without waiting for it.
+    pub(super) fn begin(&self, digest: &Digest, first: Option<&NodeName>) {
+        drop(self.flight(digest, first, false));
+    }
+
+    /// A part of a blob, from the disk if it is here by now, else while it is brought here.
+    pub(super) async fn open(
+        &self,
+        digest: &Digest,
+        size: u64,
+        part: Range<u64>,
+        first: &NodeName,
+    ) -> Result<Body, StoreError> {
+        let (sender, body) = mpsc::channel(PIECES);
+        let held = self.0.store.held(digest).await?;
+        let flight = match held {
+            Some(_) => None,
+            None => Some(self.flight(digest, Some(first), true)),
+        };
+        let reader = Reader {
+            fetcher: self.clone(),
+            digest: *digest,
+            size,
+            at: part.start,
+            end: part.end.min(size),
+            first: first.clone(),
+            sender,
+        };
+        tokio::spawn(reader.run(flight));
+        Ok(ReceiverStream::new(body))
+    }
+
+    /// How many blobs are on their way here.
+    pub(super) fn n_flights(&self) -> usize {
+        self.flights().len()
+    }
+
+    /// The flight of a digest, begun if there is none.
+    fn flight(&self, digest: &Digest, first: Option<&NodeName>, urgent: bool) -> Arc<Flight> {
+        let mut flights = self.flights();
+        if let Some(flight) = flights.get(digest) {
+            if urgent {
+                flight.urgent.send_replace(true);
+            }
+            return Arc::clone(flight);
+        }
+        let flight = Arc::new(Flight {
+            progress: watch::Sender::default(),
+            window: Mutex::default(),
+            urgent: watch::Sender::new(urgent),
+        });
+        flights.insert(*digest, Arc::clone(&flight));
+        drop(flights);
+        let (fetcher, digest, first) = (self.clone(), *digest, first.cloned());
+        let flying = Arc::clone(&flight);
+        tokio::spawn(async move {
+            let landing = fetcher.fly(&flying, &digest, first.as_ref()).await;
+            fetcher.0.metrics.landed(&landing);
+            fetcher.flights().remove(&digest);
+            flying
+                .progress
+                .send_modify(|progress| progress.landing = Some(landing));
+        });
+        flight
+    }
+
+    async fn fly(
+        &self,
+        flight: &Arc<Flight>,
+        digest: &Digest,
+        first: Option<&NodeName>,
+    ) -> Landing {
+        let mut urgent = flight.urgent.subscribe();
+        let _slot = tokio::select! {
+            slot = Arc::clone(&self.0.slots).acquire_owned() => slot.ok(),
+            _ = urgent.wait_for(|urgent| *urgent) => None,
+        };
+        match self.0.store.held(digest).await {
+            Ok(Some(_)) => return Landing::Held,
+            Ok(None) => {}
+            Err(_) => return Landing::NoRoom,
+        }
+        let (pieces, body) = mpsc::channel(PIECES);
+        let mut transfer = Transfer {
+            fetcher: self.clone(),
+            flight: Arc::clone(flight),
+            digest: *digest,
+            pieces,
+            at: 0,
+            size: None,
+            denied: BTreeSet::new(),
+            sources: BTreeSet::new(),
+        };
+        let candidates = self.candidates(digest, first);
+        // The size is known with the first message, and with it the room that has to be made.
+        let Some(opened) = transfer.open_any(&candidates).await else {
+            return transfer.verdict(first, self.0.peers.len());
+        };
+        let length = transfer.size;
+        let pump = tokio::spawn(async move {
+            let whole = transfer.pump(opened, &candidates).await;
+            (transfer, whole)
+        });
+        let ingested = self
+            .0
+            .store
+            .ingest(digest, length, ReceiverStream::new(body))
+            .await;
+        let pumped = pump.await.ok();
+        match ingested {
+            Ok(_) => Landing::Held,
+            Err(StoreError::DigestMismatch { actual }) => {
+                let sources = pumped.map(|(transfer, _)| transfer.sources);
+                self.suspect(digest, &actual, sources.unwrap_or_default());
+                Landing::Corrupt
+            }
+            Err(StoreError::Body(_)) => pumped.map_or(Landing::Unreachable, |(transfer, _)| {
+                transfer.verdict(first, self.0.peers.len())
+            }),
+            Err(error) => {
+                tracing::warn!(%digest, %error, "Content of a peer cannot be stored");
+                Landing::NoRoom
+            }
+        }
+    }
+
+    /// The peers in the order they are asked: the likeliest, then those that can be reached, then
+    /// those whose copy was bad.
+    fn candidates(&self, digest: &Digest, first: Option<&NodeName>) -> Vec<Arc<Peer>> {
+        let suspects = self.suspects();
+        let mut peers: Vec<Arc<Peer>> = self.0.peers.iter().map(Arc::clone).collect();
+        peers.sort_by_key(|peer| {
+            (
+                suspects.contains(&(peer.name.clone(), *digest)),
+                !peer.is_connected(),
+                Some(&peer.name) != first,
+            )
+        });
+        peers
+    }
+
+    fn suspect(&self, digest: &Digest, actual: &Digest, sources: BTreeSet<NodeName>) {
+        for peer in &sources {
+            tracing::error!(%digest, %actual, peer = peer.as_str(), "A peer's copy is not what its digest says");
+        }
+        let mut suspects = self.suspects();
+        if suspects.len() >= MAX_SUSPECTS {
+            suspects.clear();
+        }
+        suspects.extend(sources.into_iter().map(|peer| (peer, *digest)));
+    }
+
+    fn flights(&self) -> std::sync::MutexGuard<'_, BTreeMap<Digest, Arc<Flight>>> {
+        self.0
+            .flights
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn suspects(&self) -> std::sync::MutexGuard<'_, BTreeSet<(NodeName, Digest)>> {
+        self.0
+            .suspects
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Flight {
+    async fn landed(&self) -> Landing {
+        let mut progress = self.progress.subscribe();
+        let landed = progress
+            .wait_for(|progress| progress.landing.is_some())
+            .await;
+        let landing = landed.ok().and_then(|progress| progress.landing.clone());
+        landing.unwrap_or(Landing::Unreachable)
+    }
+
+    /// Keeps a piece for those who wait, and tells them.
+    fn arrived(&self, at: u64, piece: &Bytes) {
+        let mut window = self.window();
+        window.length += piece.len();
+        window.pieces.push_back((at, piece.clone()));
+        while window.length > WINDOW {
+            let Some((_, oldest)) = window.pieces.pop_front() else {
+                break;
+            };
+            window.length -= oldest.len();
+        }
+        drop(window);
+        let end = at + piece.len() as u64;
+        self.progress.send_modify(|progress| progress.at = end);
+    }
+
+    fn piece(&self, at: u64) -> Piece {
+        let window = self.window();
+        let after = window.pieces.partition_point(|(start, _)| *start <= at);
+        let Some((start, piece)) = after.checked_sub(1).and_then(|one| window.pieces.get(one))
+        else {
+            // Nothing so early: it is gone, unless nothing has come at all.
+            return match window.pieces.is_empty() {
+                true => Piece::NotYet,
+                false => Piece::Gone,
+            };
+        };
+        let skip = usize::try_from(at - start).unwrap_or(usize::MAX);
+        match skip < piece.len() {
+            true => Piece::Here(piece.slice(skip..)),
+            false => Piece::NotYet,
+        }
+    }
+
+    fn window(&self) -> std::sync::MutexGuard<'_, Window> {
+        self.window.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+//--- From the peers to the disk
+
+/// An answer that has begun.
+struct Opened {
+    from: NodeName,
+    first: Bytes,
+    rest: tonic::Streaming<wire::FetchResponse>,
+}
+
+/// The side of a flight that reads from peers.
+struct Transfer {
+    fetcher: Fetcher,
+    flight: Arc<Flight>,
+    digest: Digest,
+    pieces: mpsc::Sender<io::Result<Bytes>>,
+    at: u64,
+    size: Option<u64>,
+    denied: BTreeSet<NodeName>,
+    /// Who has sent any of it.
+    sources: BTreeSet<NodeName>,
+}
+
+impl Transfer {
+    /// The first candidate that answers, from where the flight is.
+    async fn open_any(&mut self, candidates: &[Arc<Peer>]) -> Option<Opened> {
+        for peer in candidates {
+            if let Some(opened) = self.open(peer).await {
+                return Some(opened);
+            }
+        }
+        None
+    }
+
+    async fn open(&mut self, peer: &Peer) -> Option<Opened> {
+        let opened = open_at(peer, &self.digest, self.at).await;
+        match opened {
+            Ok((size, opened)) if self.size.is_none_or(|known| known == size) => {
+                self.size = Some(size);
+                self.denied.remove(&peer.name);
+                Some(opened)
+            }
+            Ok((size, _)) => {
+                tracing::warn!(digest = %self.digest, peer = peer.name.as_str(), size, "A peer's copy has another size");
+                None
+            }
+            Err(Code::NotFound) => {
+                self.denied.insert(peer.name.clone());
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// Passes everything on, from one peer after the other; true when all has come.
+    async fn pump(&mut self, opened: Opened, candidates: &[Arc<Peer>]) -> bool {
+        let mut next = Some(opened);
+        let mut idle = 0;
+        loop {
+            let before = self.at;
+            if let Some(opened) = next.take() {
+                self.drain(opened).await;
+            }
+            if self.size == Some(self.at) || self.pieces.is_closed() {
+                return self.size == Some(self.at);
+            }
+            idle = if self.at > before { 0 } else { idle + 1 };
+            if idle > 0 {
+                if idle > IDLE_ROUNDS {
+                    break;
+                }
+                tokio::time::sleep(ROUND_PAUSE).await;
+            }
+            next = self.open_any(candidates).await;
+        }
+        let broken = io::Error::new(io::ErrorKind::UnexpectedEof, "no peer has the rest");
+        // The store may have given up before.
+        drop(self.pieces.send(Err(broken)).await);
+        false
+    }
+
+    /// Passes on what one peer sends until it ends or fails.
+    async fn drain(&mut self, opened: Opened) {
+        let Opened {
+            from,
+            first,
+            mut rest,
+        } = opened;
+        let mut piece = first;
+        loop {
+            let left = self.size.unwrap_or(0).saturating_sub(self.at);
+            if piece.len() as u64 > left {
+                tracing::warn!(digest = %self.digest, peer = from.as_str(), "A peer sends more than the blob has");
+                return;
+            }
+            if !piece.is_empty() {
+                self.sources.insert(from.clone());
+                let urgent = *self.flight.urgent.borrow();
+                self.fetcher.0.metrics.fetched(piece.len());
+                if !urgent {
+                    self.fetcher.0.throttle.take(piece.len()).await;
+                }
+                self.flight.arrived(self.at, &piece);
+                self.at += piece.len() as u64;
+                if self.pieces.send(Ok(piece)).await.is_err() {
+                    return;
+                }
+            }
+            piece = match tokio::time::timeout(STALLED, rest.message()).await {
+                Ok(Ok(Some(response))) => response.data,
+                Ok(Ok(None) | Err(_)) | Err(_) => return,
+            };
+        }
+    }
+
+    /// What it means that not everything has come.
+    fn verdict(&self, first: Option<&NodeName>, n_peers: usize) -> Landing {
+        let asked = match first {
+            Some(first) => self.denied.contains(first),
+            None => self.denied.len() == n_peers,
+        };
+        let reachable = self
+            .fetcher
+            .0
+            .peers
+            .iter()
+            .filter(|peer| peer.is_connected());
+        let all = reachable
+            .into_iter()
+            .all(|peer| self.denied.contains(&peer.name));
+        match asked && all {
+            true => Landing::Denied,
+            false => Landing::Unreachable,
+        }
+    }
+}
+
+/// Asks a peer for a blob from an offset on; the size comes with the first message.
+async fn open_at(peer: &Peer, digest: &Digest, offset: u64) -> Result<(u64, Opened), Code> {
+    let request = wire::FetchRequest {
+        digest: digest.to_string(),
+        offset,
+    };
+    let opening = async {
+        let response = peer.bulk().fetch(request).await?;
+        let mut rest = response.into_inner();
+        let first = rest.message().await?;
+        Ok::<_, tonic::Status>((first, rest))
+    };
+    let opened = tokio::time::timeout(STALLED, opening).await;
+    match opened {
+        Ok(Ok((Some(first), rest))) => {
+            let size = first.size;
+            let opened = Opened {
+                from: peer.name.clone(),
+                first: first.data,
+                rest,
+            };
+            Ok((size, opened))
+        }
+        Ok(Ok((None, _))) | Err(_) => Err(Code::Unavailable),
+        Ok(Err(status)) => Err(status.code()),
+    }
+}
+
+//--- From a flight to a client
+
+/// Serves one client a part of a blob that may still be on its way.
+struct Reader {
+    fetcher: Fetcher,
+    digest: Digest,
+    size: u64,
+    at: u64,
+    end: u64,
+    first: NodeName,
+    sender: mpsc::Sender<io::Result<Bytes>>,
+}
+
+impl Reader {
+    async fn run(mut self, flight: Option<Arc<Flight>>) {
+        let served = match flight {
+            Some(flight) => self.follow(&flight).await,
+            None => self.from_disk().await,
+        };
+        if let Err(error) = served {
+            // The client may be gone already.
+            drop(self.sender.send(Err(error)).await);
+        }
+    }
+
+    /// Follows a flight until all is sent.
+    async fn follow(&mut self, flight: &Flight) -> io::Result<()> {
+        let mut progress = flight.progress.subscribe();
+        while self.at < self.end {
+            let landing = progress.borrow_and_update().landing.clone();
+            match landing {
+                Some(Landing::Held) => return self.from_disk().await,
+                Some(_) => return Err(io::Error::other("the content could not be had whole")),
+                None => {}
+            }
+            match flight.piece(self.at) {
+                Piece::Here(piece) if self.is_last(piece.len()) => {
+                    landed(&mut progress).await?;
+                    self.send(piece).await?;
+                }
+                Piece::Here(piece) => self.send(piece).await?,
+                Piece::NotYet => {
+                    if progress.changed().await.is_err() {
+                        return Err(io::Error::other("the transfer has ended"));
+                    }
+                }
+                Piece::Gone => self.from_peer(&mut progress).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a piece would complete the blob.
+    fn is_last(&self, length: usize) -> bool {
+        self.at + length as u64 >= self.size
+    }
+
+    /// What the window has no longer, from a peer: until it ends, fails, or the blob is here.
+    async fn from_peer(&mut self, progress: &mut watch::Receiver<Progress>) -> io::Result<()> {
+        let candidates = self.fetcher.candidates(&self.digest, Some(&self.first));
+        for peer in candidates {
+            let Ok((_, opened)) = open_at(&peer, &self.digest, self.at).await else {
+                continue;
+            };
+            let mut rest = opened.rest;
+            let mut piece = opened.first;
+            loop {
+                if !piece.is_empty() {
+                    if self.is_last(piece.len()) {
+                        landed(progress).await?;
+                    }
+                    self.send(piece).await?;
+                }
+                if self.at >= self.end {
+                    return Ok(());
+                }
+                piece = match tokio::time::timeout(STALLED, rest.message()).await {
+                    Ok(Ok(Some(response))) => response.data,
+                    // The flight knows another way, or has landed by now.
+                    Ok(Ok(None) | Err(_)) | Err(_) => return Ok(()),
+                };
+            }
+        }
+        // Nobody but the flight has it: the disk will.
+        landed(progress).await
+    }
+
+    async fn from_disk(&mut self) -> io::Result<()> {
+        let part = self.at..self.end;
+        if part.is_empty() {
+            return Ok(());
+        }
+        let opened = self.fetcher.0.store.read(&self.digest, part).await;
+        let mut pieces = opened.map_err(io::Error::other)?;
+        while let Some(piece) = pieces.next().await {
+            self.send(piece?).await?;
+        }
+        Ok(())
+    }
+
+    async fn send(&mut self, mut piece: Bytes) -> io::Result<()> {
+        let left = usize::try_from(self.end - self.at).unwrap_or(usize::MAX);
+        piece.truncate(left);
+        self.at += piece.len() as u64;
+        let sent = self.sender.send(Ok(piece)).await;
+        sent.map_err(|_| io::Error::other("the client is gone"))
+    }
+}
+
+/// Waits until a flight's blob is on the disk.
+async fn landed(progress: &mut watch::Receiver<Progress>) -> io::Result<()> {
+    let landed = progress
+        .wait_for(|progress| progress.landing.is_some())
+        .await;
+    let landing = landed.ok().and_then(|progress| progress.landing.clone());
+    match landing {
+        Some(Landing::Held) => Ok(()),
+        _ => Err(io::Error::other("the content could not be had whole")),
+    }
+}

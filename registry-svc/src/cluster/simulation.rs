@@ -1,0 +1,990 @@
+//! A network of nodes in one thread: the cores of replication with everything around them played.
+//!
+//! Messages are delayed, repeated and overtake each other, links break, nodes crash and lose what was
+//! not on their disks, disks are wiped. All chance comes from one seed; a failure names it, and
+//! `SIM_SEED=17 cargo test -p registry-svc simulation` replays it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use super::acknowledge::{Follower, Followers, Mode, Outcome as Acknowledged};
+use super::backoff::Backoff;
+use super::buckets::{self, Buckets, Registers, bucket_of};
+use super::intake::{Intake, Kind, Limits, Outcome, Output};
+use super::wire as form;
+use crate::digest::{Algorithm, Digest};
+use crate::hlc::Clock;
+use crate::record::{Fact, Key, Link, NodeId, Position, Record, Stamped, Vector};
+use crate::reference::{NodeName, RepositoryName, Tag};
+
+/// How many seeds a run tries.
+const SEEDS: u64 = 200;
+
+/// How long the faults last, in simulated milliseconds, and how long the network has to become equal.
+const TROUBLE: u64 = 120_000;
+const HEALING: u64 = 120_000;
+
+/// How long content that nothing refers to stays.
+const GRACE: u64 = 20_000;
+
+#[test]
+fn nodes_become_equal_and_lose_nothing_acknowledged() {
+    let given = std::env::var("SIM_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
+    let seeds = given.map_or(0..SEEDS, |seed| seed..seed + 1);
+    let mut sum = Tally::default();
+    for seed in seeds {
+        let n_nodes = 2 + usize::try_from(seed % 3).unwrap();
+        let mut world = World::new(seed, n_nodes);
+        world.run();
+        sum.add(&world.tally);
+    }
+    if given.is_none() {
+        // What never happens is not tested.
+        assert!(sum.acknowledged > 1000, "{sum:?}");
+        assert!(sum.fewer > 50, "{sum:?}");
+        assert!(sum.crashes > 100 && sum.wipes > 20, "{sum:?}");
+        assert!(sum.partitions > 100 && sum.repairs > 20, "{sum:?}");
+        assert!(
+            sum.set_aside > 0 && sum.sparse > 20 && sum.swept > 100,
+            "{sum:?}"
+        );
+        assert!(sum.restarts > 10, "{sum:?}");
+    }
+}
+
+/// What happened, so that a run that tests nothing shows.
+#[derive(Debug, Default)]
+struct Tally {
+    acknowledged: u64,
+    fewer: u64,
+    crashes: u64,
+    wipes: u64,
+    partitions: u64,
+    repairs: u64,
+    set_aside: u64,
+    sparse: u64,
+    swept: u64,
+    restarts: u64,
+}
+
+impl Tally {
+    fn add(&mut self, other: &Self) {
+        self.acknowledged += other.acknowledged;
+        self.fewer += other.fewer;
+        self.crashes += other.crashes;
+        self.wipes += other.wipes;
+        self.partitions += other.partitions;
+        self.repairs += other.repairs;
+        self.set_aside += other.set_aside;
+        self.sparse += other.sparse;
+        self.swept += other.swept;
+        self.restarts += other.restarts;
+    }
+}
+
+/// What outlives a crash.
+#[derive(Debug, Default)]
+struct Disk {
+    registers: Registers,
+    /// Content, and when it was last written or asked for.
+    held: BTreeMap<Digest, u64>,
+    journal: Vec<Record>,
+    vector: Vector,
+    clock: Clock,
+}
+
+#[derive(Debug)]
+struct Node {
+    id: NodeId,
+    disk: Disk,
+    intake: Intake,
+    followers: Followers,
+    /// Since the last crash; what belongs to an earlier life is dropped.
+    life: u64,
+    up: bool,
+    /// Writes whose acknowledgement is awaited, and until when.
+    writes: Vec<(Position, Vec<Stamped>, u64)>,
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Ask {
+        from: usize,
+        to: usize,
+    },
+    Asked {
+        from: usize,
+        to: usize,
+        life: u64,
+        begin: Vector,
+        holds: Vector,
+    },
+    Answered {
+        from: usize,
+        to: usize,
+        life: u64,
+        entries: Vec<(Record, u64)>,
+    },
+    Ensure {
+        at: usize,
+        life: u64,
+        digest: Digest,
+        kind: Kind,
+        first: NodeName,
+    },
+    Settle {
+        at: usize,
+        life: u64,
+        digest: Digest,
+        outcome: Outcome,
+    },
+    Apply {
+        at: usize,
+        life: u64,
+        batch: u64,
+        records: Vec<Record>,
+    },
+    Tick {
+        at: usize,
+    },
+    Client,
+    Compare {
+        at: usize,
+        with: usize,
+    },
+    Sweep {
+        at: usize,
+    },
+    Fault,
+    Return {
+        at: usize,
+    },
+}
+
+struct World {
+    seed: u64,
+    random: Random,
+    base: Instant,
+    time: u64,
+    next: u64,
+    events: BTreeMap<(u64, u64), Event>,
+    nodes: Vec<Node>,
+    /// Links that are cut.
+    cut: BTreeSet<(usize, usize)>,
+    /// What manifests refer to.
+    content: BTreeMap<Digest, Vec<(Digest, Kind)>>,
+    /// What was never pushed anywhere.
+    nowhere: BTreeSet<Digest>,
+    /// What clients were told is safe.
+    acknowledged: Vec<Stamped>,
+    tally: Tally,
+}
+
+impl World {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "any instant does as the beginning"
+    )]
+    fn new(seed: u64, n_nodes: usize) -> Self {
+        let mut world = Self {
+            seed,
+            random: Random(seed),
+            base: Instant::now(),
+            time: 1_000_000,
+            next: 0,
+            events: BTreeMap::new(),
+            nodes: Vec::new(),
+            cut: BTreeSet::new(),
+            content: BTreeMap::new(),
+            nowhere: BTreeSet::new(),
+            acknowledged: Vec::new(),
+            tally: Tally::default(),
+        };
+        for at in 0..n_nodes {
+            let id = NodeId {
+                name: format!("node-{at}").parse().unwrap(),
+                incarnation: world.random.next(),
+            };
+            world.nodes.push(Node {
+                id,
+                disk: Disk::default(),
+                intake: Intake::new(limits(), Vector::default()),
+                followers: Followers::new(Mode::MajorityOfReachable, n_nodes - 1),
+                life: 0,
+                up: true,
+                writes: Vec::new(),
+            });
+            world.after(100, Event::Tick { at });
+            world.after(5_000, Event::Sweep { at });
+            for other in (0..n_nodes).filter(|other| *other != at) {
+                world.after(
+                    200,
+                    Event::Ask {
+                        from: at,
+                        to: other,
+                    },
+                );
+                world.after(8_000, Event::Compare { at, with: other });
+            }
+        }
+        world.after(100, Event::Client);
+        world.after(1_000, Event::Fault);
+        world
+    }
+
+    fn run(&mut self) {
+        let trouble_ends = self.time + TROUBLE;
+        while self.time < trouble_ends {
+            self.step();
+        }
+        self.cut.clear();
+        for at in 0..self.nodes.len() {
+            self.nodes[at].up = true;
+        }
+        let end = self.time + HEALING;
+        while self.time < end {
+            // No clients and no faults any more.
+            let ((time, _), event) = self.events.pop_first().unwrap();
+            self.time = time;
+            if !matches!(event, Event::Client | Event::Fault) {
+                self.perform(event);
+                self.check();
+            }
+        }
+        self.check_equal();
+    }
+
+    fn step(&mut self) {
+        let ((time, _), event) = self.events.pop_first().unwrap();
+        self.time = time;
+        self.perform(event);
+        self.check();
+    }
+
+    fn now(&self) -> Instant {
+        self.base + Duration::from_millis(self.time)
+    }
+
+    /// Has something happen within so many milliseconds.
+    fn after(&mut self, within: u64, event: Event) {
+        let time = self.time + 1 + self.random.below(within);
+        self.next += 1;
+        self.events.insert((time, self.next), event);
+    }
+
+    fn linked(&self, one: usize, other: usize) -> bool {
+        let link = (one.min(other), one.max(other));
+        self.nodes[one].up && self.nodes[other].up && !self.cut.contains(&link)
+    }
+
+    fn alive(&self, at: usize, life: u64) -> bool {
+        self.nodes[at].up && self.nodes[at].life == life
+    }
+
+    fn perform(&mut self, event: Event) {
+        match event {
+            Event::Ask { from, to } => {
+                if self.nodes[from].up {
+                    let node = &self.nodes[from];
+                    let asked = Event::Asked {
+                        from,
+                        to,
+                        life: node.life,
+                        begin: node.intake.expected(),
+                        holds: node.disk.vector.clone(),
+                    };
+                    self.after(50, asked.clone());
+                    if self.random.chance(10) {
+                        self.after(3_000, asked);
+                    }
+                }
+                self.after(400, Event::Ask { from, to });
+            }
+            Event::Asked {
+                from,
+                to,
+                life,
+                begin,
+                holds,
+            } => self.asked(from, to, life, begin, holds),
+            Event::Answered {
+                from,
+                to,
+                life,
+                entries,
+            } => {
+                if self.alive(from, life) && self.linked(from, to) {
+                    let name = self.nodes[to].id.name.clone();
+                    for (record, previous) in entries {
+                        self.nodes[from].intake.receive(&name, record, previous);
+                    }
+                    self.outputs(from);
+                }
+            }
+            Event::Ensure {
+                at,
+                life,
+                digest,
+                kind,
+                first,
+            } => self.ensure(at, life, digest, kind, &first),
+            Event::Settle {
+                at,
+                life,
+                digest,
+                outcome,
+            } => {
+                if self.alive(at, life) {
+                    let (now, spread) = (self.now(), u8::try_from(self.random.below(256)).unwrap());
+                    // What was fetched is on the disk.
+                    if matches!(outcome, Outcome::Held(_)) {
+                        self.nodes[at].disk.held.insert(digest, self.time);
+                    }
+                    self.nodes[at].intake.settle(&digest, outcome, spread, now);
+                    self.outputs(at);
+                }
+            }
+            Event::Apply {
+                at,
+                life,
+                batch,
+                records,
+            } => {
+                if self.alive(at, life) {
+                    let done = !self.random.chance(5);
+                    if done {
+                        for record in records {
+                            self.nodes[at].disk.apply(record);
+                        }
+                    }
+                    self.nodes[at].intake.applied(batch, done);
+                    self.outputs(at);
+                }
+            }
+            Event::Tick { at } => {
+                if self.nodes[at].up {
+                    let now = self.now();
+                    let vector = self.nodes[at].disk.vector.clone();
+                    self.nodes[at].intake.advance(&vector);
+                    self.nodes[at].intake.tick(now);
+                    self.outputs(at);
+                    self.acknowledge(at);
+                }
+                self.after(1_000, Event::Tick { at });
+            }
+            Event::Client => {
+                self.client();
+                self.after(1_500, Event::Client);
+            }
+            Event::Compare { at, with } => {
+                self.compare(at, with);
+                self.after(15_000, Event::Compare { at, with });
+            }
+            Event::Sweep { at } => {
+                if self.nodes[at].up {
+                    self.sweep(at);
+                }
+                self.after(8_000, Event::Sweep { at });
+            }
+            Event::Fault => {
+                self.fault();
+                self.after(8_000, Event::Fault);
+            }
+            Event::Return { at } => self.nodes[at].up = true,
+        }
+    }
+
+    //--- Replication
+
+    fn asked(&mut self, from: usize, to: usize, life: u64, begin: Vector, holds: Vector) {
+        if !self.alive(from, life) || !self.linked(from, to) {
+            return;
+        }
+        let now = self.now();
+        let name = self.nodes[from].id.name.clone();
+        let follower = Follower {
+            holds,
+            waiting: 0,
+            heard: now,
+        };
+        self.nodes[to].followers.heard(name, follower);
+        self.acknowledge(to);
+        let own = self.nodes[from].id.clone();
+        let mut sent = begin;
+        let mut entries = Vec::new();
+        let n_entries = 1 + usize::try_from(self.random.below(8)).unwrap();
+        let disk = &self.nodes[to].disk;
+        for record in &disk.journal {
+            if entries.len() >= n_entries {
+                break;
+            }
+            if record.sequence == 0 || record.sequence <= sent.of(&record.origin) {
+                continue;
+            }
+            let previous = sent.of(&record.origin);
+            sent.advance(&record.origin, record.sequence);
+            if record.origin != own {
+                entries.push((disk.live(record), previous));
+            }
+        }
+        if !entries.is_empty() {
+            self.after(
+                50,
+                Event::Answered {
+                    from,
+                    to,
+                    life,
+                    entries,
+                },
+            );
+        }
+    }
+
+    fn outputs(&mut self, at: usize) {
+        let life = self.nodes[at].life;
+        while let Some(output) = self.nodes[at].intake.poll_output() {
+            match output {
+                Output::Ensure { digest, kind, from } => {
+                    self.after(
+                        200,
+                        Event::Ensure {
+                            at,
+                            life,
+                            digest,
+                            kind,
+                            first: from,
+                        },
+                    );
+                }
+                Output::Look { digest } => match self.nodes[at].disk.held.get_mut(&digest) {
+                    Some(touched) => *touched = self.time,
+                    None => self.nodes[at].intake.lost(&digest),
+                },
+                Output::Apply { batch, records } => {
+                    self.after(
+                        100,
+                        Event::Apply {
+                            at,
+                            life,
+                            batch,
+                            records,
+                        },
+                    );
+                }
+                Output::SetAside { .. } => self.tally.set_aside += 1,
+                Output::Restart => self.tally.restarts += 1,
+            }
+        }
+    }
+
+    fn ensure(&mut self, at: usize, life: u64, digest: Digest, kind: Kind, first: &NodeName) {
+        if !self.alive(at, life) {
+            return;
+        }
+        let refers = match kind {
+            Kind::Blob => Vec::new(),
+            Kind::Manifest => self.content.get(&digest).cloned().unwrap_or_default(),
+        };
+        let peers: Vec<usize> = (0..self.nodes.len()).filter(|peer| *peer != at).collect();
+        let holder = |peer: &&usize| self.nodes[**peer].disk.held.contains_key(&digest);
+        let reachable: Vec<usize> = peers
+            .iter()
+            .copied()
+            .filter(|peer| self.linked(at, *peer))
+            .collect();
+        let first_denies = reachable
+            .iter()
+            .any(|peer| self.nodes[*peer].id.name == *first);
+        let outcome = if self.nodes[at].disk.held.contains_key(&digest) {
+            self.nodes[at].disk.held.insert(digest, self.time);
+            Outcome::Held(refers)
+        } else if self.random.chance(5) {
+            Outcome::Unreachable
+        } else if reachable.iter().any(|peer| holder(&peer)) {
+            Outcome::Held(refers)
+        } else if first_denies {
+            Outcome::Denied
+        } else {
+            Outcome::Unreachable
+        };
+        self.after(
+            500,
+            Event::Settle {
+                at,
+                life,
+                digest,
+                outcome,
+            },
+        );
+    }
+
+    fn compare(&mut self, at: usize, with: usize) {
+        if !self.linked(at, with) {
+            return;
+        }
+        let (here, there) = (
+            &self.nodes[at].disk.registers,
+            &self.nodes[with].disk.registers,
+        );
+        let differing = sums(here).differing(&sums(there));
+        let part = |registers: &Registers| -> Registers {
+            let is_in = |(key, _): &(&Key, &Stamped)| differing.contains(&bucket_of(key));
+            registers
+                .iter()
+                .filter(is_in)
+                .map(|(key, one)| (key.clone(), one.clone()))
+                .collect()
+        };
+        let repairs = buckets::repairs(&part(here), &part(there));
+        self.tally.repairs += repairs.len() as u64;
+        let name = self.nodes[with].id.name.clone();
+        for record in form::repairs(repairs) {
+            self.nodes[at].intake.repair(&name, record);
+        }
+        self.outputs(at);
+    }
+
+    //--- Clients
+
+    fn client(&mut self) {
+        let up: Vec<usize> = (0..self.nodes.len())
+            .filter(|at| self.nodes[*at].up)
+            .collect();
+        let Some(at) = self.random.pick(&up) else {
+            return;
+        };
+        let repository: RepositoryName = format!("r{}", self.random.below(3)).parse().unwrap();
+        let tag: Tag = format!("t{}", self.random.below(4)).parse().unwrap();
+        let shown = self.nodes[at].disk.manifests(&repository);
+        match self.random.below(10) {
+            0 => self.state(
+                at,
+                vec![Fact::Tag {
+                    repository,
+                    tag,
+                    target: None,
+                }],
+            ),
+            1 if !shown.is_empty() => {
+                let digest = self.random.pick(&shown).unwrap();
+                self.delete(at, &repository, digest);
+            }
+            2 if !shown.is_empty() => self.push_index(at, repository, tag, &shown),
+            _ => self.push_image(at, repository, tag),
+        }
+    }
+
+    /// Pushes blobs and a manifest; at times the blobs went to another node before.
+    fn push_image(&mut self, at: usize, repository: RepositoryName, tag: Tag) {
+        let blobs: Vec<Digest> = (0..1 + self.random.below(3))
+            .map(|_| self.digest(40))
+            .collect();
+        let first = match self.random.chance(30) {
+            true => usize::try_from(self.random.below(self.nodes.len() as u64)).unwrap(),
+            false => at,
+        };
+        if !self.linked(first, at) {
+            return;
+        }
+        for digest in &blobs {
+            self.nodes[first].disk.held.insert(*digest, self.time);
+            self.nodes[at].disk.held.insert(*digest, self.time);
+            let fact = Fact::Blob {
+                repository: repository.clone(),
+                digest: *digest,
+                size: Some(1),
+            };
+            self.state(first, vec![fact]);
+        }
+        let refers: Vec<(Digest, Kind)> = blobs.iter().map(|blob| (*blob, Kind::Blob)).collect();
+        self.put(at, repository, tag, refers);
+    }
+
+    /// Pushes an index of manifests that are there, and at times of one that is nowhere.
+    fn push_index(&mut self, at: usize, repository: RepositoryName, tag: Tag, shown: &[Digest]) {
+        let mut refers: Vec<(Digest, Kind)> = Vec::new();
+        for _ in 0..2 {
+            let child = self.random.pick(shown).unwrap();
+            if !refers.contains(&(child, Kind::Manifest)) {
+                refers.push((child, Kind::Manifest));
+            }
+        }
+        if self.random.chance(30) {
+            let missing = self.digest(u64::MAX);
+            self.nowhere.insert(missing);
+            refers.push((missing, Kind::Manifest));
+            self.tally.sparse += 1;
+        }
+        self.put(at, repository, tag, refers);
+    }
+
+    fn put(
+        &mut self,
+        at: usize,
+        repository: RepositoryName,
+        tag: Tag,
+        refers: Vec<(Digest, Kind)>,
+    ) {
+        let digest = self.digest(u64::MAX);
+        let mut facts = Vec::new();
+        for (content, kind) in refers
+            .iter()
+            .filter(|(content, _)| !self.nowhere.contains(content))
+        {
+            // The links of what a manifest refers to are stated again with it.
+            facts.push(match kind {
+                Kind::Blob => Fact::Blob {
+                    repository: repository.clone(),
+                    digest: *content,
+                    size: Some(1),
+                },
+                Kind::Manifest => manifest(&repository, *content),
+            });
+        }
+        facts.push(manifest(&repository, digest));
+        facts.push(Fact::Tag {
+            repository,
+            tag,
+            target: Some(digest),
+        });
+        self.content.insert(digest, refers);
+        self.nodes[at].disk.held.insert(digest, self.time);
+        self.state(at, facts);
+    }
+
+    fn delete(&mut self, at: usize, repository: &RepositoryName, digest: Digest) {
+        let mut facts = vec![Fact::Manifest {
+            repository: repository.clone(),
+            digest,
+            link: None,
+        }];
+        for register in self.nodes[at].disk.registers.values() {
+            if let Fact::Tag {
+                repository: of,
+                tag,
+                target: Some(target),
+            } = &register.fact
+                && of == repository
+                && *target == digest
+            {
+                facts.push(Fact::Tag {
+                    repository: of.clone(),
+                    tag: tag.clone(),
+                    target: None,
+                });
+            }
+        }
+        self.state(at, facts);
+    }
+
+    /// The node states facts of its own, and awaits their acknowledgement.
+    fn state(&mut self, at: usize, facts: Vec<Fact>) {
+        let time = self.time;
+        let node = &mut self.nodes[at];
+        let record = Record {
+            origin: node.id.clone(),
+            sequence: node.disk.vector.of(&node.id) + 1,
+            stamp: node.disk.clock.tick(time),
+            facts,
+        };
+        let stamped = record.facts.iter().map(|fact| stamped(&record, fact));
+        node.writes
+            .push((record.position().unwrap(), stamped.collect(), time + 10_000));
+        node.disk.apply(record);
+        self.acknowledge(at);
+    }
+
+    fn acknowledge(&mut self, at: usize) {
+        let (now, time) = (self.now(), self.time);
+        let node = &mut self.nodes[at];
+        let (acknowledged, tally) = (&mut self.acknowledged, &mut self.tally);
+        node.writes.retain(|(position, facts, deadline)| {
+            match node.followers.decide(position, now, time >= *deadline) {
+                None => true,
+                Some(answer) => {
+                    if answer.outcome == Acknowledged::Enough {
+                        tally.acknowledged += 1;
+                        acknowledged.extend(facts.iter().cloned());
+                    } else {
+                        tally.fewer += 1;
+                    }
+                    false
+                }
+            }
+        });
+    }
+
+    /// One of few digests, or a new one.
+    fn digest(&mut self, of: u64) -> Digest {
+        let number = self.random.below(of);
+        Digest::of(Algorithm::Sha256, &number.to_be_bytes())
+    }
+
+    //--- Sweep and faults
+
+    /// Takes away what nothing visible refers to and nobody asked for lately.
+    fn sweep(&mut self, at: usize) {
+        let mut marked = BTreeSet::new();
+        let mut todo: Vec<Digest> = self.nodes[at].disk.live_content();
+        while let Some(digest) = todo.pop() {
+            if marked.insert(digest) {
+                let refers = self.content.get(&digest).into_iter().flatten();
+                todo.extend(refers.map(|(digest, _)| *digest));
+            }
+        }
+        let time = self.time;
+        let held = &mut self.nodes[at].disk.held;
+        let before = held.len();
+        held.retain(|digest, touched| marked.contains(digest) || *touched + GRACE > time);
+        self.tally.swept += (before - held.len()) as u64;
+    }
+
+    fn fault(&mut self) {
+        let n_nodes = self.nodes.len() as u64;
+        let at = usize::try_from(self.random.below(n_nodes)).unwrap();
+        match self.random.below(5) {
+            0 => {
+                let other = usize::try_from(self.random.below(n_nodes)).unwrap();
+                if at != other {
+                    self.tally.partitions += 1;
+                    self.cut.insert((at.min(other), at.max(other)));
+                }
+            }
+            1 => self.cut.clear(),
+            2 if self.nodes[at].up => self.crash(at),
+            3 if self.nodes[at].up && self.can_lose(at) => {
+                self.tally.wipes += 1;
+                self.crash(at);
+                self.nodes[at].disk = Disk::default();
+                self.nodes[at].id.incarnation = self.random.next();
+                self.nodes[at].intake = Intake::new(limits(), Vector::default());
+            }
+            _ => {}
+        }
+    }
+
+    fn crash(&mut self, at: usize) {
+        self.tally.crashes += 1;
+        let n_peers = self.nodes.len() - 1;
+        let node = &mut self.nodes[at];
+        node.up = false;
+        node.life += 1;
+        node.intake = Intake::new(limits(), node.disk.vector.clone());
+        node.followers = Followers::new(Mode::MajorityOfReachable, n_peers);
+        node.writes.clear();
+        self.after(15_000, Event::Return { at });
+    }
+
+    /// Whether what clients were told is safe is on another disk too: two disks that go one after
+    /// the other, faster than the first is filled again, are more than the site promises to survive.
+    fn can_lose(&self, at: usize) -> bool {
+        self.acknowledged.iter().all(|stated| {
+            let others = (0..self.nodes.len()).filter(|other| *other != at);
+            others
+                .into_iter()
+                .any(|other| self.nodes[other].disk.has(stated))
+        })
+    }
+
+    //--- What has to hold
+
+    /// What is visible is here whole, on every node, at every moment.
+    fn check(&self) {
+        for node in &self.nodes {
+            let mut todo = node.disk.live_content();
+            let mut seen = BTreeSet::new();
+            while let Some(digest) = todo.pop() {
+                if !seen.insert(digest) || self.nowhere.contains(&digest) {
+                    continue;
+                }
+                assert!(
+                    node.disk.held.contains_key(&digest),
+                    "{} shows what it lacks, {digest}: seed {} time {}",
+                    node.id,
+                    self.seed,
+                    self.time,
+                );
+                let refers = self.content.get(&digest).into_iter().flatten();
+                todo.extend(refers.map(|(digest, _)| *digest));
+            }
+        }
+    }
+
+    /// After the healing all nodes show the same, and everything that was acknowledged.
+    fn check_equal(&self) {
+        let seed = self.seed;
+        let first = &self.nodes[0].disk;
+        for node in &self.nodes[1..] {
+            let differences = buckets::register_differences(&first.registers, &node.disk.registers);
+            assert_eq!(differences, [], "{} differs: seed {seed}", node.id);
+            let live = |disk: &Disk| disk.live_content().into_iter().collect::<BTreeSet<_>>();
+            assert_eq!(
+                live(first),
+                live(&node.disk),
+                "content of {}: seed {seed}",
+                node.id
+            );
+        }
+        for node in &self.nodes {
+            for stated in &self.acknowledged {
+                assert!(
+                    node.disk.has(stated),
+                    "{} lost {stated:?}: seed {seed}",
+                    node.id
+                );
+            }
+            assert_eq!(
+                node.intake.n_waiting(),
+                0,
+                "{} still waits: seed {seed}",
+                node.id
+            );
+        }
+    }
+}
+
+impl Disk {
+    /// Takes a record, durably.
+    fn apply(&mut self, record: Record) {
+        if record.sequence != 0 && !self.vector.advance(&record.origin, record.sequence) {
+            return;
+        }
+        self.clock.observe(record.stamp);
+        for fact in &record.facts {
+            let new = stamped(&record, fact);
+            let register = self
+                .registers
+                .entry(fact.key())
+                .or_insert_with(|| new.clone());
+            if new.rank() > register.rank() {
+                *register = new;
+            }
+        }
+        self.journal.push(record);
+    }
+
+    /// A record without what has been overwritten, as a compacted journal has it.
+    fn live(&self, record: &Record) -> Record {
+        let mut record = record.clone();
+        let rank = record.rank();
+        record.facts.retain(|fact| {
+            self.registers
+                .get(&fact.key())
+                .is_some_and(|register| register.rank() <= rank)
+        });
+        record
+    }
+
+    /// Whether a statement holds here, or a later one does.
+    fn has(&self, stated: &Stamped) -> bool {
+        let register = self.registers.get(&stated.fact.key());
+        // A tombstone is as good as nothing where nothing is shown.
+        let missing = stated.fact.is_tombstone();
+        register.map_or(missing, |register| register.rank() >= stated.rank())
+    }
+
+    fn live_content(&self) -> Vec<Digest> {
+        let registers = self.registers.values();
+        registers
+            .filter_map(|register| match &register.fact {
+                Fact::Blob {
+                    digest,
+                    size: Some(_),
+                    ..
+                }
+                | Fact::Manifest {
+                    digest,
+                    link: Some(_),
+                    ..
+                } => Some(*digest),
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn manifests(&self, repository: &RepositoryName) -> Vec<Digest> {
+        let registers = self.registers.values();
+        registers
+            .filter_map(|register| match &register.fact {
+                Fact::Manifest {
+                    repository: of,
+                    digest,
+                    link: Some(_),
+                } if of == repository => Some(*digest),
+                _ => None,
+            })
+            .collect()
+    }
+}
+
+fn stamped(record: &Record, fact: &Fact) -> Stamped {
+    Stamped {
+        origin: record.origin.clone(),
+        sequence: record.sequence,
+        stamp: record.stamp,
+        fact: fact.clone(),
+    }
+}
+
+fn manifest(repository: &RepositoryName, digest: Digest) -> Fact {
+    Fact::Manifest {
+        repository: repository.clone(),
+        digest,
+        link: Some(Link {
+            media_type: "a/b".into(),
+            size: 1,
+            subject: None,
+        }),
+    }
+}
+
+fn sums(registers: &Registers) -> Buckets {
+    let mut sums = Buckets::default();
+    registers
+        .values()
+        .for_each(|register| sums.add_register(register));
+    sums
+}
+
+fn limits() -> Limits {
+    Limits {
+        queue: 8,
+        parallel: 6,
+        batch: 3,
+        patience: Duration::from_secs(12),
+        keep: Duration::from_secs(4),
+        backoff: Backoff {
+            first: Duration::from_millis(200),
+            longest: Duration::from_secs(3),
+        },
+    }
+}
+
+/// Numbers that look random (`SplitMix64`).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    /// True so many times of a hundred.
+    fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    fn pick<T: Copy>(&mut self, of: &[T]) -> Option<T> {
+        let at = usize::try_from(self.below(of.len().max(1) as u64)).unwrap();
+        of.get(at).copied()
+    }
+}

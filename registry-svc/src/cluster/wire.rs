@@ -1,0 +1,193 @@
+//! Vectors, registers and answers as they travel; the records' own form is the journal's.
+//!
+//! What comes from a peer is parsed into values that cannot be wrong, or refused.
+
+use proto::registry as wire;
+
+use super::buckets::Buckets;
+use crate::digest::Digest;
+use crate::hlc::Hlc;
+use crate::record::{NodeId, Rank, Record, RecordError, Stamped, Vector};
+use crate::reference::{Reference, RepositoryName};
+
+/// The longest vector that is taken: a site has few nodes, and each has few lives.
+const LONGEST_VECTOR: usize = 4096;
+
+/// A vector on the wire.
+pub(super) fn vector(vector: &Vector) -> wire::Vector {
+    let entries = vector.iter().map(|(origin, sequence)| wire::vector::Entry {
+        origin: Some(origin.into()),
+        sequence,
+    });
+    wire::Vector {
+        entries: entries.collect(),
+    }
+}
+
+/// Reads a vector; none is an empty one.
+pub(super) fn read_vector(vector: Option<wire::Vector>) -> Result<Vector, RecordError> {
+    let entries = vector.unwrap_or_default().entries;
+    if entries.len() > LONGEST_VECTOR {
+        return Err(RecordError::Field("vector"));
+    }
+    entries
+        .into_iter()
+        .map(|entry| Ok((read_node(entry.origin)?, entry.sequence)))
+        .collect()
+}
+
+/// Reads a node, which has to be there.
+pub(super) fn read_node(node: Option<wire::NodeId>) -> Result<NodeId, RecordError> {
+    node.ok_or(RecordError::Field("node"))?.try_into()
+}
+
+/// A register on the wire.
+pub(super) fn register(register: &Stamped) -> wire::Register {
+    wire::Register {
+        origin: Some((&register.origin).into()),
+        stamp: register.stamp.to_bits(),
+        fact: Some((&register.fact).into()),
+    }
+}
+
+/// Reads a register.
+pub(super) fn read_register(register: wire::Register) -> Result<Stamped, RecordError> {
+    Ok(Stamped {
+        origin: read_node(register.origin)?,
+        sequence: 0,
+        stamp: Hlc::from_bits(register.stamp),
+        fact: register.fact.ok_or(RecordError::Unknown)?.try_into()?,
+    })
+}
+
+/// Registers as the records that repair them: what was stated at one moment stays together.
+pub(super) fn repairs(registers: Vec<Stamped>) -> Vec<Record> {
+    let mut records: std::collections::BTreeMap<(Hlc, NodeId), Record> = Default::default();
+    for register in registers {
+        records
+            .entry((register.stamp, register.origin.clone()))
+            .or_insert_with(|| Record {
+                origin: register.origin,
+                sequence: 0,
+                stamp: register.stamp,
+                facts: Vec::new(),
+            })
+            .facts
+            .push(register.fact);
+    }
+    records.into_values().collect()
+}
+
+/// Reads a digest.
+pub(super) fn read_digest(text: &str) -> Result<Digest, RecordError> {
+    text.parse().map_err(|_| RecordError::Field("digest"))
+}
+
+/// What a peer is asked to find.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    /// In which repository.
+    pub(super) repository: RepositoryName,
+    /// Under what.
+    pub(super) what: What,
+}
+
+/// What a repository shows something under.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    Blob(Digest),
+    Manifest(Reference),
+}
+
+/// What a peer has found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) digest: Digest,
+    pub(super) size: u64,
+    pub(super) media_type: String,
+    pub(super) rank: Rank,
+}
+
+impl From<&Wanted> for wire::FindRequest {
+    fn from(wanted: &Wanted) -> Self {
+        use wire::find_request::What as Wire;
+        let what = match &wanted.what {
+            What::Blob(digest) => Wire::Blob(digest.to_string()),
+            What::Manifest(Reference::Tag(tag)) => Wire::Manifest(tag.as_str().to_owned()),
+            What::Manifest(Reference::Digest(digest)) => Wire::Manifest(digest.to_string()),
+        };
+        Self {
+            repository: wanted.repository.as_str().to_owned(),
+            what: Some(what),
+        }
+    }
+}
+
+impl TryFrom<wire::FindRequest> for Wanted {
+    type Error = RecordError;
+
+    fn try_from(request: wire::FindRequest) -> Result<Self, RecordError> {
+        use wire::find_request::What as Wire;
+        let repository = request.repository.parse();
+        let what = match request.what.ok_or(RecordError::Unknown)? {
+            Wire::Blob(digest) => What::Blob(read_digest(&digest)?),
+            Wire::Manifest(reference) => {
+                let reference = reference.parse();
+                What::Manifest(reference.map_err(|_| RecordError::Field("reference"))?)
+            }
+        };
+        Ok(Self {
+            repository: repository.map_err(|_| RecordError::Field("repository"))?,
+            what,
+        })
+    }
+}
+
+impl From<&Found> for wire::Found {
+    fn from(found: &Found) -> Self {
+        Self {
+            digest: found.digest.to_string(),
+            size: found.size,
+            media_type: found.media_type.clone(),
+            origin: Some((&found.rank.origin).into()),
+            stamp: found.rank.stamp.to_bits(),
+        }
+    }
+}
+
+impl TryFrom<wire::Found> for Found {
+    type Error = RecordError;
+
+    fn try_from(found: wire::Found) -> Result<Self, RecordError> {
+        Ok(Self {
+            digest: read_digest(&found.digest)?,
+            size: found.size,
+            media_type: found.media_type,
+            rank: Rank {
+                stamp: Hlc::from_bits(found.stamp),
+                origin: read_node(found.origin)?,
+            },
+        })
+    }
+}
+
+/// What a peer said of all that it has.
+#[derive(Clone, Debug)]
+pub(super) struct Summary {
+    pub(super) registers: Buckets,
+    pub(super) blobs: Buckets,
+}
+
+impl TryFrom<wire::SummaryResponse> for Summary {
+    type Error = RecordError;
+
+    fn try_from(response: wire::SummaryResponse) -> Result<Self, RecordError> {
+        let buckets = |buckets: &[wire::Bucket]| {
+            Buckets::from_wire(buckets).ok_or(RecordError::Field("bucket"))
+        };
+        Ok(Self {
+            registers: buckets(&response.registers)?,
+            blobs: buckets(&response.blobs)?,
+        })
+    }
+}
