@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::{ManifestError, OCI_INDEX};
@@ -41,7 +40,6 @@ pub(super) struct Descriptor {
 #[serde(rename_all = "camelCase")]
 struct Typed {
     media_type: Option<String>,
-    schema_version: Option<IgnoredAny>,
 }
 
 #[derive(Serialize)]
@@ -71,8 +69,6 @@ pub(super) fn document(bytes: &[u8]) -> Result<Document, ManifestError> {
 /// Only what a document of an unknown kind says of itself.
 pub(super) fn only_type(bytes: &[u8]) -> Result<Document, ManifestError> {
     let typed: Typed = read(bytes)?;
-    // Read so that a document that is not an object is refused.
-    drop(typed.schema_version);
     Ok(Document {
         media_type: typed.media_type,
         ..Document::default()
