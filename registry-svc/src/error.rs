@@ -350,8 +350,14 @@ mod tests {
         assert_eq!((lasting.status, lasting.code()), (507, Some(Code::Denied)));
         assert_eq!((lasting.closes, lasting.retry_after), (true, None));
         let passing = Refused::full(true);
-        assert_eq!((passing.status, passing.code()), (429, Some(Code::TooManyRequests)));
-        assert_eq!((passing.closes, passing.retry_after), (true, Some(Duration::from_secs(5))));
+        assert_eq!(
+            (passing.status, passing.code()),
+            (429, Some(Code::TooManyRequests))
+        );
+        assert_eq!(
+            (passing.closes, passing.retry_after),
+            (true, Some(Duration::from_secs(5)))
+        );
         assert_eq!(Refused::over_quota(10, 3).status, 403);
     }
 

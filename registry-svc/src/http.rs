@@ -12,6 +12,7 @@ mod answer;
 mod blob;
 mod body;
 mod catalog;
+mod event;
 mod failure;
 pub mod limits;
 mod log;
@@ -29,7 +30,6 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use daemon_base::snapshot::Cell;
-use http_body_util::BodyExt;
 use hyper::body::Body as HttpBody;
 use hyper::header::{ALLOW, CONNECTION, HeaderName, WWW_AUTHENTICATE};
 use hyper::http::request::Parts as Head;
@@ -39,8 +39,10 @@ use tokio::sync::Semaphore;
 use crate::auth::{self, Access, Action, Identity, Peer, Want};
 use crate::digest::Digest;
 use crate::error::{Code, Refused};
+use crate::metrics::{Handler, Http};
 use crate::reference::{Reference, RepositoryName};
 use crate::store::Store;
+use crate::webhook::Events;
 
 pub use body::{Body, Octets};
 pub use limits::Limits;
@@ -58,7 +60,11 @@ pub struct Parts {
     /// What is here.
     pub store: Store,
     /// Who may.
-    pub access: Arc<Access>,
+    pub access: Access,
+    /// What counts requests.
+    pub metrics: Http,
+    /// Who is told what was done.
+    pub events: Events,
 }
 
 /// The API; shared by all connections.
@@ -102,6 +108,9 @@ impl Api {
         let limits = self.limits.current();
         let (head, body) = request.into_parts();
         let mut received = Received::new(body, limits.idle);
+        let route = Route::of(head.uri.path(), auth::TOKEN_PATH);
+        let handler = route.as_ref().map_or(Handler::Other, Route::handler);
+        let underway = self.parts.metrics.begin(handler, &head.method, begun);
         let mut call = Call {
             api: self,
             head: &head,
@@ -110,14 +119,18 @@ impl Api {
             limits: &limits,
             identity: None,
         };
-        let outcome = call.respond(&mut received).await;
-        let user = call.identity.as_ref().and_then(Identity::user).map(str::to_owned);
+        let outcome = call.respond(route, &mut received).await;
+        let user = call
+            .identity
+            .as_ref()
+            .and_then(Identity::name)
+            .map(str::to_owned);
         let (mut answer, error) = match outcome {
             Ok(answer) => (answer, None),
             Err(refused) => (answer::refused(&refused), Some(refused.to_string())),
         };
         let exchange = Exchange {
-            status: answer.status().as_u16(),
+            status: answer.status(),
             user,
             client: peer.address,
             error,
@@ -127,6 +140,7 @@ impl Api {
             is_logged: limits.log_requests,
             path: head.uri.path().to_owned(),
             method: head.method.clone(),
+            underway: Some(underway),
         };
         received.linger();
         answer.headers_mut().insert(VERSION, REGISTRY_2);
@@ -143,9 +157,12 @@ impl Api {
 }
 
 impl Call<'_> {
-    async fn respond(&mut self, received: &mut Received) -> Result<Answer, Refused> {
-        let path = self.head.uri.path();
-        let Some(route) = Route::of(path, auth::TOKEN_PATH) else {
+    async fn respond(
+        &mut self,
+        route: Option<Route<'_>>,
+        received: &mut Received,
+    ) -> Result<Answer, Refused> {
+        let Some(route) = route else {
             return Ok(answer::empty(StatusCode::NOT_FOUND));
         };
         if !route.has(&self.head.method) {
@@ -163,7 +180,11 @@ impl Call<'_> {
         }
     }
 
-    async fn serve(&mut self, route: &Route<'_>, received: &mut Received) -> Result<Answer, Refused> {
+    async fn serve(
+        &mut self,
+        route: &Route<'_>,
+        received: &mut Received,
+    ) -> Result<Answer, Refused> {
         let method = &self.head.method;
         match route {
             Route::Base => Ok(self.base()),
@@ -173,7 +194,8 @@ impl Call<'_> {
             Route::Token => Ok(answer::empty(StatusCode::NOT_FOUND)),
             Route::Tags { name } => self.tags(&repository(name)?),
             Route::Referrers { name, digest } => {
-                self.referrers(&repository(name)?, &digest_of(digest)?).await
+                self.referrers(&repository(name)?, &digest_of(digest)?)
+                    .await
             }
             Route::Blob { name, digest } => {
                 let (name, digest) = (repository(name)?, digest_of(digest)?);
@@ -199,7 +221,11 @@ impl Call<'_> {
     fn base(&self) -> Answer {
         let mut answer = answer::octets(StatusCode::OK, JSON, "{}");
         // Clients that learn here how to log in do so before they push.
-        let challenge = self.api.parts.access.challenge_of_base(self.head, self.peer);
+        let challenge = self
+            .api
+            .parts
+            .access
+            .challenge_of_base(self.head, self.peer);
         if let Some(challenge) = challenge {
             answer.headers_mut().insert(WWW_AUTHENTICATE, challenge);
         }
@@ -209,7 +235,12 @@ impl Call<'_> {
     async fn token(&mut self, received: &mut Received) -> Result<Answer, Refused> {
         received.limit(limits::TOKEN_BODY as u64);
         let body = received.whole(limits::TOKEN_BODY).await?;
-        let answer = self.api.parts.access.token(self.head, self.peer, body).await;
+        let answer = self
+            .api
+            .parts
+            .access
+            .token(self.head, self.peer, &body)
+            .await;
         Ok(answer.map(Body::from))
     }
 
@@ -250,7 +281,10 @@ impl Call<'_> {
 
     /// A header, if it is text.
     fn header(&self, name: &HeaderName) -> Option<&str> {
-        self.head.headers.get(name).and_then(|value| value.to_str().ok())
+        self.head
+            .headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
     }
 
     /// How long the body is said to be.
@@ -266,7 +300,9 @@ impl Call<'_> {
 
 impl fmt::Debug for Api {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Api").field("parts", &self.parts).finish_non_exhaustive()
+        f.debug_struct("Api")
+            .field("parts", &self.parts)
+            .finish_non_exhaustive()
     }
 }
 
@@ -311,6 +347,3 @@ const REGISTRY_2: hyper::header::HeaderValue =
 
 /// The extensions that are there: none but what every registry has.
 const EXTENSIONS: &str = "{\"extensions\":[]}";
-
-#[cfg(test)]
-mod tests;

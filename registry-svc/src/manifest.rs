@@ -140,7 +140,9 @@ pub enum ManifestError {
     #[error("Content-Type is not a media type")]
     BadMediaType,
     /// Docker's schema 1.
-    #[error("Docker image manifest version 2, schema 1 is not supported; push schema 2 or an OCI image")]
+    #[error(
+        "Docker image manifest version 2, schema 1 is not supported; push schema 2 or an OCI image"
+    )]
     Schema1,
     /// `schemaVersion` is not 2.
     #[error("schemaVersion has to be 2")]
@@ -199,7 +201,9 @@ impl Manifest {
 ///
 /// What keeps it from being stored; the text is fit for the client.
 pub fn parse(bytes: &[u8], content_type: Option<&str>) -> Result<Manifest, ManifestError> {
-    let header = content_type.map(without_parameters).filter(|name| !name.is_empty());
+    let header = content_type
+        .map(without_parameters)
+        .filter(|name| !name.is_empty());
     if header.is_some_and(|name| !is_media_type(name)) {
         return Err(ManifestError::BadMediaType);
     }
@@ -243,7 +247,10 @@ pub fn index_of(descriptors: &[Descriptor]) -> Vec<u8> {
 //--- Types
 
 fn media_type(header: Option<&str>, document: &json::Document) -> Result<String, ManifestError> {
-    let named = document.media_type.as_deref().filter(|name| !name.is_empty());
+    let named = document
+        .media_type
+        .as_deref()
+        .filter(|name| !name.is_empty());
     if named.is_some_and(|name| SCHEMA_1.contains(&name)) || document.schema_version == Some(1) {
         return Err(ManifestError::Schema1);
     }
@@ -276,7 +283,9 @@ fn is_media_type(name: &str) -> bool {
                 .all(|octet| octet.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&octet))
     };
     name.len() <= LONGEST_MEDIA_TYPE
-        && name.split_once('/').is_some_and(|(kind, name)| is_token(kind) && is_token(name))
+        && name
+            .split_once('/')
+            .is_some_and(|(kind, name)| is_token(kind) && is_token(name))
 }
 
 //--- Kinds
@@ -317,13 +326,19 @@ fn index(media_type: String, document: json::Document) -> Result<Manifest, Manif
     if document.manifests.is_none() {
         return Err(ManifestError::Malformed("it has no manifests".to_owned()));
     }
-    let artifact_type = document.artifact_type.clone().filter(|name| !name.is_empty());
+    let artifact_type = document
+        .artifact_type
+        .clone()
+        .filter(|name| !name.is_empty());
     build(media_type, artifact_type, document)
 }
 
 /// Any other kind: what looks like a reference is one.
 fn other(media_type: String, document: json::Document) -> Result<Manifest, ManifestError> {
-    let of_config = document.config.as_ref().map(|config| config.media_type.clone());
+    let of_config = document
+        .config
+        .as_ref()
+        .map(|config| config.media_type.clone());
     let artifact_type = document
         .artifact_type
         .clone()

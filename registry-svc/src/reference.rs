@@ -119,6 +119,26 @@ pub enum Reference {
     Digest(Digest),
 }
 
+impl Reference {
+    /// The tag, if it is one.
+    #[must_use]
+    pub fn tag(&self) -> Option<&Tag> {
+        match self {
+            Self::Tag(tag) => Some(tag),
+            Self::Digest(_) => None,
+        }
+    }
+
+    /// The digest, if it is one.
+    #[must_use]
+    pub fn digest(&self) -> Option<&Digest> {
+        match self {
+            Self::Tag(_) => None,
+            Self::Digest(digest) => Some(digest),
+        }
+    }
+}
+
 impl FromStr for Reference {
     type Err = NameError;
 

@@ -58,8 +58,7 @@ pub(super) fn octets(status: StatusCode, kind: HeaderValue, octets: impl Into<By
 
 /// What a client is told of a request that fails.
 pub(super) fn refused(refused: &Refused) -> Answer {
-    let status =
-        StatusCode::from_u16(refused.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let status = StatusCode::from_u16(refused.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut answer = match refused.entries.is_empty() {
         true => empty(status),
         false => octets(status, JSON, refused.body()),
@@ -152,7 +151,9 @@ mod tests {
 
     #[test]
     fn a_refusal_says_when_to_come_again_and_that_the_connection_ends() {
-        let refusal = Refused::new(Code::TooManyRequests).after(Duration::from_secs(5)).closing();
+        let refusal = Refused::new(Code::TooManyRequests)
+            .after(Duration::from_secs(5))
+            .closing();
         let answer = refused(&refusal);
         assert_eq!(answer.status(), 429);
         assert_eq!(answer.headers()[RETRY_AFTER], "5");
@@ -165,7 +166,11 @@ mod tests {
 
     #[test]
     fn no_content_has_no_length() {
-        assert!(!empty(StatusCode::NO_CONTENT).headers().contains_key(CONTENT_LENGTH));
+        assert!(
+            !empty(StatusCode::NO_CONTENT)
+                .headers()
+                .contains_key(CONTENT_LENGTH)
+        );
         assert_eq!(empty(StatusCode::ACCEPTED).headers()[CONTENT_LENGTH], "0");
     }
 }

@@ -8,13 +8,15 @@ use hyper::header::{
 };
 use hyper::{Method, StatusCode};
 
+use super::Call;
 use super::answer::{self, Answer, Headers};
 use super::body::{Body, Octets};
-use super::Call;
+use super::event::{BLOB, Done};
 use crate::digest::Digest;
 use crate::error::{Code, Refused};
 use crate::range::{self, Asked};
 use crate::reference::RepositoryName;
+use crate::webhook::EventAction;
 
 /// Content never changes under its digest.
 const FOR_EVER: HeaderValue = HeaderValue::from_static("max-age=31536000");
@@ -47,10 +49,11 @@ impl Call<'_> {
             false => {
                 let length = octets.end - octets.start;
                 let reader = self.store().read(digest, octets).await?;
+                self.tell(&Done::to(EventAction::Pull, name, digest, BLOB).size(size));
                 Body::stream(Box::pin(reader) as Octets, length)
             }
         };
-        Ok(found(digest, size, part, body))
+        Ok(found(digest, size, part.as_ref(), body))
     }
 
     /// `DELETE`: the repository has it no more; others may.
@@ -60,6 +63,7 @@ impl Call<'_> {
         digest: &Digest,
     ) -> Result<Answer, Refused> {
         self.store().unlink(name, digest).await?;
+        self.tell(&Done::to(EventAction::Delete, name, digest, BLOB));
         Ok(answer::empty(StatusCode::ACCEPTED))
     }
 
@@ -78,7 +82,7 @@ impl Call<'_> {
     }
 }
 
-fn found(digest: &Digest, size: u64, part: Option<Range<u64>>, body: Body) -> Answer {
+fn found(digest: &Digest, size: u64, part: Option<&Range<u64>>, body: Body) -> Answer {
     let mut answer = Answer::new(body);
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, OCTETS);
@@ -86,7 +90,7 @@ fn found(digest: &Digest, size: u64, part: Option<Range<u64>>, body: Body) -> An
     headers.insert(CACHE_CONTROL, FOR_EVER);
     headers.set(ETAG, answer::entity_tag(digest));
     headers.digest(digest);
-    let length = match &part {
+    let length = match part {
         Some(part) => {
             headers.set(CONTENT_RANGE, range::content_range(part, size));
             part.end - part.start

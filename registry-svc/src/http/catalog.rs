@@ -4,12 +4,11 @@
 use hyper::StatusCode;
 use serde_json::json;
 
+use super::Call;
 use super::answer::{self, Answer, Headers, JSON};
 use super::limits::PAGE;
 use super::query::escape;
 use super::tag::Page;
-use super::Call;
-use crate::auth::Action;
 use crate::error::Refused;
 use crate::reference::RepositoryName;
 
@@ -34,6 +33,14 @@ impl Call<'_> {
         Ok(answer)
     }
 
+    fn listed(&self, names: Vec<RepositoryName>) -> Vec<RepositoryName> {
+        let access = &self.api.parts.access;
+        match &self.identity {
+            Some(identity) => access.listed(identity, names),
+            None => Vec::new(),
+        }
+    }
+
     fn visible(&self, after: Option<&str>, wanted: usize) -> Vec<RepositoryName> {
         let mut names: Vec<RepositoryName> = Vec::new();
         let mut after = after.map(str::to_owned);
@@ -41,10 +48,9 @@ impl Call<'_> {
             let step = self.store().repositories(after.as_deref(), STEP);
             let is_last = step.len() < STEP;
             after = step.last().map(|name| name.as_str().to_owned());
-            let visible = step
-                .into_iter()
-                .filter(|name| self.may(name.as_str(), Action::Pull));
-            names.extend(visible.take(wanted - names.len()));
+            let visible = self.listed(step);
+            let room = wanted.saturating_sub(names.len());
+            names.extend(visible.into_iter().take(room));
             if is_last || names.len() >= wanted {
                 return names;
             }

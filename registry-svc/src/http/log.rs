@@ -3,14 +3,17 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use hyper::Method;
+use hyper::{Method, StatusCode};
+
+use super::now;
+use crate::metrics::Underway;
 
 /// A request and its answer.
 #[derive(Debug)]
 pub(super) struct Exchange {
     pub(super) method: Method,
     pub(super) path: String,
-    pub(super) status: u16,
+    pub(super) status: StatusCode,
     pub(super) user: Option<String>,
     pub(super) client: SocketAddr,
     /// What the client is told of a request that failed.
@@ -22,6 +25,8 @@ pub(super) struct Exchange {
     pub(super) begun: Instant,
     /// Whether it is worth seeing when nothing is wrong.
     pub(super) is_logged: bool,
+    /// What counts it.
+    pub(super) underway: Option<Underway>,
 }
 
 impl Drop for Exchange {
@@ -35,12 +40,17 @@ impl Drop for Exchange {
             sent,
             ..
         } = &*self;
-        let duration = self.begun.elapsed();
+        let ended = now();
+        let duration = ended.saturating_duration_since(self.begun);
+        let status = status.as_u16();
         let (user, error) = (self.user.as_deref(), self.error.as_deref());
         if self.is_logged {
             tracing::info!(%method, path, status, received, sent, ?duration, user, %client, error, "Request");
         } else {
             tracing::debug!(%method, path, status, received, sent, ?duration, user, %client, error, "Request");
+        }
+        if let Some(underway) = self.underway.take() {
+            underway.end(self.status, self.received, self.sent, ended);
         }
     }
 }

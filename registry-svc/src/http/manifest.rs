@@ -7,6 +7,7 @@ use hyper::{Method, StatusCode};
 use super::answer::{self, Answer, Headers, SUBJECT, TAG};
 use super::blob::not_modified;
 use super::body::{Body, Received};
+use super::event::Done;
 use super::limits::{MANIFEST_TIME, MANIFESTS, TAGS};
 use super::{Call, digest_of, reference_of};
 use crate::digest::{Algorithm, Digest};
@@ -14,6 +15,7 @@ use crate::error::{Code, Refused};
 use crate::manifest::{self, Manifest, ManifestError};
 use crate::reference::{Reference, RepositoryName, Tag};
 use crate::store::{NewManifest, Stored};
+use crate::webhook::EventAction;
 
 impl Call<'_> {
     /// `GET`, `HEAD`
@@ -29,7 +31,16 @@ impl Call<'_> {
         if self.has_already(&stored.digest) {
             return Ok(not_modified(&stored.digest));
         }
-        Ok(found(stored, self.head.method == Method::HEAD))
+        let is_head = self.head.method == Method::HEAD;
+        if !is_head {
+            let size = stored.bytes.len() as u64;
+            let done = Done::to(EventAction::Pull, name, &stored.digest, &stored.media_type);
+            self.tell(&Done {
+                tag: reference.tag(),
+                ..done.size(size)
+            });
+        }
+        Ok(found(stored, is_head))
     }
 
     /// `PUT`
@@ -52,7 +63,8 @@ impl Call<'_> {
             Reference::Digest(_) => asked.clone(),
         };
         let subject = parsed.subject.as_ref().map(|subject| subject.digest);
-        self.store_manifest(name, bytes, parsed, digest, tags).await?;
+        self.store_manifest(name, bytes, parsed, digest, tags)
+            .await?;
         let mut answer = answer::empty(StatusCode::CREATED);
         let headers = answer.headers_mut();
         headers.locate(format_args!("/v2/{name}/manifests/{digest}"));
@@ -84,7 +96,19 @@ impl Call<'_> {
             subject: parsed.subject.map(|subject| subject.digest),
             tags,
         };
+        let (size, media_type) = (new.bytes.len() as u64, new.media_type.clone());
+        let tags = new.tags.clone();
         self.store().put_manifest(name, new).await?;
+        // Each tag is a push to those who follow tags.
+        let tags = tags.iter().map(Some);
+        let untagged = std::iter::repeat_n(None, usize::from(tags.len() == 0));
+        for tag in tags.chain(untagged) {
+            let done = Done::to(EventAction::Push, name, &digest, &media_type);
+            self.tell(&Done {
+                tag,
+                ..done.size(size)
+            });
+        }
         Ok(())
     }
 
@@ -97,9 +121,11 @@ impl Call<'_> {
                 tags.push(tag);
             }
             if tags.len() > TAGS {
-                return Err(Refused::with(Code::ManifestInvalid, "too many tags at once")
-                    .status(414)
-                    .closing());
+                return Err(
+                    Refused::with(Code::ManifestInvalid, "too many tags at once")
+                        .status(414)
+                        .closing(),
+                );
             }
         }
         Ok(tags)
@@ -137,10 +163,20 @@ impl Call<'_> {
         name: &RepositoryName,
         reference: &str,
     ) -> Result<Answer, Refused> {
-        match reference_of(reference)? {
-            Reference::Tag(tag) => self.store().delete_tag(name, &tag).await?,
-            Reference::Digest(digest) => self.store().delete_manifest(name, &digest).await?,
+        let reference = reference_of(reference)?;
+        match &reference {
+            Reference::Tag(tag) => self.store().delete_tag(name, tag).await?,
+            Reference::Digest(digest) => self.store().delete_manifest(name, digest).await?,
         };
+        self.tell(&Done {
+            action: EventAction::Delete,
+            repository: name,
+            digest: reference.digest(),
+            media_type: manifest::OCI_IMAGE,
+            size: None,
+            tag: reference.tag(),
+            from: None,
+        });
         Ok(answer::empty(StatusCode::ACCEPTED))
     }
 }

@@ -15,6 +15,12 @@ impl<'a> Query<'a> {
         Self(uri.query().unwrap_or_default())
     }
 
+    /// As it is written behind the question mark.
+    #[must_use]
+    pub fn written(query: &'a str) -> Self {
+        Self(query)
+    }
+
     /// The first value of `name`.
     #[must_use]
     pub fn first(self, name: &str) -> Option<Cow<'a, str>> {
@@ -26,7 +32,9 @@ impl<'a> Query<'a> {
         let pairs = self.0.split('&').filter(|pair| !pair.is_empty());
         pairs.filter_map(move |pair| {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (plain(key)?.as_ref() == name).then(|| plain(value)).flatten()
+            (plain(key)?.as_ref() == name)
+                .then(|| plain(value))
+                .flatten()
         })
     }
 
@@ -81,9 +89,19 @@ mod tests {
 
     #[test]
     fn what_is_escaped_reads_as_it_was() {
-        for text in ["", "latest", "application/vnd.a+json; b=c&d", "sha256:00", "ä %41"] {
+        for text in [
+            "",
+            "latest",
+            "application/vnd.a+json; b=c&d",
+            "sha256:00",
+            "ä %41",
+        ] {
             let written = format!("x={}", escape(text));
-            assert_eq!(Query(&written).first("x").as_deref(), Some(text), "{written}");
+            assert_eq!(
+                Query(&written).first("x").as_deref(),
+                Some(text),
+                "{written}"
+            );
         }
         assert_eq!(escape("a+b&c"), "a%2Bb%26c");
     }

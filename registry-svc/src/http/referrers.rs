@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
 
+use super::Call;
 use super::answer::{self, Answer, FILTERS, Headers};
 use super::limits::{REFERRERS_PAGE, REFERRERS_SIZE};
 use super::query::escape;
 use super::tag::Page;
-use super::Call;
 use crate::digest::Digest;
 use crate::error::Refused;
 use crate::manifest::{self, Descriptor, OCI_INDEX};
@@ -30,8 +30,14 @@ impl Call<'_> {
         subject: &Digest,
     ) -> Result<Answer, Refused> {
         let page = Page::of(self.query, REFERRERS_PAGE)?;
-        let after = page.after.as_ref().and_then(|last| last.parse::<Digest>().ok());
-        let wanted = self.query.first("artifactType").filter(|kind| !kind.is_empty());
+        let after = page
+            .after
+            .as_ref()
+            .and_then(|last| last.parse::<Digest>().ok());
+        let wanted = self
+            .query
+            .first("artifactType")
+            .filter(|kind| !kind.is_empty());
         let all = self.list(name, subject).await?;
         let mut listed: Vec<Descriptor> = all
             .into_values()
@@ -123,7 +129,9 @@ fn octets_of(entry: &Descriptor) -> usize {
     /// What an octet becomes at most: `\u0000`.
     const ESCAPED: usize = 6;
     let annotations = entry.annotations.iter();
-    let texts: usize = annotations.map(|(key, value)| key.len() + value.len() + 6).sum();
+    let texts: usize = annotations
+        .map(|(key, value)| key.len() + value.len() + 6)
+        .sum();
     let types = entry.media_type.len() + entry.artifact_type.as_deref().unwrap_or("").len();
     FIXED + types + texts + escapes(entry) * ESCAPED
 }

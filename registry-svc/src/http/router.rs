@@ -7,6 +7,8 @@ use std::borrow::Cow;
 
 use hyper::Method;
 
+use crate::metrics::Handler;
+
 /// What a path leads to. Names and references are as the client wrote them, unescaped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route<'a> {
@@ -129,6 +131,23 @@ impl<'a> Route<'a> {
         self.allow().split(", ").any(|name| name == method.as_str())
     }
 
+    /// What its requests are counted as.
+    #[must_use]
+    pub fn handler(&self) -> Handler {
+        match self {
+            Self::Base => Handler::Base,
+            Self::Catalog => Handler::Catalog,
+            Self::Extensions => Handler::Other,
+            Self::Token => Handler::Token,
+            Self::Blob { .. } => Handler::Blob,
+            Self::Uploads { .. } => Handler::BlobUpload,
+            Self::Upload { .. } => Handler::BlobUploadChunk,
+            Self::Manifest { .. } => Handler::Manifest,
+            Self::Tags { .. } => Handler::Tags,
+            Self::Referrers { .. } => Handler::Referrers,
+        }
+    }
+
     /// The repository, if it has one.
     #[must_use]
     pub fn repository(&self) -> Option<&str> {
@@ -179,8 +198,8 @@ fn hex(digit: u8) -> Option<u8> {
 mod tests {
     use super::*;
 
-    fn check(path: &str, expected: Option<Route<'_>>) {
-        assert_eq!(Route::of(path, "/token"), expected, "{path}");
+    fn check(path: &str, expected: &Option<Route<'_>>) {
+        assert_eq!(Route::of(path, "/token"), *expected, "{path}");
     }
 
     fn name(text: &str) -> Cow<'_, str> {
@@ -189,30 +208,45 @@ mod tests {
 
     #[test]
     fn every_endpoint_of_the_spec_is_found() {
-        check("/v2", Some(Route::Base));
-        check("/v2/", Some(Route::Base));
-        check("/v2/_catalog", Some(Route::Catalog));
-        check("/v2/_oci/ext/discover", Some(Route::Extensions));
-        check("/token", Some(Route::Token));
+        check("/v2", &Some(Route::Base));
+        check("/v2/", &Some(Route::Base));
+        check("/v2/_catalog", &Some(Route::Catalog));
+        check("/v2/_oci/ext/discover", &Some(Route::Extensions));
+        check("/token", &Some(Route::Token));
         let (blob, digest) = (name("a/b"), name("sha256:0"));
         check(
             "/v2/a/b/blobs/sha256:0",
-            Some(Route::Blob { name: blob, digest }),
+            &Some(Route::Blob { name: blob, digest }),
         );
-        check("/v2/a/blobs/uploads/", Some(Route::Uploads { name: name("a") }));
-        check("/v2/a/blobs/uploads", Some(Route::Uploads { name: name("a") }));
+        check(
+            "/v2/a/blobs/uploads/",
+            &Some(Route::Uploads { name: name("a") }),
+        );
+        check(
+            "/v2/a/blobs/uploads",
+            &Some(Route::Uploads { name: name("a") }),
+        );
         let (name_, id) = (name("a"), name("node-1"));
-        check("/v2/a/blobs/uploads/node-1", Some(Route::Upload { name: name_, id }));
+        check(
+            "/v2/a/blobs/uploads/node-1",
+            &Some(Route::Upload { name: name_, id }),
+        );
         let (name_, reference) = (name("a/b/c"), name("latest"));
         check(
             "/v2/a/b/c/manifests/latest",
-            Some(Route::Manifest { name: name_, reference }),
+            &Some(Route::Manifest {
+                name: name_,
+                reference,
+            }),
         );
-        check("/v2/a/tags/list", Some(Route::Tags { name: name("a") }));
+        check("/v2/a/tags/list", &Some(Route::Tags { name: name("a") }));
         let (name_, digest) = (name("a"), name("sha256:0"));
         check(
             "/v2/a/referrers/sha256:0",
-            Some(Route::Referrers { name: name_, digest }),
+            &Some(Route::Referrers {
+                name: name_,
+                digest,
+            }),
         );
     }
 
@@ -221,34 +255,69 @@ mod tests {
         let (name_, reference) = (name("blobs/uploads"), name("list"));
         check(
             "/v2/blobs/uploads/manifests/list",
-            Some(Route::Manifest { name: name_, reference }),
+            &Some(Route::Manifest {
+                name: name_,
+                reference,
+            }),
         );
-        check("/v2/tags/list/tags/list", Some(Route::Tags { name: name("tags/list") }));
+        check(
+            "/v2/tags/list/tags/list",
+            &Some(Route::Tags {
+                name: name("tags/list"),
+            }),
+        );
         let manifests = name("manifests");
-        check("/v2/manifests/blobs/uploads/", Some(Route::Uploads { name: manifests }));
+        check(
+            "/v2/manifests/blobs/uploads/",
+            &Some(Route::Uploads { name: manifests }),
+        );
         let (name_, id) = (name("blobs"), name("uploads"));
-        check("/v2/blobs/blobs/uploads/uploads", Some(Route::Upload { name: name_, id }));
+        check(
+            "/v2/blobs/blobs/uploads/uploads",
+            &Some(Route::Upload { name: name_, id }),
+        );
     }
 
     #[test]
     fn other_paths_lead_nowhere() {
         let paths = [
-            "", "/", "/v1/", "/v2x", "/v2x/", "/v3/a/tags/list", "v2/", "/v2//", "/v2/a", "/v2/a/b",
-            "/v2/tags/list", "/v2/manifests/latest", "/v2/a/tags/lists", "/v2/a/tags/", "/v2/a/blobs/",
-            "/v2/a/manifests/", "/v2/a/referrers/", "/v2/a/uploads/x", "/v2/a/tags/list/",
-            "/token/", "/v2/_catalog/", "/v2/a/manifests/%ff",
+            "",
+            "/",
+            "/v1/",
+            "/v2x",
+            "/v2x/",
+            "/v3/a/tags/list",
+            "v2/",
+            "/v2//",
+            "/v2/a",
+            "/v2/a/b",
+            "/v2/tags/list",
+            "/v2/manifests/latest",
+            "/v2/a/tags/lists",
+            "/v2/a/tags/",
+            "/v2/a/blobs/",
+            "/v2/a/manifests/",
+            "/v2/a/referrers/",
+            "/v2/a/uploads/x",
+            "/v2/a/tags/list/",
+            "/token/",
+            "/v2/_catalog/",
+            "/v2/a/manifests/%ff",
         ];
         for path in paths {
-            check(path, None);
+            check(path, &None);
         }
     }
 
     #[test]
     fn escapes_are_taken_away_from_segments() {
         let (name_, digest) = (name("a"), name("sha256:0"));
-        let expected = Route::Blob { name: name_, digest };
-        check("/v2/a/blobs/sha256%3A0", Some(expected.clone()));
-        check("/v2/%61/blobs/sha256%3a0", Some(expected));
+        let expected = Route::Blob {
+            name: name_,
+            digest,
+        };
+        check("/v2/a/blobs/sha256%3A0", &Some(expected.clone()));
+        check("/v2/%61/blobs/sha256%3a0", &Some(expected));
         assert_eq!(unescape("100%").as_deref(), Some("100%"));
         assert_eq!(unescape("%2").as_deref(), Some("%2"));
         assert_eq!(unescape("%zz%41").as_deref(), Some("%zzA"));
@@ -270,9 +339,15 @@ mod tests {
         ] {
             let route = Route::of(path, "/token").unwrap();
             assert_eq!(route.allow(), methods, "{path}");
-            for method in ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"] {
+            for method in [
+                "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE",
+            ] {
                 let is_listed = methods.split(", ").any(|listed| listed == method);
-                assert_eq!(route.has(&method.parse().unwrap()), is_listed, "{path} {method}");
+                assert_eq!(
+                    route.has(&method.parse().unwrap()),
+                    is_listed,
+                    "{path} {method}"
+                );
             }
         }
     }

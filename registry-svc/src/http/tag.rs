@@ -3,10 +3,10 @@
 use hyper::StatusCode;
 use serde_json::json;
 
+use super::Call;
 use super::answer::{self, Answer, Headers, JSON};
 use super::limits::PAGE;
 use super::query::{Query, escape};
-use super::Call;
 use crate::error::{Code, Refused};
 use crate::reference::{RepositoryName, Tag};
 
@@ -50,7 +50,9 @@ impl Call<'_> {
     /// `GET`, `HEAD`
     pub(super) fn tags(&self, name: &RepositoryName) -> Result<Answer, Refused> {
         let page = Page::of(self.query, PAGE)?;
-        let found = self.store().tags(name, page.after.as_deref(), page.length + 1)?;
+        let found = self
+            .store()
+            .tags(name, page.after.as_deref(), page.length + 1)?;
         let mut tags = found.ok_or(Code::NameUnknown)?;
         let more = page.cut(&mut tags);
         let names: Vec<&str> = tags.iter().map(Tag::as_str).collect();
@@ -71,8 +73,7 @@ mod tests {
     use super::*;
 
     fn page(query: &str) -> Result<Page, u16> {
-        let uri = format!("/v2/a/tags/list?{query}").parse().unwrap();
-        Page::of(Query::of(&uri), 100).map_err(|refused| refused.status)
+        Page::of(Query::written(query), 100).map_err(|refused| refused.status)
     }
 
     #[test]

@@ -10,9 +10,9 @@ use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use http_body_util::{Full, StreamBody};
+use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Frame;
-use hyper::header::{CONTENT_TYPE, HeaderMap};
+use hyper::header::HeaderMap;
 use serde_json::{Value, json};
 
 use super::*;
@@ -51,7 +51,9 @@ impl Registry {
         let (store, _) = Store::open(settings, Arc::new(Real)).await.unwrap();
         let parts = Parts {
             store,
-            access: Arc::new(Access::open_to_all()),
+            access: Access::open(),
+            metrics: Http::default(),
+            events: Events::none(),
         };
         Self {
             api: Api::new(parts, Cell::new(limits)),
@@ -80,11 +82,7 @@ impl Registry {
         for (name, value) in request.headers {
             built = built.header(*name, *value);
         }
-        let peer = Peer {
-            address: "192.0.2.9:4000".parse().unwrap(),
-            is_tls: false,
-            certificate: None,
-        };
+        let peer = Peer::plain("192.0.2.9:4000".parse().unwrap());
         let answer = self.api.handle(built.body(body).unwrap(), &peer).await;
         let (head, body) = answer.into_parts();
         let body = body.collect().await.unwrap().to_bytes();

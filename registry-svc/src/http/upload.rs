@@ -5,6 +5,7 @@ use hyper::{Method, StatusCode};
 
 use super::answer::{self, Answer, Headers, UPLOAD};
 use super::body::Received;
+use super::event::{BLOB, Done};
 use super::uploads::Permit;
 use super::{Call, digest_of};
 use crate::auth::Action;
@@ -13,6 +14,7 @@ use crate::error::{Code, Refused};
 use crate::range;
 use crate::reference::{RepositoryName, UploadId};
 use crate::upload::{Part, PartError};
+use crate::webhook::EventAction;
 
 impl Call<'_> {
     /// `POST`: mounts, takes a whole blob at once, or opens a session.
@@ -53,8 +55,15 @@ impl Call<'_> {
             None => store.repositories_with(digest),
         };
         for source in sources {
-            if self.may(source.as_str(), Action::Pull) && store.blob(&source, digest).await?.is_some() {
-                store.link(name, digest).await?;
+            if self.may(source.as_str(), Action::Pull)
+                && store.blob(&source, digest).await?.is_some()
+            {
+                let linked = store.link(name, digest).await?;
+                let done = Done::to(EventAction::Mount, name, digest, BLOB).size(linked.size);
+                self.tell(&Done {
+                    from: Some(&source),
+                    ..done
+                });
                 return Ok(true);
             }
         }
@@ -73,10 +82,14 @@ impl Call<'_> {
         if let Some(length) = length {
             received.limit(length);
         }
-        let pushed = self.store().push(name, digest, length, &mut *received).await;
+        let pushed = self
+            .store()
+            .push(name, digest, length, &mut *received)
+            .await;
         drop(permit);
         received.failure()?;
-        pushed?;
+        let pushed = pushed?;
+        self.tell(&Done::to(EventAction::Push, name, digest, BLOB).size(pushed.size));
         Ok(created(name, digest))
     }
 
@@ -135,7 +148,10 @@ impl Call<'_> {
         received: &mut Received,
     ) -> Result<Answer, Refused> {
         let Some(digest) = self.query.first("digest") else {
-            return Err(Refused::with(Code::DigestInvalid, "the digest parameter is missing"));
+            return Err(Refused::with(
+                Code::DigestInvalid,
+                "the digest parameter is missing",
+            ));
         };
         let digest = digest_of(&digest)?;
         let part = match self.part(received) {
@@ -156,7 +172,8 @@ impl Call<'_> {
             }
         }
         drop(permit);
-        self.store().finish(name, id, &digest).await?;
+        let pushed = self.store().finish(name, id, &digest).await?;
+        self.tell(&Done::to(EventAction::Push, name, &digest, BLOB).size(pushed.size));
         Ok(created(name, &digest))
     }
 
@@ -182,7 +199,10 @@ impl Call<'_> {
         // What is wrong with the body is said before what the store makes of it.
         received.failure()?;
         let offset = appended?;
-        if part.length().is_some_and(|length| received.taken() < length) {
+        if part
+            .length()
+            .is_some_and(|length| received.taken() < length)
+        {
             return Err(Code::SizeInvalid.into());
         }
         Ok(offset)
@@ -197,7 +217,8 @@ impl Call<'_> {
     ) -> Result<Answer, Refused> {
         match error {
             PartError::Range => {
-                let refused = Refused::with(Code::BlobUploadInvalid, "Content-Range is not FIRST-LAST");
+                let refused =
+                    Refused::with(Code::BlobUploadInvalid, "Content-Range is not FIRST-LAST");
                 self.out_of_order(name, id, &refused).await
             }
             PartError::Length { .. } => Err(Refused::with(

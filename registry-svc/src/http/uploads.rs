@@ -33,9 +33,11 @@ impl Uploads {
         let mut state = lock(&self.shared);
         let of_client = state.of_client.get(&client).copied().unwrap_or(0);
         if state.all >= limits.uploads || of_client >= limits.uploads_per_client {
-            return Err(Refused::with(Code::TooManyRequests, "too many uploads at once")
-                .after(UPLOADS_RETRY)
-                .closing());
+            return Err(
+                Refused::with(Code::TooManyRequests, "too many uploads at once")
+                    .after(UPLOADS_RETRY)
+                    .closing(),
+            );
         }
         state.all += 1;
         state.of_client.insert(client, of_client + 1);

@@ -54,7 +54,10 @@ fn with(mut document: Value, name: &str, value: Value) -> Value {
 fn an_image_wants_its_config_and_each_layer_once() {
     let manifest = read(&image(), Some(OCI_IMAGE)).unwrap();
     assert_eq!(manifest.media_type, OCI_IMAGE);
-    assert_eq!(manifest.closure.blobs, [digest('a'), digest('b'), digest('c')]);
+    assert_eq!(
+        manifest.closure.blobs,
+        [digest('a'), digest('b'), digest('c')]
+    );
     assert!(manifest.closure.manifests.is_empty() && manifest.closure.optional.is_empty());
     assert_eq!(manifest.artifact_type.as_deref(), Some(CONFIG));
     assert!(!manifest.is_index());
@@ -95,13 +98,19 @@ fn every_known_type_is_read() {
 #[test]
 fn parameters_of_the_content_type_say_nothing() {
     let with_charset = format!("{OCI_IMAGE}; charset=utf-8");
-    assert_eq!(read(&image(), Some(&with_charset)).unwrap().media_type, OCI_IMAGE);
+    assert_eq!(
+        read(&image(), Some(&with_charset)).unwrap().media_type,
+        OCI_IMAGE
+    );
 }
 
 #[test]
 fn the_type_is_what_either_side_says() {
     let silent = with(image(), "mediaType", Value::Null);
-    assert_eq!(read(&silent, Some(OCI_IMAGE)).unwrap().media_type, OCI_IMAGE);
+    assert_eq!(
+        read(&silent, Some(OCI_IMAGE)).unwrap().media_type,
+        OCI_IMAGE
+    );
     assert_eq!(read(&image(), None).unwrap().media_type, OCI_IMAGE);
     assert_eq!(read(&image(), Some("")).unwrap().media_type, OCI_IMAGE);
     assert_eq!(read(&silent, None).unwrap().media_type, OCI_IMAGE);
@@ -127,17 +136,30 @@ fn schema_1_is_refused_by_name() {
     for media_type in SCHEMA_1 {
         assert_eq!(read(&old, Some(media_type)), Err(ManifestError::Schema1));
     }
-    assert!(ManifestError::Schema1.to_string().contains("schema 1 is not supported"));
+    assert!(
+        ManifestError::Schema1
+            .to_string()
+            .contains("schema 1 is not supported")
+    );
 }
 
 #[test]
 fn an_image_that_is_also_an_index_is_refused() {
     let both = with(image(), "manifests", json!([described(OCI_IMAGE, 'd')]));
-    assert_eq!(read(&both, Some(OCI_IMAGE)), Err(ManifestError::Ambiguous("manifests")));
+    assert_eq!(
+        read(&both, Some(OCI_IMAGE)),
+        Err(ManifestError::Ambiguous("manifests"))
+    );
     let both = with(index(), "layers", json!([]));
-    assert_eq!(read(&both, Some(OCI_INDEX)), Err(ManifestError::Ambiguous("layers")));
+    assert_eq!(
+        read(&both, Some(OCI_INDEX)),
+        Err(ManifestError::Ambiguous("layers"))
+    );
     let both = with(index(), "config", described(CONFIG, 'a'));
-    assert_eq!(read(&both, Some(OCI_INDEX)), Err(ManifestError::Ambiguous("config")));
+    assert_eq!(
+        read(&both, Some(OCI_INDEX)),
+        Err(ManifestError::Ambiguous("config"))
+    );
 }
 
 #[test]
@@ -146,30 +168,60 @@ fn what_is_not_whole_is_refused() {
         read(&with(image(), "schemaVersion", Value::Null), None),
         Err(ManifestError::SchemaVersion)
     );
-    for (name, document) in [("config", image()), ("layers", image()), ("manifests", index())] {
+    for (name, document) in [
+        ("config", image()),
+        ("layers", image()),
+        ("manifests", index()),
+    ] {
         let media_type = document["mediaType"].as_str().unwrap().to_owned();
         let result = read(&with(document, name, Value::Null), Some(&media_type));
-        assert!(matches!(result, Err(ManifestError::Malformed(_))), "{name}: {result:?}");
+        assert!(
+            matches!(result, Err(ManifestError::Malformed(_))),
+            "{name}: {result:?}"
+        );
     }
-    let bad = with(image(), "config", json!({ "mediaType": CONFIG, "digest": "sha256:1", "size": 1 }));
-    assert_eq!(read(&bad, None), Err(ManifestError::Digest("sha256:1".to_owned())));
+    let bad = with(
+        image(),
+        "config",
+        json!({ "mediaType": CONFIG, "digest": "sha256:1", "size": 1 }),
+    );
+    assert_eq!(
+        read(&bad, None),
+        Err(ManifestError::Digest("sha256:1".to_owned()))
+    );
     let negative = json!({ "mediaType": CONFIG, "digest": hex('a'), "size": -1 });
     assert!(read(&with(image(), "config", negative), None).is_err());
 }
 
 #[test]
 fn what_is_no_object_is_refused() {
-    for text in ["", "[]", "[2]", "null", "7", "{", "{}x", "\"a\"", "{\"layers\":7}"] {
+    for text in [
+        "",
+        "[]",
+        "[2]",
+        "null",
+        "7",
+        "{",
+        "{}x",
+        "\"a\"",
+        "{\"layers\":7}",
+    ] {
         for media_type in [None, Some(OCI_IMAGE)] {
             assert!(parse(text.as_bytes(), media_type).is_err(), "{text}");
         }
     }
     for text in ["", "[]", "null", "{"] {
-        assert!(parse(text.as_bytes(), Some("application/vnd.example+json")).is_err(), "{text}");
+        assert!(
+            parse(text.as_bytes(), Some("application/vnd.example+json")).is_err(),
+            "{text}"
+        );
     }
     assert_eq!(parse(b"{}", None), Err(ManifestError::Untyped));
     assert_eq!(parse(b"{}", Some("json")), Err(ManifestError::BadMediaType));
-    assert_eq!(parse(b"{}", Some("a/b c")), Err(ManifestError::BadMediaType));
+    assert_eq!(
+        parse(b"{}", Some("a/b c")),
+        Err(ManifestError::BadMediaType)
+    );
 }
 
 #[test]
@@ -177,9 +229,19 @@ fn a_type_that_is_not_known_is_taken_as_it_is() {
     let unknown = "application/vnd.example.thing.v7+json";
     let odd = json!({ "layers": { "not": "a list" }, "config": 7 });
     let manifest = read(&odd, Some(unknown)).unwrap();
-    assert_eq!((manifest.media_type.as_str(), manifest.closure), (unknown, Closure::default()));
+    assert_eq!(
+        (manifest.media_type.as_str(), manifest.closure),
+        (unknown, Closure::default())
+    );
     let like_an_image = with(image(), "mediaType", json!(unknown));
-    assert_eq!(read(&like_an_image, Some(unknown)).unwrap().closure.blobs.len(), 3);
+    assert_eq!(
+        read(&like_an_image, Some(unknown))
+            .unwrap()
+            .closure
+            .blobs
+            .len(),
+        3
+    );
 }
 
 #[test]
@@ -192,7 +254,9 @@ fn layers_from_elsewhere_may_be_missing() {
     ];
     for media_type in foreign {
         let layers = json!([described(media_type, 'b'), described(LAYER, 'c')]);
-        let closure = read(&with(image(), "layers", layers), None).unwrap().closure;
+        let closure = read(&with(image(), "layers", layers), None)
+            .unwrap()
+            .closure;
         assert_eq!(closure.blobs, [digest('a'), digest('c')], "{media_type}");
         assert_eq!(closure.optional, [digest('b')]);
         assert_eq!((closure.required().count(), closure.kept().count()), (2, 3));
@@ -204,9 +268,11 @@ fn a_sparse_manifest_wants_less() {
     let of_index = read(&index(), None).unwrap().closure;
     let of_image = read(&image(), None).unwrap().closure;
     let wanted = |closure: &Closure, sparse| closure.clone().relaxed(sparse).required().count();
-    for (sparse, children, blobs) in
-        [(Sparse::Refused, 2, 3), (Sparse::Indexes, 0, 3), (Sparse::All, 0, 0)]
-    {
+    for (sparse, children, blobs) in [
+        (Sparse::Refused, 2, 3),
+        (Sparse::Indexes, 0, 3),
+        (Sparse::All, 0, 0),
+    ] {
         assert_eq!(wanted(&of_index, sparse), children, "{sparse:?}");
         assert_eq!(wanted(&of_image, sparse), blobs, "{sparse:?}");
         assert_eq!(of_image.clone().relaxed(sparse).kept().count(), 3);
@@ -278,6 +344,10 @@ fn nobody_to_refer_is_an_empty_list() {
 #[test]
 fn errors_repeat_little_of_what_was_sent() {
     let long = "x".repeat(1 << 20);
-    let bad = with(image(), "config", json!({ "mediaType": CONFIG, "digest": long, "size": 1 }));
+    let bad = with(
+        image(),
+        "config",
+        json!({ "mediaType": CONFIG, "digest": long, "size": 1 }),
+    );
     assert!(read(&bad, None).unwrap_err().to_string().len() < 300);
 }

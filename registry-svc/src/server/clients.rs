@@ -61,7 +61,11 @@ mod tests {
         let [first, second]: [IpAddr; 2] = ["192.0.2.1", "192.0.2.2"].map(|ip| ip.parse().unwrap());
         let places: Vec<_> = (0..2).map(|_| clients.enter(first, 2).unwrap()).collect();
         assert!(clients.enter(first, 2).is_none());
-        assert!(clients.enter("::ffff:192.0.2.1".parse().unwrap(), 2).is_none());
+        assert!(
+            clients
+                .enter("::ffff:192.0.2.1".parse().unwrap(), 2)
+                .is_none()
+        );
         let other = clients.enter(second, 2);
         assert!(other.is_some());
         drop(places);

@@ -57,11 +57,7 @@ pub(super) async fn serve(shared: Arc<Shared>, accepted: Accepted, guard: Guard)
         tracing::debug!(client = %address, %error, "Connection is gone");
         return;
     }
-    let mut peer = Peer {
-        address,
-        is_tls: false,
-        certificate: None,
-    };
+    let mut peer = Peer::plain(address);
     let settings = shared.settings;
     let Some(tls) = &shared.tls else {
         let protocol = tokio::time::timeout(settings.head, first_octets(&stream)).await;
@@ -78,7 +74,9 @@ pub(super) async fn serve(shared: Arc<Shared>, accepted: Accepted, guard: Guard)
             let session = stream.get_ref().1;
             let shown = session.peer_certificates().and_then(<[_]>::first);
             peer.is_tls = true;
-            peer.certificate = shown.and_then(|shown| certificate::subject(shown)).map(Arc::new);
+            peer.certificate = shown
+                .and_then(|shown| certificate::subject(shown))
+                .map(Arc::new);
             let protocol = match session.alpn_protocol() {
                 Some(H2) => Protocol::Http2,
                 _ => Protocol::Http1,
@@ -121,7 +119,7 @@ where
                 .header_read_timeout(shared.settings.head)
                 .max_header_size(HEAD);
             let connection = pin!(builder.serve_connection(stream, service));
-            until_end(connection, guard, |connection| connection.graceful_shutdown()).await
+            until_end(connection, guard, http1::Connection::graceful_shutdown).await
         }
         Protocol::Http2 => {
             let mut builder = http2::Builder::new(TokioExecutor::new());
@@ -134,7 +132,7 @@ where
                 .keep_alive_interval(PING)
                 .keep_alive_timeout(PONG);
             let connection = pin!(builder.serve_connection(stream, service));
-            until_end(connection, guard, |connection| connection.graceful_shutdown()).await
+            until_end(connection, guard, http2::Connection::graceful_shutdown).await
         }
     };
     if let Err(error) = served {

@@ -111,7 +111,6 @@ mod tests {
     fn block_on<F: Future>(future: F) -> F::Output {
         tokio::runtime::Builder::new_current_thread()
             .enable_time()
-            .start_paused(true)
             .build()
             .unwrap()
             .block_on(future)
@@ -121,7 +120,7 @@ mod tests {
     fn a_side_that_takes_nothing_is_given_up() {
         block_on(async {
             let (near, _far) = tokio::io::duplex(8);
-            let mut near = Stalling::new(near, Duration::from_secs(60));
+            let mut near = Stalling::new(near, Duration::from_millis(20));
             let error = near.write_all(&[0; 64]).await.unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         });
@@ -131,11 +130,12 @@ mod tests {
     fn a_side_that_takes_a_little_now_and_then_is_not() {
         block_on(async {
             let (near, mut far) = tokio::io::duplex(8);
-            let mut near = Stalling::new(near, Duration::from_secs(60));
+            let mut near = Stalling::new(near, Duration::from_secs(2));
             let taking = tokio::spawn(async move {
                 let mut taken = 0;
                 while taken < 64 {
-                    tokio::time::sleep(Duration::from_secs(50)).await;
+                    // Together longer than the other side waits.
+                    tokio::time::sleep(Duration::from_millis(400)).await;
                     taken += far.read(&mut [0; 8]).await.unwrap();
                 }
                 far
@@ -143,7 +143,7 @@ mod tests {
             near.write_all(&[0; 64]).await.unwrap();
             // A pause between two answers is not one within an answer.
             let mut far = taking.await.unwrap();
-            tokio::time::sleep(Duration::from_secs(3600)).await;
+            tokio::time::sleep(Duration::from_millis(2_500)).await;
             near.write_all(&[0; 8]).await.unwrap();
             far.read_exact(&mut [0; 8]).await.unwrap();
         });
