@@ -12,6 +12,7 @@ mod answer;
 mod blob;
 mod body;
 mod catalog;
+mod elsewhere;
 mod event;
 mod failure;
 pub mod limits;
@@ -37,6 +38,7 @@ use hyper::{Method, Request, Response, StatusCode, Version};
 use tokio::sync::Semaphore;
 
 use crate::auth::{self, Access, Action, Identity, Peer, Want};
+use crate::cluster::{Caller, Cluster};
 use crate::digest::Digest;
 use crate::error::{Code, Refused};
 use crate::metrics::{Handler, Http};
@@ -61,6 +63,8 @@ pub struct Parts {
     pub store: Store,
     /// Who may.
     pub access: Access,
+    /// Who else has the content.
+    pub cluster: Option<Cluster>,
     /// What counts requests.
     pub metrics: Http,
     /// Who is told what was done.
@@ -96,6 +100,20 @@ impl Api {
             uploads: Uploads::default(),
             manifests: Semaphore::new(limits::MANIFESTS),
         }
+    }
+
+    /// Answers a request that another node passes on.
+    pub async fn handle_passed_on<B>(&self, request: Request<B>, caller: Caller) -> Response<Body>
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let name = caller.node.as_ref().map_or("", |node| node.as_str());
+        let peer = Peer {
+            node: Some(name.into()),
+            ..Peer::plain(caller.address)
+        };
+        self.handle(request, &peer).await
     }
 
     /// Answers a request that `peer` sent.

@@ -10,7 +10,7 @@ use hyper::{Method, StatusCode};
 
 use super::Call;
 use super::answer::{self, Answer, Headers};
-use super::body::{Body, Octets};
+use super::body::Body;
 use super::event::{BLOB, Done};
 use crate::digest::Digest;
 use crate::error::{Code, Refused};
@@ -32,8 +32,12 @@ impl Call<'_> {
         name: &RepositoryName,
         digest: &Digest,
     ) -> Result<Answer, Refused> {
-        let Some(size) = self.store().blob(name, digest).await? else {
-            return Err(Code::BlobUnknown.into());
+        let (size, remote) = match self.store().blob(name, digest).await? {
+            Some(size) => (size, None),
+            None => match self.find_blob(name, digest).await {
+                Some(remote) => (remote.size, Some(remote)),
+                None => return Err(Code::BlobUnknown.into()),
+            },
         };
         if self.has_already(digest) {
             return Ok(not_modified(digest));
@@ -47,13 +51,21 @@ impl Call<'_> {
         let body = match self.head.method == Method::HEAD || octets.is_empty() {
             true => Body::empty(),
             false => {
-                let length = octets.end - octets.start;
-                let reader = self.store().read(digest, octets).await?;
+                let body = match &remote {
+                    Some(remote) => self.fetch_blob(remote, octets).await?,
+                    None => self.read_blob(digest, octets).await?,
+                };
                 self.tell(&Done::to(EventAction::Pull, name, digest, BLOB).size(size));
-                Body::stream(Box::pin(reader) as Octets, length)
+                body
             }
         };
         Ok(found(digest, size, part.as_ref(), body))
+    }
+
+    async fn read_blob(&self, digest: &Digest, part: Range<u64>) -> Result<Body, Refused> {
+        let length = part.end.saturating_sub(part.start);
+        let reader = self.store().read(digest, part).await?;
+        Ok(Body::stream(Box::pin(reader), length))
     }
 
     /// `DELETE`: the repository has it no more; others may.
@@ -62,9 +74,12 @@ impl Call<'_> {
         name: &RepositoryName,
         digest: &Digest,
     ) -> Result<Answer, Refused> {
-        self.store().unlink(name, digest).await?;
+        self.admit_write()?;
+        let position = self.store().unlink(name, digest).await?;
         self.tell(&Done::to(EventAction::Delete, name, digest, BLOB));
-        Ok(answer::empty(StatusCode::ACCEPTED))
+        let mut answer = answer::empty(StatusCode::ACCEPTED);
+        self.acknowledge(&position, &mut answer).await?;
+        Ok(answer)
     }
 
     /// Whether the client says that it has the content.

@@ -9,8 +9,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 use tokio_stream::{Stream, StreamExt};
@@ -81,6 +81,11 @@ impl Received {
         }
     }
 
+    /// No body.
+    pub(super) fn none() -> Self {
+        Self::new(Full::new(Bytes::new()), Duration::ZERO)
+    }
+
     /// Whether there is none.
     pub(super) fn is_empty(&self) -> bool {
         self.inner.is_none() && self.taken == 0
@@ -92,6 +97,7 @@ impl Received {
     }
 
     /// How it ended, if it did.
+    #[cfg(test)]
     pub(super) fn end(&self) -> End {
         self.end
     }
@@ -126,11 +132,6 @@ impl Received {
             End::Stalled => Err(Refused::plain(408).closing()),
             End::Broken => Err(Refused::plain(400).closing()),
         }
-    }
-
-    /// The body as it came, for another node.
-    pub(super) fn take(&mut self) -> Option<UnsyncBoxBody<Bytes, BoxError>> {
-        self.inner.take()
     }
 
     /// Reads a little more of what nobody wants, beside the answer.
@@ -361,7 +362,7 @@ impl fmt::Debug for Body {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http_body_util::{Full, StreamBody};
+    use http_body_util::StreamBody;
 
     fn block_on<F: Future>(future: F) -> F::Output {
         tokio::runtime::Builder::new_current_thread()

@@ -13,6 +13,7 @@ use super::{Call, digest_of, reference_of};
 use crate::digest::{Algorithm, Digest};
 use crate::error::{Code, Refused};
 use crate::manifest::{self, Manifest, ManifestError};
+use crate::record::Position;
 use crate::reference::{Reference, RepositoryName, Tag};
 use crate::store::{NewManifest, Stored};
 use crate::webhook::EventAction;
@@ -25,8 +26,9 @@ impl Call<'_> {
         reference: &str,
     ) -> Result<Answer, Refused> {
         let reference = reference_of(reference)?;
-        let Some(stored) = self.store().manifest(name, &reference).await? else {
-            return Err(Code::ManifestUnknown.into());
+        let stored = match self.store().manifest(name, &reference).await? {
+            Some(stored) => stored,
+            None => self.read_through(name, &reference).await?,
         };
         if self.has_already(&stored.digest) {
             return Ok(not_modified(&stored.digest));
@@ -43,6 +45,21 @@ impl Call<'_> {
         Ok(found(stored, is_head))
     }
 
+    /// A manifest that another node has, and this one not yet.
+    async fn read_through(
+        &self,
+        name: &RepositoryName,
+        reference: &Reference,
+    ) -> Result<Stored, Refused> {
+        let found = self.find_manifest(name, reference).await;
+        let remote = found.ok_or(Code::ManifestUnknown)?;
+        Ok(Stored {
+            digest: remote.digest,
+            bytes: self.fetch_manifest(&remote).await?,
+            media_type: remote.media_type.into(),
+        })
+    }
+
     /// `PUT`
     pub(super) async fn push_manifest(
         &self,
@@ -50,6 +67,7 @@ impl Call<'_> {
         reference: &str,
         received: &mut Received,
     ) -> Result<Answer, Refused> {
+        self.admit_write()?;
         let target = target(reference)?;
         let asked = self.tags_asked()?;
         let bytes = self.receive_manifest(received).await?;
@@ -63,7 +81,8 @@ impl Call<'_> {
             Reference::Digest(_) => asked.clone(),
         };
         let subject = parsed.subject.as_ref().map(|subject| subject.digest);
-        self.store_manifest(name, bytes, parsed, digest, tags)
+        let position = self
+            .store_manifest(name, bytes, parsed, digest, tags)
             .await?;
         let mut answer = answer::empty(StatusCode::CREATED);
         let headers = answer.headers_mut();
@@ -76,6 +95,7 @@ impl Call<'_> {
             let names: Vec<&str> = asked.iter().map(Tag::as_str).collect();
             headers.set(TAG, names.join(", "));
         }
+        self.acknowledge(&position, &mut answer).await?;
         Ok(answer)
     }
 
@@ -86,7 +106,7 @@ impl Call<'_> {
         parsed: Manifest,
         digest: Digest,
         tags: Vec<Tag>,
-    ) -> Result<(), Refused> {
+    ) -> Result<Position, Refused> {
         let closure = parsed.closure.relaxed(self.limits.sparse);
         let new = NewManifest {
             bytes,
@@ -98,7 +118,7 @@ impl Call<'_> {
         };
         let (size, media_type) = (new.bytes.len() as u64, new.media_type.clone());
         let tags = new.tags.clone();
-        self.store().put_manifest(name, new).await?;
+        let position = self.put_manifest(name, new).await?;
         // Each tag is a push to those who follow tags.
         let tags = tags.iter().map(Some);
         let untagged = std::iter::repeat_n(None, usize::from(tags.len() == 0));
@@ -109,7 +129,7 @@ impl Call<'_> {
                 ..done.size(size)
             });
         }
-        Ok(())
+        Ok(position)
     }
 
     /// The tags that the query asks for (end-7b).
@@ -163,8 +183,9 @@ impl Call<'_> {
         name: &RepositoryName,
         reference: &str,
     ) -> Result<Answer, Refused> {
+        self.admit_write()?;
         let reference = reference_of(reference)?;
-        match &reference {
+        let position = match &reference {
             Reference::Tag(tag) => self.store().delete_tag(name, tag).await?,
             Reference::Digest(digest) => self.store().delete_manifest(name, digest).await?,
         };
@@ -177,7 +198,9 @@ impl Call<'_> {
             tag: reference.tag(),
             from: None,
         });
-        Ok(answer::empty(StatusCode::ACCEPTED))
+        let mut answer = answer::empty(StatusCode::ACCEPTED);
+        self.acknowledge(&position, &mut answer).await?;
+        Ok(answer)
     }
 }
 

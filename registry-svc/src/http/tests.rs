@@ -52,6 +52,7 @@ impl Registry {
         let parts = Parts {
             store,
             access: Access::open(),
+            cluster: None,
             metrics: Http::default(),
             events: Events::none(),
         };

@@ -103,6 +103,9 @@ impl Call<'_> {
         let Ok(id) = id.parse::<UploadId>() else {
             return Err(Code::BlobUploadUnknown.into());
         };
+        if let Some(answer) = self.passed_on(&id, received).await {
+            return answer;
+        }
         match self.head.method {
             Method::PATCH => self.push_part(name, &id, received).await,
             Method::PUT => self.finish_upload(name, &id, received).await,
