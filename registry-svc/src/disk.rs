@@ -3,6 +3,14 @@
 //! The store's promise rests on the order in which files and directories are synced, so that order
 //! is tested against a disk that forgets what was not: `disk::faulty`. All operations block.
 
+#[cfg(test)]
+pub(crate) mod faulty;
+mod real;
+#[cfg(test)]
+pub(crate) mod suite;
+
+pub use real::RealDisk;
+
 use std::fmt;
 use std::io;
 use std::path::Path;

@@ -8,21 +8,49 @@
 //!
 //! Blocking work runs on the runtime's blocking threads; a [`Store`] is a handle and cheap to clone.
 
+pub mod blob;
+mod cache;
+mod incoming;
+pub mod layout;
+pub mod lock;
+pub mod manifest;
+mod open;
+pub mod reader;
+pub mod upload;
+
+use std::fmt;
 use std::io;
-use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use ring::rand::{SecureRandom as _, SystemRandom};
 use thiserror::Error;
 use tokio::sync::watch;
-use tokio_stream::Stream;
-use tokio_stream::wrappers::ReceiverStream;
+use tokio::task::spawn_blocking;
 
-use crate::digest::{Algorithm, Digest};
+use crate::digest::Digest;
 use crate::disk::Disk;
+use crate::index::IndexError;
+use crate::index::current::Current;
+use crate::index::view::View;
+use crate::journal::JournalError;
+use crate::journal::feed::{Feed, Taken};
+use crate::journal::writer::{State, WallClock, Writer};
+use crate::lease::Leases;
 use crate::record::{Key, NodeId, Position, Record, Stamped, Vector};
 use crate::reference::{NodeName, Reference, RepositoryName, Tag, UploadId};
+use blob::Flights;
+use cache::Cache;
+use layout::Layout;
+use lock::{Alone, Locks, Shared};
+use open::Clean;
+use reader::Buffers;
+use upload::Sessions;
+
+pub use reader::BlobReader;
 
 /// How a store is opened.
 #[derive(Clone, Debug)]
@@ -40,6 +68,8 @@ pub struct Settings {
     pub segment: u64,
     /// How many octets of manifests are kept in memory.
     pub cache: usize,
+    /// The wall clock, in milliseconds since 1970.
+    pub wall: WallClock,
 }
 
 /// What the index is kept in.
@@ -69,6 +99,7 @@ impl Settings {
             trial: None,
             segment: Self::SEGMENT,
             cache: Self::CACHE,
+            wall: milliseconds,
         }
     }
 }
@@ -106,6 +137,9 @@ pub enum StoreError {
         /// Where the next piece has to begin.
         offset: u64,
     },
+    /// There are too many upload sessions.
+    #[error("too many upload sessions")]
+    TooMany,
     /// Another request is writing to the session.
     #[error("the upload session is being written to")]
     Busy,
@@ -148,8 +182,8 @@ pub enum Subject {
     Name,
 }
 
-impl std::fmt::Display for Subject {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Subject {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Blob => "blob",
             Self::Upload => "upload session",
@@ -196,302 +230,147 @@ pub struct Stored {
     pub bytes: Bytes,
 }
 
-/// The content of a blob in pieces of at most 256 KiB.
-#[derive(Debug)]
-pub struct BlobReader {
-    pieces: ReceiverStream<io::Result<Bytes>>,
-}
-
-impl Stream for BlobReader {
-    type Item = io::Result<Bytes>;
-
-    fn poll_next(
-        mut self: std::pin::Pin<&mut Self>,
-        context: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Self::Item>> {
-        std::pin::Pin::new(&mut self.pieces).poll_next(context)
-    }
-}
-
-/// Records for another node, oldest first of each origin; goes on as they come.
-pub type Feed = ReceiverStream<Record>;
-
 /// A store that is open.
 #[derive(Clone, Debug)]
 pub struct Store {
-    settings: Arc<Settings>,
+    inner: Arc<Inner>,
 }
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    layout: Layout,
+    disk: Arc<dyn Disk>,
+    origin: NodeId,
+    wall: WallClock,
+    current: Arc<Current>,
+    taken: Arc<Taken>,
+    changes: watch::Receiver<u64>,
+    writer: Writer,
+    /// Of content: see [`lock`].
+    digests: Locks,
+    /// Of repositories: whoever deletes holds one alone, whoever adds holds it shared.
+    repositories: Locks,
+    sessions: Sessions,
+    flights: Flights,
+    leases: Mutex<Leases>,
+    manifests: Mutex<Cache<Digest, Bytes>>,
+    names: Mutex<Names>,
+    buffers: Arc<Buffers>,
+    is_read_only: AtomicBool,
+    is_sled: bool,
+    /// Keeps other processes away.
+    _lock: Box<dyn fmt::Debug + Send + Sync>,
+}
+
+/// What names resolved to since the journal moved last.
+#[derive(Debug)]
+struct Names {
+    n_taken: u64,
+    cache: Cache<(RepositoryName, Reference), (Digest, Arc<str>)>,
+}
+
+/// What the names that were resolved may weigh together: some thousands.
+const NAMES: usize = 4 << 20;
 
 impl Store {
     /// Opens a store, or makes one in an empty directory; finishes what a crash left half done.
     ///
     /// # Errors
     ///
-    /// Fails as the kinds of [`StoreError`] say.
+    /// Fails when something that was acknowledged cannot be read, another process has the store
+    /// open, or the disk fails.
     pub async fn open(
         settings: Settings,
         disk: Arc<dyn Disk>,
     ) -> Result<(Self, Recovery), StoreError> {
-        Err(StoreError::ReadOnly)
+        blocking(move || Self::open_here(&settings, disk)).await
     }
 
-    /// Writes out the index and marks it clean; what comes after is refused.
-    pub async fn close(&self) {}
-}
-
-//--- Blobs
-
-impl Store {
-    /// The size of a blob that a repository has; takes a lease on it.
-    ///
-    /// # Errors
-    ///
-    /// Fails as the kinds of [`StoreError`] say.
-    pub async fn blob(
-        &self,
-        repository: &RepositoryName,
-        digest: &Digest,
-    ) -> Result<Option<u64>, StoreError> {
-        Err(StoreError::ReadOnly)
+    fn open_here(settings: &Settings, disk: Arc<dyn Disk>) -> Result<(Self, Recovery), StoreError> {
+        let layout = Layout::new(settings.root.clone());
+        let opened = open::open(settings, &disk, &layout)?;
+        let sessions = Sessions::default();
+        sessions
+            .recover(&disk, &layout, &settings.node, (settings.wall)())
+            .map_err(StoreError::io("find the upload sessions"))?;
+        let mut recovery = opened.recovery;
+        recovery.n_sessions = sessions.len();
+        let directory = opened.directory.clone();
+        let rebuild = move |view: &View, until| open::rebuild(&directory, view, until);
+        let current = Arc::new(Current::new(opened.view, opened.end, Box::new(rebuild)));
+        let taken = Arc::new(Taken::new(opened.vector));
+        let writer = Writer::start(State {
+            directory: opened.directory,
+            segment: opened.segment,
+            end: opened.end,
+            longest: settings.segment,
+            n_sealed: opened.n_sealed,
+            own: opened.origin.clone(),
+            clock: opened.clock,
+            wall: settings.wall,
+            taken: Arc::clone(&taken),
+            current: Arc::clone(&current),
+            is_dead: false,
+        })
+        .map_err(StoreError::io("start the journal"))?;
+        let inner = Inner {
+            layout,
+            disk,
+            origin: opened.origin,
+            wall: settings.wall,
+            current,
+            changes: taken.changes(),
+            taken,
+            writer,
+            digests: Locks::new(),
+            repositories: Locks::new(),
+            sessions,
+            flights: Flights::default(),
+            leases: Mutex::default(),
+            manifests: Mutex::new(Cache::new(settings.cache)),
+            names: Mutex::new(Names {
+                n_taken: 0,
+                cache: Cache::new(NAMES),
+            }),
+            buffers: Arc::default(),
+            is_read_only: AtomicBool::new(false),
+            is_sled: settings.index == IndexKind::Sled,
+            _lock: opened.lock,
+        };
+        let inner = Arc::new(inner);
+        Ok((Self { inner }, recovery))
     }
 
-    /// The size of content that is on the disk, whatever repositories say; takes a lease on it.
-    ///
-    /// # Errors
-    ///
-    /// Fails as the kinds of [`StoreError`] say.
-    pub async fn held(&self, digest: &Digest) -> Result<Option<u64>, StoreError> {
-        Err(StoreError::ReadOnly)
+    /// Writes what is queued, and marks the index as one to be found again; what comes after is
+    /// refused.
+    pub async fn close(&self) {
+        self.inner.is_read_only.store(true, Ordering::Release);
+        let inner = Arc::clone(&self.inner);
+        let closed = blocking(move || {
+            inner.writer.close();
+            let index = if inner.is_sled && inner.current.n_failed() == 0 {
+                Some(open::leave(inner.current.view().index())?)
+            } else {
+                None
+            };
+            let place = inner.current.applied();
+            Clean { place, index }
+                .write(&*inner.disk, &inner.layout)
+                .map_err(StoreError::io("mark the orderly stop"))
+        });
+        if let Err(error) = closed.await {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "The index will be made anew at the next start"
+            );
+        }
     }
 
-    /// A part of content that is on the disk; the caller has asked for its size.
-    ///
-    /// # Errors
-    ///
-    /// Fails as the kinds of [`StoreError`] say.
-    pub async fn read(&self, digest: &Digest, part: Range<u64>) -> Result<BlobReader, StoreError> {
-        Err(StoreError::ReadOnly)
-    }
-
-    /// Adds content that is on the disk to a repository.
-    ///
-    /// # Errors
-    ///
-    /// Fails as the kinds of [`StoreError`] say.
-    pub async fn link(
-        &self,
-        repository: &RepositoryName,
-        digest: &Digest,
-    ) -> Result<Pushed, StoreError> {
-        Err(StoreError::ReadOnly)
-    }
-
-    /// Takes a blob from a repository; the content stays for the sweep.
-    ///
-    /// # Errors
-    ///
-    /// Fails as the kinds of [`StoreError`] say.
-    pub async fn unlink(
-        &self,
-        repository: &RepositoryName,
-        digest: &Digest,
-    ) -> Result<Position, StoreError> {
-        Err(StoreError::ReadOnly)
-    }
-
-    /// Repositories that have a blob, the first hundred.
-    pub fn repositories_with(&self, digest: &Digest) -> Vec<RepositoryName> {
-        Vec::new()
-    }
-
-    /// Takes content that is whole in one body to a repository.
-    ///
-    /// # Errors
-    ///
-    /// Fails as the kinds of [`StoreError`] say.
-    pub async fn push(
-        &self,
-        repository: &RepositoryName,
-        digest: &Digest,
-        length: Option<u64>,
-        body: impl Stream<Item = io::Result<Bytes>> + Send,
-    ) -> Result<Pushed, StoreError> {
-        Err(StoreError::ReadOnly)
-    }
-
-    /// Takes content to no repository, as from a peer or an archive; returns its size. Two that bring the same digest at once are one.
-    ///
-    /// # Errors
-    ///
-    /// Fails as the kinds of [`StoreError`] say.
-    pub async fn ingest(
-        &self,
-        digest: &Digest,
-        length: Option<u64>,
-        body: impl Stream<Item = io::Result<Bytes>> + Send,
-    ) -> Result<u64, StoreError> {
-        Err(StoreError::ReadOnly)
-    }
-}
-
-//--- Upload sessions
-
-impl Store {
-    /// Begins a session.
-    ///
-    /// # Errors
-    ///
-    /// Fails as the kinds of [`StoreError`] say.
-    pub async fn begin(
-        &self,
-        repository: &RepositoryName,
-        algorithm: Algorithm,
-    ) -> Result<UploadId, StoreError> {
-        Err(StoreError::ReadOnly)
-    }
-
-    /// How many octets a session has.
-    ///
-    /// # Errors
-    ///
-    /// Fails as the kinds of [`StoreError`] say.
-    pub async fn offset(
-        &self,
-        repository: &RepositoryName,
-        id: &UploadId,
-    ) -> Result<u64, StoreError> {
-        Err(StoreError::ReadOnly)
-    }
-
-    /// Adds a body to a session, at its end if `at` is not said; `length` is room made beforehand. Returns the octets the session has.
-    ///
-    /// # Errors
-    ///
-    /// Fails as the kinds of [`StoreError`] say.
-    pub async fn append(
-        &self,
-        repository: &RepositoryName,
-        id: &UploadId,
-        at: Option<u64>,
-        length: Option<u64>,
-        body: impl Stream<Item = io::Result<Bytes>> + Send,
-    ) -> Result<u64, StoreError> {
-        Err(StoreError::ReadOnly)
-    }
-
-    /// Makes a session's content a blob of its repository; the session ends, also when the digest is another.
-    ///
-    /// # Errors
-    ///
-    /// Fails as the kinds of [`StoreError`] say.
-    pub async fn finish(
-        &self,
-        repository: &RepositoryName,
-        id: &UploadId,
-        digest: &Digest,
-    ) -> Result<Pushed, StoreError> {
-        Err(StoreError::ReadOnly)
-    }
-
-    /// Ends a session and drops its content.
-    ///
-    /// # Errors
-    ///
-    /// Fails as the kinds of [`StoreError`] say.
-    pub async fn cancel(
-        &self,
-        repository: &RepositoryName,
-        id: &UploadId,
-    ) -> Result<(), StoreError> {
-        Err(StoreError::ReadOnly)
-    }
-}
-
-//--- Manifests and tags
-
-impl Store {
-    /// Stores a manifest and points tags to it, all or nothing.
-    ///
-    /// # Errors
-    ///
-    /// Fails as the kinds of [`StoreError`] say.
-    pub async fn put_manifest(
-        &self,
-        repository: &RepositoryName,
-        manifest: NewManifest,
-    ) -> Result<Position, StoreError> {
-        Err(StoreError::ReadOnly)
-    }
-
-    /// A manifest of a repository.
-    ///
-    /// # Errors
-    ///
-    /// Fails as the kinds of [`StoreError`] say.
-    pub async fn manifest(
-        &self,
-        repository: &RepositoryName,
-        reference: &Reference,
-    ) -> Result<Option<Stored>, StoreError> {
-        Err(StoreError::ReadOnly)
-    }
-
-    /// Deletes a manifest and every tag that points to it.
-    ///
-    /// # Errors
-    ///
-    /// Fails as the kinds of [`StoreError`] say.
-    pub async fn delete_manifest(
-        &self,
-        repository: &RepositoryName,
-        digest: &Digest,
-    ) -> Result<Position, StoreError> {
-        Err(StoreError::ReadOnly)
-    }
-
-    /// Deletes a tag; its manifest stays.
-    ///
-    /// # Errors
-    ///
-    /// Fails as the kinds of [`StoreError`] say.
-    pub async fn delete_tag(
-        &self,
-        repository: &RepositoryName,
-        tag: &Tag,
-    ) -> Result<Position, StoreError> {
-        Err(StoreError::ReadOnly)
-    }
-
-    /// Tags of a repository in the order of ASCII, after one that need not be there; none when there is no such repository.
-    ///
-    /// # Errors
-    ///
-    /// Fails as the kinds of [`StoreError`] say.
-    pub fn tags(
-        &self,
-        repository: &RepositoryName,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Option<Vec<Tag>>, StoreError> {
-        Err(StoreError::ReadOnly)
-    }
-
-    /// Repositories in the order of ASCII, after one that need not be there.
-    pub fn repositories(&self, after: Option<&str>, limit: usize) -> Vec<RepositoryName> {
-        Vec::new()
-    }
-
-    /// Manifests of a repository whose subject is `digest`, whether that is there or not, in the order of their digests. What stands under the fallback tag is the caller's.
-    ///
-    /// # Errors
-    ///
-    /// Fails as the kinds of [`StoreError`] say.
-    pub async fn referrers(
-        &self,
-        repository: &RepositoryName,
-        digest: &Digest,
-    ) -> Result<Vec<Stored>, StoreError> {
-        Err(StoreError::ReadOnly)
+    /// Refuses, or takes again, everything that changes something.
+    pub fn set_read_only(&self, is_read_only: bool) {
+        self.inner
+            .is_read_only
+            .store(is_read_only, Ordering::Release);
     }
 }
 
@@ -499,52 +378,209 @@ impl Store {
 
 impl Store {
     /// Who this node is in this life of its disk.
-    pub fn origin(&self) -> NodeId {
-        NodeId {
-            name: self.settings.node.clone(),
-            incarnation: 0,
-        }
+    #[must_use]
+    pub fn origin(&self) -> &NodeId {
+        &self.inner.origin
     }
 
-    /// What is durable here.
+    /// How many records of each origin are durable here.
+    #[must_use]
     pub fn vector(&self) -> Vector {
-        Vector::default()
+        self.inner.taken.vector()
     }
 
     /// Moves with every record that is taken.
+    #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
-        watch::channel(0).1
+        self.inner.changes.clone()
     }
 
-    /// Records that `from` does not cover; overwritten facts are left out. Goes on as they come.
+    /// Records that `from` does not cover, without what has been overwritten; goes on as they
+    /// come. Has to be called in a runtime.
+    #[must_use]
     pub fn feed(&self, from: Vector) -> Feed {
-        ReceiverStream::new(tokio::sync::mpsc::channel(1).1)
+        self.inner.taken.feed(Arc::clone(&self.inner.current), from)
     }
 
     /// Takes records of other nodes whose content is on the disk; durable before it returns.
     ///
     /// # Errors
     ///
-    /// Fails as the kinds of [`StoreError`] say.
+    /// Fails when the journal does.
     pub async fn apply(&self, records: Vec<Record>) -> Result<(), StoreError> {
-        Err(StoreError::ReadOnly)
+        Ok(self.inner.writer.take(records).await?)
     }
 
     /// The register of a key, tombstones included.
     ///
     /// # Errors
     ///
-    /// Fails as the kinds of [`StoreError`] say.
+    /// Fails when neither the index nor the journal can be read.
     pub fn register(&self, key: &Key) -> Result<Option<Stamped>, StoreError> {
-        Err(StoreError::ReadOnly)
+        self.inner.read(|view| view.register(key))
     }
 
     /// Registers in the order of their keys, tombstones included.
     ///
     /// # Errors
     ///
-    /// Fails as the kinds of [`StoreError`] say.
+    /// Fails when neither the index nor the journal can be read.
     pub fn registers(&self, after: Option<&Key>, limit: usize) -> Result<Vec<Stamped>, StoreError> {
-        Err(StoreError::ReadOnly)
+        self.inner.read(|view| view.registers(after, limit))
+    }
+
+    /// Repositories that have a digest as one of `kind`: [`BLOB`](crate::index::key::BLOB) or
+    /// [`MANIFEST`](crate::index::key::MANIFEST).
+    ///
+    /// # Errors
+    ///
+    /// Fails when neither the index nor the journal can be read.
+    pub fn holders(
+        &self,
+        digest: &Digest,
+        kind: u8,
+        limit: usize,
+    ) -> Result<Vec<RepositoryName>, StoreError> {
+        self.inner.read(|view| view.holders(digest, kind, limit))
+    }
+
+    /// Keeps everybody from making a reference to content, for whoever takes it away.
+    pub async fn alone(&self, digest: &Digest) -> Alone {
+        self.inner.digests.alone(digest).await
+    }
+
+    /// Keeps content from being taken away.
+    pub async fn shared(&self, digests: &[Digest]) -> Shared {
+        self.inner.digests.shared(digests).await
+    }
+
+    /// Whether somebody was told that content is there, and may rely on it.
+    #[must_use]
+    pub fn is_leased(&self, digest: &Digest) -> bool {
+        self.inner.leased(digest).is_some()
+    }
+
+    /// Forgets what is known of content that is lost: leases and what is kept in memory.
+    pub fn forget(&self, digest: &Digest) {
+        self.inner.end_lease(digest);
+        let mut manifests = self
+            .inner
+            .manifests
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        manifests.remove(digest);
+    }
+
+    /// Where everything lies.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.inner.layout
+    }
+
+    /// What everything lies on.
+    #[must_use]
+    pub fn disk(&self) -> &Arc<dyn Disk> {
+        &self.inner.disk
+    }
+
+    /// How many indexes failed since the start.
+    #[must_use]
+    pub fn n_failed_indexes(&self) -> u64 {
+        self.inner.current.n_failed()
     }
 }
+
+//--- Inside
+
+impl Inner {
+    fn read<T>(&self, ask: impl Fn(&View) -> Result<T, IndexError>) -> Result<T, StoreError> {
+        Ok(self.current.read(ask)?)
+    }
+
+    fn writable(&self) -> Result<(), StoreError> {
+        if self.is_read_only.load(Ordering::Acquire) {
+            return Err(StoreError::ReadOnly);
+        }
+        Ok(())
+    }
+
+    fn now(&self) -> u64 {
+        (self.wall)()
+    }
+
+    fn new_id(&self) -> Result<UploadId, StoreError> {
+        let mut chance = [0; 10];
+        SystemRandom::new()
+            .fill(&mut chance)
+            .map_err(|_| StoreError::io("get random numbers")(io::ErrorKind::Other.into()))?;
+        Ok(UploadId::new(self.origin.name.clone(), self.now(), chance))
+    }
+
+    fn lease(&self, digest: &Digest, size: u64) {
+        let now = self.now();
+        let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        leases.take(*digest, size, now);
+    }
+
+    fn leased(&self, digest: &Digest) -> Option<u64> {
+        let now = self.now();
+        let leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        leases.size(digest, now)
+    }
+
+    fn end_lease(&self, digest: &Digest) {
+        let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        leases.end(digest);
+    }
+}
+
+impl StoreError {
+    /// The error of a disk operation.
+    pub(crate) fn io(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full,
+            _ => Self::Io { doing, source },
+        }
+    }
+}
+
+impl From<JournalError> for StoreError {
+    fn from(error: JournalError) -> Self {
+        match error {
+            JournalError::Full => Self::Full,
+            JournalError::ReadOnly => Self::ReadOnly,
+            JournalError::Io { doing, source } => Self::Io { doing, source },
+            JournalError::Damaged { .. } => Self::Damaged(error.to_string()),
+        }
+    }
+}
+
+impl From<IndexError> for StoreError {
+    fn from(error: IndexError) -> Self {
+        Self::Io {
+            doing: "read the index",
+            source: io::Error::other(error),
+        }
+    }
+}
+
+/// Runs work that blocks on a thread for it.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    let lost = |error| StoreError::Io {
+        doing: "finish an operation",
+        source: io::Error::other(error),
+    };
+    spawn_blocking(work).await.map_err(lost)?
+}
+
+/// The wall clock.
+#[expect(clippy::disallowed_methods, reason = "a shell reads the clock")]
+fn milliseconds() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,1 @@
+//! A disk that forgets what was not synced.

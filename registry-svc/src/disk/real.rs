@@ -1,0 +1,185 @@
+//! The file system of the machine.
+
+use std::fmt;
+use std::fs;
+use std::io::{self, IoSlice};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use rustix::fs::{FallocateFlags, FlockOperation, Mode, Timespec, Timestamps, UTIME_NOW};
+use rustix::io::Errno;
+
+use super::{Access, Disk, File, Room, Status};
+
+/// Files as the kernel has them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealDisk;
+
+impl Disk for RealDisk {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(0o600);
+        Ok(Box::new(RealFile(options.open(path)?)))
+    }
+
+    fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn File>> {
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(access == Access::Write);
+        Ok(Box::new(RealFile(options.open(path)?)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        match fs::create_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+            result => result,
+        }
+    }
+
+    fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        fs::File::open(path)?.sync_all()
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Option<Vec<String>>> {
+        let entries = match fs::read_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            entries => entries?,
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let entry = entry?;
+            // A name that is no text is none of ours.
+            if let (false, Ok(name)) =
+                (entry.file_type()?.is_dir(), entry.file_name().into_string())
+            {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        Ok(Some(names))
+    }
+
+    fn status(&self, path: &Path) -> io::Result<Option<Status>> {
+        match fs::symlink_metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+            Ok(metadata) => Ok(Some(Status {
+                size: metadata.len(),
+                modified: modified(&metadata),
+            })),
+        }
+    }
+
+    fn touch(&self, path: &Path) -> io::Result<()> {
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_NOW,
+        };
+        let times = Timestamps {
+            last_access: now,
+            last_modification: now,
+        };
+        let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+        rustix::fs::utimensat(rustix::fs::CWD, path, &times, flags)?;
+        Ok(())
+    }
+
+    fn room(&self, path: &Path) -> io::Result<Room> {
+        let room = rustix::fs::statvfs(path)?;
+        Ok(Room {
+            total: room.f_blocks.saturating_mul(room.f_frsize),
+            free: room.f_bavail.saturating_mul(room.f_frsize),
+        })
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn fmt::Debug + Send + Sync>> {
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(path)?;
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(Box::new(file))
+    }
+}
+
+#[derive(Debug)]
+struct RealFile(fs::File);
+
+impl File for RealFile {
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        loop {
+            match self.0.read_at(buffer, at) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
+    }
+
+    fn write_at(&self, pieces: &[Bytes], mut at: u64) -> io::Result<()> {
+        for group in pieces.chunks(MOST_SLICES) {
+            let mut slices: Vec<IoSlice<'_>> =
+                group.iter().map(|piece| IoSlice::new(piece)).collect();
+            let mut rest = slices.as_mut_slice();
+            IoSlice::advance_slices(&mut rest, 0);
+            while !rest.is_empty() {
+                let written = match rustix::io::pwritev(&self.0, rest, at) {
+                    Err(Errno::INTR) => continue,
+                    Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                    result => result?,
+                };
+                IoSlice::advance_slices(&mut rest, written);
+                at += written as u64;
+            }
+        }
+        Ok(())
+    }
+
+    fn allocate(&self, length: u64) -> io::Result<()> {
+        if length == 0 {
+            return Ok(());
+        }
+        match rustix::fs::fallocate(&self.0, FallocateFlags::KEEP_SIZE, 0, length) {
+            // Room is then found while writing, or not.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            result => Ok(result?),
+        }
+    }
+
+    fn truncate(&self, length: u64) -> io::Result<()> {
+        self.0.set_len(length)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn seal(&self) -> io::Result<()> {
+        rustix::fs::fchmod(&self.0, Mode::RUSR | Mode::RGRP | Mode::ROTH)?;
+        Ok(())
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+}
+
+/// The time of the last change of the content; before 1970 is 1970.
+fn modified(metadata: &fs::Metadata) -> SystemTime {
+    let seconds = u64::try_from(metadata.mtime()).unwrap_or(0);
+    let nanoseconds = u32::try_from(metadata.mtime_nsec()).unwrap_or(0);
+    SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds)
+}
+
+/// Pieces in one system call: the kernel takes no more.
+const MOST_SLICES: usize = 1024;
+
+#[cfg(test)]
+mod tests;

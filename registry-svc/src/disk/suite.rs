@@ -1,0 +1,91 @@
+//! What every disk has to do, and a directory to do it in.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+
+use super::{Access, Disk};
+
+/// Checks a disk in an empty directory.
+pub(crate) fn check(disk: &dyn Disk, root: &Path) {
+    let (a, b, directory) = (root.join("a"), root.join("b"), root.join("d"));
+    assert_eq!(disk.list(&directory).unwrap(), None);
+    disk.create_directory(&directory).unwrap();
+    disk.create_directory(&directory).unwrap();
+    assert_eq!(disk.list(&directory).unwrap(), Some(Vec::new()));
+    let file = disk.create(&a).unwrap();
+    let again = disk.create(&a).map(drop).map_err(|error| error.kind());
+    assert_eq!(again, Err(io::ErrorKind::AlreadyExists));
+    let pieces = [
+        Bytes::from_static(b"ab"),
+        Bytes::new(),
+        Bytes::from_static(b"cde"),
+    ];
+    file.write_at(&pieces, 0).unwrap();
+    file.allocate(1 << 16).unwrap();
+    assert_eq!(file.size().unwrap(), 5);
+    file.write_at(&[Bytes::from_static(b"X")], 1).unwrap();
+    let mut buffer = [0; 9];
+    assert_eq!(file.read_at(&mut buffer, 0).unwrap(), 5);
+    assert_eq!(buffer.get(..5).unwrap(), b"aXcde");
+    assert_eq!(file.read_at(&mut buffer, 5).unwrap(), 0);
+    file.truncate(2).unwrap();
+    file.sync().unwrap();
+    file.seal().unwrap();
+    assert_eq!(disk.status(&a).unwrap().unwrap().size, 2);
+    disk.create(&b).unwrap();
+    disk.rename(&a, &b).unwrap();
+    disk.sync_directory(root).unwrap();
+    assert_eq!(disk.status(&a).unwrap(), None);
+    assert_eq!(disk.list(root).unwrap(), Some(vec!["b".to_owned()]));
+    // A file that is open is read on under any name, and under none.
+    let opened = disk.open(&b, Access::Read).unwrap();
+    disk.touch(&b).unwrap();
+    disk.remove(&b).unwrap();
+    assert_eq!(opened.read_at(&mut buffer, 0).unwrap(), 2);
+    let gone = disk
+        .open(&b, Access::Read)
+        .map(drop)
+        .map_err(|error| error.kind());
+    assert_eq!(gone, Err(io::ErrorKind::NotFound));
+    let gone = disk.remove(&b).map_err(|error| error.kind());
+    assert_eq!(gone, Err(io::ErrorKind::NotFound));
+    let room = disk.room(root).unwrap();
+    assert!(room.free <= room.total && room.total > 0);
+    let lock = disk.lock(&root.join("lock")).unwrap();
+    let second = disk
+        .lock(&root.join("lock"))
+        .map(drop)
+        .map_err(|error| error.kind());
+    assert_eq!(second, Err(io::ErrorKind::WouldBlock));
+    drop(lock);
+    disk.lock(&root.join("lock")).unwrap();
+}
+
+/// A directory of the machine that is there for one test.
+#[derive(Debug)]
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    /// An empty one.
+    pub(crate) fn new(name: &str) -> Self {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("outpost-store-{}-{number}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).expect("a scratch directory can be removed");
+    }
+}

@@ -1,0 +1,194 @@
+//! Frames: how records lie in a file of the journal.
+//!
+//! ```text
+//! length u32 | checksum u32 | batch u64 | kind u8, payload
+//! ```
+//!
+//! Little-endian; the length is that of kind and payload. The checksum (CRC-32C) covers the frame's
+//! own place in the file besides everything after it, so what an earlier file left on the same blocks
+//! is no frame here. `batch` is where the frames begin that were written and synced together: a frame
+//! of a later batch behind one that is broken proves that the broken one had been synced, so it is
+//! damage, and not the torn end of a write that nobody was told about.
+//!
+//! Never reads files: it is handed octets.
+
+use bytes::{Buf as _, BufMut as _};
+
+/// Octets before kind and payload.
+pub const HEAD: usize = 16;
+
+/// Kind and payload at most. A record of a manifest has some facts for each of its blobs; this is
+/// room for tens of thousands.
+pub const LONGEST: usize = 16 << 20;
+
+/// What a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A record.
+    Record,
+    /// The end of a file that nothing is added to: a segment that another follows, a snapshot.
+    End,
+}
+
+impl Kind {
+    fn octet(self) -> u8 {
+        match self {
+            Self::Record => 1,
+            Self::End => 2,
+        }
+    }
+
+    fn of(octet: u8) -> Option<Self> {
+        match octet {
+            1 => Some(Self::Record),
+            2 => Some(Self::End),
+            _ => None,
+        }
+    }
+}
+
+/// A frame that is whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// What it is.
+    pub kind: Kind,
+    /// What it carries.
+    pub payload: &'a [u8],
+    /// Where the batch begins that it was written in.
+    pub batch: u64,
+    /// How many octets it takes in the file.
+    pub length: usize,
+}
+
+/// What stands at a place of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found<'a> {
+    /// A frame.
+    Frame(Frame<'a>),
+    /// Perhaps a frame: it needs this many octets from its place on to tell.
+    More(usize),
+    /// No frame.
+    Nothing,
+}
+
+/// Adds a frame that stands at `at` in its file and belongs to the batch that begins at `batch`.
+pub fn put(file: &mut Vec<u8>, at: u64, batch: u64, kind: Kind, payload: &[u8]) {
+    let length = u32::try_from(payload.len() + 1).unwrap_or(u32::MAX);
+    let checksum = checksum(at, length, batch, kind.octet(), payload);
+    file.put_u32_le(length);
+    file.put_u32_le(checksum);
+    file.put_u64_le(batch);
+    file.put_u8(kind.octet());
+    file.put_slice(payload);
+}
+
+/// What `octets`, which stand at `at` in their file, begin with.
+#[must_use]
+pub fn take(octets: &[u8], at: u64) -> Found<'_> {
+    let Some((mut head, rest)) = octets.split_at_checked(HEAD) else {
+        return Found::More(HEAD);
+    };
+    let length = head.get_u32_le();
+    let expected = head.get_u32_le();
+    let batch = head.get_u64_le();
+    let n_rest = length as usize;
+    if n_rest == 0 || n_rest > LONGEST || batch > at {
+        return Found::Nothing;
+    }
+    let Some((body, _)) = rest.split_at_checked(n_rest) else {
+        return Found::More(HEAD + n_rest);
+    };
+    let Some((&octet, payload)) = body.split_first() else {
+        return Found::Nothing;
+    };
+    match Kind::of(octet) {
+        Some(kind) if checksum(at, length, batch, octet, payload) == expected => {
+            Found::Frame(Frame {
+                kind,
+                payload,
+                batch,
+                length: HEAD + n_rest,
+            })
+        }
+        _ => Found::Nothing,
+    }
+}
+
+/// Whether behind a broken frame at `broken` there is one of a later batch; `rest` is the file from
+/// `broken` on.
+#[must_use]
+pub fn proves_damage(rest: &[u8], broken: u64) -> bool {
+    (1..rest.len()).any(|skipped| {
+        let octets = rest.get(skipped..).unwrap_or_default();
+        match take(octets, broken + skipped as u64) {
+            Found::Frame(frame) => frame.batch > broken,
+            Found::More(_) | Found::Nothing => false,
+        }
+    })
+}
+
+fn checksum(at: u64, length: u32, batch: u64, kind: u8, payload: &[u8]) -> u32 {
+    let sum = crc32c::crc32c(&at.to_le_bytes());
+    let sum = crc32c::crc32c_append(sum, &length.to_le_bytes());
+    let sum = crc32c::crc32c_append(sum, &batch.to_le_bytes());
+    let sum = crc32c::crc32c_append(sum, &[kind]);
+    crc32c::crc32c_append(sum, payload)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Frames at the beginning of a file: (batch, payload).
+    fn file(frames: &[(u64, &[u8])]) -> Vec<u8> {
+        let mut file = Vec::new();
+        for (batch, payload) in frames {
+            let at = file.len() as u64;
+            put(&mut file, at, *batch, Kind::Record, payload);
+        }
+        file
+    }
+
+    #[test]
+    fn a_frame_reads_as_it_was_written() {
+        let octets = file(&[(0, b"payload")]);
+        let frame = Frame {
+            kind: Kind::Record,
+            payload: b"payload",
+            batch: 0,
+            length: octets.len(),
+        };
+        assert_eq!(take(&octets, 0), Found::Frame(frame));
+        for end in 0..octets.len() {
+            let more = if end < HEAD { HEAD } else { octets.len() };
+            assert_eq!(take(&octets[..end], 0), Found::More(more));
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_other_place_is_noticed() {
+        let octets = file(&[(0, b"payload")]);
+        for bit in 0..8 * octets.len() {
+            let mut flipped = octets.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(!matches!(take(&flipped, 0), Found::Frame(_)), "bit {bit}");
+        }
+        assert_eq!(take(&octets, 1), Found::Nothing);
+        assert_eq!(take(&[0; 64], 0), Found::Nothing);
+    }
+
+    #[test]
+    fn a_broken_frame_of_a_synced_batch_is_told_from_a_torn_one() {
+        let first = file(&[(0, b"first")]).len() as u64;
+        let one_batch = file(&[(0, b"first"), (first, b"second"), (first, b"third")]);
+        let later = (2 * first) + 1;
+        let two_batches = file(&[(0, b"first"), (first, b"second"), (later, b"third")]);
+        for (octets, is_damage) in [(one_batch, false), (two_batches, true)] {
+            let at = usize::try_from(first).unwrap();
+            let mut octets = octets;
+            octets[at + HEAD + 2] ^= 1;
+            assert_eq!(take(&octets[at..], first), Found::Nothing);
+            assert_eq!(proves_damage(&octets[at..], first), is_damage);
+        }
+    }
+}

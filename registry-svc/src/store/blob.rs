@@ -1,0 +1,303 @@
+//! Blobs: content of repositories, and content of none.
+
+use std::collections::HashMap;
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use bytes::Bytes;
+use tokio::sync::Mutex as AsyncMutex;
+use tokio_stream::Stream;
+
+use super::incoming::{Ended, Incoming, Passing, pump};
+use super::reader::{BlobReader, PIECE, read_piece};
+use super::{Inner, Pushed, Store, StoreError, Subject, blocking};
+use crate::digest::Digest;
+use crate::disk::{Access, File};
+use crate::index::key::BLOB;
+use crate::record::{Fact, Key, Position};
+use crate::reference::RepositoryName;
+
+/// Repositories that are looked through for one a client may mount from.
+const MOST_HOLDERS: usize = 100;
+
+impl Store {
+    /// The size of a blob that a repository has; takes a lease on it.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the disk does.
+    pub async fn blob(
+        &self,
+        repository: &RepositoryName,
+        digest: &Digest,
+    ) -> Result<Option<u64>, StoreError> {
+        let is_linked = self.inner.read(|view| view.blob(repository, digest))?;
+        if is_linked.is_none() {
+            return Ok(None);
+        }
+        self.held(digest).await
+    }
+
+    /// The size of content that is on the disk, whatever repositories say; takes a lease on it.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the disk does.
+    pub async fn held(&self, digest: &Digest) -> Result<Option<u64>, StoreError> {
+        if let Some(size) = self.inner.leased(digest) {
+            self.inner.lease(digest, size);
+            return Ok(Some(size));
+        }
+        let _lock = self.inner.digests.shared([digest]).await;
+        let inner = Arc::clone(&self.inner);
+        let digest = *digest;
+        blocking(move || inner.present(&digest)).await
+    }
+
+    /// A part of content that is on the disk; the caller has asked for its size.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the content is not there or the disk fails.
+    pub async fn read(&self, digest: &Digest, part: Range<u64>) -> Result<BlobReader, StoreError> {
+        let inner = Arc::clone(&self.inner);
+        let digest = *digest;
+        let wanted = part.end.saturating_sub(part.start).min(PIECE as u64);
+        let (file, first) = blocking(move || {
+            let path = inner.layout.blob(&digest);
+            let file = match inner.disk.open(&path, Access::Read) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    inner.end_lease(&digest);
+                    return Err(StoreError::Unknown(Subject::Blob));
+                }
+                file => file.map_err(StoreError::io("open a blob"))?,
+            };
+            let file: Arc<dyn File> = file.into();
+            let first = read_piece(&*file, part.start, wanted, &inner.buffers)
+                .map_err(StoreError::io("read a blob"))?;
+            Ok((file, first))
+        })
+        .await?;
+        let buffers = Arc::clone(&self.inner.buffers);
+        let at = part.start + wanted;
+        Ok(BlobReader::new(file, first, at, part.end.max(at), buffers))
+    }
+
+    /// Adds content that is on the disk to a repository.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the content is not there or the disk fails.
+    pub async fn link(
+        &self,
+        repository: &RepositoryName,
+        digest: &Digest,
+    ) -> Result<Pushed, StoreError> {
+        self.inner.writable()?;
+        let _lock = self.inner.digests.shared([digest]).await;
+        let inner = Arc::clone(&self.inner);
+        let wanted = *digest;
+        let size = match self.inner.leased(digest) {
+            Some(size) => Some(size),
+            None => blocking(move || inner.present(&wanted)).await?,
+        };
+        let size = size.ok_or(StoreError::Unknown(Subject::Blob))?;
+        self.state_blob(repository, digest, size).await
+    }
+
+    /// Takes a blob from a repository; the content stays for the sweep.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the repository does not have it or the journal fails.
+    pub async fn unlink(
+        &self,
+        repository: &RepositoryName,
+        digest: &Digest,
+    ) -> Result<Position, StoreError> {
+        let _lock = self.inner.repositories.alone(repository).await;
+        if self
+            .inner
+            .read(|view| view.blob(repository, digest))?
+            .is_none()
+        {
+            return Err(StoreError::Unknown(Subject::Blob));
+        }
+        let fact = Fact::Blob {
+            repository: repository.clone(),
+            digest: *digest,
+            size: None,
+        };
+        Ok(self.inner.writer.state(vec![fact]).await?)
+    }
+
+    /// Repositories that have a blob, the first hundred.
+    #[must_use]
+    pub fn repositories_with(&self, digest: &Digest) -> Vec<RepositoryName> {
+        let holders = self
+            .inner
+            .read(|view| view.holders(digest, BLOB, MOST_HOLDERS));
+        holders.unwrap_or_default()
+    }
+
+    /// Takes content that is whole in one body to a repository.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the body ends early or has another digest, or the disk fails; nothing of it is
+    /// left then.
+    pub async fn push(
+        &self,
+        repository: &RepositoryName,
+        digest: &Digest,
+        length: Option<u64>,
+        body: impl Stream<Item = io::Result<Bytes>> + Send,
+    ) -> Result<Pushed, StoreError> {
+        self.inner.writable()?;
+        let passing = self.receive(digest, length, body).await?;
+        let _lock = self.inner.digests.shared([digest]).await;
+        let size = self.publish(passing, digest).await?;
+        self.state_blob(repository, digest, size).await
+    }
+
+    /// Takes content to no repository, as from a peer or an archive; returns its size. When it is
+    /// there already the body is not read, and two that bring it at once are one.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the body ends early or has another digest, or the disk fails; nothing of it is
+    /// left then.
+    pub async fn ingest(
+        &self,
+        digest: &Digest,
+        length: Option<u64>,
+        body: impl Stream<Item = io::Result<Bytes>> + Send,
+    ) -> Result<u64, StoreError> {
+        let flight = self.inner.flights.join(digest);
+        let _first = flight.lock().await;
+        if let Some(size) = self.held(digest).await? {
+            return Ok(size);
+        }
+        let passing = self.receive(digest, length, body).await?;
+        let _lock = self.inner.digests.shared([digest]).await;
+        self.publish(passing, digest).await
+    }
+
+    async fn receive(
+        &self,
+        digest: &Digest,
+        length: Option<u64>,
+        body: impl Stream<Item = io::Result<Bytes>> + Send,
+    ) -> Result<Passing, StoreError> {
+        let incoming = self.inner.part(digest)?;
+        match pump(Passing::new(incoming), length, body).await {
+            Ended::Well(passing) => Ok(passing),
+            Ended::Early(_, error) => Err(StoreError::Body(error)),
+            Ended::Badly(_, error) => Err(StoreError::io("write a blob")(error)),
+            Ended::Lost => Err(StoreError::io("write a blob")(io::ErrorKind::Other.into())),
+        }
+    }
+
+    async fn publish(&self, passing: Passing, digest: &Digest) -> Result<u64, StoreError> {
+        let inner = Arc::clone(&self.inner);
+        let wanted = *digest;
+        let size = blocking(move || passing.publish(&inner.layout, &wanted)).await?;
+        self.inner.lease(digest, size);
+        Ok(size)
+    }
+
+    /// States that a repository has a blob, unless that stands already.
+    pub(crate) async fn state_blob(
+        &self,
+        repository: &RepositoryName,
+        digest: &Digest,
+        size: u64,
+    ) -> Result<Pushed, StoreError> {
+        let key = Key::Blob {
+            repository: repository.clone(),
+            digest: *digest,
+        };
+        let fact = Fact::Blob {
+            repository: repository.clone(),
+            digest: *digest,
+            size: Some(size),
+        };
+        if let Some(standing) = self.inner.read(|view| view.register(&key))?
+            && standing.fact == fact
+        {
+            let position = (standing.sequence != 0).then_some(Position {
+                origin: standing.origin,
+                sequence: standing.sequence,
+            });
+            return Ok(Pushed { size, position });
+        }
+        let position = self.inner.writer.state(vec![fact]).await?;
+        Ok(Pushed {
+            size,
+            position: Some(position),
+        })
+    }
+}
+
+impl Inner {
+    /// The size of content that is on the disk, taken back from the trash if it is there; takes a
+    /// lease on it. Blocks; the digest's lock is held.
+    pub(crate) fn present(&self, digest: &Digest) -> Result<Option<u64>, StoreError> {
+        let path = self.layout.blob(digest);
+        let look = StoreError::io("look for a blob");
+        let mut status = self.disk.status(&path).map_err(look)?;
+        if status.is_none() {
+            let resurrect = || -> io::Result<()> {
+                match self.disk.rename(&self.layout.trashed(digest), &path) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                    Err(error) => Err(error),
+                    Ok(()) => {
+                        let shard = self.layout.shard(digest.algorithm(), digest.shard());
+                        self.disk.sync_directory(&shard)
+                    }
+                }
+            };
+            resurrect().map_err(StoreError::io("take a blob back from the trash"))?;
+            let look = StoreError::io("look for a blob");
+            status = self.disk.status(&path).map_err(look)?;
+        }
+        let size = status.map(|status| status.size);
+        if let Some(size) = size {
+            self.lease(digest, size);
+        }
+        Ok(size)
+    }
+
+    /// A file for content of no session.
+    pub(crate) fn part(&self, digest: &Digest) -> Result<Incoming, StoreError> {
+        let number = self.new_id()?.number();
+        let path = self.layout.uploads().join(format!("{number}.part"));
+        Ok(Incoming::new(
+            Arc::clone(&self.disk),
+            path,
+            digest.algorithm(),
+        ))
+    }
+}
+
+/// Content that is being brought: one at a time for each digest.
+#[derive(Debug, Default)]
+pub(crate) struct Flights {
+    flights: Mutex<HashMap<Digest, Weak<AsyncMutex<()>>>>,
+}
+
+impl Flights {
+    /// The lock that whoever brings a digest holds.
+    fn join(&self, digest: &Digest) -> Arc<AsyncMutex<()>> {
+        let mut flights = self.flights.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(flight) = flights.get(digest).and_then(Weak::upgrade) {
+            return flight;
+        }
+        // Those that landed are few, and gone with the next.
+        flights.retain(|_, flight| flight.strong_count() > 0);
+        let flight = Arc::new(AsyncMutex::new(()));
+        flights.insert(*digest, Arc::downgrade(&flight));
+        flight
+    }
+}
