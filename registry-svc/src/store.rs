@@ -379,8 +379,8 @@ impl Store {
 impl Store {
     /// Who this node is in this life of its disk.
     #[must_use]
-    pub fn origin(&self) -> &NodeId {
-        &self.inner.origin
+    pub fn origin(&self) -> NodeId {
+        self.inner.origin.clone()
     }
 
     /// How many records of each origin are durable here.

@@ -95,7 +95,7 @@ fn what_is_pushed_is_read_back_also_after_a_restart() {
             assert_eq!(pushed.size, 2);
             let position = store.put_manifest(&name, manifest.clone()).await.unwrap();
             assert_eq!(position.sequence, 3);
-            assert_eq!(store.vector().of(store.origin()), 3);
+            assert_eq!(store.vector().of(&store.origin()), 3);
             store.close().await;
             let refused = store
                 .push(&name, &digest(&config), None, body(&config))
@@ -120,7 +120,7 @@ fn what_is_pushed_is_read_back_also_after_a_restart() {
             let tags = store.tags(&name, None, 10).unwrap().unwrap();
             assert_eq!(tags.iter().map(Tag::as_str).collect::<Vec<_>>(), ["a", "b"]);
             assert_eq!(store.repositories(None, 10), [name.clone()]);
-            assert_eq!(store.vector().of(store.origin()), 3);
+            assert_eq!(store.vector().of(&store.origin()), 3);
             // It goes as by SIGKILL: nothing marks an orderly stop.
             store.inner.writer.close();
         }
