@@ -20,6 +20,7 @@ pub mod distribution;
 pub mod docker_archive;
 pub mod entries;
 pub mod format;
+pub mod items;
 pub mod layout;
 pub mod name;
 pub mod oc_directory;
@@ -30,7 +31,6 @@ pub mod sink;
 pub mod sync_directory;
 pub mod tar;
 pub mod tree;
-
 
 use std::io;
 use std::time::Duration;

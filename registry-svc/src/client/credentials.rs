@@ -67,6 +67,14 @@ pub enum AuthFileError {
 }
 
 impl AuthFile {
+    /// What is for one registry alone.
+    #[must_use]
+    pub fn of(endpoint: &Endpoint, credentials: Credentials) -> Self {
+        Self {
+            entries: vec![(endpoint.authority(), credentials)],
+        }
+    }
+
     /// Reads one.
     ///
     /// # Errors

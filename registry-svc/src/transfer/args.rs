@@ -90,7 +90,10 @@ pub struct PushArgs {
 #[derive(Clone, Debug, Args)]
 pub struct PullArgs {
     /// Images; without a tag or a digest all tags of a repository, without a repository all of them
-    #[arg(required = true, value_name = "[http://]HOST[:PORT][/REPOSITORY[:TAG|@DIGEST]]")]
+    #[arg(
+        required = true,
+        value_name = "[http://]HOST[:PORT][/REPOSITORY[:TAG|@DIGEST]]"
+    )]
     pub from: Vec<String>,
 
     /// Where to: a directory, or a tar archive if it ends in .tar
@@ -157,13 +160,19 @@ pub struct StoreArgs {
     /// Configuration file, which says where the store is
     #[arg(long, short, value_name = "FILE", default_value = DEFAULT_CONFIG)]
     pub config: PathBuf,
+
+    /// Where everything is kept; wins over the configuration
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
 }
 
 /// How another registry is asked.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ClientArgs {
     /// Names and passwords, as `podman login` keeps them
-    #[arg(long, value_name = "FILE", env = "REGISTRY_AUTH_FILE")]
+    ///
+    /// Else the file that REGISTRY_AUTH_FILE names, podman's own, and docker's.
+    #[arg(long, value_name = "FILE")]
     pub authfile: Option<PathBuf>,
 
     /// A file with a line NAME:PASSWORD

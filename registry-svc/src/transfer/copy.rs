@@ -64,7 +64,10 @@ impl Source {
     ///
     /// When they cannot be had.
     pub async fn open(&self, from: u64) -> Result<ByteStream, TransferError> {
-        let body = self.origin.blob(&self.repository, &self.digest, from).await?;
+        let body = self
+            .origin
+            .blob(&self.repository, &self.digest, from)
+            .await?;
         let body = body.ok_or(TransferError::Missing(self.digest))?;
         let progress = Arc::clone(&self.progress);
         Ok(Box::pin(body.map(move |piece| {
@@ -154,7 +157,9 @@ impl Copy {
     async fn wanted(&mut self, items: Vec<Item>) -> Vec<Item> {
         let mut wanted = Vec::new();
         for item in items {
-            let has = self.sink.has_image(&item.to, &item.digest, item.tag.as_ref());
+            let has = self
+                .sink
+                .has_image(&item.to, &item.digest, item.tag.as_ref());
             match has.await {
                 Ok(true) => self.report.n_held += 1,
                 // What cannot be asked for will fail for what it is when it is copied.
@@ -250,7 +255,10 @@ impl Copy {
             return Ok(None);
         };
         let said = match *digest == item.digest {
-            true => document.media_type.as_deref().or(item.media_type.as_deref()),
+            true => document
+                .media_type
+                .as_deref()
+                .or(item.media_type.as_deref()),
             false => document.media_type.as_deref(),
         };
         let manifest = manifest_of(&document, said)?;
@@ -342,7 +350,9 @@ impl Copy {
             let put = async {
                 let copied = self.manifest(item, digest).await?;
                 let copied = copied.ok_or(TransferError::Missing(*digest))?;
-                self.sink.put_manifest(&item.to, &self.relaxed(&copied), tag).await?;
+                self.sink
+                    .put_manifest(&item.to, &self.relaxed(&copied), tag)
+                    .await?;
                 match is_image {
                     true => self.sink.name_image(&item.to, &copied, tag),
                     false => Ok(()),
@@ -370,8 +380,11 @@ impl Copy {
         let at_once = if one_by_one { 1 } else { AT_ONCE };
         let mut under_way = JoinSet::new();
         let mut first_error = None;
-        let mut blobs: Vec<(Digest, Option<u64>)> =
-            whole.blobs.iter().map(|(digest, size)| (*digest, *size)).collect();
+        let mut blobs: Vec<(Digest, Option<u64>)> = whole
+            .blobs
+            .iter()
+            .map(|(digest, size)| (*digest, *size))
+            .collect();
         blobs.sort_by_key(|(digest, _)| self.origin.order(digest));
         for (digest, said) in blobs {
             if under_way.len() >= at_once {

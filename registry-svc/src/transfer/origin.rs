@@ -83,7 +83,10 @@ impl Origin {
         let got = Digest::of(digest.algorithm(), &bytes);
         match got == *digest {
             true => Ok(Some(Document { bytes, media_type })),
-            false => Err(TransferError::Digest { wanted: *digest, got }),
+            false => Err(TransferError::Digest {
+                wanted: *digest,
+                got,
+            }),
         }
     }
 
@@ -97,9 +100,7 @@ impl Origin {
             Self::Archive(archive, catalogue) => Ok(match catalogue.places.get(digest) {
                 None => None,
                 Some(Place::Made(bytes)) => u64::try_from(bytes.len()).ok(),
-                Some(Place::Entry(name)) => {
-                    archive.entries().file(name).map(|(_, file)| file.size)
-                }
+                Some(Place::Entry(name)) => archive.entries().file(name).map(|(_, file)| file.size),
             }),
             Self::Store(store) => Ok(store.held(digest).await?),
             Self::Registry(_) => Ok(None),
@@ -251,12 +252,10 @@ impl Fetch {
                 .blob(&self.repository, &self.digest, self.at)
                 .await;
             failed = match again {
-                Ok(Some((size, body))) if size == self.size => {
-                    match self.pass(body, &to).await {
-                        Ok(()) => return,
-                        Err(error) => error,
-                    }
-                }
+                Ok(Some((size, body))) if size == self.size => match self.pass(body, &to).await {
+                    Ok(()) => return,
+                    Err(error) => error,
+                },
                 Ok(_) => io::Error::other("the registry has another blob of this digest"),
                 Err(error) if error.is_passing() => io::Error::other(error),
                 Err(error) => {

@@ -268,6 +268,9 @@ mod tests {
     fn nothing_to_do_is_no_division_by_zero() {
         let progress = Progress::default();
         let line = progress.line(Duration::ZERO, 200);
-        assert!(line.starts_with("[------------------------] 0 B of 0 B"), "{line}");
+        assert!(
+            line.starts_with("[------------------------] 0 B of 0 B"),
+            "{line}"
+        );
     }
 }

@@ -31,6 +31,22 @@ pub struct Report {
 }
 
 impl Report {
+    /// Both, one after the other.
+    #[must_use]
+    pub fn and(mut self, next: Self) -> Self {
+        self.n_copied += next.n_copied;
+        self.n_held += next.n_held;
+        self.n_failed += next.n_failed;
+        self.n_blobs += next.n_blobs;
+        self.n_octets += next.n_octets;
+        self.n_blobs_held += next.n_blobs_held;
+        self.n_left += next.n_left;
+        self.problems.extend(next.problems);
+        self.is_stopped |= next.is_stopped;
+        self.took += next.took;
+        self
+    }
+
     /// Whether everything that was asked for is there.
     #[must_use]
     pub fn is_whole(&self) -> bool {
@@ -41,7 +57,12 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         for problem in self.problems.iter() {
-            writeln!(to, "problem: {}: {}", shown(&problem.entry), shown(&problem.what))?;
+            writeln!(
+                to,
+                "problem: {}: {}",
+                shown(&problem.entry),
+                shown(&problem.what)
+            )?;
         }
         let n_told = u64::try_from(self.problems.iter().count()).unwrap_or(u64::MAX);
         let n_more = self.problems.count().saturating_sub(n_told);
@@ -49,7 +70,10 @@ impl fmt::Display for Report {
             writeln!(to, "problem: and {n_more} more like these")?;
         }
         if self.is_stopped {
-            writeln!(to, "stopped: the rest was not tried; the same again goes on from here")?;
+            writeln!(
+                to,
+                "stopped: the rest was not tried; the same again goes on from here"
+            )?;
         }
         let images = counted(self.n_copied, "image");
         let blobs = counted(self.n_blobs, "blob");
@@ -163,7 +187,10 @@ mod tests {
         report.problems.add("a\u{1b}[2Jb", "bad\n");
         report.n_failed = 1;
         let text = report.to_string();
-        assert!(text.starts_with("problem: a\\u{1b}[2Jb: bad\\n\n"), "{text}");
+        assert!(
+            text.starts_with("problem: a\\u{1b}[2Jb: bad\\n\n"),
+            "{text}"
+        );
         assert!(text.ends_with("; failed: 1 image"), "{text}");
         assert!(!report.is_whole());
     }

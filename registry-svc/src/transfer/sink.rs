@@ -13,11 +13,10 @@ use crate::store::{NewManifest, Store};
 use crate::transfer::TransferError;
 use crate::transfer::copy::Source;
 use crate::transfer::origin::Document;
-use crate::transfer::sink::registry::RegistrySink;
-use crate::transfer::sink::tree::TreeSink;
 use crate::transfer::tree::Tree;
 
-pub use crate::transfer::sink::tree::Layout;
+pub use crate::transfer::sink::registry::RegistrySink;
+pub use crate::transfer::sink::tree::{Layout, TreeSink};
 
 /// Where images go.
 #[derive(Debug)]

@@ -283,7 +283,8 @@ mod tests {
                 false => Tree::directory(&path).unwrap(),
             };
             tree.put("oci-layout", b"{}").unwrap();
-            tree.put_blob(&name, &digest, 7, pieces(&[b"one ", b"two"])).unwrap();
+            tree.put_blob(&name, &digest, 7, pieces(&[b"one ", b"two"]))
+                .unwrap();
             assert!(tree.size(&name).is_some() && tree.size("gone").is_none());
             tree.finish().unwrap();
             let archive = Archive::open(&[path]).unwrap();
@@ -304,7 +305,10 @@ mod tests {
             Ok(Bytes::from_static(b"on")),
             Err(io::ErrorKind::BrokenPipe.into()),
         ];
-        assert!(matches!(put(Vec::new().into_iter()), Err(TreeError::Body(_))));
+        assert!(matches!(
+            put(Vec::new().into_iter()),
+            Err(TreeError::Body(_))
+        ));
         assert!(matches!(put(broken.into_iter()), Err(TreeError::Body(_))));
         let other = vec![Ok(Bytes::from_static(b"two"))];
         assert!(matches!(put(other.into_iter()), Err(TreeError::Digest(_))));

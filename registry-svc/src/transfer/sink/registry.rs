@@ -120,11 +120,7 @@ impl RegistrySink {
     }
 
     /// How far an upload that broke off has come; none when it has to begin anew.
-    async fn stands(
-        &self,
-        session: Option<(Upload, u64)>,
-        size: u64,
-    ) -> Option<(Upload, u64)> {
+    async fn stands(&self, session: Option<(Upload, u64)>, size: u64) -> Option<(Upload, u64)> {
         let (upload, _) = session?;
         let found = self.registry.upload_offset(&upload).await.ok().flatten();
         found.filter(|(_, offset)| *offset <= size)

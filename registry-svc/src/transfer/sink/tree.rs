@@ -286,7 +286,11 @@ fn revision(repository: &RepositoryName, digest: &Digest) -> String {
 }
 
 fn tag_path(repository: &RepositoryName, tag: &Tag) -> String {
-    format!("{}/_manifests/tags/{}", repository_path(repository), tag.as_str())
+    format!(
+        "{}/_manifests/tags/{}",
+        repository_path(repository),
+        tag.as_str()
+    )
 }
 
 fn current(repository: &RepositoryName, tag: &Tag) -> String {

@@ -1,0 +1,642 @@
+//! The verbs `import`, `export`, `push` and `pull`.
+//!
+//! `import` and `export` work on the store itself and want it for themselves: while the registry runs,
+//! images come in with `import --to` and go out with `pull`, as for any other client.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use daemon_base::config::{Document, Problems as ConfigProblems};
+use daemon_base::{errln, exit, outln};
+use tokio::time::Instant;
+
+use crate::client::ClientError;
+use crate::client::Registry;
+use crate::client::connection::{Pool, TrustError};
+use crate::client::credentials::{AuthFile, AuthFileError, Credentials};
+use crate::client::endpoint::{EndpointError, Remote, Scheme};
+use crate::config::v1;
+use crate::digest::Digest;
+use crate::disk::RealDisk;
+use crate::manifest::{self, Sparse};
+use crate::record::{Fact, Key};
+use crate::reference::{NodeName, Reference, RepositoryName, Tag};
+use crate::root_lock::{LockError, RootLock};
+use crate::service;
+use crate::store::{Settings, Store, StoreError};
+use crate::transfer::archive::{Archive, ArchiveError};
+use crate::transfer::args::{
+    ClientArgs, ExportArgs, ExportForm, ImportArgs, NameArgs, PullArgs, PushArgs, StoreArgs,
+    WhichArgs,
+};
+use crate::transfer::catalogue::{Catalogue, Problems, Unreadable};
+use crate::transfer::copy::{Copy, Item};
+use crate::transfer::format::Format;
+use crate::transfer::name::{Host, ImageName, Naming, Selection};
+use crate::transfer::origin::Origin;
+use crate::transfer::progress::{self, Progress};
+use crate::transfer::report::{Report, counted, shown};
+use crate::transfer::sink::{Layout, Sink};
+use crate::transfer::tree::{Tree, TreeError};
+use crate::transfer::{TransferError, items};
+
+/// Repositories or tags asked of the store at once.
+const PAGE: usize = 1_000;
+
+/// Why a verb did nothing, or did not do all of it.
+#[derive(Debug, thiserror::Error)]
+enum VerbError {
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    #[error("{0}: {1}")]
+    Unreadable(String, #[source] Unreadable),
+    #[error("{0}")]
+    Config(ConfigProblems),
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    #[error("{0}: {1}")]
+    Endpoint(String, #[source] EndpointError),
+    #[error("{0} is no name of a repository")]
+    Prefix(String),
+    #[error("cannot read {path}", path = .0.display())]
+    Secret(PathBuf, #[source] std::io::Error),
+    #[error("{path} is no authentication file", path = .0.display())]
+    AuthFile(PathBuf, #[source] AuthFileError),
+    #[error("{path} has no line NAME:PASSWORD", path = .0.display())]
+    NoCredentials(PathBuf),
+    #[error("the registry of this root runs: use `import --to` or `pull`, or stop it first")]
+    Held(#[source] LockError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    #[error(transparent)]
+    Transfer(#[from] TransferError),
+    #[error("the archive has {0} images; --as names one, which --only and --tag can choose")]
+    Several(usize),
+    #[error("nothing of that is there")]
+    Nothing,
+    #[error("the runtime does not start")]
+    Runtime(#[source] std::io::Error),
+}
+
+impl VerbError {
+    fn code(&self) -> u8 {
+        match self {
+            Self::Archive(ArchiveError::Read { source, .. }) => match source.kind() {
+                std::io::ErrorKind::NotFound => exit::USAGE,
+                _ => exit::code_of_io(source),
+            },
+            Self::Archive(_)
+            | Self::Unreadable(..)
+            | Self::AuthFile(..)
+            | Self::NoCredentials(_)
+            | Self::Several(_)
+            | Self::Nothing => exit::DATA,
+            Self::Config(_) => exit::CONFIG,
+            Self::Endpoint(..) | Self::Prefix(_) => exit::USAGE,
+            Self::Secret(_, source) | Self::Runtime(source) => exit::code_of_io(source),
+            Self::Held(LockError::Io { source, .. }) => exit::code_of_io(source),
+            Self::Held(LockError::Held { .. }) | Self::Client(_) => exit::UNAVAILABLE,
+            Self::Trust(_) | Self::Store(_) | Self::Transfer(_) => exit::SOFTWARE,
+            Self::Tree(TreeError::Write { source, .. }) => exit::code_of_io(source),
+            Self::Tree(_) => exit::SOFTWARE,
+        }
+    }
+}
+
+/// `import`.
+#[must_use]
+pub fn import(args: &ImportArgs) -> ExitCode {
+    run(import_all(args))
+}
+
+/// `export`.
+#[must_use]
+pub fn export(args: &ExportArgs) -> ExitCode {
+    run(export_all(args))
+}
+
+/// `push`.
+#[must_use]
+pub fn push(args: &PushArgs) -> ExitCode {
+    run(push_all(args))
+}
+
+/// `pull`.
+#[must_use]
+pub fn pull(args: &PullArgs) -> ExitCode {
+    run(pull_all(args))
+}
+
+fn run(verb: impl Future<Output = Result<Option<Report>, VerbError>>) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
+    let done = match runtime {
+        Ok(runtime) => runtime.block_on(verb),
+        Err(error) => Err(VerbError::Runtime(error)),
+    };
+    match done {
+        Ok(None) => exit::code(exit::OK),
+        Ok(Some(report)) => {
+            // What is wrong goes where errors go, so that the last line of the output is the sum.
+            let text = report.to_string();
+            let mut lines: Vec<&str> = text.lines().collect();
+            let sum = lines.pop().unwrap_or_default();
+            for line in lines {
+                errln!("{line}");
+            }
+            outln!("{sum}");
+            exit::code(match (report.is_whole(), report.is_stopped) {
+                (true, _) => exit::OK,
+                (false, true) => exit::SOFTWARE,
+                (false, false) => exit::DATA,
+            })
+        }
+        Err(error) => {
+            exit::report(&error);
+            exit::code(error.code())
+        }
+    }
+}
+
+//--- In
+
+async fn import_all(args: &ImportArgs) -> Result<Option<Report>, VerbError> {
+    let naming = naming(&args.names)?;
+    let (archive, catalogue) = open(&args.paths, args.format)?;
+    let taken = Taken::new(archive, catalogue, &naming, &args.which)?;
+    if args.list {
+        taken.list();
+        return Ok(None);
+    }
+    match &args.to {
+        Some(to) => {
+            let remote = remote(to)?;
+            let sink = Sink::registry(registry(&args.client, &remote)?);
+            taken.copy(sink, &args.which).await.map(Some)
+        }
+        None => {
+            let store = open_store(&args.store).await?;
+            let report = taken
+                .copy(Sink::Store(store.store.clone()), &args.which)
+                .await;
+            store.close().await;
+            report.map(Some)
+        }
+    }
+}
+
+async fn push_all(args: &PushArgs) -> Result<Option<Report>, VerbError> {
+    let remote = remote(&args.to)?;
+    let mut naming = Naming::default();
+    match &remote.reference {
+        Some(Reference::Tag(tag)) => {
+            naming.exactly = Some(ImageName {
+                repository: remote.repository.clone(),
+                tag: Some(tag.clone()),
+                ..ImageName::default()
+            });
+        }
+        _ => naming.prefix.clone_from(&remote.repository),
+    }
+    let (archive, catalogue) = open(std::slice::from_ref(&args.path), None)?;
+    let taken = Taken::new(archive, catalogue, &naming, &args.which)?;
+    let sink = Sink::registry(registry(&args.client, &remote)?);
+    taken.copy(sink, &args.which).await.map(Some)
+}
+
+fn open(paths: &[PathBuf], format: Option<Format>) -> Result<(Archive, Catalogue), VerbError> {
+    let archive = Archive::open(paths)?;
+    let shown = paths.first().map(|path| path.display().to_string());
+    let unreadable = |error| VerbError::Unreadable(shown.clone().unwrap_or_default(), error);
+    let format = format.or_else(|| Format::detect(&archive));
+    let format = format.ok_or(Unreadable::Unknown).map_err(unreadable)?;
+    let catalogue = format.read(&archive, archive.title()).map_err(unreadable)?;
+    Ok((archive, catalogue))
+}
+
+/// An archive and what is wanted of it.
+struct Taken {
+    archive: Archive,
+    catalogue: Catalogue,
+    items: Vec<Item>,
+    problems: Problems,
+}
+
+impl Taken {
+    fn new(
+        mut archive: Archive,
+        mut catalogue: Catalogue,
+        naming: &Naming,
+        which: &WhichArgs,
+    ) -> Result<Self, VerbError> {
+        let mut problems = std::mem::take(&mut archive.problems);
+        problems.extend(std::mem::take(&mut catalogue.problems));
+        let items = items::of_catalogue(&catalogue, naming, &selection(which), &mut problems);
+        if items.is_empty() && problems.is_empty() {
+            return Err(VerbError::Nothing);
+        }
+        let named_alike = items.iter().any(|item| item.digest != items[0].digest);
+        if naming.exactly.is_some() && named_alike {
+            return Err(VerbError::Several(items.len()));
+        }
+        Ok(Self {
+            archive,
+            catalogue,
+            items,
+            problems,
+        })
+    }
+
+    fn list(&self) {
+        for item in &self.items {
+            let reference = match &item.tag {
+                Some(tag) => format!(":{}", tag.as_str()),
+                None => String::new(),
+            };
+            outln!("{}{reference} {}", item.to.as_str(), item.digest);
+        }
+        for problem in self.problems.iter() {
+            errln!(
+                "problem: {}: {}",
+                shown(&problem.entry),
+                shown(&problem.what)
+            );
+        }
+        errln!(
+            "{}",
+            counted(u64::try_from(self.items.len()).unwrap_or(u64::MAX), "image")
+        );
+    }
+
+    async fn copy(self, sink: Sink, which: &WhichArgs) -> Result<Report, VerbError> {
+        let n_left = self.catalogue.n_left;
+        let origin = Origin::Archive(Arc::new(self.archive), Arc::new(self.catalogue));
+        let mut report = copy(origin, sink, self.items, which).await?;
+        report.n_left = n_left;
+        let mut problems = self.problems;
+        problems.extend(std::mem::take(&mut report.problems));
+        report.problems = problems;
+        Ok(report)
+    }
+}
+
+async fn copy(
+    origin: Origin,
+    sink: Sink,
+    items: Vec<Item>,
+    which: &WhichArgs,
+) -> Result<Report, VerbError> {
+    let progress = Arc::new(Progress::default());
+    let shown = progress::show(&progress);
+    let begun = Instant::now();
+    let sparse = match which.sparse {
+        true => Sparse::Indexes,
+        false => Sparse::Refused,
+    };
+    let report = Copy::new(origin, sink, sparse, progress).run(items).await;
+    shown.stop();
+    let mut report = report?;
+    report.took = begun.elapsed();
+    Ok(report)
+}
+
+//--- Out
+
+async fn export_all(args: &ExportArgs) -> Result<Option<Report>, VerbError> {
+    let store = open_store(&args.store).await?;
+    let exported = async {
+        let items = items_of_store(&store.store, &selection(&args.which)).await?;
+        if items.is_empty() {
+            return Err(VerbError::Nothing);
+        }
+        let sink = tree(&args.path, args.format)?;
+        copy(Origin::Store(store.store.clone()), sink, items, &args.which).await
+    };
+    let report = exported.await;
+    store.close().await;
+    report.map(Some)
+}
+
+async fn pull_all(args: &PullArgs) -> Result<Option<Report>, VerbError> {
+    let mut whole: Option<Report> = None;
+    let remotes = args
+        .from
+        .iter()
+        .map(|from| remote(from))
+        .collect::<Result<Vec<_>, _>>()?;
+    // One archive of several registries is one copy after the other into the same directory, and all of
+    // one registry at once.
+    let mut by_registry: Vec<(Remote, Vec<Remote>)> = Vec::new();
+    for remote in remotes {
+        let same = by_registry
+            .iter_mut()
+            .find(|(first, _)| first.endpoint == remote.endpoint);
+        match same {
+            Some((_, all)) => all.push(remote),
+            None => by_registry.push((remote.clone(), vec![remote])),
+        }
+    }
+    for (first, remotes) in by_registry {
+        let registry = registry(&args.client, &first)?;
+        let mut problems = Problems::default();
+        let mut items = Vec::new();
+        for remote in remotes {
+            let listed = items_of_registry(&registry, &remote, &selection(&args.which));
+            for (name, item) in listed.await? {
+                match item {
+                    Some(item) => items.push(item),
+                    None => problems.add(name, "the registry has none"),
+                }
+            }
+        }
+        let sink = tree(&args.path, args.format)?;
+        let mut report = copy(Origin::Registry(registry), sink, items, &args.which).await?;
+        problems.extend(std::mem::take(&mut report.problems));
+        report.problems = problems;
+        whole = Some(match whole {
+            Some(before) => before.and(report),
+            None => report,
+        });
+    }
+    Ok(whole)
+}
+
+fn tree(path: &Path, form: ExportForm) -> Result<Sink, VerbError> {
+    let layout = match form {
+        ExportForm::OciLayout => Layout::Oci,
+        ExportForm::Distribution => Layout::Distribution,
+    };
+    let is_tar = path.extension().is_some_and(|extension| extension == "tar");
+    let tree = match is_tar {
+        true => Tree::tar(path)?,
+        false => Tree::directory(path)?,
+    };
+    Ok(Sink::tree(tree, layout)?)
+}
+
+/// What the arguments say of another registry.
+fn remote(text: &str) -> Result<Remote, VerbError> {
+    Remote::parse(text, Scheme::Https).map_err(|error| VerbError::Endpoint(text.to_owned(), error))
+}
+
+//--- What is there
+
+/// Tags of the store, and what has none unless tags are asked for.
+async fn items_of_store(store: &Store, selection: &Selection) -> Result<Vec<Item>, VerbError> {
+    let mut items = Vec::new();
+    let mut after: Option<RepositoryName> = None;
+    loop {
+        let page = store.repositories(after.as_ref().map(RepositoryName::as_str), PAGE);
+        let Some(last) = page.last().cloned() else {
+            return Ok(items);
+        };
+        for repository in page {
+            if selection.wants_repository(&repository) {
+                add_repository(store, &repository, selection, &mut items).await?;
+            }
+        }
+        after = Some(last);
+    }
+}
+
+async fn add_repository(
+    store: &Store,
+    repository: &RepositoryName,
+    selection: &Selection,
+    items: &mut Vec<Item>,
+) -> Result<(), VerbError> {
+    // What comes with an image anyway needs no name of its own.
+    let mut named = BTreeSet::new();
+    let mut after: Option<Tag> = None;
+    loop {
+        let page = store.tags(repository, after.as_ref().map(Tag::as_str), PAGE)?;
+        let page = page.unwrap_or_default();
+        let Some(last) = page.last().cloned() else {
+            break;
+        };
+        for tag in page {
+            let reference = Reference::Tag(tag.clone());
+            let stored = store.manifest(repository, &reference).await?;
+            let Some(stored) = stored.filter(|_| selection.wants_tag(Some(&tag))) else {
+                continue;
+            };
+            named.insert(stored.digest);
+            items.push(item(repository, Some(tag), stored.digest));
+        }
+        after = Some(last);
+    }
+    if !selection.wants_tag(None) {
+        return Ok(());
+    }
+    let manifests = manifests(store, repository)?;
+    for digest in &manifests {
+        let reference = Reference::Digest(*digest);
+        if let Some(stored) = store.manifest(repository, &reference).await?
+            && let Ok(manifest) = manifest::parse(&stored.bytes, Some(&stored.media_type))
+        {
+            named.extend(manifest.closure.manifests);
+        }
+    }
+    let untagged = manifests
+        .into_iter()
+        .filter(|digest| !named.contains(digest));
+    items.extend(untagged.map(|digest| item(repository, None, digest)));
+    Ok(())
+}
+
+/// All manifests of a repository.
+fn manifests(store: &Store, repository: &RepositoryName) -> Result<Vec<Digest>, VerbError> {
+    let mut found = Vec::new();
+    let mut after = Key::Manifest {
+        repository: repository.clone(),
+        digest: Digest::Sha256([0; 32]),
+    };
+    loop {
+        let page = store.registers(Some(&after), PAGE)?;
+        let Some(last) = page.last().map(|stamped| stamped.fact.key()) else {
+            return Ok(found);
+        };
+        for stamped in page {
+            match stamped.fact {
+                Fact::Manifest {
+                    repository: of,
+                    digest,
+                    link,
+                } if of == *repository => found.extend(link.map(|_| digest)),
+                _ => return Ok(found),
+            }
+        }
+        after = last;
+    }
+}
+
+fn item(repository: &RepositoryName, tag: Option<Tag>, digest: Digest) -> Item {
+    let entry = match &tag {
+        Some(tag) => format!("{}:{}", repository.as_str(), tag.as_str()),
+        None => format!("{}@{digest}", repository.as_str()),
+    };
+    Item {
+        from: repository.clone(),
+        to: repository.clone(),
+        tag,
+        digest,
+        media_type: None,
+        entry,
+    }
+}
+
+/// What an argument names at a registry; a name without an item is not there.
+async fn items_of_registry(
+    registry: &Registry,
+    remote: &Remote,
+    selection: &Selection,
+) -> Result<Vec<(String, Option<Item>)>, VerbError> {
+    let repositories = match &remote.repository {
+        Some(repository) => vec![repository.clone()],
+        None => registry.repositories().await?,
+    };
+    let mut found = Vec::new();
+    for repository in repositories {
+        if !selection.wants_repository(&repository) {
+            continue;
+        }
+        let references = match &remote.reference {
+            Some(reference) => vec![reference.clone()],
+            None => match registry.tags(&repository).await? {
+                Some(tags) => tags.into_iter().map(Reference::Tag).collect(),
+                None => {
+                    found.push((repository.as_str().to_owned(), None));
+                    continue;
+                }
+            },
+        };
+        for reference in references {
+            let tag = match &reference {
+                Reference::Tag(tag) => Some(tag.clone()),
+                Reference::Digest(_) => None,
+            };
+            if remote.reference.is_none() && !selection.wants_tag(tag.as_ref()) {
+                continue;
+            }
+            let digest = registry.resolve(&repository, &reference).await?;
+            let named = match &reference {
+                Reference::Tag(tag) => format!("{}:{}", repository.as_str(), tag.as_str()),
+                Reference::Digest(digest) => format!("{}@{digest}", repository.as_str()),
+            };
+            found.push((named, digest.map(|digest| item(&repository, tag, digest))));
+        }
+    }
+    Ok(found)
+}
+
+//--- Arguments
+
+fn naming(args: &NameArgs) -> Result<Naming, VerbError> {
+    let prefix = args.repository.as_deref();
+    let prefix = prefix.map(|prefix| {
+        prefix
+            .parse()
+            .map_err(|_| VerbError::Prefix(prefix.to_owned()))
+    });
+    Ok(Naming {
+        prefix: prefix.transpose()?,
+        host: match args.keep_host {
+            true => Host::Kept,
+            false => Host::Left,
+        },
+        exactly: args.exactly.clone(),
+    })
+}
+
+fn selection(args: &WhichArgs) -> Selection {
+    Selection {
+        repositories: args.only.clone(),
+        tags: args.tags.clone(),
+    }
+}
+
+fn registry(args: &ClientArgs, remote: &Remote) -> Result<Registry, VerbError> {
+    let pool = Pool::new(args.ca.as_deref())?;
+    let known = known(args, remote)?;
+    Ok(Registry::new(pool, remote.endpoint.clone(), known))
+}
+
+fn known(args: &ClientArgs, remote: &Remote) -> Result<AuthFile, VerbError> {
+    let unreadable = |path: &Path| {
+        let path = path.to_owned();
+        move |error| VerbError::Secret(path, error)
+    };
+    if let Some(path) = &args.credentials {
+        let text = std::fs::read_to_string(path).map_err(unreadable(path))?;
+        let credentials = Credentials::parse(text.trim_end_matches(['\r', '\n']));
+        let credentials = credentials.ok_or_else(|| VerbError::NoCredentials(path.clone()))?;
+        return Ok(AuthFile::of(&remote.endpoint, credentials));
+    }
+    let path = match &args.authfile {
+        Some(path) => path.clone(),
+        None => match usual_authfile() {
+            Some(path) => path,
+            None => return Ok(AuthFile::default()),
+        },
+    };
+    let octets = std::fs::read(&path).map_err(unreadable(&path))?;
+    AuthFile::parse(&octets).map_err(|error| VerbError::AuthFile(path, error))
+}
+
+/// The first that is there of podman's, skopeo's and docker's (containers-auth.json).
+fn usual_authfile() -> Option<PathBuf> {
+    if let Some(path) = std::env::var_os("REGISTRY_AUTH_FILE") {
+        return Some(path.into());
+    }
+    let below = |variable: &str, path: &str| {
+        let directory = std::env::var_os(variable)?;
+        Some(PathBuf::from(directory).join(path))
+    };
+    let places = [
+        below("XDG_RUNTIME_DIR", "containers/auth.json"),
+        below("HOME", ".config/containers/auth.json"),
+        below("HOME", ".docker/config.json"),
+    ];
+    places.into_iter().flatten().find(|path| path.is_file())
+}
+
+//--- The store
+
+/// The store, which nobody else has while this lives.
+struct Opened {
+    store: Store,
+    _lock: RootLock,
+}
+
+impl Opened {
+    async fn close(self) {
+        self.store.close().await;
+    }
+}
+
+async fn open_store(args: &StoreArgs) -> Result<Opened, VerbError> {
+    let config = Document::read(&args.config).and_then(|document| v1::parse(&document));
+    let settings = match (&args.root, config) {
+        (None, Ok(config)) => service::store_settings(&config),
+        (Some(root), Ok(config)) => Settings {
+            root: root.clone(),
+            ..service::store_settings(&config)
+        },
+        // A root that is named needs no configuration, unless one is named too.
+        (Some(root), Err(_)) if !args.config.exists() => {
+            let node: NodeName = service::ALONE.parse().expect("it is a name");
+            Settings::new(root.clone(), node)
+        }
+        (_, Err(problems)) => return Err(VerbError::Config(problems)),
+    };
+    let lock = RootLock::take(&settings.root).map_err(VerbError::Held)?;
+    let (store, _) = Store::open(settings, Arc::new(RealDisk)).await?;
+    Ok(Opened { store, _lock: lock })
+}
