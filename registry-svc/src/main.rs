@@ -1,3 +1,7 @@
 //! `registry-svc`: see `registry-svc --help`.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    registry_svc::commands::run(std::env::args().collect())
+}

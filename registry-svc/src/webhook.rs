@@ -29,11 +29,12 @@ use tokio::task::JoinHandle;
 
 use self::envelope::{Stamp, event as as_json};
 use self::patience::Patience;
-use self::post::{Client, PostError};
+use self::post::Client;
 use self::queue::Queue;
 use crate::config;
 
 pub use self::envelope::{Event, EventAction, RequestInfo};
+pub use self::post::PostError;
 
 /// Events on their way from requests to the queues: a burst of pulls.
 const CHANNEL: usize = 4096;

@@ -31,7 +31,7 @@ use super::{
 };
 
 /// The shortest life of a token that clients reckon with.
-pub const SHORTEST: Duration = Duration::from_mins(1);
+const SHORTEST: Duration = Duration::from_mins(1);
 
 /// Why there is no token.
 enum Failure {

@@ -162,7 +162,7 @@ secret-key-file = "b"
         "x.toml:21:8: a node's name",
         "x.toml:22:34: an address with its port",
         "x.toml:22:50: that is the name of another node",
-        "x.toml:27:13: a URL is wanted",
+        "x.toml:27:12: a URL is wanted",
         "x.toml:28:10: a prefix is the beginning",
         "x.toml:30:8: a webhook's name",
         "x.toml:31:7: a URL is wanted",

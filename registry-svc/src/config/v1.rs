@@ -211,7 +211,8 @@ impl Reader<'_> {
         }
         let mut quotas = Vec::new();
         for quota in &spec.quota {
-            quotas.extend(self.glob(&quota.repositories).map(|repositories| Quota {
+            let (text, place) = (quota.repositories.get_ref(), quota.repositories.span());
+            quotas.extend(self.glob(text, place).map(|repositories| Quota {
                 repositories,
                 size: quota.size.0,
             }));
@@ -311,11 +312,11 @@ impl Reader<'_> {
         *count.get_ref()
     }
 
-    fn glob(&mut self, text: &Spanned<String>) -> Option<Glob> {
-        match Glob::parse(text.get_ref()) {
+    fn glob(&mut self, text: &str, place: Range<usize>) -> Option<Glob> {
+        match Glob::parse(text) {
             Ok(glob) => Some(glob),
             Err(error) => {
-                self.problem(text.span(), error.to_string());
+                self.problem(place, error.to_string());
                 None
             }
         }

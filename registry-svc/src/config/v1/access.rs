@@ -85,10 +85,11 @@ impl Reader<'_> {
         }
         let plain =
             |names: &[Spanned<String>]| names.iter().map(|name| name.get_ref().clone()).collect();
-        let globs: Vec<_> = spec
-            .repositories
+        let place = spec.repositories.span();
+        let texts = &spec.repositories.get_ref().0;
+        let globs: Vec<_> = texts
             .iter()
-            .filter_map(|text| self.glob(text))
+            .filter_map(|text| self.glob(text, place.clone()))
             .collect();
         globs
             .into_iter()

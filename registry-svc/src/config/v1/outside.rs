@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::Range;
 use std::time::Duration;
 
 use toml::Spanned;
@@ -101,8 +102,7 @@ impl Reader<'_> {
         }
     }
 
-    fn url(&mut self, url: &Spanned<String>) {
-        let text = url.get_ref();
+    fn url(&mut self, text: &str, place: Range<usize>) {
         let rest = text
             .strip_prefix("https://")
             .or_else(|| text.strip_prefix("http://"));
@@ -112,7 +112,7 @@ impl Reader<'_> {
         });
         if !is_fit || text.chars().any(|c| c.is_whitespace() || c.is_control()) {
             self.problem(
-                url.span(),
+                place,
                 "a URL is wanted that begins with https:// or http:// and holds no credentials",
             );
         }
@@ -122,10 +122,11 @@ impl Reader<'_> {
         let mut prefixes = BTreeSet::new();
         let mut mirrors = Vec::new();
         for spec in specs {
-            for url in spec.upstream.iter() {
-                self.url(url);
+            let upstreams = &spec.upstream.get_ref().0;
+            for url in upstreams {
+                self.url(url, spec.upstream.span());
             }
-            if spec.upstream.iter().next().is_none() {
+            if upstreams.is_empty() {
                 self.problem(spec.prefix.span(), "this mirror has no upstream");
             }
             let prefix = spec.prefix.get_ref().trim_matches('/').to_owned();
@@ -142,10 +143,9 @@ impl Reader<'_> {
                 );
             }
             mirrors.push(Mirror {
-                upstreams: spec
-                    .upstream
+                upstreams: upstreams
                     .iter()
-                    .map(|url| url.get_ref().trim_end_matches('/').to_owned())
+                    .map(|url| url.trim_end_matches('/').to_owned())
                     .collect(),
                 prefix,
                 namespace: spec.namespace,
@@ -172,7 +172,7 @@ impl Reader<'_> {
             if !names.insert(name.clone()) {
                 self.problem(spec.name.span(), "another webhook has this name");
             }
-            self.url(&spec.url);
+            self.url(spec.url.get_ref(), spec.url.span());
             for action in &spec.ignore.actions {
                 if !EVENTS.contains(&action.get_ref().as_str()) {
                     let text = format!("an action is one of {}", EVENTS.join(", "));
@@ -208,7 +208,7 @@ impl Reader<'_> {
 
     pub(super) fn s3(&mut self, spec: S3Spec) -> S3 {
         if let Some(endpoint) = &spec.endpoint {
-            self.url(endpoint);
+            self.url(endpoint.get_ref(), endpoint.span());
             if endpoint.get_ref().starts_with("http://") && !spec.allow_http {
                 self.problem(
                     endpoint.span(),

@@ -1,11 +1,13 @@
 //! The keys of the file.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use daemon_base::config::{AdminSpec, ByteSize, HumanDuration, LogSpec};
-use serde::Deserialize;
+use serde::de::{self, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
 type Text = Spanned<String>;
@@ -119,7 +121,7 @@ pub(super) struct TokenSpec {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct RuleSpec {
-    pub(super) repositories: OneOrMany,
+    pub(super) repositories: Spanned<Texts>,
     #[serde(default)]
     pub(super) users: Vec<Text>,
     #[serde(default)]
@@ -131,19 +133,34 @@ pub(super) struct RuleSpec {
 }
 
 /// One text or a list of them.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-pub(super) enum OneOrMany {
-    One(Text),
-    Many(Vec<Text>),
+#[derive(Debug)]
+pub(super) struct Texts(pub(super) Vec<String>);
+
+impl<'de> Deserialize<'de> for Texts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TextsVisitor)
+    }
 }
 
-impl OneOrMany {
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Text> {
-        match self {
-            Self::One(one) => std::slice::from_ref(one).iter(),
-            Self::Many(many) => many.iter(),
+struct TextsVisitor;
+
+impl<'de> Visitor<'de> for TextsVisitor {
+    type Value = Texts;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a string or a list of strings")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Texts, E> {
+        Ok(Texts(vec![text.to_owned()]))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Texts, A::Error> {
+        let mut texts = Vec::new();
+        while let Some(text) = sequence.next_element()? {
+            texts.push(text);
         }
+        Ok(Texts(texts))
     }
 }
 
@@ -259,7 +276,7 @@ pub(super) enum AcknowledgeSpec {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct MirrorSpec {
-    pub(super) upstream: OneOrMany,
+    pub(super) upstream: Spanned<Texts>,
     pub(super) prefix: Text,
     #[serde(default)]
     pub(super) namespace: Option<String>,

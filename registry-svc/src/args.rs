@@ -1,0 +1,176 @@
+//! The command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use daemon_base::args::{LogArgs, StatusArgs};
+
+use crate::reference::{Reference, RepositoryName};
+
+/// The configuration that is read when none is named.
+pub const DEFAULT_CONFIG: &str = "/etc/outpost/registry-svc.toml";
+
+/// OCI registry that keeps one content on every node
+///
+/// Serves images from this node's own disk, and gives nothing up that it has acknowledged. Several
+/// nodes hold the same content without a shared disk, and any of them takes any request.
+#[derive(Debug, Parser)]
+#[command(name = "registry-svc", version = daemon_base::version!(), max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Serve in the foreground until SIGTERM
+    ///
+    /// SIGHUP reads the configuration again; one with a problem changes nothing. Sockets that systemd
+    /// hands over by the names `registry` and `cluster` are served instead of bound ones. When a
+    /// registry-svc serves them already, it is told to finish, and this one goes on where it stopped:
+    /// clients that connect meanwhile wait for a moment.
+    Serve(ServeArgs),
+    /// Check the configuration and print all problems
+    ///
+    /// Each problem is printed as `file:line:column: message`, after what is legal but odd. What the
+    /// configuration names is read too: certificates, users, keys. Exits with 0 when there is no
+    /// problem, and with 78 otherwise. Nothing is changed.
+    Check(ConfigArgs),
+    /// Ask the running registry how it is doing
+    Status(StatusArgs),
+    /// List repositories
+    Ls(LookArgs),
+    /// Show how much each repository holds, the largest first
+    Du(LookArgs),
+    /// List the tags of a repository
+    Tags {
+        /// Which
+        #[arg(value_name = "REPOSITORY")]
+        repository: RepositoryName,
+        /// Where to look.
+        #[command(flatten)]
+        look: LookArgs,
+    },
+    /// Show a manifest, what it refers to and what refers to it
+    Inspect {
+        /// Which: REPOSITORY:TAG or REPOSITORY@DIGEST; the tag is `latest` unless given
+        #[arg(value_name = "REPOSITORY[:TAG|@DIGEST]")]
+        image: ImageArg,
+        /// Where to look.
+        #[command(flatten)]
+        look: LookArgs,
+    },
+    /// Print a line of a file of users, for a password that is read from standard input
+    Password {
+        /// The user.
+        #[arg(value_name = "USER")]
+        user: String,
+        /// What a verification costs: twice as much for each step
+        #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(4..=15))]
+        cost: u32,
+    },
+}
+
+/// Which file says what to do.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ConfigArgs {
+    /// Configuration file (TOML, `version = "v1"`)
+    #[arg(long, short, value_name = "FILE", default_value = DEFAULT_CONFIG)]
+    pub config: PathBuf,
+
+    /// Address of the admin listener; wins over the configuration
+    #[arg(long, value_name = "IP:PORT")]
+    pub admin: Option<SocketAddr>,
+
+    /// Where everything is kept; wins over the configuration
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+}
+
+/// Arguments of `serve`.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ServeArgs {
+    /// Which file says what to do.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+
+    /// How much to log and in which form.
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+/// Where to look: at the running daemon, else at the disk.
+#[derive(Clone, Debug, Default, Args)]
+pub struct LookArgs {
+    /// Address of the running daemon's admin listener
+    #[arg(long, value_name = "IP:PORT")]
+    pub admin: Option<SocketAddr>,
+
+    /// Where everything is kept, for when no daemon runs; what the configuration says unless given
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+
+    /// Configuration file that says where
+    #[arg(long, short, value_name = "FILE", default_value = DEFAULT_CONFIG)]
+    pub config: PathBuf,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A manifest of a repository, as people write it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageArg {
+    /// The repository.
+    pub repository: RepositoryName,
+    /// Which of its manifests.
+    pub reference: Reference,
+}
+
+impl std::str::FromStr for ImageArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (repository, reference) = match text.split_once('@') {
+            Some(parts) => parts,
+            None => text.rsplit_once(':').unwrap_or((text, "latest")),
+        };
+        Ok(Self {
+            repository: repository.parse().map_err(|error| format!("{error}"))?,
+            reference: reference.parse().map_err(|error| format!("{error}"))?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn images_are_read_as_people_write_them() {
+        let digest = format!("sha256:{}", "0".repeat(64));
+        for (text, repository, reference) in [
+            ("a/b", "a/b", "latest"),
+            ("a/b:v1", "a/b", "v1"),
+            (&*format!("a@{digest}"), "a", &*digest),
+        ] {
+            let image: ImageArg = text.parse().unwrap();
+            assert_eq!(image.repository.as_str(), repository);
+            assert_eq!(image.reference.to_string(), reference);
+        }
+        for wrong in ["", "A", "a:", "a@b", "a:b/c"] {
+            assert!(wrong.parse::<ImageArg>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The verbs of the command line.
+
+mod look;
+
+use std::io::Read as _;
+use std::process::ExitCode;
+
+use clap::Parser;
+use daemon_base::args::ServeArgs as BaseServeArgs;
+use daemon_base::config::{Document, Problem, Problems};
+use daemon_base::{errln, exit, outln, run};
+
+use crate::args::{Cli, ConfigArgs, ServeArgs, Verb};
+use crate::config::{Config, DEFAULT_ADMIN, v1};
+use crate::service::{self, Registry};
+use crate::views::View;
+use crate::{status, tls};
+
+/// Runs the command line.
+pub fn run(arguments: Vec<String>) -> ExitCode {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version go to standard output and are no error.
+            let code = match error.use_stderr() {
+                true => exit::USAGE,
+                false => exit::OK,
+            };
+            drop(error.print());
+            return exit::code(code);
+        }
+    };
+    match cli.verb {
+        Verb::Serve(args) => serve(&args),
+        Verb::Check(args) => check(&args),
+        Verb::Status(args) => run::status(&args, DEFAULT_ADMIN, status::render),
+        Verb::Ls(args) => look::at(&args, &View::Repositories, status::repositories),
+        Verb::Du(args) => look::at(&args, &View::Repositories, status::usage),
+        Verb::Tags { repository, look } => {
+            look::at(&look, &View::Tags { repository }, status::tags)
+        }
+        Verb::Inspect { image, look } => {
+            let view = View::Manifest {
+                repository: image.repository,
+                reference: image.reference,
+            };
+            look::at(&look, &view, status::manifest)
+        }
+        Verb::Password { user, cost } => password(&user, cost),
+    }
+}
+
+/// Reads the configuration that the arguments name, with what they say themselves.
+fn read(args: &ConfigArgs) -> Result<Config, Problems> {
+    let mut config = v1::parse(&Document::read(&args.config)?)?;
+    if args.admin.is_some() {
+        config.common.admin = args.admin;
+    }
+    if let Some(root) = &args.root {
+        config.root.clone_from(root);
+    }
+    Ok(config)
+}
+
+fn serve(args: &ServeArgs) -> ExitCode {
+    let base = BaseServeArgs {
+        config: Some(args.config.config.clone()),
+        log: args.log,
+    };
+    run::serve::<Registry>(&base, || read(&args.config))
+}
+
+fn check(args: &ConfigArgs) -> ExitCode {
+    let checked = read(args);
+    if let Ok(config) = &checked {
+        for warning in &config.warnings {
+            outln!("warning: {warning}");
+        }
+    }
+    let checked = checked.and_then(|config| named(&config).unless_empty(config));
+    run::check(checked, Config::summary)
+}
+
+/// What is wrong with the files that a configuration names.
+fn named(config: &Config) -> Problems {
+    let mut problems = Problems::default();
+    if let Some(tls) = &config.tls
+        && let Err(error) = tls::load(tls)
+    {
+        problems.push(Problem::new(exit::chain(&error)));
+    }
+    problems.extend(service::check_access(config));
+    problems
+}
+
+/// The longest password: bcrypt looks at no more octets.
+const LONGEST_PASSWORD: usize = 72;
+
+fn password(user: &str, cost: u32) -> ExitCode {
+    let mut password = String::new();
+    let mut input = std::io::stdin().lock().take(4096);
+    if let Err(error) = input.read_to_string(&mut password) {
+        errln!("the password cannot be read: {error}");
+        return exit::code(exit::DATA);
+    }
+    let password = password.trim_end_matches(['\r', '\n']);
+    if password.is_empty() || password.len() > LONGEST_PASSWORD {
+        errln!("a password has 1 to {LONGEST_PASSWORD} octets");
+        return exit::code(exit::DATA);
+    }
+    let is_name = !user.is_empty() && !user.starts_with(['@', '#']);
+    if !is_name || user.contains(|c: char| c == ':' || c.is_control()) {
+        errln!("that is no name of a user");
+        return exit::code(exit::DATA);
+    }
+    match bcrypt::hash(password, cost) {
+        Ok(hash) => {
+            outln!("{user}:{hash}");
+            exit::code(exit::OK)
+        }
+        Err(error) => {
+            exit::report(&error);
+            exit::code(exit::SOFTWARE)
+        }
+    }
+}

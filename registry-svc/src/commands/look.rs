@@ -1,0 +1,150 @@
+//! Verbs that only look: a running daemon is asked, and the store is opened when there is none.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use daemon_base::admin;
+use daemon_base::config::Document;
+use daemon_base::{errln, exit, outln};
+use serde_json::Value;
+use tokio::runtime::Runtime;
+
+use crate::args::LookArgs;
+use crate::config::{Config, DEFAULT_ADMIN, DEFAULT_ROOT, v1};
+use crate::disk::RealDisk;
+use crate::reference::NodeName;
+use crate::root_lock::{LockError, RootLock};
+use crate::service;
+use crate::store::{Settings, Store, StoreError};
+use crate::views::{Looker, View, ViewError};
+
+/// Why nothing can be shown.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LookError {
+    /// The daemon said no.
+    #[error("{0}")]
+    Refused(String),
+    /// What it said cannot be understood.
+    #[error("the daemon's answer cannot be understood")]
+    Answer(#[source] serde_json::Error),
+    /// The configuration cannot be read, and nothing else says where to look.
+    #[error("no daemon answers at {admin}, and {problem}")]
+    Nowhere {
+        /// Where it was asked.
+        admin: SocketAddr,
+        /// Why there is no root.
+        problem: String,
+    },
+    /// A daemon has the root, and does not answer.
+    #[error("no daemon answers at {admin}")]
+    Held {
+        /// Where it was asked.
+        admin: SocketAddr,
+        /// Who has the root.
+        #[source]
+        source: LockError,
+    },
+    /// There is no registry.
+    #[error("there is no registry in {}", .0.display())]
+    NoRegistry(PathBuf),
+    /// The store cannot be opened.
+    #[error("cannot open the store")]
+    Store(#[from] StoreError),
+    /// What is looked for.
+    #[error(transparent)]
+    View(#[from] ViewError),
+}
+
+impl LookError {
+    fn code(&self) -> u8 {
+        match self {
+            Self::Refused(_) | Self::View(_) => exit::DATA,
+            Self::Nowhere { .. } | Self::Held { .. } | Self::NoRegistry(_) => exit::UNAVAILABLE,
+            Self::Answer(_) | Self::Store(_) => exit::SOFTWARE,
+        }
+    }
+}
+
+/// Shows a view in lines as `render` makes them, or as JSON.
+pub(super) fn at(args: &LookArgs, view: &View, render: impl Fn(&Value) -> String) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime: Runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            exit::report(&error);
+            return exit::code(exit::SOFTWARE);
+        }
+    };
+    match runtime.block_on(look(args, view)) {
+        Ok(value) if args.json => {
+            outln!("{value:#}");
+            exit::code(exit::OK)
+        }
+        Ok(value) => {
+            daemon_base::print::out(format_args!("{}", render(&value)));
+            exit::code(exit::OK)
+        }
+        Err(error) => {
+            errln!("{}", exit::chain(&error));
+            exit::code(error.code())
+        }
+    }
+}
+
+async fn look(args: &LookArgs, view: &View) -> Result<Value, LookError> {
+    let config = Document::read(&args.config).and_then(|document| v1::parse(&document));
+    let configured = config.as_ref().ok().and_then(|config| config.common.admin);
+    let admin = args.admin.or(configured).unwrap_or(DEFAULT_ADMIN);
+    // A root that is named is looked into, whatever runs elsewhere.
+    let is_asked = args.admin.is_some() || args.root.is_none();
+    if is_asked && let Ok(response) = admin::get(admin, &view.path()).await {
+        let text = response.text();
+        return match response.is_success() {
+            true => serde_json::from_str(&text).map_err(LookError::Answer),
+            false => Err(LookError::Refused(text.trim_end().to_owned())),
+        };
+    }
+    let settings = settings(args, config.as_ref().ok());
+    let Some(settings) = settings else {
+        let problem = match config {
+            Err(problems) => problems.to_string(),
+            Ok(_) => "nothing says where to look".to_owned(),
+        };
+        return Err(LookError::Nowhere { admin, problem });
+    };
+    if !settings.root.join("journal").exists() {
+        return Err(LookError::NoRegistry(settings.root));
+    }
+    let lock = RootLock::take(&settings.root);
+    let _lock = lock.map_err(|source| LookError::Held { admin, source })?;
+    let (store, _) = Store::open(settings, Arc::new(RealDisk)).await?;
+    let looked = Looker::new(store.clone()).look(view).await;
+    store.close().await;
+    Ok(looked?)
+}
+
+/// How the store is opened, if anything says where it is.
+fn settings(args: &LookArgs, config: Option<&Config>) -> Option<Settings> {
+    let configured = config.map(service::store_settings);
+    match (&args.root, configured) {
+        (None, configured) => configured.or_else(|| {
+            let root = PathBuf::from(DEFAULT_ROOT);
+            root.exists().then(|| alone(root))
+        }),
+        (Some(root), Some(configured)) => Some(Settings {
+            root: root.clone(),
+            ..configured
+        }),
+        (Some(root), None) => Some(alone(root.clone())),
+    }
+}
+
+/// The settings of a node that stands alone.
+fn alone(root: PathBuf) -> Settings {
+    let name: NodeName = service::ALONE.parse().expect("it is a name");
+    Settings::new(root, name)
+}

@@ -1,0 +1,356 @@
+//! The registry as the life of its process sees it: what is started, in which order, and ended.
+//!
+//! ```text
+//! sockets → root (taken over from a predecessor, if there is one) → store → access, TLS, webhooks
+//!         → cluster, mirrors → API on its listeners → sweep, scrub, files that are followed
+//! ```
+//!
+//! What clients wait for runs on a runtime of its own with as many threads as there are workers; the
+//! thread of the process's life only decides.
+
+mod access;
+mod predecessor;
+mod workers;
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use daemon_base::config::{Common, Problem, Problems};
+use daemon_base::listen::{self, Inherited};
+use daemon_base::run::{Context, Service, StartError};
+use daemon_base::snapshot::Cell;
+use daemon_base::{exit, readiness::Readiness};
+use rustls::ServerConfig;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use crate::auth::Access;
+use crate::config::{Config, IndexKind};
+use crate::disk::{Disk, RealDisk};
+use crate::http::{Api, Limits, Parts};
+use crate::metrics::{Http, Scrape, Sources, notifications};
+use crate::reference::NodeName;
+use crate::root_lock::RootLock;
+use crate::server::{self, Server};
+use crate::store::{self, Settings, Store, StoreError};
+use crate::views::Looker;
+use crate::webhook::Webhooks;
+use crate::{routes, tls};
+
+use workers::Workers;
+
+pub(crate) use access::{check as check_access, policy};
+pub(crate) use predecessor::PATH as HAND_OVER;
+
+/// The name of the listeners among inherited sockets.
+pub const SOCKET: &str = "registry";
+
+/// A running registry.
+#[derive(Debug)]
+pub struct Registry {
+    server: Server,
+    store: Store,
+    access: Access,
+    limits: Arc<Cell<Limits>>,
+    tls: Option<Arc<Cell<ServerConfig>>>,
+    webhooks: Arc<Webhooks>,
+    http: Http,
+    looker: Looker,
+    shown: Arc<Cell<Config>>,
+    followed: Arc<Cell<Vec<JoinHandle<()>>>>,
+    /// The last to go: what is on it has ended then.
+    workers: Workers,
+    root: RootLock,
+}
+
+impl Service for Registry {
+    const NAME: &'static str = "registry-svc";
+    type Config = Config;
+
+    fn common(config: &Config) -> &Common {
+        &config.common
+    }
+
+    async fn start(config: Config, context: &mut Context) -> Result<Self, StartError> {
+        warn_all(&config);
+        let is_inherited = context.inherited.any();
+        let listeners = listeners(&config, &mut context.inherited)?;
+        let root = match predecessor::take(&config, is_inherited).await {
+            Ok(root) => root,
+            Err(error) => return Err(StartError::new(exit::SOFTWARE, error)),
+        };
+        let workers = Workers::start(config.workers)
+            .map_err(|error| StartError::io("the data path does not start", &error))?;
+        let store = open(&workers, &config).await?;
+        let access = Access::new(policy(&config)?);
+        let (tls, certificates) = match &config.tls {
+            None => (None, None),
+            Some(tls) => {
+                let loaded =
+                    tls::load(tls).map_err(|error| StartError::new(exit::CONFIG, error))?;
+                (Some(Cell::new(loaded.config)), Some(loaded.certificates))
+            }
+        };
+        let instance: Arc<str> = node(&config).as_str().into();
+        let webhooks = Webhooks::start(&config.webhooks, &config.root, &instance)
+            .map_err(|error| StartError::new(exit::SOFTWARE, error))?;
+        let http = Http::default();
+        let limits = Cell::new(limits(&config));
+        let parts = Parts {
+            store: store.clone(),
+            access: access.clone(),
+            events: webhooks.events(),
+            metrics: http.clone(),
+        };
+        let api = Arc::new(Api::new(parts, Arc::clone(&limits)));
+        let (served, settings) = (tls.clone(), server_settings(&config));
+        let server = workers
+            .run(async move { Server::start(listeners, api, served, settings) })
+            .await
+            .map_err(|error| StartError::io("the listeners cannot be served", &error))?;
+        let registry = Self {
+            server,
+            looker: Looker::new(store.clone()),
+            store,
+            access,
+            limits,
+            tls,
+            webhooks: Arc::new(webhooks),
+            http,
+            followed: Cell::new(Vec::new()),
+            shown: Cell::new(config),
+            workers,
+            root,
+        };
+        registry.follow(certificates);
+        registry.show(context);
+        tracing::info!("Serving: {}", registry.shown.current().summary());
+        Ok(registry)
+    }
+
+    async fn reload(&self, config: Config) -> Result<String, Problems> {
+        warn_all(&config);
+        let before = self.shown.current();
+        let fixed = |config: &Config| {
+            let cluster = config
+                .cluster
+                .as_ref()
+                .map(|it| (it.node.clone(), it.listen.clone()));
+            let listen = (config.listen.clone(), config.tls.is_some());
+            (
+                listen,
+                config.root.clone(),
+                config.workers,
+                config.index,
+                cluster,
+                config.s3.clone(),
+            )
+        };
+        if fixed(&before) != fixed(&config) {
+            tracing::warn!(
+                "listen, plain, root, workers, [index], [cluster] and [s3] change with the next restart"
+            );
+        }
+        // Everything that can be refused is made before anything is taken up.
+        let policy = policy(&config)?;
+        let loaded = match (&config.tls, &self.tls) {
+            (Some(tls), Some(_)) => {
+                Some(tls::load(tls).map_err(|error| Problem::new(exit::chain(&error)))?)
+            }
+            _ => None,
+        };
+        self.access.adopt(policy);
+        let mut certificates = None;
+        if let (Some(loaded), Some(cell)) = (loaded, &self.tls) {
+            cell.publish(loaded.config);
+            certificates = Some(loaded.certificates);
+        }
+        self.limits.publish(limits(&config));
+        let summary = config.summary();
+        self.shown.publish(config);
+        self.follow(certificates);
+        Ok(summary)
+    }
+
+    fn status(&self) -> Value {
+        let config = self.shown.current();
+        json!({
+            "listen": self.server.addresses().iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "tls": self.tls.is_some(),
+            "root": config.root.display().to_string(),
+            "node": node(&config).as_str(),
+            "read_only": config.read_only,
+            "requests": requests(&self.http),
+            "held": self.looker.last().map(|survey| crate::status::held(&survey)),
+            "webhooks": crate::status::webhooks(&self.webhooks.status()),
+        })
+    }
+
+    async fn drain(self, deadline: Duration) -> bool {
+        let begun = now();
+        for task in self.followed.current().iter() {
+            task.abort();
+        }
+        let Self {
+            server,
+            store,
+            webhooks,
+            workers,
+            root,
+            ..
+        } = self;
+        let is_drained = workers
+            .run(async move { server.drain(deadline).await })
+            .await;
+        drop(webhooks);
+        // What was acknowledged is durable already; this spares the next start some work.
+        workers.run(async move { store.close().await }).await;
+        let left = deadline.saturating_sub(begun.elapsed()).max(GRACE);
+        workers.end(left).await;
+        drop(root);
+        is_drained
+    }
+}
+
+/// How long blocking work may take after a drain that has used all its time.
+const GRACE: Duration = Duration::from_millis(200);
+
+impl Registry {
+    /// Follows the files that the configuration names, those of before no longer.
+    fn follow(&self, certificates: Option<daemon_base::tls::Certificates>) {
+        let mut tasks = Vec::new();
+        tasks.extend(certificates.map(|it| tokio::spawn(it.follow())));
+        let config = self.shown.current();
+        if config.access.htpasswd.is_some() {
+            let followed = access::follow(self.access.clone(), config);
+            tasks.push(tokio::spawn(followed));
+        }
+        let before = self.followed.current();
+        self.followed.publish(tasks);
+        for task in before.iter() {
+            task.abort();
+        }
+    }
+
+    /// Adds metrics and paths to what the admin listener shows.
+    fn show(&self, context: &Context) {
+        for address in self.server.addresses() {
+            tracing::info!(%address, "Listening");
+        }
+        let sources = Sources::default();
+        let webhooks = Arc::clone(&self.webhooks);
+        sources.add(move || notifications(&webhooks.status()));
+        context.metrics.register_collector(Box::new(Scrape {
+            http: self.http.clone(),
+            sources,
+        }));
+        let heart = self.workers.heartbeat();
+        context.progress.register("data path", heart);
+        routes::add(&context.admin, &self.looker, self.workers.handle());
+        say_read_only(&context.readiness, self.shown.current().read_only);
+    }
+}
+
+fn say_read_only(readiness: &Readiness, is_read_only: bool) {
+    let reason = is_read_only.then(|| "nothing can be pushed".to_owned());
+    readiness.set_reason("read-only", reason);
+}
+
+/// The listeners that were inherited, else new ones.
+fn listeners(config: &Config, inherited: &mut Inherited) -> Result<Vec<TcpListener>, StartError> {
+    Ok(listen::tcp(inherited, SOCKET, &config.listen)?)
+}
+
+async fn open(workers: &Workers, config: &Config) -> Result<Store, StartError> {
+    let settings = store_settings(config);
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let opened = workers.run(async move { Store::open(settings, disk).await });
+    let (store, recovery) = opened.await.map_err(store_error)?;
+    tracing::info!(
+        records = recovery.n_records,
+        sessions = recovery.n_sessions,
+        "The store is open"
+    );
+    if let Some(reason) = &recovery.rebuilt {
+        tracing::info!(reason, "The index was made anew from the journal");
+    }
+    if recovery.n_truncated > 0 {
+        let octets = recovery.n_truncated;
+        tracing::warn!(
+            octets,
+            "The journal ended in a torn record, which nobody was told of"
+        );
+    }
+    if !recovery.missing.is_empty() {
+        let blobs = recovery.missing.len();
+        tracing::error!(blobs, "The disk lacks blobs that repositories name");
+    }
+    Ok(store)
+}
+
+/// How the store of a configuration is opened.
+pub(crate) fn store_settings(config: &Config) -> Settings {
+    Settings {
+        index: match config.index.kind {
+            IndexKind::Sled => store::IndexKind::Sled,
+            IndexKind::Memory => store::IndexKind::Memory,
+        },
+        trial: std::env::current_exe().ok(),
+        ..Settings::new(config.root.clone(), node(config))
+    }
+}
+
+/// What a node is called that has no others beside it.
+pub(crate) const ALONE: &str = "node";
+
+/// The name of this node; one that stands alone needs none.
+pub(crate) fn node(config: &Config) -> NodeName {
+    let named = config.cluster.as_ref().map(|cluster| cluster.node.as_str());
+    let name = named.unwrap_or(ALONE).parse();
+    name.expect("the configuration has taken the name for one")
+}
+
+fn store_error(error: StoreError) -> StartError {
+    let code = match &error {
+        StoreError::Io { source, .. } => exit::code_of_io(source),
+        _ => exit::SOFTWARE,
+    };
+    StartError::new(code, error)
+}
+
+fn limits(config: &Config) -> Limits {
+    Limits {
+        manifest: usize::try_from(config.limits.manifest).unwrap_or(usize::MAX),
+        uploads: config.limits.uploads,
+        idle: config.limits.body,
+        read_only: config.read_only,
+        ..Limits::default()
+    }
+}
+
+fn server_settings(config: &Config) -> server::Settings {
+    server::Settings {
+        connections: config.limits.connections,
+        handshake: config.limits.head,
+        head: config.limits.idle,
+        stall: config.limits.body,
+        ..server::Settings::default()
+    }
+}
+
+fn requests(http: &Http) -> Value {
+    let (answered, received, sent) = http.totals();
+    json!({ "answered": answered, "received_bytes": received, "sent_bytes": sent })
+}
+
+fn warn_all(config: &Config) {
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
+fn now() -> Instant {
+    Instant::now()
+}

@@ -1,0 +1,138 @@
+//! Who may do what, read from the files that the configuration names.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use daemon_base::config::{Problem, Problems};
+use daemon_base::disk::Stamp;
+use daemon_base::exit;
+
+use crate::auth::acl::Acl;
+use crate::auth::htpasswd::Users;
+use crate::auth::{Access, Policy, Tokens, key};
+use crate::config::{self, Config};
+
+/// How often the file of users is looked at.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// The policy of a configuration; makes the key for tokens when there is none.
+///
+/// # Errors
+/// Everything that is wrong with what the configuration names.
+pub(crate) fn policy(config: &Config) -> Result<Policy, Problems> {
+    let mut problems = Problems::default();
+    let users = match config.access.htpasswd.as_deref().map(users).transpose() {
+        Ok(users) => users,
+        Err(of_users) => {
+            problems.extend(of_users);
+            None
+        }
+    };
+    let tokens = match config
+        .access
+        .token
+        .as_ref()
+        .map(|it| tokens(it, &config.root))
+    {
+        None => None,
+        Some(Ok(tokens)) => Some(tokens),
+        Some(Err(error)) => {
+            problems.push(Problem::new(exit::chain(&error)));
+            None
+        }
+    };
+    problems.unless_empty(Policy {
+        acl: Acl::new(config.access.acl.clone()),
+        users,
+        tokens,
+        certificates: config.access.certificates,
+        service: config.access.service.clone(),
+    })
+}
+
+/// What is wrong with the files of users and keys; makes none.
+pub(crate) fn check(config: &Config) -> Problems {
+    let mut problems = Problems::default();
+    if let Some(Err(of_users)) = config.access.htpasswd.as_deref().map(users) {
+        problems.extend(of_users);
+    }
+    let Some(token) = &config.access.token else {
+        return problems;
+    };
+    let own = token.key.as_deref().map(|path| key::load(path).map(|_| ()));
+    let trusted = token.trusted.iter();
+    let trusted = trusted.map(|path| key::load_public(path).map(|_| ()));
+    for error in own.into_iter().chain(trusted).filter_map(Result::err) {
+        problems.push(Problem::new(exit::chain(&error)));
+    }
+    problems
+}
+
+/// The users of a file.
+pub(crate) fn users(path: &Path) -> Result<Users, Problems> {
+    let text = fs::read_to_string(path).map_err(|error| {
+        Problem::new(format!(
+            "cannot read users from {}: {error}",
+            path.display()
+        ))
+    })?;
+    Users::parse(path, &text)
+}
+
+fn tokens(token: &config::Token, root: &Path) -> Result<Tokens, key::KeyError> {
+    let signer = match &token.key {
+        Some(path) => key::load(path)?,
+        None => {
+            let signer = key::load_or_make(&root.join(key::PRIVATE))?;
+            key::write_public(&root.join(key::PUBLIC), &signer.public())?;
+            signer
+        }
+    };
+    let mut keys = vec![signer.public()];
+    for path in &token.trusted {
+        keys.push(key::load_public(path)?);
+    }
+    Ok(Tokens {
+        signer: Arc::new(signer),
+        keys,
+        lifetime: token.lifetime,
+        refresh: token.refresh,
+        realm: token.realm.clone(),
+    })
+}
+
+/// Takes the file of users up whenever it has changed; one with a problem changes nothing.
+pub(super) async fn follow(access: Access, config: Arc<Config>) {
+    let Some(path) = &config.access.htpasswd else {
+        return;
+    };
+    let mut seen = Stamp::of(path);
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let stamp = Stamp::of(path);
+        if stamp == seen {
+            continue;
+        }
+        seen = stamp;
+        match users(path) {
+            Ok(users) => {
+                let before = access.policy();
+                tracing::info!(users = users.len(), "The file of users is taken up");
+                access.adopt(Policy {
+                    acl: before.acl.clone(),
+                    users: Some(users),
+                    tokens: before.tokens.clone(),
+                    certificates: before.certificates,
+                    service: before.service.clone(),
+                });
+            }
+            Err(problems) => {
+                for problem in &problems.0 {
+                    tracing::error!(%problem, "The file of users stays as it was");
+                }
+            }
+        }
+    }
+}

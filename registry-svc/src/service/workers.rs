@@ -1,0 +1,94 @@
+//! The runtime that clients wait for, apart from the thread of the process's life.
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use daemon_base::run::Heartbeat;
+use tokio::runtime::{Builder, Handle, Runtime};
+
+/// Threads for work that blocks: reads and writes of files. More than disks do at once; each idles
+/// away after some seconds.
+const BLOCKING: usize = 128;
+
+/// How often the runtime shows that it moves.
+const BEAT: Duration = Duration::from_millis(250);
+
+/// A runtime.
+#[derive(Debug)]
+pub(crate) struct Workers {
+    /// Taken when it ends.
+    runtime: Option<Runtime>,
+    handle: Handle,
+    beat: Heartbeat,
+}
+
+impl Workers {
+    /// Starts so many threads.
+    pub(super) fn start(n: usize) -> io::Result<Self> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(n.max(1))
+            .max_blocking_threads(BLOCKING)
+            .thread_name("registry")
+            .enable_all()
+            .build()?;
+        let beat = Arc::new(AtomicU64::new(0));
+        let beating = Arc::clone(&beat);
+        runtime.spawn(async move {
+            loop {
+                beating.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(BEAT).await;
+            }
+        });
+        Ok(Self {
+            handle: runtime.handle().clone(),
+            runtime: Some(runtime),
+            beat,
+        })
+    }
+
+    /// Counts up for as long as tasks are run.
+    pub(super) fn heartbeat(&self) -> Heartbeat {
+        Arc::clone(&self.beat)
+    }
+
+    /// Where tasks are spawned.
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// Runs a future there.
+    ///
+    /// # Panics
+    /// When the future does.
+    pub(crate) async fn run<F>(&self, future: F) -> F::Output
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        match self.handle.spawn(future).await {
+            Ok(output) => output,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
+    }
+
+    /// Ends what is left, some of which may be given up after `limit`.
+    pub(super) async fn end(mut self, limit: Duration) {
+        let Some(runtime) = self.runtime.take() else {
+            return;
+        };
+        let ended = tokio::task::spawn_blocking(move || runtime.shutdown_timeout(limit));
+        drop(ended.await);
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            // A start that failed half-way is on a runtime, which may not wait for another.
+            runtime.shutdown_background();
+        }
+    }
+}

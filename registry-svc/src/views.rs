@@ -1,0 +1,405 @@
+//! What people look at: repositories, tags, manifests, sizes; as JSON.
+//!
+//! The admin listener shows it, and a verb of the command line reads it from there, or from the
+//! store itself when no daemon has it: one [`View`] answers both.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use daemon_base::calendar::Timestamp;
+use serde_json::{Value, json};
+
+use crate::auth::form::{Form, encoded};
+use crate::digest::Digest;
+use crate::manifest::{self, Manifest};
+use crate::record::{Fact, Key};
+use crate::reference::{Reference, RepositoryName, Tag};
+use crate::store::{Store, StoreError, Stored};
+use crate::survey::{Holding, Survey};
+
+/// Facts that are read at once.
+const PIECE: usize = 4096;
+
+/// A survey older than this is made anew when something has changed since.
+const FRESH: Duration = Duration::from_secs(5);
+
+/// The most tags that are shown of one repository.
+const TAGS: usize = 10_000;
+
+/// The most tags of one manifest that are looked for.
+const TAGS_OF_MANIFEST: usize = 1000;
+
+/// What is looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum View {
+    /// All repositories with their sizes.
+    Repositories,
+    /// The tags of one.
+    Tags {
+        /// Which.
+        repository: RepositoryName,
+    },
+    /// One manifest with what it refers to and what refers to it.
+    Manifest {
+        /// Where.
+        repository: RepositoryName,
+        /// Which.
+        reference: Reference,
+    },
+}
+
+/// Why there is nothing to look at.
+#[derive(Debug, thiserror::Error)]
+pub enum ViewError {
+    /// A parameter that cannot be understood.
+    #[error("`{0}` is missing or cannot be understood")]
+    Parameter(&'static str),
+    /// It is not there.
+    #[error("there is no {0}")]
+    Unknown(String),
+    /// The store cannot be read.
+    #[error("cannot read the store")]
+    Store(#[from] StoreError),
+}
+
+impl View {
+    /// The path of the admin listener that shows all repositories.
+    pub const REPOSITORIES: &'static str = "/repositories";
+    /// That of tags.
+    pub const TAGS: &'static str = "/tags";
+    /// That of a manifest.
+    pub const MANIFEST: &'static str = "/manifest";
+
+    /// From a path and its query.
+    ///
+    /// # Errors
+    /// When it says too little.
+    pub fn parse(path: &str, query: &str) -> Result<Self, ViewError> {
+        let form = Form::parse(query);
+        let repository = || {
+            let text = form.first("repository");
+            let name = text.and_then(|text| text.parse().ok());
+            name.ok_or(ViewError::Parameter("repository"))
+        };
+        match path {
+            Self::TAGS => Ok(Self::Tags {
+                repository: repository()?,
+            }),
+            Self::MANIFEST => {
+                let text = form.first("reference");
+                let reference = text.and_then(|text| text.parse().ok());
+                Ok(Self::Manifest {
+                    repository: repository()?,
+                    reference: reference.ok_or(ViewError::Parameter("reference"))?,
+                })
+            }
+            _ => Ok(Self::Repositories),
+        }
+    }
+
+    /// Its path and query.
+    #[must_use]
+    pub fn path(&self) -> String {
+        match self {
+            Self::Repositories => Self::REPOSITORIES.to_owned(),
+            Self::Tags { repository } => {
+                format!("{}?repository={}", Self::TAGS, encoded(repository.as_str()))
+            }
+            Self::Manifest {
+                repository,
+                reference,
+            } => format!(
+                "{}?repository={}&reference={}",
+                Self::MANIFEST,
+                encoded(repository.as_str()),
+                encoded(&reference.to_string())
+            ),
+        }
+    }
+}
+
+/// Looks at a store; clones share what was found out last.
+#[derive(Clone)]
+pub struct Looker {
+    store: Store,
+    last: Arc<Mutex<Option<Last>>>,
+}
+
+#[derive(Clone)]
+struct Last {
+    at: Instant,
+    change: u64,
+    survey: Arc<Survey>,
+}
+
+impl fmt::Debug for Looker {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Looker").finish_non_exhaustive()
+    }
+}
+
+impl Looker {
+    /// At a store.
+    #[must_use]
+    pub fn new(store: Store) -> Self {
+        Self {
+            store,
+            last: Arc::default(),
+        }
+    }
+
+    /// What is to be seen.
+    ///
+    /// # Errors
+    /// When it is not there, or the store cannot be read.
+    pub async fn look(&self, view: &View) -> Result<Value, ViewError> {
+        match view {
+            View::Repositories => Ok(repositories(&*self.survey().await?)),
+            View::Tags { repository } => self.tags(repository),
+            View::Manifest {
+                repository,
+                reference,
+            } => self.manifest(repository, reference).await,
+        }
+    }
+
+    /// What the store holds, no older than some seconds.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn survey(&self) -> Result<Arc<Survey>, StoreError> {
+        let change = *self.store.changes().borrow();
+        let last = self.lock().clone();
+        if let Some(last) = last
+            && (last.change == change || last.at.elapsed() < FRESH)
+        {
+            return Ok(last.survey);
+        }
+        let store = self.store.clone();
+        let surveyed = tokio::task::spawn_blocking(move || survey(&store)).await;
+        let survey = match surveyed {
+            Ok(survey) => Arc::new(survey?),
+            Err(error) => return Err(StoreError::Damaged(error.to_string())),
+        };
+        *self.lock() = Some(Last {
+            at: now(),
+            change,
+            survey: Arc::clone(&survey),
+        });
+        Ok(survey)
+    }
+
+    /// What was found out last, however old.
+    #[must_use]
+    pub fn last(&self) -> Option<Arc<Survey>> {
+        self.lock().as_ref().map(|last| Arc::clone(&last.survey))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Last>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tags(&self, repository: &RepositoryName) -> Result<Value, ViewError> {
+        let tags = self.store.tags(repository, None, TAGS)?;
+        let unknown = || ViewError::Unknown(format!("repository {repository}"));
+        let tags = tags.ok_or_else(unknown)?;
+        let mut shown = Vec::new();
+        for tag in tags {
+            let key = Key::Tag {
+                repository: repository.clone(),
+                tag: tag.clone(),
+            };
+            let Some(stamped) = self.store.register(&key)? else {
+                continue;
+            };
+            let Fact::Tag {
+                target: Some(digest),
+                ..
+            } = stamped.fact
+            else {
+                continue;
+            };
+            let mut value = json!({
+                "tag": tag.as_str(),
+                "digest": digest.to_string(),
+                "pushed": moment(stamped.stamp.milliseconds()),
+            });
+            let key = Key::Manifest {
+                repository: repository.clone(),
+                digest,
+            };
+            if let Some(Fact::Manifest {
+                link: Some(link), ..
+            }) = self.store.register(&key)?.map(|stamped| stamped.fact)
+                && let Some(value) = value.as_object_mut()
+            {
+                value.insert("mediaType".to_owned(), (&*link.media_type).into());
+                value.insert("size".to_owned(), link.size.into());
+            }
+            shown.push(value);
+        }
+        Ok(json!({ "repository": repository.as_str(), "tags": shown }))
+    }
+
+    async fn manifest(
+        &self,
+        repository: &RepositoryName,
+        reference: &Reference,
+    ) -> Result<Value, ViewError> {
+        let stored = self.store.manifest(repository, reference).await?;
+        let unknown = || ViewError::Unknown(format!("manifest {reference} in {repository}"));
+        let stored = stored.ok_or_else(unknown)?;
+        let parsed = manifest::parse(&stored.bytes, Some(&stored.media_type)).ok();
+        let document: Value = serde_json::from_slice(&stored.bytes).unwrap_or_default();
+        let mut referrers = Vec::new();
+        for referrer in self.store.referrers(repository, &stored.digest).await? {
+            referrers.push(referrer_value(&referrer));
+        }
+        let mut missing = Vec::new();
+        for digest in parsed.iter().flat_map(|parsed| parsed.closure.required()) {
+            if self.store.held(digest).await?.is_none() {
+                missing.push(digest.to_string());
+            }
+        }
+        Ok(json!({
+            "repository": repository.as_str(),
+            "digest": stored.digest.to_string(),
+            "mediaType": &*stored.media_type,
+            "size": stored.bytes.len(),
+            "tags": self.tags_of(repository, &stored.digest)?,
+            "artifactType": parsed.as_ref().and_then(|parsed| parsed.artifact_type.clone()),
+            "subject": subject(parsed.as_ref()),
+            "referrers": referrers,
+            "missing": missing,
+            "manifest": document,
+        }))
+    }
+
+    /// Which tags point to a manifest.
+    fn tags_of(&self, repository: &RepositoryName, digest: &Digest) -> Result<Value, StoreError> {
+        let tags: Vec<Tag> = self
+            .store
+            .tags(repository, None, TAGS_OF_MANIFEST)?
+            .unwrap_or_default();
+        let mut pointing = Vec::new();
+        for tag in tags {
+            let key = Key::Tag {
+                repository: repository.clone(),
+                tag: tag.clone(),
+            };
+            let fact = self.store.register(&key)?.map(|stamped| stamped.fact);
+            if let Some(Fact::Tag { target, .. }) = fact
+                && target.as_ref() == Some(digest)
+            {
+                pointing.push(tag.as_str().to_owned());
+            }
+        }
+        Ok(pointing.into())
+    }
+}
+
+fn survey(store: &Store) -> Result<Survey, StoreError> {
+    let mut survey = Survey::default();
+    let mut after: Option<Key> = None;
+    loop {
+        let piece = store.registers(after.as_ref(), PIECE)?;
+        for stamped in &piece {
+            survey.add(&stamped.fact);
+        }
+        match piece.last() {
+            Some(last) if piece.len() == PIECE => after = Some(last.fact.key()),
+            _ => return Ok(survey),
+        }
+    }
+}
+
+fn repositories(survey: &Survey) -> Value {
+    let holding = |holding: &Holding| {
+        json!({
+            "tags": holding.tags,
+            "manifests": holding.manifests,
+            "blobs": holding.blobs,
+            "bytes": holding.octets,
+        })
+    };
+    let all = survey.repositories().map(|(name, held)| {
+        let mut value = holding(held);
+        if let Some(value) = value.as_object_mut() {
+            value.insert("name".to_owned(), name.as_str().into());
+        }
+        value
+    });
+    json!({
+        "repositories": all.collect::<Vec<_>>(),
+        "total": holding(&survey.total()),
+    })
+}
+
+fn referrer_value(stored: &Stored) -> Value {
+    let parsed = manifest::parse(&stored.bytes, Some(&stored.media_type)).ok();
+    json!({
+        "digest": stored.digest.to_string(),
+        "mediaType": &*stored.media_type,
+        "size": stored.bytes.len(),
+        "artifactType": parsed.and_then(|parsed| parsed.artifact_type),
+    })
+}
+
+fn subject(parsed: Option<&Manifest>) -> Value {
+    let subject = parsed.and_then(|parsed| parsed.subject.as_ref());
+    subject.map_or(Value::Null, |subject| subject.digest.to_string().into())
+}
+
+/// Milliseconds since the epoch, as people read them.
+fn moment(milliseconds: u64) -> String {
+    Timestamp(UNIX_EPOCH + Duration::from_millis(milliseconds)).to_string()
+}
+
+#[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_view_is_asked_for_by_its_path() {
+        let repository: RepositoryName = "a/b".parse().unwrap();
+        let digest = format!("sha256:{}", "0".repeat(64));
+        for view in [
+            View::Repositories,
+            View::Tags {
+                repository: repository.clone(),
+            },
+            View::Manifest {
+                repository: repository.clone(),
+                reference: "latest".parse().unwrap(),
+            },
+            View::Manifest {
+                repository,
+                reference: digest.parse().unwrap(),
+            },
+        ] {
+            let path = view.path();
+            let (path, query) = path.split_once('?').unwrap_or((&path, ""));
+            assert_eq!(View::parse(path, query).unwrap(), view);
+        }
+    }
+
+    #[test]
+    fn what_is_not_said_is_named() {
+        for (path, query, missing) in [
+            ("/tags", "", "repository"),
+            ("/tags", "repository=A", "repository"),
+            ("/manifest", "repository=a", "reference"),
+        ] {
+            match View::parse(path, query) {
+                Err(ViewError::Parameter(name)) => assert_eq!(name, missing),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
