@@ -100,6 +100,7 @@ impl Service for Registry {
         let parts = Parts {
             store: store.clone(),
             access: access.clone(),
+            cluster: None,
             events: webhooks.events(),
             metrics: http.clone(),
         };
