@@ -16,6 +16,7 @@ pub mod journal;
 pub mod lease;
 pub mod manifest;
 pub mod metrics;
+pub mod mirror;
 pub mod page;
 pub mod range;
 pub mod record;
