@@ -365,3 +365,6 @@ const REGISTRY_2: hyper::header::HeaderValue =
 
 /// The extensions that are there: none but what every registry has.
 const EXTENSIONS: &str = "{\"extensions\":[]}";
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -25,8 +25,8 @@ const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 
 /// An API over a store in a directory of its own, which anybody may push to.
-struct Registry {
-    api: Api,
+pub(crate) struct Registry {
+    api: Arc<Api>,
     root: PathBuf,
 }
 
@@ -35,7 +35,13 @@ impl Registry {
         Self::with(Limits::default()).await
     }
 
-    async fn with(limits: Limits) -> Self {
+    /// The API.
+    pub(crate) fn api(&self) -> Arc<Api> {
+        Arc::clone(&self.api)
+    }
+
+    /// Within bounds.
+    pub(crate) async fn with(limits: Limits) -> Self {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("outpost-registry-http-{}-{number}", std::process::id());
@@ -57,7 +63,7 @@ impl Registry {
             events: Events::none(),
         };
         Self {
-            api: Api::new(parts, Cell::new(limits)),
+            api: Arc::new(Api::new(parts, Cell::new(limits))),
             root,
         }
     }
@@ -229,7 +235,7 @@ fn described(media_type: &str, octets: &[u8]) -> Value {
     json!({ "mediaType": media_type, "digest": sha256(octets).to_string(), "size": octets.len() })
 }
 
-fn block_on<F: Future>(future: F) -> F::Output {
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
