@@ -13,6 +13,9 @@ use crate::store::{StoreError, Subject};
 /// When a session that another request writes to may be free.
 const BUSY_RETRY: Duration = Duration::from_secs(1);
 
+/// When sessions that nobody goes on with may have ended.
+const SESSIONS_RETRY: Duration = Duration::from_secs(30);
+
 /// When a store that takes nothing may take something: somebody has to look after its disk.
 const READ_ONLY_RETRY: Duration = Duration::from_secs(60);
 
@@ -34,6 +37,9 @@ impl From<StoreError> for Refused {
             )
             .after(BUSY_RETRY)
             .closing(),
+            StoreError::TooMany => Self::with(Code::TooManyRequests, "too many upload sessions")
+                .after(SESSIONS_RETRY)
+                .closing(),
             StoreError::MissingBlobs(missing) => Self::missing(&missing),
             StoreError::Body(_) => Self::plain(400).closing(),
             StoreError::ReadOnly => Self::plain(503).after(READ_ONLY_RETRY).closing(),

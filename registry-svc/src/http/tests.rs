@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::digest::Algorithm;
-use crate::disk::Real;
+use crate::disk::RealDisk;
 use crate::manifest::OCI_IMAGE;
 use crate::store::Settings;
 
@@ -54,7 +54,7 @@ impl Registry {
     async fn at(root: PathBuf, limits: Limits) -> Self {
         let mut settings = Settings::new(root.clone(), "node-1".parse().unwrap());
         settings.index = crate::store::IndexKind::Memory;
-        let (store, _) = Store::open(settings, Arc::new(Real)).await.unwrap();
+        let (store, _) = Store::open(settings, Arc::new(RealDisk)).await.unwrap();
         let parts = Parts {
             store,
             access: Access::open(),
@@ -72,6 +72,8 @@ impl Registry {
     async fn restarted(mut self) -> Self {
         self.api.parts.store.close().await;
         let root = std::mem::take(&mut self.root);
+        // Only one process has a store at a time.
+        drop(self);
         Self::at(root, Limits::default()).await
     }
 
@@ -196,7 +198,9 @@ struct Reply {
 
 impl Reply {
     fn header(&self, name: &str) -> &str {
-        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+        self.headers
+            .get(name)
+            .map_or("", |value| value.to_str().unwrap())
     }
 
     fn location(&self) -> &str {
@@ -212,14 +216,24 @@ impl Reply {
     /// The code of an error, which has to be one of the spec's.
     fn code(&self) -> String {
         assert_eq!(self.header("content-type"), "application/json", "{self:?}");
-        let code = self.json()["errors"][0]["code"].as_str().unwrap().to_owned();
-        assert!(Code::ALL.iter().any(|known| known.as_str() == code), "{code}");
+        let code = self.json()["errors"][0]["code"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        assert!(
+            Code::ALL.iter().any(|known| known.as_str() == code),
+            "{code}"
+        );
         code
     }
 
     #[track_caller]
     fn is(&self, status: u16, code: &str) {
-        assert_eq!((self.status, self.code().as_str()), (status, code), "{self:?}");
+        assert_eq!(
+            (self.status, self.code().as_str()),
+            (status, code),
+            "{self:?}"
+        );
     }
 }
 
@@ -251,12 +265,18 @@ fn the_base_says_which_api_this_is() {
         for path in ["/v2/", "/v2"] {
             let reply = registry.get(path).await;
             assert_eq!((reply.status, &reply.body[..]), (200, &b"{}"[..]));
-            assert_eq!(reply.header("docker-distribution-api-version"), "registry/2.0");
+            assert_eq!(
+                reply.header("docker-distribution-api-version"),
+                "registry/2.0"
+            );
             let head = registry.head(path).await;
             assert_eq!((head.status, head.body.len()), (200, 0));
             assert_eq!(head.header("content-length"), "2");
         }
         let reply = registry.get("/v2/_oci/ext/discover").await;
-        assert_eq!((reply.status, reply.json()), (200, json!({ "extensions": [] })));
+        assert_eq!(
+            (reply.status, reply.json()),
+            (200, json!({ "extensions": [] }))
+        );
     });
 }

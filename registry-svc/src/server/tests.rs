@@ -161,7 +161,13 @@ async fn speak_http1<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream:
     exchange(|mut request| {
         let sender = Arc::clone(&sender);
         // HTTP/1.1 names the path alone.
-        *request.uri_mut() = request.uri().path_and_query().unwrap().as_str().parse().unwrap();
+        *request.uri_mut() = request
+            .uri()
+            .path_and_query()
+            .unwrap()
+            .as_str()
+            .parse()
+            .unwrap();
         async move {
             let mut sender = sender.lock().await;
             sender.ready().await.unwrap();
@@ -212,8 +218,16 @@ fn both_protocols_are_spoken_in_tls_and_the_first_is_preferred() {
             config.alpn_protocols = offered.iter().map(|name| name.to_vec()).collect();
             let connector = TlsConnector::from(Arc::new(config));
             let name = ServerName::try_from("registry.example.org").unwrap();
-            let stream = connector.connect(name, site.connect().await.0).await.unwrap();
-            let spoken = stream.get_ref().1.alpn_protocol().unwrap_or_default().to_vec();
+            let stream = connector
+                .connect(name, site.connect().await.0)
+                .await
+                .unwrap();
+            let spoken = stream
+                .get_ref()
+                .1
+                .alpn_protocol()
+                .unwrap_or_default()
+                .to_vec();
             assert_eq!(spoken, chosen);
             match chosen == b"h2" {
                 true => speak_http2(stream).await,
@@ -278,13 +292,17 @@ fn a_body_that_stands_still_is_refused() {
         let mut client = site.connect().await;
         let path = begin(&mut client).await;
         client
-            .send(&format!("PATCH {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n01234"))
+            .send(&format!(
+                "PATCH {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n01234"
+            ))
             .await;
         let head = client.is_answered(408).await;
         assert!(head.contains("connection: close\r\n"), "{head}");
         client.is_closed().await;
         let mut client = site.connect().await;
-        client.send(&format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")).await;
+        client
+            .send(&format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"))
+            .await;
         let head = client.is_answered(204).await;
         assert!(head.contains("range: 0-4\r\n"), "{head}");
     });
@@ -296,7 +314,9 @@ fn a_head_without_end_is_refused() {
         let site = Site::plain(Settings::default(), Limits::default()).await;
         let mut client = site.connect().await;
         let long = "x".repeat(100 << 10);
-        client.send(&BASE.replace("Host", &format!("X-Long: {long}\r\nHost"))).await;
+        client
+            .send(&BASE.replace("Host", &format!("X-Long: {long}\r\nHost")))
+            .await;
         client.is_answered(431).await;
         client.is_closed().await;
     });
@@ -344,7 +364,9 @@ fn whose_body_is_refused_gets_to_read_why() {
         let site = Site::plain(Settings::default(), Limits::default()).await;
         let mut client = site.connect().await;
         let length = 12 << 20;
-        let head = format!("PUT /v2/a/manifests/b HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n");
+        let head = format!(
+            "PUT /v2/a/manifests/b HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n"
+        );
         client.send(&head).await;
         // More than the sockets hold: somebody has to read it.
         client.0.write_all(&vec![b'x'; length]).await.unwrap();
@@ -359,10 +381,14 @@ fn nobody_is_told_to_go_on_with_a_body_that_is_refused() {
         let site = Site::plain(Settings::default(), Limits::default()).await;
         let mut client = site.connect().await;
         let head = "PUT /v2/a/manifests/b HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n";
-        client.send(&format!("{head}Content-Length: 99999999\r\n\r\n")).await;
+        client
+            .send(&format!("{head}Content-Length: 99999999\r\n\r\n"))
+            .await;
         client.is_answered(413).await;
         let mut client = site.connect().await;
-        client.send(&format!("{head}Content-Length: 2\r\n\r\n")).await;
+        client
+            .send(&format!("{head}Content-Length: 2\r\n\r\n"))
+            .await;
         client.is_answered(100).await;
         client.send("{}").await;
         client.is_answered(400).await;
@@ -377,7 +403,9 @@ async fn begin(client: &mut Client) -> String {
         .send("POST /v2/a/blobs/uploads/ HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
         .await;
     let head = client.is_answered(202).await;
-    let location = head.lines().find_map(|line| line.strip_prefix("location: "));
+    let location = head
+        .lines()
+        .find_map(|line| line.strip_prefix("location: "));
     location.unwrap().to_owned()
 }
 

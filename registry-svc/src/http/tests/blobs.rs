@@ -40,24 +40,32 @@ fn ranges_are_those_of_the_conformance_suite() {
             ("bytes=0-0", 0, 1),
         ] {
             let headers = [("range", range)];
-            let get = registry.send(Ask::new("GET", &path).headers(&headers)).await;
+            let get = registry
+                .send(Ask::new("GET", &path).headers(&headers))
+                .await;
             assert_eq!(get.status, 206, "{range}");
             assert_eq!(&get.body[..], &octets[start..end], "{range}");
             assert_eq!(get.header("content-length"), (end - start).to_string());
             let shown = format!("bytes {start}-{}/2048", end - 1);
             assert_eq!(get.header("content-range"), shown);
-            let head = registry.send(Ask::new("HEAD", &path).headers(&headers)).await;
+            let head = registry
+                .send(Ask::new("HEAD", &path).headers(&headers))
+                .await;
             assert_eq!((head.status, head.headers), (206, get.headers));
         }
         for range in ["bytes=500-0", "bytes=5000-10000", "bytes=2048-"] {
             let headers = [("range", range)];
-            let reply = registry.send(Ask::new("GET", &path).headers(&headers)).await;
+            let reply = registry
+                .send(Ask::new("GET", &path).headers(&headers))
+                .await;
             assert_eq!(reply.status, 416, "{range}");
             assert_eq!(reply.header("content-range"), "bytes */2048");
         }
         for range in ["bytes=0-1,4-5", "lines=1-2", "bytes=x"] {
             let headers = [("range", range)];
-            let reply = registry.send(Ask::new("GET", &path).headers(&headers)).await;
+            let reply = registry
+                .send(Ask::new("GET", &path).headers(&headers))
+                .await;
             assert_eq!((reply.status, reply.body.len()), (200, 2048), "{range}");
         }
     });
@@ -72,8 +80,14 @@ fn a_range_of_other_content_is_not_given() {
         let tag = format!("\"{digest}\"");
         for (validator, status, length) in [(tag.as_str(), 206, 3), ("\"other\"", 200, 10)] {
             let headers = [("range", "bytes=2-4"), ("if-range", validator)];
-            let reply = registry.send(Ask::new("GET", &path).headers(&headers)).await;
-            assert_eq!((reply.status, reply.body.len()), (status, length), "{validator}");
+            let reply = registry
+                .send(Ask::new("GET", &path).headers(&headers))
+                .await;
+            assert_eq!(
+                (reply.status, reply.body.len()),
+                (status, length),
+                "{validator}"
+            );
         }
     });
 }
@@ -87,12 +101,16 @@ fn what_a_client_has_is_not_sent_again() {
         let tag = format!("\"{digest}\"");
         for method in ["GET", "HEAD"] {
             let headers = [("if-none-match", tag.as_str())];
-            let reply = registry.send(Ask::new(method, &path).headers(&headers)).await;
+            let reply = registry
+                .send(Ask::new(method, &path).headers(&headers))
+                .await;
             assert_eq!((reply.status, reply.body.len()), (304, 0));
             assert_eq!(reply.header("etag"), tag);
         }
         let headers = [("if-none-match", "\"other\"")];
-        let reply = registry.send(Ask::new("GET", &path).headers(&headers)).await;
+        let reply = registry
+            .send(Ask::new("GET", &path).headers(&headers))
+            .await;
         assert_eq!(reply.status, 200);
     });
 }
@@ -107,7 +125,10 @@ fn a_deleted_blob_is_gone_at_once_and_from_its_repository_alone() {
         assert_eq!(registry.delete(&path).await.status, 202);
         assert_eq!(registry.head(&path).await.status, 404);
         registry.delete(&path).await.is(404, "BLOB_UNKNOWN");
-        assert_eq!(registry.get(format!("/v2/b/blobs/{digest}")).await.body, "hello");
+        assert_eq!(
+            registry.get(format!("/v2/b/blobs/{digest}")).await.body,
+            "hello"
+        );
         registry.push_blob("a", b"hello").await;
         assert_eq!(registry.head(&path).await.status, 200);
     });
@@ -118,6 +139,9 @@ fn a_blob_belongs_to_its_repository() {
     block_on(async {
         let registry = Registry::open().await;
         let digest = registry.push_blob("a", b"hello").await;
-        registry.get(format!("/v2/b/blobs/{digest}")).await.is(404, "BLOB_UNKNOWN");
+        registry
+            .get(format!("/v2/b/blobs/{digest}"))
+            .await
+            .is(404, "BLOB_UNKNOWN");
     });
 }

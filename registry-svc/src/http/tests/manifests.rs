@@ -15,13 +15,19 @@ fn a_manifest_is_pulled_as_it_was_pushed_by_tag_and_by_digest() {
         // Spaces and all: the octets are the manifest.
         let text = format!("{image:#}\n  ");
         let digest = sha256(text.as_bytes());
-        let headers = [("content-type", "application/vnd.oci.image.manifest.v1+json; charset=utf-8")];
+        let headers = [(
+            "content-type",
+            "application/vnd.oci.image.manifest.v1+json; charset=utf-8",
+        )];
         let request = Ask::new("PUT", "/v2/a/b/manifests/v1").headers(&headers);
         let reply = registry.send(request.body(text.as_bytes())).await;
         assert_eq!(reply.status, 201, "{reply:?}");
         assert_eq!(reply.location(), format!("/v2/a/b/manifests/{digest}"));
         assert_eq!(reply.header("docker-content-digest"), digest.to_string());
-        assert_eq!((reply.header("oci-subject"), reply.header("oci-tag")), ("", ""));
+        assert_eq!(
+            (reply.header("oci-subject"), reply.header("oci-tag")),
+            ("", "")
+        );
         for reference in ["v1".to_owned(), digest.to_string()] {
             let path = format!("/v2/a/b/manifests/{reference}");
             let get = registry.get(&path).await;
@@ -34,7 +40,9 @@ fn a_manifest_is_pulled_as_it_was_pushed_by_tag_and_by_digest() {
             assert_eq!(head.headers, get.headers);
             let tag = get.header("etag").to_owned();
             let headers = [("if-none-match", tag.as_str())];
-            let reply = registry.send(Ask::new("GET", &path).headers(&headers)).await;
+            let reply = registry
+                .send(Ask::new("GET", &path).headers(&headers))
+                .await;
             assert_eq!((reply.status, reply.body.len()), (304, 0));
         }
     });
@@ -47,8 +55,13 @@ fn the_stored_type_is_given_whatever_is_accepted() {
         let image = registry.image("a", "1").await;
         registry.push("/v2/a/manifests/v1", OCI_IMAGE, &image).await;
         let headers = [("accept", DOCKER_IMAGE)];
-        let reply = registry.send(Ask::new("GET", "/v2/a/manifests/v1").headers(&headers)).await;
-        assert_eq!((reply.status, reply.header("content-type")), (200, OCI_IMAGE));
+        let reply = registry
+            .send(Ask::new("GET", "/v2/a/manifests/v1").headers(&headers))
+            .await;
+        assert_eq!(
+            (reply.status, reply.header("content-type")),
+            (200, OCI_IMAGE)
+        );
     });
 }
 
@@ -66,9 +79,14 @@ fn a_digest_has_to_be_the_manifest_s() {
         }
         for wrong in [sha256(b"x"), sha512(b"x")] {
             let path = format!("/v2/a/manifests/{wrong}");
-            registry.push(&path, OCI_IMAGE, &image).await.is(400, "DIGEST_INVALID");
+            registry
+                .push(&path, OCI_IMAGE, &image)
+                .await
+                .is(400, "DIGEST_INVALID");
         }
-        let reply = registry.push("/v2/a/manifests/sha256:baddigeststring", OCI_IMAGE, &image).await;
+        let reply = registry
+            .push("/v2/a/manifests/sha256:baddigeststring", OCI_IMAGE, &image)
+            .await;
         reply.is(400, "DIGEST_INVALID");
     });
 }
@@ -85,7 +103,10 @@ fn many_tags_come_with_one_push() {
         let reply = registry.push(&path, OCI_IMAGE, &image).await;
         assert_eq!(reply.status, 201, "{reply:?}");
         assert_eq!(reply.header("oci-tag"), tags.join(", "));
-        assert_eq!(registry.get("/v2/a/tags/list").await.json()["tags"], json!(tags));
+        assert_eq!(
+            registry.get("/v2/a/tags/list").await.json()["tags"],
+            json!(tags)
+        );
         assert_eq!(registry.head("/v2/a/manifests/v29").await.status, 200);
     });
 }
@@ -97,13 +118,28 @@ fn bad_tags_and_too_many_are_refused_as_a_whole() {
         let image = registry.image("a", "1").await;
         let digest = sha256(&octets(&image));
         let path = format!("/v2/a/manifests/{digest}?tag=good&tag=.bad");
-        registry.push(&path, OCI_IMAGE, &image).await.is(400, "MANIFEST_INVALID");
+        registry
+            .push(&path, OCI_IMAGE, &image)
+            .await
+            .is(400, "MANIFEST_INVALID");
         let many: Vec<String> = (0..200).map(|n| format!("tag=v{n}")).collect();
         let path = format!("/v2/a/manifests/{digest}?{}", many.join("&"));
-        registry.push(&path, OCI_IMAGE, &image).await.is(414, "MANIFEST_INVALID");
+        registry
+            .push(&path, OCI_IMAGE, &image)
+            .await
+            .is(414, "MANIFEST_INVALID");
         let path = format!("/v2/a/manifests/{}", "x".repeat(129));
-        registry.push(&path, OCI_IMAGE, &image).await.is(400, "MANIFEST_INVALID");
-        assert_eq!(registry.head(format!("/v2/a/manifests/{digest}")).await.status, 404);
+        registry
+            .push(&path, OCI_IMAGE, &image)
+            .await
+            .is(400, "MANIFEST_INVALID");
+        assert_eq!(
+            registry
+                .head(format!("/v2/a/manifests/{digest}"))
+                .await
+                .status,
+            404
+        );
     });
 }
 
@@ -111,13 +147,28 @@ fn bad_tags_and_too_many_are_refused_as_a_whole() {
 fn a_tag_moves() {
     block_on(async {
         let registry = Registry::open().await;
-        let (first, second) = (registry.image("a", "1").await, registry.image("a", "2").await);
+        let (first, second) = (
+            registry.image("a", "1").await,
+            registry.image("a", "2").await,
+        );
         for image in [&first, &second, &first] {
-            assert_eq!(registry.push("/v2/a/manifests/v1", OCI_IMAGE, image).await.status, 201);
+            assert_eq!(
+                registry
+                    .push("/v2/a/manifests/v1", OCI_IMAGE, image)
+                    .await
+                    .status,
+                201
+            );
             assert_eq!(registry.get("/v2/a/manifests/v1").await.body, octets(image));
         }
         let digest = sha256(&octets(&second));
-        assert_eq!(registry.head(format!("/v2/a/manifests/{digest}")).await.status, 200);
+        assert_eq!(
+            registry
+                .head(format!("/v2/a/manifests/{digest}"))
+                .await
+                .status,
+            200
+        );
     });
 }
 
@@ -131,7 +182,10 @@ fn what_is_missing_is_named() {
         let reply = registry.push("/v2/a/manifests/v1", OCI_IMAGE, &image).await;
         reply.is(400, "MANIFEST_BLOB_UNKNOWN");
         assert_eq!(reply.json()["errors"].as_array().unwrap().len(), 1);
-        assert_eq!(reply.json()["errors"][0]["detail"]["digest"], layer["digest"]);
+        assert_eq!(
+            reply.json()["errors"][0]["detail"]["digest"],
+            layer["digest"]
+        );
         let index = json!({
             "schemaVersion": 2, "mediaType": OCI_INDEX,
             "manifests": [described(OCI_IMAGE, b"not pushed")],
@@ -155,24 +209,39 @@ fn a_blob_of_another_repository_is_missing_too() {
 #[test]
 fn sparse_manifests_are_taken_where_they_may_be() {
     block_on(async {
-        for (sparse, of_index, of_image) in
-            [(Sparse::Refused, 400, 400), (Sparse::Indexes, 201, 400), (Sparse::All, 201, 201)]
-        {
+        for (sparse, of_index, of_image) in [
+            (Sparse::Refused, 400, 400),
+            (Sparse::Indexes, 201, 400),
+            (Sparse::All, 201, 201),
+        ] {
             let limits = Limits {
                 sparse,
                 ..Limits::default()
             };
             let registry = Registry::with(limits).await;
             let mut image = registry.image("a", "1").await;
-            assert_eq!(registry.push("/v2/a/manifests/whole", OCI_IMAGE, &image).await.status, 201);
+            assert_eq!(
+                registry
+                    .push("/v2/a/manifests/whole", OCI_IMAGE, &image)
+                    .await
+                    .status,
+                201
+            );
             let index = json!({
                 "schemaVersion": 2, "mediaType": OCI_INDEX,
                 "manifests": [described(OCI_IMAGE, &octets(&image)), described(OCI_IMAGE, b"no")],
             });
-            let reply = registry.push("/v2/a/manifests/index", OCI_INDEX, &index).await;
+            let reply = registry
+                .push("/v2/a/manifests/index", OCI_INDEX, &index)
+                .await;
             assert_eq!(reply.status, of_index, "{sparse:?}");
-            image["layers"].as_array_mut().unwrap().push(described(LAYER, b"no"));
-            let reply = registry.push("/v2/a/manifests/image", OCI_IMAGE, &image).await;
+            image["layers"]
+                .as_array_mut()
+                .unwrap()
+                .push(described(LAYER, b"no"));
+            let reply = registry
+                .push("/v2/a/manifests/image", OCI_IMAGE, &image)
+                .await;
             assert_eq!(reply.status, of_image, "{sparse:?}");
         }
     });
@@ -184,7 +253,10 @@ fn layers_from_elsewhere_need_not_be_pushed() {
         let registry = Registry::open().await;
         let mut image = registry.image("a", "1").await;
         let foreign = "application/vnd.oci.image.layer.nondistributable.v1.tar+gzip";
-        image["layers"].as_array_mut().unwrap().push(described(foreign, b"elsewhere"));
+        image["layers"]
+            .as_array_mut()
+            .unwrap()
+            .push(described(foreign, b"elsewhere"));
         let reply = registry.push("/v2/a/manifests/v1", OCI_IMAGE, &image).await;
         assert_eq!(reply.status, 201, "{reply:?}");
     });
@@ -205,7 +277,9 @@ fn no_manifest_is_taken_for_one() {
             ("text", &image),
             (schema1, &old),
         ] {
-            let reply = registry.push("/v2/a/manifests/v1", media_type, document).await;
+            let reply = registry
+                .push("/v2/a/manifests/v1", media_type, document)
+                .await;
             reply.is(400, "MANIFEST_INVALID");
         }
         let reply = registry.push("/v2/a/manifests/v1", schema1, &old).await;
@@ -220,10 +294,15 @@ fn what_is_unknown_is_taken_as_it_is() {
         let registry = Registry::open().await;
         let thing = json!({ "thing": [1, 2, 3] });
         let media_type = "application/vnd.example.thing.v1+json";
-        let reply = registry.push("/v2/a/manifests/thing", media_type, &thing).await;
+        let reply = registry
+            .push("/v2/a/manifests/thing", media_type, &thing)
+            .await;
         assert_eq!(reply.status, 201);
         let reply = registry.get("/v2/a/manifests/thing").await;
-        assert_eq!((reply.header("content-type"), reply.json()), (media_type, thing));
+        assert_eq!(
+            (reply.header("content-type"), reply.json()),
+            (media_type, thing)
+        );
     });
 }
 
@@ -236,14 +315,22 @@ fn manifests_are_large_but_not_without_bound() {
         assert!(octets(&image).len() > 4 << 20);
         let reply = registry.push("/v2/a/manifests/v1", OCI_IMAGE, &image).await;
         assert_eq!(reply.status, 201);
-        assert_eq!(registry.get("/v2/a/manifests/v1").await.body, octets(&image));
+        assert_eq!(
+            registry.get("/v2/a/manifests/v1").await.body,
+            octets(&image)
+        );
         image["annotations"] = json!({ "org.example.large": "A".repeat(8 << 20) });
         // With its length said, and without.
         let large = octets(&image);
         let length = large.len().to_string();
-        let headers = [("content-length", length.as_str()), ("content-type", OCI_IMAGE)];
+        let headers = [
+            ("content-length", length.as_str()),
+            ("content-type", OCI_IMAGE),
+        ];
         for headers in [&headers[..], &headers[1..]] {
-            let request = Ask::new("PUT", "/v2/a/manifests/v2").headers(headers).body(&large);
+            let request = Ask::new("PUT", "/v2/a/manifests/v2")
+                .headers(headers)
+                .body(&large);
             let reply = registry.send(request).await;
             reply.is(413, "MANIFEST_INVALID");
             assert_eq!(reply.header("connection"), "close");
@@ -260,7 +347,10 @@ fn a_subject_is_named_whether_it_is_there_or_not() {
         image["subject"] = subject.clone();
         let reply = registry.push("/v2/a/manifests/v1", OCI_IMAGE, &image).await;
         assert_eq!(reply.status, 201);
-        assert_eq!(reply.header("oci-subject"), subject["digest"].as_str().unwrap());
+        assert_eq!(
+            reply.header("oci-subject"),
+            subject["digest"].as_str().unwrap()
+        );
     });
 }
 
@@ -273,8 +363,17 @@ fn a_deleted_tag_leaves_its_manifest() {
         registry.push("/v2/a/manifests/v1", OCI_IMAGE, &image).await;
         assert_eq!(registry.delete("/v2/a/manifests/v1").await.status, 202);
         assert_eq!(registry.head("/v2/a/manifests/v1").await.status, 404);
-        registry.delete("/v2/a/manifests/v1").await.is(404, "MANIFEST_UNKNOWN");
-        assert_eq!(registry.head(format!("/v2/a/manifests/{digest}")).await.status, 200);
+        registry
+            .delete("/v2/a/manifests/v1")
+            .await
+            .is(404, "MANIFEST_UNKNOWN");
+        assert_eq!(
+            registry
+                .head(format!("/v2/a/manifests/{digest}"))
+                .await
+                .status,
+            200
+        );
     });
 }
 
@@ -282,10 +381,15 @@ fn a_deleted_tag_leaves_its_manifest() {
 fn a_deleted_manifest_takes_its_tags_with_it() {
     block_on(async {
         let registry = Registry::open().await;
-        let (image, other) = (registry.image("a", "1").await, registry.image("a", "2").await);
+        let (image, other) = (
+            registry.image("a", "1").await,
+            registry.image("a", "2").await,
+        );
         let digest = sha256(&octets(&image));
         for tag in ["v1", "v2"] {
-            registry.push(&format!("/v2/a/manifests/{tag}"), OCI_IMAGE, &image).await;
+            registry
+                .push(&format!("/v2/a/manifests/{tag}"), OCI_IMAGE, &image)
+                .await;
         }
         registry.push("/v2/a/manifests/v3", OCI_IMAGE, &other).await;
         let path = format!("/v2/a/manifests/{digest}");
@@ -295,6 +399,9 @@ fn a_deleted_manifest_takes_its_tags_with_it() {
             let reply = registry.head(format!("/v2/a/manifests/{reference}")).await;
             assert_eq!(reply.status, 404, "{reference}");
         }
-        assert_eq!(registry.get("/v2/a/tags/list").await.json()["tags"], json!(["v3"]));
+        assert_eq!(
+            registry.get("/v2/a/tags/list").await.json()["tags"],
+            json!(["v3"])
+        );
     });
 }

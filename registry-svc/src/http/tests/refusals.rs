@@ -6,7 +6,14 @@ use super::*;
 fn other_paths_are_not_found() {
     block_on(async {
         let registry = Registry::open().await;
-        for path in ["/", "/v1/", "/v2/a", "/v2/a/tags", "/v3/a/tags/list", "/metrics"] {
+        for path in [
+            "/",
+            "/v1/",
+            "/v2/a",
+            "/v2/a/tags",
+            "/v3/a/tags/list",
+            "/metrics",
+        ] {
             let reply = registry.get(path).await;
             assert_eq!(reply.status, 404, "{path}");
         }
@@ -22,7 +29,11 @@ fn other_methods_are_not_allowed() {
             ("POST", "/v2/".to_owned(), "GET, HEAD"),
             ("POST", format!("/v2/a/blobs/{digest}"), "GET, HEAD, DELETE"),
             ("GET", "/v2/a/blobs/uploads/".to_owned(), "POST"),
-            ("POST", "/v2/a/manifests/b".to_owned(), "GET, HEAD, PUT, DELETE"),
+            (
+                "POST",
+                "/v2/a/manifests/b".to_owned(),
+                "GET, HEAD, PUT, DELETE",
+            ),
             ("DELETE", "/v2/a/tags/list".to_owned(), "GET, HEAD"),
             ("PUT", format!("/v2/a/referrers/{digest}"), "GET, HEAD"),
             ("OPTIONS", "/v2/_catalog".to_owned(), "GET, HEAD"),
@@ -39,7 +50,9 @@ fn names_and_digests_are_checked_before_anything_is_looked_up() {
     block_on(async {
         let registry = Registry::open().await;
         let digest = sha256(b"");
-        for name in ["A", "a//b", "a/", "-a", "a..b", "a_-b", "%2e%2e", "a%2Fb/..", "ü"] {
+        for name in [
+            "A", "a//b", "a/", "-a", "a..b", "a_-b", "%2e%2e", "a%2Fb/..", "ü",
+        ] {
             for path in [
                 format!("/v2/{name}/tags/list"),
                 format!("/v2/{name}/blobs/{digest}"),
@@ -76,8 +89,14 @@ fn what_is_not_there_is_named() {
             ("/v2/a/manifests/latest".to_owned(), "MANIFEST_UNKNOWN"),
             ("/v2/a/manifests/.no-tag".to_owned(), "MANIFEST_UNKNOWN"),
             ("/v2/a/tags/list".to_owned(), "NAME_UNKNOWN"),
-            ("/v2/a/blobs/uploads/nothing".to_owned(), "BLOB_UPLOAD_UNKNOWN"),
-            ("/v2/a/blobs/uploads/node-1-00000000000000000000000000".to_owned(), "BLOB_UPLOAD_UNKNOWN"),
+            (
+                "/v2/a/blobs/uploads/nothing".to_owned(),
+                "BLOB_UPLOAD_UNKNOWN",
+            ),
+            (
+                "/v2/a/blobs/uploads/node-1-00000000000000000000000000".to_owned(),
+                "BLOB_UPLOAD_UNKNOWN",
+            ),
         ] {
             registry.get(&path).await.is(404, code);
             if code != "NAME_UNKNOWN" {
@@ -120,7 +139,10 @@ fn bodies_beyond_the_bound_come_later() {
             ..Limits::default()
         };
         let registry = Registry::with(limits.clone()).await;
-        let held = registry.api.uploads.admit("192.0.2.1".parse().unwrap(), &limits);
+        let held = registry
+            .api
+            .uploads
+            .admit("192.0.2.1".parse().unwrap(), &limits);
         let digest = sha256(b"x");
         let path = format!("/v2/a/blobs/uploads/?digest={digest}");
         let reply = registry.send(Ask::new("POST", &path).body(b"x")).await;
@@ -128,7 +150,13 @@ fn bodies_beyond_the_bound_come_later() {
         assert_eq!(reply.header("connection"), "close");
         assert!(!reply.header("retry-after").is_empty());
         drop(held);
-        assert_eq!(registry.send(Ask::new("POST", &path).body(b"x")).await.status, 201);
+        assert_eq!(
+            registry
+                .send(Ask::new("POST", &path).body(b"x"))
+                .await
+                .status,
+            201
+        );
     });
 }
 
@@ -148,7 +176,10 @@ fn no_answer_names_a_path_of_the_server() {
         ] {
             let reply = registry.send(Ask::new(method, &path).body(b"y")).await;
             let said = format!("{:?} {:?}", reply.headers, reply.body);
-            assert!(!said.contains(&root) && !said.contains("os error"), "{said}");
+            assert!(
+                !said.contains(&root) && !said.contains("os error"),
+                "{said}"
+            );
         }
     });
 }

@@ -16,7 +16,10 @@ fn stands(reply: &Reply, offset: u64) {
     let range = format!("0-{}", offset.saturating_sub(1));
     assert_eq!(reply.header("range"), range, "{reply:?}");
     let id = reply.header("docker-upload-uuid");
-    assert!(!id.is_empty() && reply.location().ends_with(id), "{reply:?}");
+    assert!(
+        !id.is_empty() && reply.location().ends_with(id),
+        "{reply:?}"
+    );
 }
 
 /// The blob is there.
@@ -46,7 +49,9 @@ async fn put(
     let length = body.len().to_string();
     let mut headers = vec![("content-length", length.as_str())];
     headers.extend(range.map(|range| ("content-range", range)));
-    registry.send(Ask::new("PUT", &path).headers(&headers).body(body)).await
+    registry
+        .send(Ask::new("PUT", &path).headers(&headers).body(body))
+        .await
 }
 
 #[test]
@@ -85,7 +90,8 @@ fn as_a_stream() {
         let registry = Registry::open().await;
         let location = begun(&registry).await;
         // As containers/image does: no Content-Range, no length.
-        let frames = ["str", "ea", "med"].map(|part| Ok::<_, BoxError>(Frame::data(Bytes::from(part))));
+        let frames =
+            ["str", "ea", "med"].map(|part| Ok::<_, BoxError>(Frame::data(Bytes::from(part))));
         let body = StreamBody::new(tokio_stream::iter(frames));
         let reply = registry.send_body(Ask::new("PATCH", &location), body).await;
         assert_eq!(reply.status, 202);
@@ -139,10 +145,18 @@ fn a_chunk_out_of_order_is_refused_and_the_session_goes_on() {
             stands(&reply, offset);
         };
         wrong(patch(&registry, &location, Some("5-9"), b"56789").await, 0);
-        assert_eq!(patch(&registry, &location, Some("0-4"), b"01234").await.status, 202);
+        assert_eq!(
+            patch(&registry, &location, Some("0-4"), b"01234")
+                .await
+                .status,
+            202
+        );
         for range in ["0-4", "4-8", "6-10", "100-104"] {
             wrong(patch(&registry, &location, Some(range), b"xxxxx").await, 5);
-            wrong(put(&registry, &location, &digest, Some(range), b"xxxxx").await, 5);
+            wrong(
+                put(&registry, &location, &digest, Some(range), b"xxxxx").await,
+                5,
+            );
         }
         let reply = registry.get(&location).await;
         assert_eq!(reply.status, 204);
@@ -162,7 +176,9 @@ fn a_chunk_whose_headers_do_not_fit_is_refused() {
             reply.is(416, "BLOB_UPLOAD_INVALID");
             stands(&reply, 0);
         }
-        patch(&registry, &location, Some("0-9"), b"01234").await.is(400, "SIZE_INVALID");
+        patch(&registry, &location, Some("0-9"), b"01234")
+            .await
+            .is(400, "SIZE_INVALID");
         stands(&registry.get(&location).await, 0);
         // A stream that is longer or shorter than its range.
         for octets in [b"0123456".as_slice(), b"012"] {
@@ -171,7 +187,10 @@ fn a_chunk_whose_headers_do_not_fit_is_refused() {
             let body = StreamBody::new(tokio_stream::iter([frame]));
             let headers = [("content-range", "0-4")];
             let request = Ask::new("PATCH", &location).headers(&headers);
-            registry.send_body(request, body).await.is(400, "SIZE_INVALID");
+            registry
+                .send_body(request, body)
+                .await
+                .is(400, "SIZE_INVALID");
         }
     });
 }
@@ -185,12 +204,25 @@ fn a_wrong_digest_is_refused_whichever_way_it_comes() {
         let reply = registry.send(Ask::new("POST", &path).body(b"hello")).await;
         reply.is(400, "DIGEST_INVALID");
         let location = begun(&registry).await;
-        put(&registry, &location, &wrong, None, b"hello").await.is(400, "DIGEST_INVALID");
+        put(&registry, &location, &wrong, None, b"hello")
+            .await
+            .is(400, "DIGEST_INVALID");
         let location = begun(&registry).await;
         patch(&registry, &location, Some("0-4"), b"hello").await;
-        put(&registry, &location, &wrong, None, b"").await.is(400, "DIGEST_INVALID");
-        assert_eq!(registry.head(format!("/v2/a/blobs/{wrong}")).await.status, 404);
-        assert_eq!(registry.head(format!("/v2/a/blobs/{}", sha256(b"hello"))).await.status, 404);
+        put(&registry, &location, &wrong, None, b"")
+            .await
+            .is(400, "DIGEST_INVALID");
+        assert_eq!(
+            registry.head(format!("/v2/a/blobs/{wrong}")).await.status,
+            404
+        );
+        assert_eq!(
+            registry
+                .head(format!("/v2/a/blobs/{}", sha256(b"hello")))
+                .await
+                .status,
+            404
+        );
     });
 }
 
@@ -201,7 +233,9 @@ fn a_wrong_digest_harms_no_other_session() {
         let (first, second) = (begun(&registry).await, begun(&registry).await);
         patch(&registry, &first, None, b"hello").await;
         patch(&registry, &second, None, b"hello").await;
-        put(&registry, &first, &sha256(b"x"), None, b"").await.is(400, "DIGEST_INVALID");
+        put(&registry, &first, &sha256(b"x"), None, b"")
+            .await
+            .is(400, "DIGEST_INVALID");
         let digest = sha256(b"hello");
         let reply = put(&registry, &second, &digest, None, b"").await;
         created(&registry, &reply, b"hello", &digest).await;
@@ -215,7 +249,10 @@ fn a_put_has_to_say_the_digest() {
         let location = begun(&registry).await;
         for query in ["", "?digest=", "?digest=sha256:0", "?digest=md5:00"] {
             let path = format!("{location}{query}");
-            registry.send(Ask::new("PUT", &path)).await.is(400, "DIGEST_INVALID");
+            registry
+                .send(Ask::new("PUT", &path))
+                .await
+                .is(400, "DIGEST_INVALID");
         }
         stands(&registry.get(&location).await, 0);
     });
@@ -234,7 +271,9 @@ fn an_algorithm_may_be_asked_for() {
             let reply = put(&registry, &location, &digest, None, b"").await;
             created(&registry, &reply, b"hello", &digest).await;
         }
-        let reply = registry.post("/v2/a/blobs/uploads/?digest-algorithm=md5").await;
+        let reply = registry
+            .post("/v2/a/blobs/uploads/?digest-algorithm=md5")
+            .await;
         reply.is(400, "DIGEST_INVALID");
     });
 }
@@ -247,9 +286,14 @@ fn a_session_can_be_cancelled_once() {
         patch(&registry, &location, None, b"hello").await;
         let reply = registry.delete(&location).await;
         assert_eq!((reply.status, reply.body.len()), (204, 0));
-        registry.delete(&location).await.is(404, "BLOB_UPLOAD_UNKNOWN");
+        registry
+            .delete(&location)
+            .await
+            .is(404, "BLOB_UPLOAD_UNKNOWN");
         registry.get(&location).await.is(404, "BLOB_UPLOAD_UNKNOWN");
-        patch(&registry, &location, None, b"x").await.is(404, "BLOB_UPLOAD_UNKNOWN");
+        patch(&registry, &location, None, b"x")
+            .await
+            .is(404, "BLOB_UPLOAD_UNKNOWN");
         let reply = put(&registry, &location, &sha256(b"hello"), None, b"").await;
         reply.is(404, "BLOB_UPLOAD_UNKNOWN");
     });
@@ -260,9 +304,17 @@ fn a_session_belongs_to_its_repository() {
     block_on(async {
         let registry = Registry::open().await;
         let elsewhere = begun(&registry).await.replace("/v2/a/", "/v2/b/");
-        registry.get(&elsewhere).await.is(404, "BLOB_UPLOAD_UNKNOWN");
-        patch(&registry, &elsewhere, None, b"x").await.is(404, "BLOB_UPLOAD_UNKNOWN");
-        registry.delete(&elsewhere).await.is(404, "BLOB_UPLOAD_UNKNOWN");
+        registry
+            .get(&elsewhere)
+            .await
+            .is(404, "BLOB_UPLOAD_UNKNOWN");
+        patch(&registry, &elsewhere, None, b"x")
+            .await
+            .is(404, "BLOB_UPLOAD_UNKNOWN");
+        registry
+            .delete(&elsewhere)
+            .await
+            .is(404, "BLOB_UPLOAD_UNKNOWN");
     });
 }
 
@@ -313,8 +365,13 @@ fn a_blob_is_mounted_from_where_it_is() {
             let reply = registry.post(&path).await;
             created(&registry, &reply, b"hello", &digest).await;
         }
-        registry.delete(format!("/v2/source/of/blobs/{digest}")).await;
-        assert_eq!(registry.get(format!("/v2/a/blobs/{digest}")).await.body, "hello");
+        registry
+            .delete(format!("/v2/source/of/blobs/{digest}"))
+            .await;
+        assert_eq!(
+            registry.get(format!("/v2/a/blobs/{digest}")).await.body,
+            "hello"
+        );
     });
 }
 
