@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use daemon_base::args::{LogArgs, StatusArgs};
 
 use crate::reference::{Reference, RepositoryName};
+use crate::transfer::args::{ExportArgs, ImportArgs, PullArgs, PushArgs};
 
 /// The configuration that is read when none is named.
 pub const DEFAULT_CONFIG: &str = "/etc/outpost/registry-svc.toml";
@@ -63,6 +64,19 @@ pub enum Verb {
         #[command(flatten)]
         look: LookArgs,
     },
+    /// Bring images in from an archive or a directory
+    ///
+    /// OCI layouts, archives of docker save and podman save, directories of skopeo and of `oc image
+    /// mirror`, archives of oc-mirror, data directories of docker-registry. What is here is not copied
+    /// again, so an import that was stopped is gone on with by asking for the same. Exits with 0 when
+    /// all of it is here, and with 65 when something is wrong with the archive.
+    Import(Box<ImportArgs>),
+    /// Write images to an OCI layout, or to a data directory of docker-registry
+    Export(ExportArgs),
+    /// Push images of an archive or a directory to a registry
+    Push(PushArgs),
+    /// Pull images of a registry into a directory or an archive
+    Pull(PullArgs),
     /// Print a line of a file of users, for a password that is read from standard input
     Password {
         /// The user.

@@ -13,6 +13,7 @@ use daemon_base::{errln, exit, outln, run};
 use crate::args::{Cli, ConfigArgs, ServeArgs, Verb};
 use crate::config::{Config, DEFAULT_ADMIN, v1};
 use crate::service::{self, Registry};
+use crate::transfer::verbs;
 use crate::views::View;
 use crate::{status, tls};
 
@@ -46,6 +47,10 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
             };
             look::at(&look, &view, status::manifest)
         }
+        Verb::Import(args) => verbs::import(&args),
+        Verb::Export(args) => verbs::export(&args),
+        Verb::Push(args) => verbs::push(&args),
+        Verb::Pull(args) => verbs::pull(&args),
         Verb::Password { user, cost } => password(&user, cost),
     }
 }

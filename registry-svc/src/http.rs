@@ -18,6 +18,7 @@ mod failure;
 pub mod limits;
 mod log;
 mod manifest;
+mod mirrored;
 pub mod query;
 mod referrers;
 pub mod router;
@@ -42,6 +43,7 @@ use crate::cluster::{Caller, Cluster};
 use crate::digest::Digest;
 use crate::error::{Code, Refused};
 use crate::metrics::{Handler, Http};
+use crate::mirror::{self, Mirrors};
 use crate::reference::{Reference, RepositoryName};
 use crate::store::Store;
 use crate::webhook::Events;
@@ -78,6 +80,7 @@ pub struct Api {
     uploads: Uploads,
     /// Octets of manifests that may be received.
     manifests: Semaphore,
+    mirrors: Option<Mirrors>,
 }
 
 /// One request, on its way to an answer.
@@ -88,6 +91,8 @@ struct Call<'a> {
     query: Query<'a>,
     limits: &'a Limits,
     identity: Option<Identity>,
+    /// The upstream whose content is asked for.
+    mirrored: Option<mirror::Route>,
 }
 
 impl Api {
@@ -99,7 +104,14 @@ impl Api {
             limits,
             uploads: Uploads::default(),
             manifests: Semaphore::new(limits::MANIFESTS),
+            mirrors: None,
         }
+    }
+
+    /// The same, with repositories of upstreams.
+    #[must_use]
+    pub fn mirroring(self, mirrors: Option<Mirrors>) -> Self {
+        Self { mirrors, ..self }
     }
 
     /// Answers a request that another node passes on.
@@ -136,6 +148,7 @@ impl Api {
             query: Query::of(&head.uri),
             limits: &limits,
             identity: None,
+            mirrored: None,
         };
         let outcome = call.respond(route, &mut received).await;
         let user = call
@@ -192,10 +205,16 @@ impl Call<'_> {
         if self.limits.read_only && !is_reading(&self.head.method) {
             return Ok(unsupported("GET, HEAD", "the registry is read-only"));
         }
-        match self.authorize(&route).await {
-            Some(refusal) => Ok(refusal),
-            None => self.serve(&route, received).await,
+        self.mirrored = self.mirror_of(&route);
+        if let Some(refusal) = self.authorize(&route).await {
+            return Ok(refusal);
         }
+        if let Some(refusal) = self.not_pushed_here(&route) {
+            return Ok(refusal);
+        }
+        let mut answer = self.serve(&route, received).await?;
+        self.name_upstream(&mut answer);
+        Ok(answer)
     }
 
     async fn serve(
@@ -216,7 +235,7 @@ impl Call<'_> {
                     .await
             }
             Route::Blob { name, digest } => {
-                let (name, digest) = (repository(name)?, digest_of(digest)?);
+                let (name, digest) = (self.local(name)?, digest_of(digest)?);
                 match *method {
                     Method::DELETE => self.delete_blob(&name, &digest).await,
                     _ => self.pull_blob(&name, &digest).await,
@@ -225,7 +244,7 @@ impl Call<'_> {
             Route::Uploads { name } => self.begin_upload(&repository(name)?, received).await,
             Route::Upload { name, id } => self.upload(&repository(name)?, id, received).await,
             Route::Manifest { name, reference } => {
-                let name = repository(name)?;
+                let name = self.local(name)?;
                 match *method {
                     Method::PUT => self.push_manifest(&name, reference, received).await,
                     Method::DELETE => self.delete_manifest(&name, reference).await,
@@ -273,7 +292,10 @@ impl Call<'_> {
             (_, &Method::PUT) => Some(Action::Push),
             _ => Some(Action::Pull),
         };
-        let repository = route.repository().unwrap_or_default();
+        let repository = match &self.mirrored {
+            Some(route) => route.local.as_str(),
+            None => route.repository().unwrap_or_default(),
+        };
         let wants = action.map(|action| Want { repository, action });
         let access = &self.api.parts.access;
         match access.check(self.head, self.peer, wants.as_slice()).await {
@@ -295,6 +317,14 @@ impl Call<'_> {
 
     fn store(&self) -> &Store {
         &self.api.parts.store
+    }
+
+    /// What a repository is called here.
+    fn local(&self, name: &str) -> Result<RepositoryName, Refused> {
+        match &self.mirrored {
+            Some(route) => Ok(route.local.clone()),
+            None => repository(name),
+        }
     }
 
     /// A header, if it is text.

@@ -82,6 +82,16 @@ pub struct Route {
     pub local: RepositoryName,
     /// Its name there.
     remote: RepositoryName,
+    /// What the client called the upstream.
+    namespace: Option<String>,
+}
+
+impl Route {
+    /// What the client called the upstream, if it did.
+    #[must_use]
+    pub fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
 }
 
 /// A manifest, and what is to be said of it.
@@ -198,6 +208,7 @@ impl Mirrors {
                 upstream: number,
                 local,
                 remote: name.clone(),
+                namespace: Some(namespace.to_owned()),
             });
         }
         let rest = |upstream: &Upstream| match upstream.prefix.as_str() {
@@ -216,6 +227,7 @@ impl Mirrors {
             upstream,
             local: name.clone(),
             remote,
+            namespace: None,
         })
     }
 

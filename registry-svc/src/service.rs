@@ -29,6 +29,7 @@ use crate::auth::Access;
 use crate::config::{Config, IndexKind};
 use crate::disk::{Disk, RealDisk};
 use crate::http::{Api, Limits, Parts};
+use crate::mirror::Mirrors;
 use crate::metrics::{Http, Scrape, Sources, notifications};
 use crate::reference::NodeName;
 use crate::root_lock::RootLock;
@@ -104,7 +105,10 @@ impl Service for Registry {
             events: webhooks.events(),
             metrics: http.clone(),
         };
-        let api = Arc::new(Api::new(parts, Arc::clone(&limits)));
+        let mirrors = Mirrors::new(parts.store.clone(), &config.mirrors)
+            .map_err(|error| StartError::new(exit::CONFIG, exit::chain(&error)))?;
+        let api = Api::new(parts, Arc::clone(&limits)).mirroring(mirrors);
+        let api = Arc::new(api);
         let (served, settings) = (tls.clone(), server_settings(&config));
         let server = workers
             .run(async move { Server::start(listeners, api, served, settings) })

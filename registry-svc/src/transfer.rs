@@ -13,6 +13,7 @@
 //! for the same again.
 
 pub mod archive;
+pub mod args;
 
 pub mod catalogue;
 pub mod copy;
@@ -31,6 +32,7 @@ pub mod sink;
 pub mod sync_directory;
 pub mod tar;
 pub mod tree;
+pub mod verbs;
 
 use std::io;
 use std::time::Duration;

@@ -12,8 +12,10 @@ use super::Call;
 use super::answer::{self, Answer, Headers};
 use super::body::Body;
 use super::event::{BLOB, Done};
+use crate::cluster::Remote;
 use crate::digest::Digest;
 use crate::error::{Code, Refused};
+use crate::mirror;
 use crate::range::{self, Asked};
 use crate::reference::RepositoryName;
 use crate::webhook::EventAction;
@@ -25,6 +27,13 @@ const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream")
 
 const BYTES: HeaderValue = HeaderValue::from_static("bytes");
 
+/// Where a blob is.
+enum Place {
+    Here,
+    Node(Remote),
+    Upstream(mirror::Blob),
+}
+
 impl Call<'_> {
     /// `GET`, `HEAD`
     pub(super) async fn pull_blob(
@@ -32,12 +41,9 @@ impl Call<'_> {
         name: &RepositoryName,
         digest: &Digest,
     ) -> Result<Answer, Refused> {
-        let (size, remote) = match self.store().blob(name, digest).await? {
-            Some(size) => (size, None),
-            None => match self.find_blob(name, digest).await {
-                Some(remote) => (remote.size, Some(remote)),
-                None => return Err(Code::BlobUnknown.into()),
-            },
+        let (size, place) = match self.store().blob(name, digest).await? {
+            Some(size) => (size, Place::Here),
+            None => self.elsewhere(name, digest).await?,
         };
         if self.has_already(digest) {
             return Ok(not_modified(digest));
@@ -51,15 +57,34 @@ impl Call<'_> {
         let body = match self.head.method == Method::HEAD || octets.is_empty() {
             true => Body::empty(),
             false => {
-                let body = match &remote {
-                    Some(remote) => self.fetch_blob(remote, octets).await?,
-                    None => self.read_blob(digest, octets).await?,
+                let body = match place {
+                    Place::Here => self.read_blob(digest, octets).await?,
+                    Place::Node(remote) => self.fetch_blob(&remote, octets).await?,
+                    Place::Upstream(blob) => {
+                        let length = octets.end.saturating_sub(octets.start);
+                        Body::stream(blob.open(octets), length)
+                    }
                 };
                 self.tell(&Done::to(EventAction::Pull, name, digest, BLOB).size(size));
                 body
             }
         };
         Ok(found(digest, size, part.as_ref(), body))
+    }
+
+    /// A blob that is not here: on another node, or at the upstream whose repository this is.
+    async fn elsewhere(
+        &self,
+        name: &RepositoryName,
+        digest: &Digest,
+    ) -> Result<(u64, Place), Refused> {
+        if let Some(remote) = self.find_blob(name, digest).await {
+            return Ok((remote.size, Place::Node(remote)));
+        }
+        match self.mirrored_blob(digest).await? {
+            Some(blob) => Ok((blob.size(), Place::Upstream(blob))),
+            None => Err(Code::BlobUnknown.into()),
+        }
     }
 
     async fn read_blob(&self, digest: &Digest, part: Range<u64>) -> Result<Body, Refused> {

@@ -1,7 +1,7 @@
 //! Manifests: pull, push and delete (distribution-spec, end-3, end-7 and end-9).
 
 use bytes::Bytes;
-use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderValue};
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderValue, WARNING};
 use hyper::{Method, StatusCode};
 
 use super::answer::{self, Answer, Headers, SUBJECT, TAG};
@@ -26,9 +26,12 @@ impl Call<'_> {
         reference: &str,
     ) -> Result<Answer, Refused> {
         let reference = reference_of(reference)?;
-        let stored = match self.store().manifest(name, &reference).await? {
-            Some(stored) => stored,
-            None => self.read_through(name, &reference).await?,
+        let (stored, warning) = match self.mirrored_manifest(&reference).await? {
+            Some(found) => (found.stored, found.warning),
+            None => match self.store().manifest(name, &reference).await? {
+                Some(stored) => (stored, None),
+                None => (self.read_through(name, &reference).await?, None),
+            },
         };
         if self.has_already(&stored.digest) {
             return Ok(not_modified(&stored.digest));
@@ -42,7 +45,11 @@ impl Call<'_> {
                 ..done.size(size)
             });
         }
-        Ok(found(stored, is_head))
+        let mut answer = found(stored, is_head);
+        if let Some(warning) = warning {
+            answer.headers_mut().set(WARNING, warning);
+        }
+        Ok(answer)
     }
 
     /// A manifest that another node has, and this one not yet.

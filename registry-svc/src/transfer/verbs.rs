@@ -348,8 +348,8 @@ async fn pull_all(args: &PullArgs) -> Result<Option<Report>, VerbError> {
         let mut problems = Problems::default();
         let mut items = Vec::new();
         for remote in remotes {
-            let listed = items_of_registry(&registry, &remote, &selection(&args.which));
-            for (name, item) in listed.await? {
+            let listed = items_of_registry(&registry, &remote, &selection(&args.which)).await?;
+            for (name, item) in listed {
                 match item {
                     Some(item) => items.push(item),
                     None => problems.add(name, "the registry has none"),
