@@ -77,6 +77,18 @@ pub enum Verb {
     Push(PushArgs),
     /// Pull images of a registry into a directory or an archive
     Pull(PullArgs),
+    /// Say what this node and another one do not have alike
+    ///
+    /// Prints a line for each difference and exits with 1 when there is any; prints nothing and exits
+    /// with 0 when both hold the same. A running registry of a cluster is asked.
+    Diff {
+        /// The other node, as the configuration names it
+        #[arg(value_name = "NODE")]
+        node: String,
+        /// Where the registry is.
+        #[command(flatten)]
+        status: StatusArgs,
+    },
     /// Print a line of a file of users, for a password that is read from standard input
     Password {
         /// The user.

@@ -1,5 +1,6 @@
 //! The verbs of the command line.
 
+mod ask;
 mod look;
 
 use std::io::Read as _;
@@ -51,6 +52,7 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
         Verb::Export(args) => verbs::export(&args),
         Verb::Push(args) => verbs::push(&args),
         Verb::Pull(args) => verbs::pull(&args),
+        Verb::Diff { node, status } => ask::diff(&node, &status),
         Verb::Password { user, cost } => password(&user, cost),
     }
 }

@@ -85,7 +85,46 @@ fn repositories(page: &mut String, seen: &Value) -> fmt::Result {
     }
     page.push_str("</tbody></table>");
     say_cut(page, items(&seen["repositories"]).count())?;
+    replication(page, &seen["cluster"])?;
     end(page);
+    Ok(())
+}
+
+/// The other nodes, if there are any.
+fn replication(page: &mut String, cluster: &Value) -> fmt::Result {
+    if !cluster.is_object() {
+        return Ok(());
+    }
+    write!(
+        page,
+        "<h2>Replication</h2><p>This is node {}; {} records wait for content, {} blobs are being fetched, \
+         {} are nowhere to be had.</p><table><thead><tr><th>Node</th><th>Address</th><th>State</th>\
+         <th class=\"n\">Behind</th><th class=\"n\">Lacks</th><th class=\"n\">Differences</th></tr></thead><tbody>",
+        escaped(word(&cluster["node"])),
+        number(&cluster["records_waiting"]),
+        number(&cluster["fetching"]),
+        number(&cluster["missing_blobs"]),
+    )?;
+    for peer in items(&cluster["peers"]) {
+        let state = match peer["connected"].as_bool() {
+            Some(true) => "connected".to_owned(),
+            _ => format!(
+                "<span class=\"bad\">not connected</span> {}",
+                escaped(peer["error"].as_str().unwrap_or_default())
+            ),
+        };
+        write!(
+            page,
+            "<tr><td>{}</td><td>{}</td><td>{state}</td><td class=\"n\">{}</td>\
+             <td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
+            escaped(word(&peer["name"])),
+            escaped(word(&peer["address"])),
+            number(&peer["behind"]),
+            number(&peer["lacks"]),
+            number(&peer["differences"]),
+        )?;
+    }
+    page.push_str("</tbody></table>");
     Ok(())
 }
 
@@ -333,6 +372,7 @@ mod tests {
             "artifactType": EVIL, "subject": EVIL, "missing": [EVIL],
             "referrers": [{ "digest": EVIL, "artifactType": EVIL, "mediaType": EVIL }],
             "repositories": [{ "name": EVIL }],
+            "cluster": { "node": EVIL, "peers": [{ "name": EVIL, "address": EVIL, "error": EVIL }] },
             "total": {},
             "manifest": {
                 "layers": [{ "digest": EVIL, "mediaType": EVIL, "platform": { "os": EVIL, "architecture": EVIL } }],

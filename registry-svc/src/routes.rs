@@ -6,33 +6,61 @@
 //! | `GET /repositories` | all repositories with their sizes, as JSON |
 //! | `GET /tags?repository=` | the tags of one |
 //! | `GET /manifest?repository=&reference=` | a manifest, what it refers to and what refers to it |
+//! | `GET /diff?node=` | what this node and another one do not have alike |
 //! | `POST /hand-over` | ends this process in favour of one that shares its sockets |
 
 use daemon_base::admin::{Reply, Request, Routes};
 use daemon_base::exit;
 use rustix::process::{Signal, getpid, kill_process};
+use serde_json::Value;
 use tokio::runtime::Handle;
 
-use crate::page;
-use crate::service::HAND_OVER;
+use crate::cluster::Cluster;
+use crate::cluster::compare::CompareError;
+use crate::service::{HAND_OVER, cluster};
 use crate::views::{Looker, View, ViewError};
+use crate::{page, status};
 
-/// Adds the paths; what has to read the store does so on `workers`.
-pub(crate) fn add(routes: &Routes, looker: &Looker, workers: &Handle) {
+/// Where the difference to another node is.
+pub(crate) const DIFF: &str = "/diff";
+
+/// What is shown.
+#[derive(Clone, Debug)]
+pub(crate) struct Shown {
+    /// What the store holds.
+    pub(crate) looker: Looker,
+    /// The other nodes.
+    pub(crate) cluster: Option<Cluster>,
+    /// Where the store is read.
+    pub(crate) workers: Handle,
+}
+
+/// Adds the paths.
+pub(crate) fn add(routes: &Routes, shown: &Shown) {
     for path in [View::REPOSITORIES, View::TAGS, View::MANIFEST] {
-        let (looker, workers) = (looker.clone(), workers.clone());
+        let shown = shown.clone();
         routes.get(path, move |request| {
-            let (looker, workers) = (looker.clone(), workers.clone());
-            async move { on(&workers, async move { json(&looker, &request).await }).await }
+            let shown = shown.clone();
+            async move {
+                let looker = shown.looker;
+                on(&shown.workers, async move { json(&looker, &request).await }).await
+            }
         });
     }
     for path in [page::ROOT, page::REPOSITORY, page::MANIFEST] {
-        let (looker, workers) = (looker.clone(), workers.clone());
+        let shown = shown.clone();
         routes.get(path, move |request| {
-            let (looker, workers) = (looker.clone(), workers.clone());
-            async move { on(&workers, async move { html(&looker, &request).await }).await }
+            let shown = shown.clone();
+            let workers = shown.workers.clone();
+            async move { on(&workers, async move { html(&shown, &request).await }).await }
         });
     }
+    let compared = shown.clone();
+    routes.get(DIFF, move |request| {
+        let shown = compared.clone();
+        let workers = shown.workers.clone();
+        async move { on(&workers, async move { diff(&shown, &request).await }).await }
+    });
     routes.post(HAND_OVER, |_| async {
         tracing::info!("A successor asks for the root");
         // The end of a process begins in one place.
@@ -55,7 +83,7 @@ async fn json(looker: &Looker, request: &Request) -> Reply {
     }
 }
 
-async fn html(looker: &Looker, request: &Request) -> Reply {
+async fn html(shown: &Shown, request: &Request) -> Reply {
     let path = match request.path.as_str() {
         page::REPOSITORY => View::TAGS,
         page::MANIFEST => View::MANIFEST,
@@ -65,13 +93,40 @@ async fn html(looker: &Looker, request: &Request) -> Reply {
         Ok(view) => view,
         Err(error) => return refusal(&error),
     };
-    match looker.look(&view).await {
-        Ok(value) => Reply::html(page::render(&view, &value)),
+    match shown.looker.look(&view).await {
+        Ok(mut value) => {
+            // The other nodes stand below the repositories.
+            if let (View::Repositories, Some(of), Some(value)) =
+                (&view, &shown.cluster, value.as_object_mut())
+            {
+                value.insert("cluster".to_owned(), cluster::status(of));
+            }
+            Reply::html(page::render(&view, &value))
+        }
         Err(error) => refusal(&error),
     }
 }
 
-async fn look(looker: &Looker, path: &str, query: &str) -> Result<serde_json::Value, ViewError> {
+async fn diff(shown: &Shown, request: &Request) -> Reply {
+    let Some(cluster) = &shown.cluster else {
+        return Reply::text(404, "this node has no others beside it\n");
+    };
+    let Some(node) = request.parameter("node") else {
+        return Reply::text(400, "which node? say node=\n");
+    };
+    match cluster.diff(&node).await {
+        Ok(differences) => Reply::json(200, &status::differences(&differences)),
+        Err(error) => {
+            let code = match &error {
+                CompareError::NoPeer(_) => 404,
+                _ => 502,
+            };
+            Reply::text(code, format!("{}\n", exit::chain(&error)))
+        }
+    }
+}
+
+async fn look(looker: &Looker, path: &str, query: &str) -> Result<Value, ViewError> {
     looker.look(&View::parse(path, query)?).await
 }
 

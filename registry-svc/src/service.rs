@@ -9,6 +9,7 @@
 //! thread of the process's life only decides.
 
 mod access;
+pub(crate) mod cluster;
 mod predecessor;
 mod workers;
 
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use daemon_base::config::{Common, Problem, Problems};
+use daemon_base::drain::Drain;
 use daemon_base::listen::{self, Inherited};
 use daemon_base::run::{Context, Service, StartError};
 use daemon_base::snapshot::Cell;
@@ -26,6 +28,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use crate::auth::Access;
+use crate::cluster::Cluster;
 use crate::config::{Config, IndexKind};
 use crate::disk::{Disk, RealDisk};
 use crate::http::{Api, Limits, Parts};
@@ -52,6 +55,9 @@ pub const SOCKET: &str = "registry";
 pub struct Registry {
     server: Server,
     store: Store,
+    cluster: Option<Cluster>,
+    /// Ends what other nodes are served.
+    nodes: Drain,
     access: Access,
     limits: Arc<Cell<Limits>>,
     tls: Option<Arc<Cell<ServerConfig>>>,
@@ -77,6 +83,7 @@ impl Service for Registry {
         warn_all(&config);
         let is_inherited = context.inherited.any();
         let listeners = listeners(&config, &mut context.inherited)?;
+        let for_nodes = cluster::listeners(&config, &mut context.inherited)?;
         let root = match predecessor::take(&config, is_inherited).await {
             Ok(root) => root,
             Err(error) => return Err(StartError::new(exit::SOFTWARE, error)),
@@ -96,12 +103,13 @@ impl Service for Registry {
         let instance: Arc<str> = node(&config).as_str().into();
         let webhooks = Webhooks::start(&config.webhooks, &config.root, &instance)
             .map_err(|error| StartError::new(exit::SOFTWARE, error))?;
+        let cluster = cluster::start(&config, &store, &workers).await?;
         let http = Http::default();
         let limits = Cell::new(limits(&config));
         let parts = Parts {
             store: store.clone(),
             access: access.clone(),
-            cluster: None,
+            cluster: cluster.clone(),
             events: webhooks.events(),
             metrics: http.clone(),
         };
@@ -109,6 +117,10 @@ impl Service for Registry {
             .map_err(|error| StartError::new(exit::CONFIG, exit::chain(&error)))?;
         let api = Api::new(parts, Arc::clone(&limits)).mirroring(mirrors);
         let api = Arc::new(api);
+        let (nodes, guard) = Drain::new();
+        if let Some(cluster) = &cluster {
+            cluster::serve(cluster, for_nodes, &api, guard, &workers).await?;
+        }
         let (served, settings) = (tls.clone(), server_settings(&config));
         let server = workers
             .run(async move { Server::start(listeners, api, served, settings) })
@@ -118,6 +130,8 @@ impl Service for Registry {
             server,
             looker: Looker::new(store.clone()),
             store,
+            cluster,
+            nodes,
             access,
             limits,
             tls,
@@ -171,6 +185,9 @@ impl Service for Registry {
             cell.publish(loaded.config);
             certificates = Some(loaded.certificates);
         }
+        if let Some(cluster) = &self.cluster {
+            cluster::reload(cluster);
+        }
         self.limits.publish(limits(&config));
         let summary = config.summary();
         self.shown.publish(config);
@@ -188,6 +205,7 @@ impl Service for Registry {
             "read_only": config.read_only,
             "requests": requests(&self.http),
             "held": self.looker.last().map(|survey| crate::status::held(&survey)),
+            "cluster": self.cluster.as_ref().map(cluster::status),
             "webhooks": crate::status::webhooks(&self.webhooks.status()),
         })
     }
@@ -231,6 +249,10 @@ impl Registry {
             let followed = access::follow(self.access.clone(), config);
             tasks.push(tokio::spawn(followed));
         }
+        if let (Some(cluster), Some(of)) = (&self.cluster, &self.shown.current().cluster) {
+            let files = [of.ca.clone(), of.certificate.clone(), of.key.clone()];
+            tasks.push(tokio::spawn(cluster::follow(cluster.clone(), files)));
+        }
         let before = self.followed.current();
         self.followed.publish(tasks);
         for task in before.iter() {
@@ -250,9 +272,17 @@ impl Registry {
             http: self.http.clone(),
             sources,
         }));
+        if let Some(cluster) = &self.cluster {
+            cluster.metrics().register(&context.metrics);
+        }
         let heart = self.workers.heartbeat();
         context.progress.register("data path", heart);
-        routes::add(&context.admin, &self.looker, self.workers.handle());
+        let shown = routes::Shown {
+            looker: self.looker.clone(),
+            cluster: self.cluster.clone(),
+            workers: self.workers.handle().clone(),
+        };
+        routes::add(&context.admin, &shown);
         say_read_only(&context.readiness, self.shown.current().read_only);
     }
 }

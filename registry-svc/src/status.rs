@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use daemon_base::run::headline;
 use serde_json::{Value, json};
 
+use crate::cluster::buckets::Difference;
+use crate::record::{Fact, Key, Stamped};
 use crate::survey::Survey;
 use crate::webhook::EndpointStatus;
 
@@ -36,6 +38,41 @@ pub fn webhooks(endpoints: &[EndpointStatus]) -> Value {
         })
     });
     all.collect()
+}
+
+/// What two nodes do not have alike, as JSON.
+#[must_use]
+pub fn differences(differences: &[Difference]) -> Value {
+    let all = differences.iter().map(|difference| match difference {
+        Difference::Blob { digest, here } => json!({
+            "what": format!("blob {digest}"),
+            "here": if *here { "held" } else { "" },
+            "there": if *here { "" } else { "held" },
+        }),
+        Difference::Register { key, here, there } => json!({
+            "what": match key {
+                Key::Blob { repository, digest } => format!("blob {digest} in {repository}"),
+                Key::Manifest { repository, digest } => format!("manifest {digest} in {repository}"),
+                Key::Tag { repository, tag } => format!("tag {repository}:{tag}"),
+            },
+            "here": statement(here.as_ref()),
+            "there": statement(there.as_ref()),
+        }),
+    });
+    json!({ "differences": all.collect::<Vec<_>>() })
+}
+
+/// What a node says of a key.
+fn statement(register: Option<&Stamped>) -> String {
+    match register.map(|register| &register.fact) {
+        None => String::new(),
+        Some(Fact::Tag {
+            target: Some(digest),
+            ..
+        }) => digest.to_string(),
+        Some(fact) if fact.is_tombstone() => "removed".to_owned(),
+        Some(_) => "held".to_owned(),
+    }
 }
 
 //--- For people
@@ -81,6 +118,7 @@ fn write_detail(text: &mut String, detail: &Value) -> std::fmt::Result {
         octets(number(&requests["received_bytes"])),
         octets(number(&requests["sent_bytes"])),
     )?;
+    write_cluster(text, &detail["cluster"])?;
     for webhook in items(&detail["webhooks"]) {
         write!(
             text,
@@ -100,7 +138,63 @@ fn write_detail(text: &mut String, detail: &Value) -> std::fmt::Result {
     Ok(())
 }
 
-/// Repositories in lines: names, or with `ls -l` their contents.
+fn write_cluster(text: &mut String, cluster: &Value) -> std::fmt::Result {
+    if !cluster.is_object() {
+        return Ok(());
+    }
+    write!(text, "node {}", word(&cluster["node"]))?;
+    for (key, words) in [
+        ("records_waiting", "records wait for content"),
+        ("fetching", "blobs are fetched"),
+        ("missing_blobs", "blobs are nowhere to be had"),
+    ] {
+        if number(&cluster[key]) > 0 {
+            write!(text, ", {} {words}", number(&cluster[key]))?;
+        }
+    }
+    writeln!(text)?;
+    for peer in items(&cluster["peers"]) {
+        write!(
+            text,
+            "peer {} {}: ",
+            word(&peer["name"]),
+            word(&peer["address"])
+        )?;
+        match peer["connected"].as_bool() {
+            Some(true) => write!(
+                text,
+                "connected, {} records behind",
+                number(&peer["behind"])
+            )?,
+            _ => write!(text, "NOT CONNECTED ({})", word(&peer["error"]))?,
+        }
+        if let Some(lacks) = peer["lacks"].as_u64() {
+            write!(text, ", lacks {lacks} of ours")?;
+        }
+        if number(&peer["differences"]) > 0 {
+            write!(text, ", {} differences", number(&peer["differences"]))?;
+        }
+        writeln!(text)?;
+    }
+    Ok(())
+}
+
+/// What two nodes do not have alike, in lines.
+#[must_use]
+pub fn difference_lines(view: &Value) -> String {
+    let mut text = String::new();
+    let said = |value: &Value| match word(value) {
+        "" => "-".to_owned(),
+        said => said.to_owned(),
+    };
+    for one in items(&view["differences"]) {
+        let (here, there) = (said(&one["here"]), said(&one["there"]));
+        let _written = writeln!(text, "{}: here {here}, there {there}", word(&one["what"]));
+    }
+    text
+}
+
+/// Repositories in lines.
 #[must_use]
 pub fn repositories(view: &Value) -> String {
     items(&view["repositories"])
@@ -264,6 +358,10 @@ mod tests {
                 "listen": ["127.0.0.1:5443"], "tls": true, "root": "/r", "read_only": true,
                 "held": { "repositories": 2, "tags": 3, "manifests": 4, "blobs": 5, "bytes": 2048 },
                 "requests": { "answered": 7, "received_bytes": 0, "sent_bytes": 1024 },
+                "cluster": { "node": "a#1", "records_waiting": 2, "peers": [
+                    { "name": "b", "address": "192.0.2.1:5444", "connected": true, "behind": 3, "lacks": 1 },
+                    { "name": "c", "address": "192.0.2.2:5444", "connected": false, "error": "refused" },
+                ] },
                 "webhooks": [{ "name": "w", "delivered": 1, "waiting": 2, "dropped": 0, "error": "no answer" }],
             },
         });
@@ -276,6 +374,9 @@ mod tests {
                 "root /r, read-only",
                 "holds 2 repositories, 3 tags, 4 manifests, 5 blobs, 2.0 KiB",
                 "7 requests answered, 0 B received, 1.0 KiB sent",
+                "node a#1, 2 records wait for content",
+                "peer b 192.0.2.1:5444: connected, 3 records behind, lacks 1 of ours",
+                "peer c 192.0.2.2:5444: NOT CONNECTED (refused)",
                 "webhook w: 1 delivered, 2 wait  FAILS: no answer",
             ]
         );

@@ -1,0 +1,75 @@
+//! Verbs that only a running daemon can do.
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+use daemon_base::admin::{self, ClientError, Response};
+use daemon_base::args::StatusArgs;
+use daemon_base::{errln, exit, outln, print};
+use serde_json::Value;
+
+use crate::auth::form::encoded;
+use crate::config::DEFAULT_ADMIN;
+use crate::{routes, status};
+
+/// What `diff` exits with when there is a difference, as diff(1) does.
+const DIFFERENT: u8 = 1;
+
+/// Says what two nodes do not have alike.
+pub(super) fn diff(node: &str, args: &StatusArgs) -> ExitCode {
+    let path = format!("{}?node={}", routes::DIFF, encoded(node));
+    let value = match ask(args, &path, Way::Look) {
+        Ok(value) => value,
+        Err(code) => return code,
+    };
+    if args.json {
+        outln!("{value:#}");
+    } else {
+        print::out(format_args!("{}", status::difference_lines(&value)));
+    }
+    match value["differences"].as_array() {
+        Some(all) if all.is_empty() => exit::code(exit::OK),
+        _ => exit::code(DIFFERENT),
+    }
+}
+
+/// Whether something is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// It is only looked at.
+    Look,
+}
+
+/// What the daemon answers, or the code to exit with once it was said why there is nothing.
+pub(super) fn ask(args: &StatusArgs, path: &str, way: Way) -> Result<Value, ExitCode> {
+    let address = args.admin.unwrap_or(DEFAULT_ADMIN);
+    let response = match exchange(address, path, way) {
+        Ok(response) => response,
+        Err(error) => {
+            exit::report(&error);
+            return Err(exit::code(exit::UNAVAILABLE));
+        }
+    };
+    let text = response.text();
+    if !response.is_success() {
+        errln!("{}", text.trim_end());
+        return Err(exit::code(exit::DATA));
+    }
+    serde_json::from_str(&text).map_err(|error| {
+        errln!("the daemon's answer cannot be understood: {error}");
+        exit::code(exit::SOFTWARE)
+    })
+}
+
+fn exchange(address: SocketAddr, path: &str, way: Way) -> Result<Response, ClientError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|source| ClientError::Exchange {
+            address,
+            source: source.into(),
+        })?;
+    match way {
+        Way::Look => runtime.block_on(admin::get(address, path)),
+    }
+}

@@ -1,0 +1,160 @@
+//! The other nodes, as the configuration names them.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use daemon_base::config::HumanDuration;
+use daemon_base::disk::Stamp;
+use daemon_base::drain::Guard;
+use daemon_base::exit;
+use daemon_base::listen::{self, Inherited};
+use daemon_base::run::StartError;
+use serde_json::{Value, json};
+
+use super::Workers;
+use crate::cluster::acknowledge::Mode;
+use crate::cluster::settings::{PeerSettings, Settings, TlsFiles};
+use crate::cluster::{Cluster, PeerStatus};
+use crate::config::{self, Acknowledge};
+use crate::http::Api;
+use crate::reference::NodeName;
+use crate::store::Store;
+
+/// The name of the listeners for nodes among inherited sockets.
+pub const SOCKET: &str = "cluster";
+
+/// How often the certificates of nodes are looked at.
+const LOOK: Duration = Duration::from_mins(1);
+
+/// The listeners for nodes.
+pub(super) fn listeners(
+    config: &config::Config,
+    inherited: &mut Inherited,
+) -> Result<Vec<TcpListener>, StartError> {
+    match &config.cluster {
+        None => Ok(Vec::new()),
+        Some(cluster) => Ok(listen::tcp(inherited, SOCKET, &cluster.listen)?),
+    }
+}
+
+/// Begins to follow the other nodes, if there are any.
+pub(super) async fn start(
+    config: &config::Config,
+    store: &Store,
+    workers: &Workers,
+) -> Result<Option<Cluster>, StartError> {
+    let Some(cluster) = &config.cluster else {
+        return Ok(None);
+    };
+    let (settings, store) = (settings(cluster), store.clone());
+    let started = workers.run(async move { Cluster::start(settings, store) });
+    match started.await {
+        Ok(cluster) => Ok(Some(cluster)),
+        Err(error) => Err(StartError::new(exit::CONFIG, error)),
+    }
+}
+
+/// Serves the other nodes until the drain is asked for.
+pub(super) async fn serve(
+    cluster: &Cluster,
+    listeners: Vec<TcpListener>,
+    api: &Arc<Api>,
+    guard: Guard,
+    workers: &Workers,
+) -> Result<(), StartError> {
+    let (cluster, api) = (cluster.clone(), Arc::clone(api));
+    let served = workers.run(async move {
+        for listener in listeners {
+            let (api, guard) = (Arc::clone(&api), guard.clone());
+            let passed_on = move |request, caller| {
+                let api = Arc::clone(&api);
+                async move { api.handle_passed_on(request, caller).await }
+            };
+            cluster.serve(listener, passed_on, guard)?;
+        }
+        Ok(())
+    });
+    served
+        .await
+        .map_err(|error: std::io::Error| StartError::io("nodes cannot be served", &error))
+}
+
+fn settings(cluster: &config::Cluster) -> Settings {
+    let name = |text: &str| -> NodeName {
+        text.parse()
+            .expect("the configuration has taken the name for one")
+    };
+    let peers = cluster.peers.iter().map(|peer| PeerSettings {
+        name: name(&peer.name),
+        address: peer.address.clone(),
+    });
+    Settings {
+        peers: peers.collect(),
+        tls: Some(TlsFiles {
+            ca: cluster.ca.clone(),
+            certificate: cluster.certificate.clone(),
+            key: cluster.key.clone(),
+        }),
+        acknowledge: match cluster.acknowledge {
+            Acknowledge::MajorityOfReachable => Mode::MajorityOfReachable,
+            Acknowledge::Strict => Mode::Strict,
+        },
+        acknowledge_wait: cluster.acknowledge_timeout,
+        compare_interval: cluster.compare,
+        bandwidth: cluster.rate,
+        ..Settings::new(name(&cluster.node))
+    }
+}
+
+/// Reads the certificates anew whenever they have changed.
+pub(super) async fn follow(cluster: Cluster, files: [PathBuf; 3]) {
+    let stamps = || files.each_ref().map(|path| Stamp::of(path));
+    let mut seen = stamps();
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let now = stamps();
+        if now != seen {
+            seen = now;
+            reload(&cluster);
+        }
+    }
+}
+
+/// Reads the certificates anew; those in force stay when they cannot be used.
+pub(super) fn reload(cluster: &Cluster) {
+    match cluster.reload() {
+        Ok(()) => tracing::info!("The certificates of nodes are taken up"),
+        Err(error) => {
+            let error = exit::chain(&error);
+            tracing::error!(error, "The certificates of nodes stay as they were");
+        }
+    }
+}
+
+/// How the cluster is doing, as JSON.
+pub(super) fn status(cluster: &Cluster) -> Value {
+    let status = cluster.status();
+    json!({
+        "node": status.node,
+        "records_waiting": status.waiting,
+        "fetching": status.fetching,
+        "missing_blobs": status.missing.len(),
+        "peers": status.peers.iter().map(peer).collect::<Vec<_>>(),
+    })
+}
+
+fn peer(peer: &PeerStatus) -> Value {
+    json!({
+        "name": peer.name.as_str(),
+        "address": peer.address,
+        "connected": peer.connected,
+        "error": peer.error,
+        "heard": peer.heard.map(|ago| HumanDuration(Duration::from_secs(ago.as_secs())).to_string()),
+        "behind": peer.behind,
+        "lacks": peer.lacks,
+        "differences": peer.differences,
+        "missing_blobs": peer.missing_blobs,
+    })
+}
