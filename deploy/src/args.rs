@@ -29,10 +29,10 @@ pub(crate) struct Outpost {
 pub(crate) enum Command {
     /// Run a whole site on this machine, on loopback addresses, until Ctrl-C
     ///
-    /// Runs the real services (healthd, dns-authd, dns-recursor, lb-proxy) as child processes with the
-    /// configuration of an example site: the domain ocp4.redhat.ren with three masters. Each
-    /// master is a small TCP responder on a loopback address of its own, so that health checks
-    /// have something to check. No privileges are needed, and nothing outside the run directory
+    /// Runs the real services (healthd, dns-authd, dns-recursor, lb-proxy, registry-svc) as child
+    /// processes with the configuration of an example site: the domain ocp4.redhat.ren with three
+    /// masters. Each master is a small TCP responder on a loopback address of its own, so that health
+    /// checks have something to check; its registry port leads to registry-svc. No privileges are needed, and nothing outside the run directory
     /// is written.
     ///
     /// On a terminal there is one live screen; otherwise each event is a line. Everything stops
@@ -106,8 +106,8 @@ pub(crate) struct Places {
     #[arg(long, value_name = "PORT", default_value_t = 5301, value_parser = port())]
     pub(crate) authority_port: u16,
 
-    /// First of four ports, on NET.1, for the admin listeners of the services
-    #[arg(long, value_name = "PORT", default_value_t = 9401, value_parser = clap::value_parser!(u16).range(1..=65_532))]
+    /// First of five ports, on NET.1, for the admin listeners of the services
+    #[arg(long, value_name = "PORT", default_value_t = 9401, value_parser = clap::value_parser!(u16).range(1..=65_531))]
     pub(crate) admin_port: u16,
 
     /// Port of the masters' API server
@@ -121,6 +121,10 @@ pub(crate) struct Places {
     /// Port of the masters' registry
     #[arg(long, value_name = "PORT", default_value_t = 5443, value_parser = port())]
     pub(crate) registry_port: u16,
+
+    /// Port of registry-svc, on NET.1
+    #[arg(long, value_name = "PORT", default_value_t = 5000, value_parser = port())]
+    pub(crate) registry_svc_port: u16,
 }
 
 /// Arguments of `master`.
@@ -236,6 +240,9 @@ Examples:
           dig @127.0.0.1 -p 5300 helper.ocp4.redhat.ren
       and take a master away, and see it leave the answers:
           outpost master down 1
+      The registry is there under its names, and behind lb-proxy:
+          curl http://127.0.0.1:5443/v2/_catalog
+          skopeo copy --dest-tls-verify=false dir:IMAGE docker://127.0.0.1:5443/NAME
   outpost up --upstream 192.168.7.1
       Answer outside names too.
   outpost up --net 127.0.7 --run-dir /tmp/second

@@ -7,6 +7,7 @@ mod dns_authd;
 mod dns_recursor;
 mod healthd;
 mod lb_proxy;
+mod registry_svc;
 mod zone;
 
 use std::net::{IpAddr, SocketAddr};
@@ -36,6 +37,8 @@ pub(crate) struct Layout {
     pub(crate) authority: SocketAddr,
     /// Where lb-proxy listens, on the port of whatever the masters offer.
     pub(crate) proxy: IpAddr,
+    /// Where registry-svc listens, in plain text: what the masters offer as registry leads there.
+    pub(crate) registry: SocketAddr,
     /// The admin listeners.
     pub(crate) admin: PerService<SocketAddr>,
     /// How often each port of each master is probed.
@@ -67,6 +70,7 @@ pub(crate) fn render(site: &Site, layout: &Layout) -> Vec<File> {
             Service::DnsAuthd => dns_authd::render(site, layout),
             Service::DnsRecursor => dns_recursor::render(site, layout),
             Service::LbProxy => lb_proxy::render(site, layout),
+            Service::RegistrySvc => registry_svc::render(layout),
         };
         files.push(File {
             name: config_name(service),
@@ -133,11 +137,13 @@ mod tests {
             dns: at(5300),
             authority: at(5301),
             proxy: at(0).ip(),
+            registry: at(5000),
             admin: PerService {
                 healthd: at(9401),
                 dns_authd: at(9402),
                 dns_recursor: at(9403),
                 lb_proxy: at(9404),
+                registry_svc: at(9405),
             },
             probe_interval: Duration::from_millis(500),
             drain: Duration::from_secs(2),

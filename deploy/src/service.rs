@@ -13,15 +13,18 @@ pub(crate) enum Service {
     DnsRecursor,
     /// Where clients connect; passes each connection to a master that is up.
     LbProxy,
+    /// Keeps the images of the site.
+    RegistrySvc,
 }
 
 impl Service {
     /// Every service, in the order in which they start; they stop in reverse.
-    pub(crate) const ALL: [Self; 4] = [
+    pub(crate) const ALL: [Self; 5] = [
         Self::Healthd,
         Self::DnsAuthd,
         Self::DnsRecursor,
         Self::LbProxy,
+        Self::RegistrySvc,
     ];
 
     /// The name of the service, of its package and of its binary.
@@ -31,6 +34,7 @@ impl Service {
             Self::DnsAuthd => "dns-authd",
             Self::DnsRecursor => "dns-recursor",
             Self::LbProxy => "lb-proxy",
+            Self::RegistrySvc => "registry-svc",
         }
     }
 
@@ -40,7 +44,8 @@ impl Service {
             Self::Healthd => Some(Self::DnsAuthd),
             Self::DnsAuthd => Some(Self::DnsRecursor),
             Self::DnsRecursor => Some(Self::LbProxy),
-            Self::LbProxy => None,
+            Self::LbProxy => Some(Self::RegistrySvc),
+            Self::RegistrySvc => None,
         }
     }
 
@@ -51,6 +56,7 @@ impl Service {
             Self::DnsAuthd => Some(Self::Healthd),
             Self::DnsRecursor => Some(Self::DnsAuthd),
             Self::LbProxy => Some(Self::DnsRecursor),
+            Self::RegistrySvc => Some(Self::LbProxy),
         }
     }
 }
@@ -72,6 +78,8 @@ pub(crate) struct PerService<T> {
     pub(crate) dns_recursor: T,
     /// What belongs to lb-proxy.
     pub(crate) lb_proxy: T,
+    /// What belongs to registry-svc.
+    pub(crate) registry_svc: T,
 }
 
 impl<T> PerService<T> {
@@ -82,6 +90,7 @@ impl<T> PerService<T> {
             dns_authd: make(Service::DnsAuthd),
             dns_recursor: make(Service::DnsRecursor),
             lb_proxy: make(Service::LbProxy),
+            registry_svc: make(Service::RegistrySvc),
         }
     }
 
@@ -92,6 +101,7 @@ impl<T> PerService<T> {
             Service::DnsAuthd => &self.dns_authd,
             Service::DnsRecursor => &self.dns_recursor,
             Service::LbProxy => &self.lb_proxy,
+            Service::RegistrySvc => &self.registry_svc,
         }
     }
 
@@ -102,6 +112,7 @@ impl<T> PerService<T> {
             Service::DnsAuthd => &mut self.dns_authd,
             Service::DnsRecursor => &mut self.dns_recursor,
             Service::LbProxy => &mut self.lb_proxy,
+            Service::RegistrySvc => &mut self.registry_svc,
         }
     }
 

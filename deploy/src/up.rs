@@ -121,7 +121,9 @@ fn run_in(
             dns_authd: layout.authority.to_string(),
             dns_recursor: layout.dns.to_string(),
             lb_proxy: layout.proxy.to_string(),
+            registry_svc: layout.registry.to_string(),
         },
+        registry: layout.registry,
         control: control::socket(run_dir.path()),
         commands: site
             .published
@@ -197,12 +199,14 @@ fn layout(args: &UpArgs, directory: &Path) -> Layout {
         dns: args.places.dns.unwrap_or_else(|| at(5300)),
         authority: at(args.places.authority_port),
         proxy: own.into(),
-        // The range of the argument leaves room for three more.
+        registry: at(args.places.registry_svc_port),
+        // The range of the argument leaves room for four more.
         admin: PerService {
             healthd: at(admin),
             dns_authd: at(admin.saturating_add(1)),
             dns_recursor: at(admin.saturating_add(2)),
             lb_proxy: at(admin.saturating_add(3)),
+            registry_svc: at(admin.saturating_add(4)),
         },
         probe_interval: PROBE_INTERVAL,
         drain: Duration::from_secs(2),
@@ -224,6 +228,7 @@ fn wanted(site: &Site, layout: &Layout) -> Vec<Wanted> {
         wanted.push(Wanted::udp(name, address));
         wanted.push(Wanted::tcp(name, address));
     }
+    wanted.push(Wanted::tcp("registry-svc", layout.registry));
     for (service, address) in layout.admin.iter() {
         wanted.push(Wanted::tcp(
             &format!("the admin listener of {service}"),

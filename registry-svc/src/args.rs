@@ -162,12 +162,19 @@ impl std::str::FromStr for ImageArg {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (repository, reference) = match text.split_once('@') {
-            Some(parts) => parts,
-            None => text.rsplit_once(':').unwrap_or((text, "latest")),
+            Some((repository, digest)) => {
+                let digest = digest.parse().map_err(|error| format!("{error}"))?;
+                (repository, Reference::Digest(digest))
+            }
+            None => {
+                let (repository, tag) = text.rsplit_once(':').unwrap_or((text, "latest"));
+                let tag = tag.parse().map_err(|error| format!("{error}"))?;
+                (repository, Reference::Tag(tag))
+            }
         };
         Ok(Self {
             repository: repository.parse().map_err(|error| format!("{error}"))?,
-            reference: reference.parse().map_err(|error| format!("{error}"))?,
+            reference,
         })
     }
 }

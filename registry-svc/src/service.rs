@@ -218,6 +218,8 @@ impl Service for Registry {
         let Self {
             server,
             store,
+            cluster,
+            nodes,
             webhooks,
             workers,
             root,
@@ -226,6 +228,10 @@ impl Service for Registry {
         let is_drained = workers
             .run(async move { server.drain(deadline).await })
             .await;
+        // Other nodes last: what clients have pushed up to here is theirs too.
+        let left = deadline.saturating_sub(begun.elapsed());
+        let is_drained = nodes.finish(left).await && is_drained;
+        drop(cluster);
         drop(webhooks);
         // What was acknowledged is durable already; this spares the next start some work.
         workers.run(async move { store.close().await }).await;

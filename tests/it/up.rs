@@ -16,6 +16,15 @@ use tests::dns::{self, Question, ask_a};
 use tests::scratch::{Scratch, loopback};
 use tests::wait;
 
+/// What a site runs.
+const SERVICES: [&str; 5] = [
+    "healthd",
+    "dns-authd",
+    "dns-recursor",
+    "lb-proxy",
+    "registry-svc",
+];
+
 /// A loopback network and a run directory that belong to one site of one test.
 struct Place {
     net: [u8; 3],
@@ -49,8 +58,10 @@ impl Place {
 
     /// Every address that the site listens on.
     fn listeners(&self) -> Vec<SocketAddr> {
-        let own = [5300, 5301, 9401, 9402, 9403, 9404, 6443, 8443, 5443]
-            .map(|port| (self.host(1), port).into());
+        let own = [
+            5000, 5300, 5301, 9401, 9402, 9403, 9404, 9405, 6443, 8443, 5443,
+        ]
+        .map(|port| (self.host(1), port).into());
         let masters = [13, 14, 15]
             .into_iter()
             .flat_map(|last| [6443, 8443, 5443].map(|port| (self.host(last), port).into()));
@@ -66,7 +77,7 @@ impl Place {
     /// A verb of `outpost` for the site at this place.
     fn outpost(&self, arguments: &[&str]) -> Command {
         // The services have to be beside it.
-        for service in ["healthd", "dns-authd", "dns-recursor", "lb-proxy"] {
+        for service in SERVICES {
             assert!(binary(service).is_file(), "{service} is not beside outpost");
         }
         let mut command = Command::new(binary("outpost"));
@@ -105,12 +116,19 @@ impl Place {
     }
 
     /// The master that answers at the proxy's address at this moment.
-    fn master_behind(&self, port: u16) -> String {
-        let mut stream = TcpStream::connect((self.host(1), port)).expect("the proxy accepts");
+    fn get(&self, address: SocketAddr, path: &str) -> String {
+        let mut stream = TcpStream::connect(address).expect("somebody accepts");
         stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
-        stream.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("sent");
+        let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("sent");
         let mut text = String::new();
         stream.read_to_string(&mut text).expect("an answer");
+        text
+    }
+
+    /// The master to which the proxy leads on a port.
+    fn master_behind(&self, port: u16) -> String {
+        let text = self.get((self.host(1), port).into(), "/");
         let body = text.split_once("\r\n\r\n").expect("HTTP").1;
         body.split_once(',').expect("a greeting").0.to_owned()
     }
@@ -177,10 +195,20 @@ fn a_site_answers_follows_its_masters_and_leaves_nothing_behind() {
     );
 
     // Connections reach every master in turn.
-    for port in [6443, 8443, 5443] {
+    for port in [6443, 8443] {
         let reached: BTreeSet<String> = (0..6).map(|_| place.master_behind(port)).collect();
         let all = ["master-0", "master-1", "master-2"].map(str::to_owned);
         assert_eq!(reached, BTreeSet::from(all), "port {port}");
+    }
+
+    // The registry is behind the balancer and behind each of its names.
+    let registry = place.address("registry.ocp4.redhat.ren");
+    for address in [IpAddr::from(place.host(1)), registry] {
+        let answer = place.get(SocketAddr::new(address, 5443), "/v2/");
+        assert!(
+            answer.contains("docker-distribution-api-version: registry/2.0"),
+            "{address}: {answer}"
+        );
     }
 
     // A master taken down leaves the answers and stays away.
@@ -208,7 +236,7 @@ fn a_site_answers_follows_its_masters_and_leaves_nothing_behind() {
     }
 
     let pids = place.pids();
-    assert_eq!(pids.len(), 4);
+    assert_eq!(pids.len(), 5);
     site.stop();
     assert_nothing_is_left(&place, &pids);
 }
@@ -217,7 +245,7 @@ fn a_site_answers_follows_its_masters_and_leaves_nothing_behind() {
 fn every_rendered_configuration_passes_the_check_of_its_service() {
     let place = Place::new("up-check");
     let site = place.start();
-    for service in ["healthd", "dns-authd", "dns-recursor", "lb-proxy"] {
+    for service in SERVICES {
         let mut command = Command::new(binary(service));
         command
             .args(["check", "--config"])

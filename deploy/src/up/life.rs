@@ -23,7 +23,7 @@ use super::conductor::{Conductor, Input, Output, Phase};
 use super::control::{self, Call, Request};
 use super::event::{Ending, Event};
 use super::keys::Key;
-use super::master::{self, Master};
+use super::master::{self, Behind, Master};
 use super::poll::{self, Sample};
 use super::printer::Printer;
 use super::sample::Meter;
@@ -41,6 +41,8 @@ pub(crate) struct Setup {
     pub(crate) site: Site,
     /// Where clients ask.
     pub(crate) dns: SocketAddr,
+    /// Where registry-svc listens: what the masters offer as registry is there.
+    pub(crate) registry: SocketAddr,
     /// The admin listener of each service.
     pub(crate) admin: PerService<SocketAddr>,
     /// How to start each service.
@@ -55,6 +57,18 @@ pub(crate) struct Setup {
     pub(crate) plain: bool,
     /// Log lines too.
     pub(crate) log: bool,
+}
+
+/// What stands behind each port of a master.
+fn behind(offers: &[Offer], registry: SocketAddr) -> Vec<(Offer, Behind)> {
+    let behind = |offer: &Offer| match offer.what.as_str() {
+        "registry" => Behind::Service(registry),
+        _ => Behind::Greeting,
+    };
+    offers
+        .iter()
+        .map(|offer| (offer.clone(), behind(offer)))
+        .collect()
 }
 
 /// How it ended.
@@ -165,7 +179,7 @@ impl Life {
         let masters: Vec<Master> = setup
             .site
             .masters()
-            .map(|node| Master::new(&node.name, node.address, offers.clone()))
+            .map(|node| Master::new(&node.name, node.address, behind(&offers, setup.registry)))
             .collect();
         let view = View {
             site: setup.site.name.clone(),
@@ -273,6 +287,7 @@ impl Life {
             (Page::AskRestart, Key::Char('a')) => self.handle(Input::Restart(Service::DnsAuthd)),
             (Page::AskRestart, Key::Char('r')) => self.handle(Input::Restart(Service::DnsRecursor)),
             (Page::AskRestart, Key::Char('p')) => self.handle(Input::Restart(Service::LbProxy)),
+            (Page::AskRestart, Key::Char('s')) => self.handle(Input::Restart(Service::RegistrySvc)),
             (Page::AskRestart | Page::Stopping, _) | (_, Key::Redraw | Key::Escape) => {}
             (Page::Site, Key::Char('l')) => self.page = Page::Log,
             (Page::Log, Key::Char('l')) => self.page = Page::Site,

@@ -1,7 +1,8 @@
 //! The stand-in for a master: a TCP responder on each of its ports, which can be taken down.
 //!
 //! Down means that nothing listens: a connect is refused at once, as on a machine whose service
-//! is stopped. What it answers is a line of HTTP, for people who try `curl`.
+//! is stopped. What it answers is a line of HTTP, for people who try `curl`; where a real service of
+//! this machine stands behind a port, connections are passed on to that.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -20,14 +21,23 @@ use super::view::Offer;
 pub(crate) struct Master {
     name: String,
     address: IpAddr,
-    offers: Vec<Offer>,
+    offers: Vec<(Offer, Behind)>,
     /// One task for each offer; empty while the master is down.
     listeners: JoinSet<()>,
 }
 
+/// What stands behind a port of a master.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Behind {
+    /// Nothing but a greeting.
+    Greeting,
+    /// A service of this machine.
+    Service(SocketAddr),
+}
+
 impl Master {
     /// A master that is down.
-    pub(crate) fn new(name: &str, address: IpAddr, offers: Vec<Offer>) -> Self {
+    pub(crate) fn new(name: &str, address: IpAddr, offers: Vec<(Offer, Behind)>) -> Self {
         Self {
             name: name.to_owned(),
             address,
@@ -56,15 +66,17 @@ impl Master {
             return Ok(());
         }
         let mut bound = Vec::new();
-        for offer in &self.offers {
+        for (offer, behind) in &self.offers {
             let address = SocketAddr::new(self.address, offer.port);
             let listener = TcpListener::bind(address)
                 .await
                 .map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))?;
-            bound.push((listener, format!("{}, {}\n", self.name, offer.what)));
+            let greeting = format!("{}, {}\n", self.name, offer.what);
+            bound.push((listener, greeting, *behind));
         }
-        for (listener, greeting) in bound {
-            self.listeners.spawn(respond(listener, greeting.into()));
+        for (listener, greeting, behind) in bound {
+            self.listeners
+                .spawn(respond(listener, greeting.into(), behind));
         }
         Ok(())
     }
@@ -102,7 +114,7 @@ pub(crate) fn choose(names: &[String], known: &[&str]) -> Result<Vec<usize>, Str
 }
 
 /// Answers every connection to one port. Connections end with the task that runs this.
-async fn respond(listener: TcpListener, greeting: Arc<str>) {
+async fn respond(listener: TcpListener, greeting: Arc<str>, behind: Behind) {
     let room = Arc::new(Semaphore::new(CONNECTIONS));
     let mut connections = JoinSet::new();
     loop {
@@ -114,7 +126,13 @@ async fn respond(listener: TcpListener, greeting: Arc<str>) {
                 let greeting = Arc::clone(&greeting);
                 connections.spawn(async move {
                     // A client that goes away in the middle is its own business.
-                    drop(tokio::time::timeout(CONNECTION_LIMIT, greet(stream, &greeting)).await);
+                    match behind {
+                        Behind::Greeting => {
+                            let greeted = greet(stream, &greeting);
+                            drop(tokio::time::timeout(CONNECTION_LIMIT, greeted).await);
+                        }
+                        Behind::Service(address) => drop(pass_on(stream, address).await),
+                    }
                     drop(permit);
                 });
             }
@@ -138,6 +156,13 @@ async fn greet(mut stream: TcpStream, greeting: &str) -> io::Result<()> {
     );
     stream.write_all(response.as_bytes()).await?;
     stream.shutdown().await
+}
+
+/// Passes everything on to a service, and what it answers back.
+async fn pass_on(mut stream: TcpStream, address: SocketAddr) -> io::Result<()> {
+    let mut service = TcpStream::connect(address).await?;
+    tokio::io::copy_bidirectional(&mut stream, &mut service).await?;
+    Ok(())
 }
 
 /// Open connections to one port; further ones wait in the kernel's queue.
@@ -181,10 +206,11 @@ mod tests {
     async fn a_master_answers_refuses_and_answers_again() {
         let address = IpAddr::V4(Ipv4Addr::new(127, 61, 0, 13));
         let port = free_port(address);
-        let offers = vec![Offer {
+        let offer = Offer {
             what: "API".to_owned(),
             port,
-        }];
+        };
+        let offers = vec![(offer, Behind::Greeting)];
         let mut master = Master::new("master-0", address, offers);
         assert!(TcpStream::connect((address, port)).await.is_err());
 
@@ -204,11 +230,35 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_stands_behind_a_port_is_reached_through_it() {
+        let address = IpAddr::V4(Ipv4Addr::new(127, 61, 0, 15));
+        let service = TcpListener::bind((address, 0)).await.unwrap();
+        let port = free_port(address);
+        let offer = Offer {
+            what: "registry".to_owned(),
+            port,
+        };
+        let behind = Behind::Service(service.local_addr().unwrap());
+        let mut master = Master::new("master-0", address, vec![(offer, behind)]);
+        master.bring_up().await.unwrap();
+        let mut client = TcpStream::connect((address, port)).await.unwrap();
+        let (mut served, _) = service.accept().await.unwrap();
+        client.write_all(b"ping").await.unwrap();
+        let mut octets = [0; 4];
+        served.read_exact(&mut octets).await.unwrap();
+        served.write_all(b"pong").await.unwrap();
+        client.read_exact(&mut octets).await.unwrap();
+        assert_eq!(&octets, b"pong");
+        master.take_down().await;
+        assert_eq!(client.read(&mut octets).await.unwrap_or(0), 0);
+    }
+
+    #[tokio::test]
     async fn a_master_with_a_taken_port_stays_down_whole() {
         let address = IpAddr::V4(Ipv4Addr::new(127, 61, 0, 14));
         let taken = std::net::TcpListener::bind((address, 0)).unwrap();
         let free = free_port(address);
-        let offers = vec![
+        let offers = [
             Offer {
                 what: "API".to_owned(),
                 port: free,
@@ -218,6 +268,7 @@ mod tests {
                 port: taken.local_addr().unwrap().port(),
             },
         ];
+        let offers = offers.map(|offer| (offer, Behind::Greeting)).into();
         let mut master = Master::new("master-0", address, offers);
         let error = master.bring_up().await.unwrap_err();
         assert!(

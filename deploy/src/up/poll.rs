@@ -79,6 +79,10 @@ fn serves(service: Service, detail: &Value, metrics: &str) -> Option<String> {
             let open = sample::total(metrics, "haproxy_frontend_current_sessions")?;
             Some(format!("{open} open"))
         }
+        Service::RegistrySvc => match detail.get("held")?.get("repositories")?.as_u64()? {
+            1 => Some("1 repository".to_owned()),
+            n => Some(format!("{n} repositories")),
+        },
     }
 }
 
@@ -105,6 +109,7 @@ fn counter(service: Service) -> &'static str {
         Service::DnsAuthd => "dns_authd_queries_total",
         Service::DnsRecursor => "coredns_dns_requests_total",
         Service::LbProxy => "haproxy_frontend_sessions_total",
+        Service::RegistrySvc => "registry_http_requests_total",
     }
 }
 

@@ -273,6 +273,7 @@ fn keys(view: &View, page: Page) -> Line {
             .key("a", "dns-authd")
             .key("r", "dns-recursor")
             .key("p", "lb-proxy")
+            .key("s", "registry-svc")
             .key("Esc", "none"),
         Page::Log => Line::new().key("l", "back to the site").key("q", "quit"),
         Page::Stopping => Line::new().bold(" Stopping.").key("q", "kill what is left"),
@@ -285,6 +286,7 @@ fn unit(service: Service) -> &'static str {
         Service::Healthd => "probes",
         Service::DnsAuthd | Service::DnsRecursor => "queries",
         Service::LbProxy => "sessions",
+        Service::RegistrySvc => "requests",
     }
 }
 

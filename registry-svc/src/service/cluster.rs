@@ -23,7 +23,7 @@ use crate::reference::NodeName;
 use crate::store::Store;
 
 /// The name of the listeners for nodes among inherited sockets.
-pub const SOCKET: &str = "cluster";
+const SOCKET: &str = "cluster";
 
 /// How often the certificates of nodes are looked at.
 const LOOK: Duration = Duration::from_mins(1);
@@ -134,7 +134,7 @@ pub(super) fn reload(cluster: &Cluster) {
 }
 
 /// How the cluster is doing, as JSON.
-pub(super) fn status(cluster: &Cluster) -> Value {
+pub(crate) fn status(cluster: &Cluster) -> Value {
     let status = cluster.status();
     json!({
         "node": status.node,

@@ -1,6 +1,6 @@
 //! The conductor, told stories.
 
-use super::Service::{DnsAuthd, DnsRecursor, Healthd, LbProxy};
+use super::Service::{DnsAuthd, DnsRecursor, Healthd, LbProxy, RegistrySvc};
 use super::*;
 
 /// A step of a story: what happens so many milliseconds after the start.
@@ -50,7 +50,7 @@ fn told(at: u64, input: Input) -> (u64, Step) {
     (at, Step::Told(input))
 }
 
-/// All services started and ready within 40 ms.
+/// All services started and ready within 50 ms.
 fn running() -> Vec<(u64, Step)> {
     vec![
         told(0, Input::Begin),
@@ -58,13 +58,14 @@ fn running() -> Vec<(u64, Step)> {
         told(20, Input::Ready(DnsAuthd)),
         told(30, Input::Ready(DnsRecursor)),
         told(40, Input::Ready(LbProxy)),
+        told(50, Input::Ready(RegistrySvc)),
     ]
 }
 
 fn after_running(more: Vec<(u64, Step)>) -> Vec<String> {
     let mut steps = running();
     steps.extend(more);
-    play(steps).split_off(8)
+    play(steps).split_off(10)
 }
 
 #[test]
@@ -80,6 +81,8 @@ fn each_service_starts_when_the_one_before_is_ready() {
             "dns-recursor: ready after 0.01 s",
             "spawn lb-proxy",
             "lb-proxy: ready after 0.01 s",
+            "spawn registry-svc",
+            "registry-svc: ready after 0.01 s",
         ]
     );
 }
@@ -92,14 +95,16 @@ fn a_service_that_is_slow_to_be_ready_holds_nobody_up_for_long() {
             (3_000, Step::Clock),
             (6_000, Step::Clock),
             (9_000, Step::Clock),
-            told(9_100, Input::Ready(Healthd)),
+            (12_000, Step::Clock),
+            told(12_100, Input::Ready(Healthd)),
         ]),
         [
             "spawn healthd",
             "spawn dns-authd",
             "spawn dns-recursor",
             "spawn lb-proxy",
-            "healthd: ready after 9.10 s"
+            "spawn registry-svc",
+            "healthd: ready after 12.10 s"
         ]
     );
 }
@@ -109,12 +114,15 @@ fn stop_goes_in_reverse_and_waits_for_each() {
     assert_eq!(
         after_running(vec![
             told(100, Input::Stop),
+            told(110, Input::Ended(RegistrySvc, Ending::Code(0))),
             told(120, Input::Ended(LbProxy, Ending::Code(0))),
             told(150, Input::Ended(DnsRecursor, Ending::Code(0))),
             told(200, Input::Ended(DnsAuthd, Ending::Code(0))),
             told(250, Input::Ended(Healthd, Ending::Code(0))),
         ]),
         [
+            "terminate registry-svc",
+            "registry-svc: stopped",
             "terminate lb-proxy",
             "lb-proxy: stopped",
             "terminate dns-recursor",
@@ -134,14 +142,14 @@ fn a_service_that_does_not_stop_is_killed() {
         after_running(vec![
             told(100, Input::Stop),
             (4_100, Step::Clock),
-            told(4_110, Input::Ended(LbProxy, Ending::Signal(9))),
+            told(4_110, Input::Ended(RegistrySvc, Ending::Signal(9))),
         ]),
         [
+            "terminate registry-svc",
+            "kill registry-svc",
+            "registry-svc: did not stop in time: killed",
+            "registry-svc: stopped",
             "terminate lb-proxy",
-            "kill lb-proxy",
-            "lb-proxy: did not stop in time: killed",
-            "lb-proxy: stopped",
-            "terminate dns-recursor",
         ]
     );
 }
@@ -158,7 +166,7 @@ fn who_does_not_want_to_wait_has_everything_killed() {
 fn a_second_stop_changes_nothing() {
     assert_eq!(
         after_running(vec![told(100, Input::Stop), told(110, Input::Stop)]),
-        ["terminate lb-proxy"]
+        ["terminate registry-svc"]
     );
 }
 
@@ -273,12 +281,12 @@ fn a_restart_cuts_a_pause_short() {
 fn a_stop_during_a_restart_does_not_start_it_again() {
     assert_eq!(
         after_running(vec![
-            told(100, Input::Restart(LbProxy)),
+            told(100, Input::Restart(RegistrySvc)),
             told(110, Input::Stop),
-            told(120, Input::Ended(LbProxy, Ending::Code(0))),
+            told(120, Input::Ended(RegistrySvc, Ending::Code(0))),
         ])
         .split_off(2),
-        ["lb-proxy: stopped", "terminate dns-recursor"]
+        ["registry-svc: stopped", "terminate lb-proxy"]
     );
 }
 

@@ -37,6 +37,7 @@ fn view() -> View {
             dns_authd: service("127.0.0.1:5301, 1 zone", 4712, 0.4),
             dns_recursor: service("127.0.0.1:5300", 4713, 12_345.6),
             lb_proxy: service("127.0.0.1, 2 open", 4714, 3.0),
+            registry_svc: service("127.0.0.1:5000", 4715, 7.0),
         },
         offers: vec![
             offer("API", 6443),
@@ -112,6 +113,7 @@ fn the_whole_site_fits_an_old_terminal() {
             " dns-authd    ● ready     127.0.0.1:5301, 1 zone      0.4 queries  3m12s    4712",
             " dns-recursor ● ready     127.0.0.1:5300           12,346 queries  3m12s    4713",
             " lb-proxy     ● ready     127.0.0.1, 2 open          3.0 sessions  3m12s    4714",
+            " registry-svc ● ready     127.0.0.1:5000             7.0 requests  3m12s    4715",
             "",
             " MASTER       ADDRESS         API :6443      ingress :8443  registry :5443",
             " master-0     127.0.0.13      ● up           ● up           ● up",
