@@ -583,4 +583,6 @@ fn milliseconds() -> u64 {
 }
 
 #[cfg(test)]
+mod simulation;
+#[cfg(test)]
 mod tests;

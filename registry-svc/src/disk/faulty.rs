@@ -1,1 +1,605 @@
-//! A disk that forgets what was not synced.
+//! A disk in memory that forgets what was not synced, tears what was being written, and fails.
+//!
+//! A file's octets are durable once the file was synced after they were written; a name once its
+//! directory was synced. When the power goes each change that is not durable is there or not, as
+//! chance has it: writes whole, in part or not at all, names in any combination. When the process is
+//! killed everything stays as it was. A failed sync loses what it was to write, and the next sync
+//! of the same file succeeds without it.
+//!
+//! A [`FaultyDisk`] is one life of a process: after its end every call on it fails.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+
+use super::{Access, Disk, File, Room, Status};
+
+/// Chance that comes out the same for the same seed: SplitMix64.
+#[derive(Clone, Debug)]
+pub(crate) struct Chance(u64);
+
+impl Chance {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `end`.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end.max(1)
+    }
+
+    /// True in so many of a thousand cases.
+    pub(crate) fn permille(&mut self, cases: u64) -> bool {
+        self.below(1000) < cases
+    }
+}
+
+/// How a life ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The process is killed.
+    Kill,
+    /// The power goes.
+    PowerLoss,
+}
+
+/// What goes wrong in a life.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Faults {
+    /// The operation in which the life ends.
+    pub(crate) last_operation: Option<u64>,
+    /// Writes and new files that fail for want of room, of a thousand.
+    pub(crate) full: u64,
+    /// Operations that fail, of a thousand.
+    pub(crate) broken: u64,
+}
+
+/// One life of a process on a disk.
+#[derive(Clone)]
+pub(crate) struct FaultyDisk {
+    medium: Arc<Mutex<Medium>>,
+    life: u64,
+}
+
+struct Medium {
+    chance: Chance,
+    life: u64,
+    is_over: bool,
+    n_operations: u64,
+    faults: Faults,
+    files: BTreeMap<u64, Content>,
+    next_file: u64,
+    names: Names,
+    durable: Names,
+    /// Changes of names that are not durable, in order.
+    changes: Vec<Change>,
+    locks: BTreeSet<PathBuf>,
+    clock: u64,
+}
+
+#[derive(Clone, Default)]
+struct Names {
+    files: BTreeMap<PathBuf, u64>,
+    directories: BTreeSet<PathBuf>,
+}
+
+#[derive(Clone)]
+enum Change {
+    Set(PathBuf, u64),
+    Remove(PathBuf),
+    Rename(PathBuf, PathBuf, u64),
+    Directory(PathBuf),
+}
+
+impl Change {
+    /// Whether a sync of a directory makes it durable.
+    fn is_in(&self, directory: &Path) -> bool {
+        let is_in = |path: &Path| path.parent() == Some(directory);
+        match self {
+            Self::Set(path, _) | Self::Remove(path) | Self::Directory(path) => is_in(path),
+            Self::Rename(from, to, _) => is_in(from) || is_in(to),
+        }
+    }
+
+    fn apply(&self, names: &mut Names) {
+        match self {
+            Self::Set(path, file) => {
+                names.files.insert(path.clone(), *file);
+            }
+            Self::Remove(path) => {
+                names.files.remove(path);
+            }
+            Self::Rename(from, to, file) => {
+                if names.files.get(from) == Some(file) {
+                    names.files.remove(from);
+                }
+                names.files.insert(to.clone(), *file);
+            }
+            Self::Directory(path) => {
+                names.directories.insert(path.clone());
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Content {
+    octets: Vec<u8>,
+    durable: Vec<u8>,
+    /// What was done since the last sync.
+    writes: Vec<Write>,
+    modified: u64,
+}
+
+enum Write {
+    At(u64, Vec<u8>),
+    Truncate(u64),
+}
+
+impl Write {
+    fn apply(&self, octets: &mut Vec<u8>) {
+        match self {
+            Self::At(at, new) => {
+                let at = usize::try_from(*at).unwrap();
+                let end = at + new.len();
+                if octets.len() < end {
+                    octets.resize(end, 0);
+                }
+                octets[at..end].copy_from_slice(new);
+            }
+            Self::Truncate(length) => octets.resize(usize::try_from(*length).unwrap(), 0),
+        }
+    }
+}
+
+impl FaultyDisk {
+    /// An empty disk in its first life.
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut names = Names::default();
+        names.directories.insert(PathBuf::from("/"));
+        let medium = Medium {
+            chance: Chance::new(seed),
+            life: 0,
+            is_over: false,
+            n_operations: 0,
+            faults: Faults::default(),
+            files: BTreeMap::new(),
+            next_file: 0,
+            durable: names.clone(),
+            names,
+            changes: Vec::new(),
+            locks: BTreeSet::new(),
+            clock: 1_700_000_000,
+        };
+        Self {
+            medium: Arc::new(Mutex::new(medium)),
+            life: 0,
+        }
+    }
+
+    /// Ends this life and begins the next on what is left.
+    pub(crate) fn next_life(&self, end: End, faults: Faults) -> Self {
+        let mut medium = self.medium();
+        if end == End::PowerLoss {
+            medium.lose_power();
+        }
+        medium.life += 1;
+        medium.is_over = false;
+        medium.n_operations = 0;
+        medium.faults = faults;
+        medium.locks.clear();
+        Self {
+            medium: Arc::clone(&self.medium),
+            life: medium.life,
+        }
+    }
+
+    /// Lets other things go wrong from here on; the count of operations begins anew.
+    pub(crate) fn set_faults(&self, faults: Faults) {
+        let mut medium = self.medium();
+        medium.faults = faults;
+        medium.n_operations = 0;
+    }
+
+    /// Whether this life has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        let medium = self.medium();
+        medium.is_over || medium.life != self.life
+    }
+
+    /// Flips a bit of a file, durably.
+    pub(crate) fn damage(&self, path: &Path, bit: u64) {
+        let mut medium = self.medium();
+        let file = medium.names.files[path];
+        let content = medium.files.get_mut(&file).unwrap();
+        let octet = usize::try_from(bit / 8).unwrap();
+        content.octets[octet] ^= 1 << (bit % 8);
+        content.durable = content.octets.clone();
+        content.writes.clear();
+    }
+
+    fn medium(&self) -> MutexGuard<'_, Medium> {
+        self.medium.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The medium, for an operation that goes well; or why it does not.
+    fn begin(&self, kind: Kind) -> io::Result<MutexGuard<'_, Medium>> {
+        let mut medium = self.medium();
+        medium.begin(self.life, kind)?;
+        Ok(medium)
+    }
+}
+
+/// Which faults an operation knows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Look,
+    Change,
+    Write,
+}
+
+impl Medium {
+    fn begin(&mut self, life: u64, kind: Kind) -> io::Result<()> {
+        if self.is_over || self.life != life {
+            return Err(io::Error::other("this life is over"));
+        }
+        self.n_operations += 1;
+        self.clock += 1;
+        if self.faults.last_operation == Some(self.n_operations) {
+            self.is_over = true;
+            return Err(io::Error::other("this life ends"));
+        }
+        let (full, broken) = (self.faults.full, self.faults.broken);
+        if kind == Kind::Write && self.chance.permille(full) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        if kind != Kind::Look && self.chance.permille(broken) {
+            return Err(io::Error::from_raw_os_error(5));
+        }
+        Ok(())
+    }
+
+    fn change(&mut self, change: Change) {
+        change.apply(&mut self.names);
+        self.changes.push(change);
+    }
+
+    fn content(&mut self, file: u64) -> &mut Content {
+        self.files.get_mut(&file).unwrap()
+    }
+
+    fn find(&self, path: &Path) -> io::Result<u64> {
+        let file = self.names.files.get(path).copied();
+        file.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn lose_power(&mut self) {
+        // Some losses keep nearly all, some nearly nothing.
+        let kept = [0, 100, 500, 900, 1000][usize::try_from(self.chance.below(5)).unwrap()];
+        for change in std::mem::take(&mut self.changes) {
+            if self.chance.permille(kept) {
+                change.apply(&mut self.durable);
+            }
+        }
+        self.names = self.durable.clone();
+        for content in self.files.values_mut() {
+            let mut octets = std::mem::take(&mut content.durable);
+            for write in std::mem::take(&mut content.writes) {
+                if !self.chance.permille(kept) {
+                    continue;
+                }
+                match write {
+                    Write::At(at, new) => tear(&mut self.chance, kept, &mut octets, at, &new),
+                    Write::Truncate(_) => write.apply(&mut octets),
+                }
+            }
+            content.octets.clone_from(&octets);
+            content.durable = octets;
+        }
+    }
+}
+
+/// Writes whole sectors of a write, and perhaps a part of one.
+fn tear(chance: &mut Chance, kept: u64, octets: &mut Vec<u8>, at: u64, new: &[u8]) {
+    let is_whole = chance.permille(500);
+    for (number, sector) in (0..).zip(new.chunks(SECTOR)) {
+        if is_whole || chance.permille(kept) {
+            let at = at + number * SECTOR as u64;
+            Write::At(at, sector.to_vec()).apply(octets);
+        }
+    }
+}
+
+/// What a disk writes in one piece.
+const SECTOR: usize = 64;
+
+impl Disk for FaultyDisk {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        let mut medium = self.begin(Kind::Write)?;
+        let parent = path.parent().unwrap_or(path);
+        if !medium.names.directories.contains(parent) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        if medium.names.files.contains_key(path) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let file = medium.next_file;
+        medium.next_file += 1;
+        let modified = medium.clock;
+        let content = Content {
+            modified,
+            ..Content::default()
+        };
+        medium.files.insert(file, content);
+        medium.change(Change::Set(path.to_owned(), file));
+        Ok(Box::new(FaultyFile {
+            disk: self.clone(),
+            file,
+        }))
+    }
+
+    fn open(&self, path: &Path, _: Access) -> io::Result<Box<dyn File>> {
+        let medium = self.begin(Kind::Look)?;
+        let file = medium.find(path)?;
+        Ok(Box::new(FaultyFile {
+            disk: self.clone(),
+            file,
+        }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut medium = self.begin(Kind::Change)?;
+        let file = medium.find(from)?;
+        medium.change(Change::Rename(from.to_owned(), to.to_owned(), file));
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let mut medium = self.begin(Kind::Change)?;
+        medium.find(path)?;
+        medium.change(Change::Remove(path.to_owned()));
+        Ok(())
+    }
+
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        let mut medium = self.begin(Kind::Change)?;
+        if !medium.names.directories.contains(path) {
+            medium.change(Change::Directory(path.to_owned()));
+        }
+        Ok(())
+    }
+
+    fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        let mut medium = self.begin(Kind::Change)?;
+        let (synced, rest) = std::mem::take(&mut medium.changes)
+            .into_iter()
+            .partition::<Vec<_>, _>(|change| change.is_in(path));
+        medium.changes = rest;
+        for change in synced {
+            change.apply(&mut medium.durable);
+        }
+        Ok(())
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Option<Vec<String>>> {
+        let medium = self.begin(Kind::Look)?;
+        if !medium.names.directories.contains(path) {
+            return Ok(None);
+        }
+        let is_in = |file: &&PathBuf| file.parent() == Some(path);
+        let name = |file: &PathBuf| file.file_name().unwrap().to_str().unwrap().to_owned();
+        Ok(Some(medium.names.files.keys().filter(is_in).map(name).collect()))
+    }
+
+    fn status(&self, path: &Path) -> io::Result<Option<Status>> {
+        let mut medium = self.begin(Kind::Look)?;
+        let Ok(file) = medium.find(path) else {
+            return Ok(None);
+        };
+        let content = medium.content(file);
+        Ok(Some(Status {
+            size: content.octets.len() as u64,
+            modified: SystemTime::UNIX_EPOCH + Duration::from_secs(content.modified),
+        }))
+    }
+
+    fn touch(&self, path: &Path) -> io::Result<()> {
+        let mut medium = self.begin(Kind::Change)?;
+        let file = medium.find(path)?;
+        let now = medium.clock;
+        medium.content(file).modified = now;
+        Ok(())
+    }
+
+    fn room(&self, _: &Path) -> io::Result<Room> {
+        drop(self.begin(Kind::Look)?);
+        Ok(Room {
+            total: 1 << 40,
+            free: 1 << 39,
+        })
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn fmt::Debug + Send + Sync>> {
+        let mut medium = self.begin(Kind::Look)?;
+        if !medium.locks.insert(path.to_owned()) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        Ok(Box::new(Lock {
+            disk: self.clone(),
+            path: path.to_owned(),
+        }))
+    }
+}
+
+impl fmt::Debug for FaultyDisk {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("FaultyDisk")
+            .field("life", &self.life)
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug)]
+struct Lock {
+    disk: FaultyDisk,
+    path: PathBuf,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let mut medium = self.disk.medium();
+        if medium.life == self.disk.life {
+            medium.locks.remove(&self.path);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct FaultyFile {
+    disk: FaultyDisk,
+    file: u64,
+}
+
+impl FaultyFile {
+    fn write(&self, medium: &mut Medium, write: Write) {
+        let now = medium.clock;
+        let content = medium.content(self.file);
+        write.apply(&mut content.octets);
+        content.writes.push(write);
+        content.modified = now;
+    }
+}
+
+impl File for FaultyFile {
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        let mut medium = self.disk.begin(Kind::Look)?;
+        let octets = &medium.content(self.file).octets;
+        let rest = octets.get(usize::try_from(at).unwrap()..).unwrap_or_default();
+        let length = rest.len().min(buffer.len());
+        buffer[..length].copy_from_slice(&rest[..length]);
+        Ok(length)
+    }
+
+    fn write_at(&self, pieces: &[Bytes], at: u64) -> io::Result<()> {
+        let octets = pieces.concat();
+        let result = self.disk.begin(Kind::Write).map(drop);
+        let mut medium = self.disk.medium();
+        if medium.life != self.disk.life {
+            return result;
+        }
+        let written = match &result {
+            Ok(()) => octets,
+            // What fails, or is cut off, has been done in part.
+            Err(_) => {
+                let length = medium.chance.below(octets.len() as u64 + 1);
+                octets[..usize::try_from(length).unwrap()].to_vec()
+            }
+        };
+        self.write(&mut medium, Write::At(at, written));
+        result
+    }
+
+    fn allocate(&self, _: u64) -> io::Result<()> {
+        self.disk.begin(Kind::Write).map(drop)
+    }
+
+    fn truncate(&self, length: u64) -> io::Result<()> {
+        let mut medium = self.disk.begin(Kind::Change)?;
+        self.write(&mut medium, Write::Truncate(length));
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let result = self.disk.begin(Kind::Change).map(drop);
+        let mut medium = self.disk.medium();
+        if medium.life != self.disk.life || medium.is_over {
+            return result;
+        }
+        let content = medium.content(self.file);
+        let writes = std::mem::take(&mut content.writes);
+        if result.is_ok() {
+            for write in writes {
+                write.apply(&mut content.durable);
+            }
+        }
+        result
+    }
+
+    fn seal(&self) -> io::Result<()> {
+        self.disk.begin(Kind::Change).map(drop)
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        let mut medium = self.disk.begin(Kind::Look)?;
+        Ok(medium.content(self.file).octets.len() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::suite;
+
+    #[test]
+    fn a_disk_without_faults_does_what_the_store_asks_of_one() {
+        let disk = FaultyDisk::new(1);
+        let root = Path::new("/root");
+        disk.create_directory(root).unwrap();
+        suite::check(&disk, root);
+    }
+
+    #[test]
+    fn a_loss_of_power_keeps_what_was_synced_and_nothing_else_for_sure() {
+        let mut kept = BTreeSet::new();
+        for seed in 0..64 {
+            let disk = FaultyDisk::new(seed);
+            let (synced, named) = (Path::new("/synced"), Path::new("/named"));
+            let file = disk.create(synced).unwrap();
+            file.write_at(&[Bytes::from_static(b"durable")], 0).unwrap();
+            file.sync().unwrap();
+            disk.sync_directory(Path::new("/")).unwrap();
+            file.write_at(&[Bytes::from_static(b"perhaps")], 7).unwrap();
+            disk.create(named).unwrap();
+            let disk = disk.next_life(End::PowerLoss, Faults::default());
+            assert!(file.sync().is_err(), "of a life that is over");
+            let file = disk.open(synced, Access::Read).unwrap();
+            let mut buffer = [0; 20];
+            let length = file.read_at(&mut buffer, 0).unwrap();
+            assert!(buffer[..length].starts_with(b"durable"));
+            kept.insert((length, disk.status(named).unwrap().is_some()));
+        }
+        assert!(kept.len() >= 4, "{kept:?}");
+    }
+
+    #[test]
+    fn a_failed_sync_loses_what_a_later_one_does_not_bring_back() {
+        let disk = FaultyDisk::new(3);
+        let path = Path::new("/file");
+        let file = disk.create(path).unwrap();
+        disk.sync_directory(Path::new("/")).unwrap();
+        file.write_at(&[Bytes::from_static(b"lost")], 0).unwrap();
+        disk.set_faults(Faults {
+            broken: 1000,
+            ..Faults::default()
+        });
+        assert!(file.sync().is_err());
+        disk.set_faults(Faults::default());
+        file.sync().unwrap();
+        assert_eq!(file.size().unwrap(), 4, "while the power is on");
+        let disk = disk.next_life(End::PowerLoss, Faults::default());
+        assert_eq!(disk.status(path).unwrap().unwrap().size, 0);
+    }
+}

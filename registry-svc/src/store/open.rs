@@ -160,7 +160,11 @@ pub(crate) fn open(
             doing()(error)
         }
     })?;
-    layout.create(&**disk).map_err(doing())?;
+    // The version is written when everything else is there.
+    let version = disk.status(&layout.mark("VERSION")).map_err(doing())?;
+    if version.is_none() {
+        layout.create(&**disk).map_err(doing())?;
+    }
     let origin = identify(&**disk, layout, settings)?;
     let clean = Clean::take(&**disk, layout).map_err(doing())?;
     let directory = Directory::new(Arc::clone(disk), layout.journal());
