@@ -117,7 +117,9 @@ where
             builder
                 .timer(TokioTimer::new())
                 .header_read_timeout(shared.settings.head)
-                .max_header_size(HEAD);
+                .max_header_size(HEAD)
+                // As other registries write them, for scripts that look for `Docker-Content-Digest`.
+                .title_case_headers(true);
             let connection = pin!(builder.serve_connection(stream, service));
             until_end(connection, guard, http1::Connection::graceful_shutdown).await
         }
