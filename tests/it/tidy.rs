@@ -100,6 +100,11 @@ const CORES: &[&str] = &[
     "pdns-settings/src",
     "proto/src/health",
     "proto/src/health.rs",
+    "registry-svc/src/error.rs",
+    "registry-svc/src/http/query.rs",
+    "registry-svc/src/manifest.rs",
+    "registry-svc/src/range.rs",
+    "registry-svc/src/upload.rs",
 ];
 
 /// What a core never says: sockets, clocks, threads, chance, logs, the runtime, the shell's crates.
@@ -153,6 +158,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("lb-proxy", &["config-text", "daemon-base", "proto"]),
     ("pdns-settings", &["config-text"]),
     ("proto", &[]),
+    ("registry-svc", &["daemon-base", "proto", "config-text"]),
     (
         "tests",
         &[
@@ -164,6 +170,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "healthd",
             "lb-proxy",
             "proto",
+            "registry-svc",
         ],
     ),
 ];

@@ -13,6 +13,9 @@ mod mutate;
 mod named_conf;
 mod proxy_header;
 mod query;
+mod registry_manifest;
+mod registry_names;
+mod registry_range;
 mod response;
 mod settings;
 mod vrrp;
@@ -122,6 +125,27 @@ pub const VRRP: Target = Target {
     name: "vrrp",
     body: vrrp::body,
     words: &[],
+};
+
+/// What names content in a registry.
+pub const REGISTRY_NAMES: Target = Target {
+    name: "registry_names",
+    body: registry_names::body,
+    words: registry_names::WORDS,
+};
+
+/// Ranges of pulls and pushes.
+pub const REGISTRY_RANGE: Target = Target {
+    name: "registry_range",
+    body: registry_range::body,
+    words: registry_range::WORDS,
+};
+
+/// Manifests of images and indexes.
+pub const REGISTRY_MANIFEST: Target = Target {
+    name: "registry_manifest",
+    body: registry_manifest::body,
+    words: registry_manifest::WORDS,
 };
 
 impl Target {
