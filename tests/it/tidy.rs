@@ -102,6 +102,7 @@ const CORES: &[&str] = &[
     "proto/src/health.rs",
     "registry-svc/src/error.rs",
     "registry-svc/src/http/query.rs",
+    "registry-svc/src/http/router.rs",
     "registry-svc/src/manifest.rs",
     "registry-svc/src/range.rs",
     "registry-svc/src/upload.rs",
