@@ -95,13 +95,18 @@ pub enum ClientError {
     #[error("the answer makes no sense: {0}")]
     Malformed(&'static str),
     /// Something else than what was asked for.
-    #[error("asked for {wanted}, and got {got}")]
-    Digest {
-        /// What was asked for.
-        wanted: Digest,
-        /// What came.
-        got: Digest,
-    },
+    #[error(transparent)]
+    Digest(Box<Mismatch>),
+}
+
+/// Content is not what it was asked for by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it has the digest {got}, and not {wanted}")]
+pub struct Mismatch {
+    /// What it is to be.
+    pub wanted: Digest,
+    /// What it is.
+    pub got: Digest,
 }
 
 impl ClientError {
@@ -117,7 +122,7 @@ impl ClientError {
                         StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT
                     )
             }
-            Self::Unauthorized { .. } | Self::Malformed(_) | Self::Digest { .. } => false,
+            Self::Unauthorized { .. } | Self::Malformed(_) | Self::Digest(_) => false,
         }
     }
 }
@@ -204,7 +209,9 @@ impl Registry {
         let algorithm = wanted.map_or(Algorithm::Sha256, |wanted| wanted.algorithm());
         let got = Digest::of(algorithm, &bytes);
         match wanted {
-            Some(wanted) if wanted != got => Err(ClientError::Digest { wanted, got }),
+            Some(wanted) if wanted != got => {
+                Err(ClientError::Digest(Box::new(Mismatch { wanted, got })))
+            }
             _ => Ok(Some(RemoteManifest {
                 digest: got,
                 media_type: media_type_of(media_type, &bytes)?,

@@ -8,6 +8,8 @@ pub mod commands;
 pub mod config;
 pub mod digest;
 pub mod disk;
+#[cfg(feature = "s3")]
+pub mod engine;
 pub mod error;
 pub mod hlc;
 pub mod http;

@@ -37,7 +37,7 @@ pub mod verbs;
 use std::io;
 use std::time::Duration;
 
-use crate::client::ClientError;
+use crate::client::{ClientError, Mismatch};
 use crate::digest::Digest;
 use crate::manifest::ManifestError;
 use crate::store::StoreError;
@@ -50,13 +50,8 @@ pub enum TransferError {
     #[error("cannot be read")]
     Read(#[source] io::Error),
     /// Something else than what its name says.
-    #[error("it has the digest {got}, and not {wanted}")]
-    Digest {
-        /// What it is to be.
-        wanted: Digest,
-        /// What it is.
-        got: Digest,
-    },
+    #[error(transparent)]
+    Digest(Box<Mismatch>),
     /// Not a manifest.
     #[error(transparent)]
     Manifest(#[from] ManifestError),

@@ -81,8 +81,8 @@ impl Registry {
         Ok(Some((size, response.into_body())))
     }
 
-    /// Adds a blob of another repository there, if the registry does that: `Ok(None)` says that the
-    /// repository has it; otherwise an upload session has begun.
+    /// Adds a blob of another repository there, of `from` if that is said, if the registry does that:
+    /// `Ok(None)` says that the repository has it; otherwise an upload session has begun.
     ///
     /// # Errors
     ///
@@ -95,8 +95,10 @@ impl Registry {
     ) -> Result<Option<Upload>, ClientError> {
         let mut query = Vec::new();
         let digest_text = digest.to_string();
+        // Without `from` some look in all repositories that the client may pull from; others begin a
+        // session, as they do when they do not have it.
+        query.push(("mount", digest_text.as_str()));
         if let Some(from) = from {
-            query.push(("mount", digest_text.as_str()));
             query.push(("from", from.as_str()));
         }
         if digest.algorithm() != Algorithm::Sha256 {

@@ -250,7 +250,7 @@ impl Reader {
         while self.at < self.end {
             let landing = progress.borrow_and_update().landing;
             match landing {
-                Some(Landing::Held) => return self.from_disk().await,
+                Some(Landing::Held) => return self.read_disk().await,
                 Some(Landing::Failed) => return Err(broken()),
                 None => {}
             }
@@ -274,7 +274,7 @@ impl Reader {
         Ok(())
     }
 
-    async fn from_disk(&mut self) -> io::Result<()> {
+    async fn read_disk(&mut self) -> io::Result<()> {
         let opened = self
             .store
             .read(&self.flight.digest, self.at..self.end)

@@ -171,7 +171,7 @@ pub struct StoreArgs {
 pub struct ClientArgs {
     /// Names and passwords, as `podman login` keeps them
     ///
-    /// Else the file that REGISTRY_AUTH_FILE names, podman's own, and docker's.
+    /// Else the file that `REGISTRY_AUTH_FILE` names, podman's own, and docker's.
     #[arg(long, value_name = "FILE")]
     pub authfile: Option<PathBuf>,
 

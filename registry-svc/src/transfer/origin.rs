@@ -9,7 +9,7 @@ use tokio::task::spawn_blocking;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt as _};
 
-use crate::client::Registry;
+use crate::client::{Mismatch, Registry};
 use crate::client::connection::ByteStream;
 use crate::digest::Digest;
 use crate::reference::{Reference, RepositoryName};
@@ -83,10 +83,10 @@ impl Origin {
         let got = Digest::of(digest.algorithm(), &bytes);
         match got == *digest {
             true => Ok(Some(Document { bytes, media_type })),
-            false => Err(TransferError::Digest {
-                wanted: *digest,
-                got,
-            }),
+            false => {
+                let wanted = *digest;
+                Err(TransferError::Digest(Box::new(Mismatch { wanted, got })))
+            }
         }
     }
 

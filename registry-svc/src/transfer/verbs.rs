@@ -242,8 +242,8 @@ impl Taken {
         if items.is_empty() && problems.is_empty() {
             return Err(VerbError::Nothing);
         }
-        let named_alike = items.iter().any(|item| item.digest != items[0].digest);
-        if naming.exactly.is_some() && named_alike {
+        let differs = |pair: &[Item]| matches!(pair, [one, two] if one.digest != two.digest);
+        if naming.exactly.is_some() && items.windows(2).any(differs) {
             return Err(VerbError::Several(items.len()));
         }
         Ok(Self {

@@ -101,7 +101,7 @@ impl RegistrySink {
     ) -> Result<(), TransferError> {
         if session.is_none() {
             let begun = self.registry.begin_upload(repository, &source.digest, None);
-            // One that has it all the same: an empty mount that another client's push made true.
+            // Mounted from a repository that is not known here.
             let Some(upload) = begun.await? else {
                 return Ok(());
             };
