@@ -62,8 +62,21 @@ pub(crate) struct Faults {
     pub(crate) last_operation: Option<u64>,
     /// Writes and new files that fail for want of room, of a thousand.
     pub(crate) full: u64,
-    /// Operations that fail, of a thousand.
+    /// Operations that change something and fail, of a thousand.
     pub(crate) broken: u64,
+    /// Syncs of files that fail, of a thousand.
+    pub(crate) unsynced: u64,
+    /// What the disk says it has synced and has not.
+    pub(crate) lie: Option<Lie>,
+}
+
+/// What a disk does not do, for tests that have to notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lie {
+    /// Make octets durable.
+    Files,
+    /// Make names durable.
+    Directories,
 }
 
 /// One life of a process on a disk.
@@ -248,6 +261,7 @@ enum Kind {
     Look,
     Change,
     Write,
+    Sync,
 }
 
 impl Medium {
@@ -264,6 +278,10 @@ impl Medium {
         let (full, broken) = (self.faults.full, self.faults.broken);
         if kind == Kind::Write && self.chance.permille(full) {
             return Err(io::ErrorKind::StorageFull.into());
+        }
+        let unsynced = self.faults.unsynced;
+        if kind == Kind::Sync && self.chance.permille(unsynced) {
+            return Err(io::Error::from_raw_os_error(5));
         }
         if kind != Kind::Look && self.chance.permille(broken) {
             return Err(io::Error::from_raw_os_error(5));
@@ -383,6 +401,9 @@ impl Disk for FaultyDisk {
 
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
         let mut medium = self.begin(Kind::Change)?;
+        if medium.faults.lie == Some(Lie::Directories) {
+            return Ok(());
+        }
         let (synced, rest) = std::mem::take(&mut medium.changes)
             .into_iter()
             .partition::<Vec<_>, _>(|change| change.is_in(path));
@@ -400,7 +421,9 @@ impl Disk for FaultyDisk {
         }
         let is_in = |file: &&PathBuf| file.parent() == Some(path);
         let name = |file: &PathBuf| file.file_name().unwrap().to_str().unwrap().to_owned();
-        Ok(Some(medium.names.files.keys().filter(is_in).map(name).collect()))
+        Ok(Some(
+            medium.names.files.keys().filter(is_in).map(name).collect(),
+        ))
     }
 
     fn status(&self, path: &Path) -> io::Result<Option<Status>> {
@@ -487,7 +510,9 @@ impl File for FaultyFile {
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
         let mut medium = self.disk.begin(Kind::Look)?;
         let octets = &medium.content(self.file).octets;
-        let rest = octets.get(usize::try_from(at).unwrap()..).unwrap_or_default();
+        let rest = octets
+            .get(usize::try_from(at).unwrap()..)
+            .unwrap_or_default();
         let length = rest.len().min(buffer.len());
         buffer[..length].copy_from_slice(&rest[..length]);
         Ok(length)
@@ -523,9 +548,10 @@ impl File for FaultyFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        let result = self.disk.begin(Kind::Change).map(drop);
+        let result = self.disk.begin(Kind::Sync).map(drop);
         let mut medium = self.disk.medium();
-        if medium.life != self.disk.life || medium.is_over {
+        let is_over = medium.life != self.disk.life || medium.is_over;
+        if is_over || medium.faults.lie == Some(Lie::Files) {
             return result;
         }
         let content = medium.content(self.file);
