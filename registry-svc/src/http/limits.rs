@@ -10,6 +10,8 @@ pub struct Limits {
     /// The longest manifest, in octets. The spec wants at least 4 MiB; a little more is for indexes
     /// with many annotations.
     pub manifest: usize,
+    /// The largest blob, in octets, if there is a bound.
+    pub blob: Option<u64>,
     /// Bodies that are received at once. Each is a file that is written and a digest that is
     /// computed; more at once would only make each slower.
     pub uploads: usize,
@@ -29,6 +31,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             manifest: 8 << 20,
+            blob: None,
             uploads: 256,
             uploads_per_client: 64,
             idle: Duration::from_secs(60),

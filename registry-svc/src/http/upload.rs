@@ -79,15 +79,13 @@ impl Call<'_> {
     ) -> Result<Answer, Refused> {
         let permit = self.admit_body()?;
         let length = self.length(received);
-        if let Some(length) = length {
-            received.limit(length);
-        }
+        self.limit(received, length)?;
         let pushed = self
             .store()
             .push(name, digest, length, &mut *received)
             .await;
         drop(permit);
-        received.failure()?;
+        self.failure(received)?;
         let pushed = pushed?;
         self.tell(&Done::to(EventAction::Push, name, digest, BLOB).size(pushed.size));
         Ok(created(name, digest))
@@ -192,16 +190,19 @@ impl Call<'_> {
         part: Part,
         received: &mut Received,
     ) -> Result<u64, Refused> {
-        if let Some(length) = part.length() {
-            received.limit(length);
-        }
+        self.limit(received, part.length())?;
         let appended = self
             .store()
             .append(name, id, part.at(), part.length(), &mut *received)
             .await;
         // What is wrong with the body is said before what the store makes of it.
-        received.failure()?;
+        self.failure(received)?;
         let offset = appended?;
+        if let Some(most) = self.limits.blob.filter(|most| offset > *most) {
+            // It can become no blob, whatever else comes.
+            self.store().cancel(name, id).await?;
+            return Err(too_large(most));
+        }
         if part
             .length()
             .is_some_and(|length| received.taken() < length)
@@ -209,6 +210,25 @@ impl Call<'_> {
             return Err(Code::SizeInvalid.into());
         }
         Ok(offset)
+    }
+
+    /// Bounds a body by what is said of it and by what is taken at all.
+    fn limit(&self, received: &mut Received, length: Option<u64>) -> Result<(), Refused> {
+        match (self.limits.blob, length) {
+            (Some(most), Some(length)) if length > most => return Err(too_large(most)),
+            (_, Some(length)) => received.limit(length),
+            (Some(most), None) => received.limit(most),
+            (None, None) => {}
+        }
+        Ok(())
+    }
+
+    /// What is wrong with a body that was bounded so.
+    fn failure(&self, received: &Received) -> Result<(), Refused> {
+        match (received.failure(), self.limits.blob) {
+            (Err(_), Some(most)) if received.taken() > most => Err(too_large(most)),
+            (failure, _) => failure,
+        }
     }
 
     /// A `Content-Range` that is none, or not the body's.
@@ -262,6 +282,13 @@ fn stand(answer: &mut Answer, name: &RepositoryName, id: &UploadId, offset: u64)
     headers.locate(format_args!("/v2/{name}/blobs/uploads/{id}"));
     headers.set(RANGE, range::received(offset));
     headers.set(UPLOAD, id);
+}
+
+fn too_large(most: u64) -> Refused {
+    let message = format!("blobs of up to {most} octets are taken");
+    Refused::with(Code::SizeInvalid, message)
+        .status(413)
+        .closing()
 }
 
 /// A blob that the repository has.

@@ -396,3 +396,33 @@ fn what_cannot_be_mounted_is_uploaded() {
         }
     });
 }
+
+#[test]
+fn blobs_beyond_the_bound_are_refused_whichever_way_they_come() {
+    block_on(async {
+        let limits = Limits {
+            blob: Some(8),
+            ..Limits::default()
+        };
+        let registry = Registry::with(limits).await;
+        registry.push_blob("a", b"01234567").await;
+        let large = sha256(b"012345678");
+        let path = format!("/v2/a/blobs/uploads/?digest={large}");
+        let headers = [("content-length", "9")];
+        for headers in [&headers[..], &[]] {
+            let request = Ask::new("POST", &path).headers(headers).body(b"012345678");
+            let reply = registry.send(request).await;
+            reply.is(413, "SIZE_INVALID");
+            assert_eq!(reply.header("connection"), "close");
+        }
+        let location = begun(&registry).await;
+        assert_eq!(
+            patch(&registry, &location, None, b"01234").await.status,
+            202
+        );
+        patch(&registry, &location, None, b"5678")
+            .await
+            .is(413, "SIZE_INVALID");
+        registry.get(&location).await.is(404, "BLOB_UPLOAD_UNKNOWN");
+    });
+}
