@@ -12,6 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
+use crate::store::Store;
+use crate::survey::Survey;
 use crate::webhook::{self, EndpointStatus};
 
 use page::{Page, Unit};
@@ -37,6 +39,28 @@ pub const EVENTS_PENDING: &str = "registry_notifications_pending";
 pub const EVENTS_STATUS: &str = "registry_notifications_status";
 /// Events that no endpoint's queue has seen because too many came at once.
 pub const EVENTS_DROPPED: &str = "registry_svc_events_dropped";
+
+/// Repositories that hold anything.
+pub const REPOSITORIES: &str = "registry_svc_repositories";
+/// Tags.
+pub const TAGS: &str = "registry_svc_tags";
+/// Manifests, with a tag or without.
+pub const MANIFESTS: &str = "registry_svc_manifests";
+/// Octets of manifests and blobs that repositories name, what is shared counted once.
+pub const CONTENT: &str = "registry_svc_content_bytes";
+/// Octets that one repository names.
+pub const REPOSITORY_CONTENT: &str = "registry_svc_repository_content_bytes";
+/// Repositories that have no series of their own, for there are too many.
+pub const REPOSITORIES_WITHOUT: &str = "registry_svc_repositories_without_series";
+/// Octets of the disk that the root is on.
+pub const DISK_SIZE: &str = "registry_svc_disk_size_bytes";
+/// Octets of it that are free.
+pub const DISK_FREE: &str = "registry_svc_disk_free_bytes";
+/// Upload sessions that have begun and not ended.
+pub const UPLOADS: &str = "registry_svc_upload_sessions";
+
+/// Repositories with series of their own; a scraper that keeps more of them has other troubles.
+const MOST_REPOSITORIES: usize = 1000;
 
 /// What is read at each scrape from a part of the registry.
 pub type Source = Box<dyn Fn() -> Vec<Sample> + Send + Sync>;
@@ -120,6 +144,54 @@ fn requests(page: &mut Page<'_, '_>, http: &Http) -> fmt::Result {
     page.histograms(REQUEST_SIZE, help, Unit::Bytes, received)?;
     let help = "Octets of bodies of responses";
     page.histograms(RESPONSE_SIZE, help, Unit::Bytes, sent)
+}
+
+/// What is held, as it was last found out.
+#[must_use]
+pub fn held(survey: &Survey) -> Vec<Sample> {
+    let total = survey.total();
+    let n = u64::try_from(survey.n_repositories()).unwrap_or(u64::MAX);
+    let mut samples = Vec::new();
+    for (name, help, value) in [
+        (REPOSITORIES, "Repositories that hold anything", n),
+        (TAGS, "Tags", total.tags),
+        (MANIFESTS, "Manifests", total.manifests),
+        (CONTENT, "Octets that repositories name", total.octets),
+    ] {
+        samples.push(Sample::count(name, help, Vec::new(), value));
+    }
+    let most = u64::try_from(MOST_REPOSITORIES).unwrap_or(u64::MAX);
+    samples.push(Sample::count(
+        REPOSITORIES_WITHOUT,
+        "Repositories without series of their own",
+        Vec::new(),
+        n.saturating_sub(most),
+    ));
+    for (name, holding) in survey.repositories().take(MOST_REPOSITORIES) {
+        samples.push(Sample::count(
+            REPOSITORY_CONTENT,
+            "Octets that a repository names",
+            labels(&[("repository", name.as_str())]),
+            holding.octets,
+        ));
+    }
+    samples
+}
+
+/// What the disk and the store say at the moment of the scrape.
+#[must_use]
+pub fn store(store: &Store) -> Vec<Sample> {
+    let none = Vec::new;
+    let mut samples = Vec::new();
+    if let Ok(room) = store.disk().room(store.layout().root()) {
+        let help = "Octets of the disk";
+        samples.push(Sample::count(DISK_SIZE, help, none(), room.total));
+        let help = "Octets of the disk that are free";
+        samples.push(Sample::count(DISK_FREE, help, none(), room.free));
+    }
+    let sessions = u64::try_from(store.n_sessions()).unwrap_or(u64::MAX);
+    samples.push(Sample::count(UPLOADS, "Upload sessions", none(), sessions));
+    samples
 }
 
 /// What endpoints were told, under distribution's names.

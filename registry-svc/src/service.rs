@@ -13,7 +13,8 @@ pub(crate) mod cluster;
 mod predecessor;
 mod workers;
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,10 +30,10 @@ use tokio::task::JoinHandle;
 
 use crate::auth::Access;
 use crate::cluster::Cluster;
-use crate::config::{Config, IndexKind};
+use crate::config::{self, Config, IndexKind};
 use crate::disk::{Disk, RealDisk};
 use crate::http::{Api, Limits, Parts};
-use crate::metrics::{Http, Scrape, Sources, notifications};
+use crate::metrics::{self, Http, Scrape, Sources, notifications};
 use crate::mirror::Mirrors;
 use crate::reference::NodeName;
 use crate::root_lock::RootLock;
@@ -65,10 +66,41 @@ pub struct Registry {
     http: Http,
     looker: Looker,
     shown: Arc<Cell<Config>>,
+    readiness: Readiness,
     followed: Arc<Cell<Vec<JoinHandle<()>>>>,
     /// The last to go: what is on it has ended then.
     workers: Workers,
     root: RootLock,
+}
+
+/// What does not change on a reload.
+#[derive(Debug, PartialEq, Eq)]
+struct Fixed {
+    listen: Vec<SocketAddr>,
+    is_plain: bool,
+    root: PathBuf,
+    workers: usize,
+    server: server::Settings,
+    index: config::Index,
+    cluster: Option<config::Cluster>,
+    mirrors: Vec<config::Mirror>,
+    s3: Option<config::S3>,
+}
+
+impl Fixed {
+    fn of(config: &Config) -> Self {
+        Self {
+            listen: config.listen.clone(),
+            is_plain: config.tls.is_none(),
+            root: config.root.clone(),
+            workers: config.workers,
+            server: server_settings(config),
+            index: config.index,
+            cluster: config.cluster.clone(),
+            mirrors: config.mirrors.clone(),
+            s3: config.s3.clone(),
+        }
+    }
 }
 
 impl Service for Registry {
@@ -137,12 +169,14 @@ impl Service for Registry {
             tls,
             webhooks: Arc::new(webhooks),
             http,
+            readiness: context.readiness.clone(),
             followed: Cell::new(Vec::new()),
             shown: Cell::new(config),
             workers,
             root,
         };
         registry.follow(certificates);
+        registry.survey();
         registry.show(context);
         tracing::info!("Serving: {}", registry.shown.current().summary());
         Ok(registry)
@@ -151,24 +185,9 @@ impl Service for Registry {
     async fn reload(&self, config: Config) -> Result<String, Problems> {
         warn_all(&config);
         let before = self.shown.current();
-        let fixed = |config: &Config| {
-            let cluster = config
-                .cluster
-                .as_ref()
-                .map(|it| (it.node.clone(), it.listen.clone()));
-            let listen = (config.listen.clone(), config.tls.is_some());
-            (
-                listen,
-                config.root.clone(),
-                config.workers,
-                config.index,
-                cluster,
-                config.s3.clone(),
-            )
-        };
-        if fixed(&before) != fixed(&config) {
+        if Fixed::of(&before) != Fixed::of(&config) {
             tracing::warn!(
-                "listen, plain, root, workers, [index], [cluster] and [s3] change with the next restart"
+                "listen, plain, root, workers, connections and time-outs, [index], [cluster], [[mirror]] and [s3] change with the next restart"
             );
         }
         // Everything that can be refused is made before anything is taken up.
@@ -179,6 +198,9 @@ impl Service for Registry {
             }
             _ => None,
         };
+        if before.webhooks != config.webhooks {
+            self.tell(config.webhooks.clone()).await?;
+        }
         self.access.adopt(policy);
         let mut certificates = None;
         if let (Some(loaded), Some(cell)) = (loaded, &self.tls) {
@@ -189,6 +211,7 @@ impl Service for Registry {
             cluster::reload(cluster);
         }
         self.limits.publish(limits(&config));
+        say_read_only(&self.readiness, config.read_only);
         let summary = config.summary();
         self.shown.publish(config);
         self.follow(certificates);
@@ -232,7 +255,7 @@ impl Service for Registry {
         let left = deadline.saturating_sub(begun.elapsed());
         let is_drained = nodes.finish(left).await && is_drained;
         drop(cluster);
-        drop(webhooks);
+        drop(tokio::task::spawn_blocking(move || drop(webhooks)).await);
         // What was acknowledged is durable already; this spares the next start some work.
         workers.run(async move { store.close().await }).await;
         let left = deadline.saturating_sub(begun.elapsed()).max(GRACE);
@@ -241,6 +264,9 @@ impl Service for Registry {
         is_drained
     }
 }
+
+/// How often the store's content is added up, when it has changed: every fact is read for it.
+const SURVEY: Duration = Duration::from_secs(30);
 
 /// How long blocking work may take after a drain that has used all its time.
 const GRACE: Duration = Duration::from_millis(200);
@@ -266,6 +292,32 @@ impl Registry {
         }
     }
 
+    /// Takes up other endpoints.
+    async fn tell(&self, settings: Vec<config::Webhook>) -> Result<(), Problems> {
+        let webhooks = Arc::clone(&self.webhooks);
+        // What is being written is waited for.
+        let told = tokio::task::spawn_blocking(move || webhooks.configure(&settings)).await;
+        match told {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(Problem::new(exit::chain(&error)).into()),
+            Err(error) => Err(Problem::new(error.to_string()).into()),
+        }
+    }
+
+    /// Keeps what is shown of the store's content from growing old.
+    fn survey(&self) {
+        let looker = self.looker.clone();
+        // It ends with the runtime.
+        drop(self.workers.handle().spawn(async move {
+            loop {
+                if let Err(error) = looker.survey().await {
+                    tracing::debug!(%error, "What is held cannot be added up");
+                }
+                tokio::time::sleep(SURVEY).await;
+            }
+        }));
+    }
+
     /// Adds metrics and paths to what the admin listener shows.
     fn show(&self, context: &Context) {
         for address in self.server.addresses() {
@@ -274,6 +326,10 @@ impl Registry {
         let sources = Sources::default();
         let webhooks = Arc::clone(&self.webhooks);
         sources.add(move || notifications(&webhooks.status()));
+        let looker = self.looker.clone();
+        sources.add(move || looker.last().map_or_else(Vec::new, |it| metrics::held(&it)));
+        let store = self.store.clone();
+        sources.add(move || metrics::store(&store));
         context.metrics.register_collector(Box::new(Scrape {
             http: self.http.clone(),
             sources,
@@ -289,7 +345,7 @@ impl Registry {
             workers: self.workers.handle().clone(),
         };
         routes::add(&context.admin, &shown);
-        say_read_only(&context.readiness, self.shown.current().read_only);
+        say_read_only(&self.readiness, self.shown.current().read_only);
     }
 }
 
@@ -395,3 +451,6 @@ fn warn_all(config: &Config) {
 fn now() -> Instant {
     Instant::now()
 }
+
+#[cfg(test)]
+mod tests;

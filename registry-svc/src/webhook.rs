@@ -17,7 +17,7 @@ pub mod queue;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -50,7 +50,15 @@ const DIRECTORY: &str = "webhooks";
 
 /// Where requests say what happened; clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Events(Option<SyncSender<Happened>>);
+pub struct Events(Arc<Mouth>);
+
+/// Where events go at this moment.
+#[derive(Debug, Default)]
+struct Mouth {
+    /// Whether there is a sender: looked at by requests that may have nothing to say.
+    is_open: AtomicBool,
+    sender: Mutex<Option<SyncSender<Happened>>>,
+}
 
 /// An event with the moment in which it happened.
 #[derive(Debug)]
@@ -63,22 +71,38 @@ impl Events {
     /// Nobody is told.
     #[must_use]
     pub fn none() -> Self {
-        Self(None)
+        Self::default()
     }
 
     /// Whether anybody is told: who has to work for an event asks this first.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
-        self.0.is_some()
+        self.0.is_open.load(Ordering::Relaxed)
     }
 
     /// Something happened; never waits.
     pub fn notify(&self, event: Event) {
-        let Some(sender) = &self.0 else { return };
+        if !self.is_wanted() {
+            return;
+        }
         let at = Timestamp::now();
-        if sender.try_send(Happened { event, at }).is_err() {
+        let sender = self.sender().clone();
+        if let Some(sender) = sender
+            && sender.try_send(Happened { event, at }).is_err()
+        {
             DROPPED.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    fn set(&self, sender: Option<SyncSender<Happened>>) {
+        self.0.is_open.store(sender.is_some(), Ordering::Relaxed);
+        *self.sender() = sender;
+    }
+
+    fn sender(&self) -> MutexGuard<'_, Option<SyncSender<Happened>>> {
+        // Replaced in one step, so a panic elsewhere cannot have left it half made.
+        let sender = &self.0.sender;
+        sender.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -151,11 +175,20 @@ struct Endpoint {
 }
 
 /// Those who are told.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Webhooks {
+    root: PathBuf,
+    instance: Arc<str>,
+    events: Events,
+    running: Mutex<Running>,
+}
+
+/// Those who are told at this moment.
+#[derive(Debug, Default)]
+struct Running {
     endpoints: Vec<Arc<Endpoint>>,
     tasks: Vec<JoinHandle<()>>,
-    events: Events,
+    keeper: Option<thread::JoinHandle<()>>,
 }
 
 impl Webhooks {
@@ -168,49 +201,26 @@ impl Webhooks {
         root: &Path,
         instance: &Arc<str>,
     ) -> Result<Self, WebhookError> {
-        if settings.is_empty() {
-            return Ok(Self::default());
-        }
-        let mut clients = Vec::new();
-        let mut endpoints = Vec::new();
-        for settings in settings {
-            let name = || settings.name.clone();
-            let queue = open(root, &settings.name).map_err(|source| WebhookError::Queue {
-                name: name(),
-                source,
-            })?;
-            let client = Client::new(settings).map_err(|source| WebhookError::Endpoint {
-                name: name(),
-                source,
-            })?;
-            clients.push(client);
-            endpoints.push(Arc::new(Endpoint {
-                status: Mutex::new(EndpointStatus {
-                    name: name(),
-                    url: settings.url.clone(),
-                    ..EndpointStatus::default()
-                }),
-                settings: settings.clone(),
-                queue: Mutex::new(queue),
-                news: Notify::new(),
-            }));
-        }
-        let (sender, receiver) = sync_channel(CHANNEL);
-        let (all, instance) = (endpoints.clone(), Arc::clone(instance));
-        thread::Builder::new()
-            .name("webhooks".to_owned())
-            .spawn(move || keep(&receiver, &all, &instance))
-            .map_err(WebhookError::Thread)?;
-        let pairs = endpoints.iter().zip(clients);
-        let tasks = pairs.map(|(endpoint, client)| {
-            let endpoint = Arc::clone(endpoint);
-            tokio::spawn(async move { endpoint.deliver(client).await })
-        });
-        Ok(Self {
-            tasks: tasks.collect(),
-            endpoints,
-            events: Events(Some(sender)),
-        })
+        let webhooks = Self {
+            root: root.to_owned(),
+            instance: Arc::clone(instance),
+            events: Events::none(),
+            running: Mutex::default(),
+        };
+        webhooks.begin(settings, clients(settings)?)?;
+        Ok(webhooks)
+    }
+
+    /// Takes up other settings; events that wait for an endpoint that stays are kept. Waits for what
+    /// is being written.
+    ///
+    /// # Errors
+    /// When an endpoint cannot be used, and nothing has changed; or when a queue cannot, and nobody
+    /// is told any more.
+    pub fn configure(&self, settings: &[config::Webhook]) -> Result<(), WebhookError> {
+        let clients = clients(settings)?;
+        self.stop();
+        self.begin(settings, clients)
     }
 
     /// Where requests say what happened.
@@ -226,16 +236,87 @@ impl Webhooks {
             waiting: endpoint.queue().len(),
             ..endpoint.status().clone()
         };
-        self.endpoints.iter().map(of).collect()
+        self.running().endpoints.iter().map(of).collect()
+    }
+
+    fn begin(
+        &self,
+        settings: &[config::Webhook],
+        clients: Vec<Client>,
+    ) -> Result<(), WebhookError> {
+        if settings.is_empty() {
+            return Ok(());
+        }
+        let mut endpoints = Vec::new();
+        for settings in settings {
+            let queue = open(&self.root, &settings.name).map_err(|source| WebhookError::Queue {
+                name: settings.name.clone(),
+                source,
+            })?;
+            endpoints.push(Arc::new(Endpoint {
+                status: Mutex::new(EndpointStatus {
+                    name: settings.name.clone(),
+                    url: settings.url.clone(),
+                    ..EndpointStatus::default()
+                }),
+                settings: settings.clone(),
+                queue: Mutex::new(queue),
+                news: Notify::new(),
+            }));
+        }
+        let (sender, receiver) = sync_channel(CHANNEL);
+        let (all, instance) = (endpoints.clone(), Arc::clone(&self.instance));
+        let keeper = thread::Builder::new()
+            .name("webhooks".to_owned())
+            .spawn(move || keep(&receiver, &all, &instance))
+            .map_err(WebhookError::Thread)?;
+        let pairs = endpoints.iter().zip(clients);
+        let tasks = pairs.map(|(endpoint, client)| {
+            let endpoint = Arc::clone(endpoint);
+            tokio::spawn(async move { endpoint.deliver(client).await })
+        });
+        *self.running() = Running {
+            tasks: tasks.collect(),
+            endpoints,
+            keeper: Some(keeper),
+        };
+        self.events.set(Some(sender));
+        Ok(())
+    }
+
+    /// Lets go of the queues, once all that was said is in them.
+    fn stop(&self) {
+        self.events.set(None);
+        let running = std::mem::take(&mut *self.running());
+        for task in &running.tasks {
+            task.abort();
+        }
+        if let Some(keeper) = running.keeper {
+            // A request may still be about to say something, and holds the channel open for that long.
+            drop(keeper.join());
+        }
+    }
+
+    fn running(&self) -> MutexGuard<'_, Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Webhooks {
     fn drop(&mut self) {
-        for task in &self.tasks {
-            task.abort();
-        }
+        self.stop();
     }
+}
+
+/// What posts to each endpoint.
+fn clients(settings: &[config::Webhook]) -> Result<Vec<Client>, WebhookError> {
+    let client = |settings: &config::Webhook| {
+        Client::new(settings).map_err(|source| WebhookError::Endpoint {
+            name: settings.name.clone(),
+            source,
+        })
+    };
+    settings.iter().map(client).collect()
 }
 
 fn open(root: &Path, name: &str) -> io::Result<Queue> {

@@ -100,12 +100,23 @@ const CORES: &[&str] = &[
     "pdns-settings/src",
     "proto/src/health",
     "proto/src/health.rs",
+    "registry-svc/src/auth/acl.rs",
+    "registry-svc/src/auth/certificate.rs",
+    "registry-svc/src/auth/challenge.rs",
+    "registry-svc/src/auth/form.rs",
+    "registry-svc/src/auth/glob.rs",
+    "registry-svc/src/auth/scope.rs",
     "registry-svc/src/error.rs",
     "registry-svc/src/http/query.rs",
     "registry-svc/src/http/router.rs",
     "registry-svc/src/manifest.rs",
+    "registry-svc/src/metrics/tally.rs",
+    "registry-svc/src/page.rs",
     "registry-svc/src/range.rs",
+    "registry-svc/src/survey.rs",
     "registry-svc/src/upload.rs",
+    "registry-svc/src/webhook/envelope.rs",
+    "registry-svc/src/webhook/patience.rs",
 ];
 
 /// What a core never says: sockets, clocks, threads, chance, logs, the runtime, the shell's crates.
@@ -160,6 +171,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("pdns-settings", &["config-text"]),
     ("proto", &[]),
     ("registry-svc", &["daemon-base", "proto", "config-text"]),
+    ("registry-svc", &["daemon-base", "proto", "config-text"]),
+    ("registry-svc", &["daemon-base", "proto"]),
     (
         "tests",
         &[

@@ -175,6 +175,41 @@ fn what_was_not_delivered_is_delivered_by_the_next_process() {
 }
 
 #[test]
+fn an_endpoint_that_moves_gets_what_waited_for_it() {
+    let scratch = Scratch::new("moves");
+    block_on(async {
+        let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = gone.local_addr().unwrap();
+        drop(gone);
+        let webhooks = Webhooks::start(&[settings(address)], &scratch.0, &"n".into()).unwrap();
+        // Requests hold on to what they were given at the start.
+        let events = webhooks.events();
+        events.notify(event(EventAction::Push, "a", "x"));
+        while webhooks.status()[0].failures_in_a_row < 1 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let mut unfit = settings(address);
+        unfit.url = "https://:1/".to_owned();
+        assert!(webhooks.configure(&[unfit]).is_err());
+        assert!(events.is_wanted(), "nothing has changed");
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let there = settings(listener.local_addr().unwrap());
+        let (sender, mut got) = mpsc::channel(16);
+        let served = tokio::spawn(endpoint(listener, &[200], sender));
+        webhooks.configure(&[there]).unwrap();
+        events.notify(event(EventAction::Push, "b", "x"));
+        let mut names = Vec::new();
+        while names.len() < 2 {
+            names.extend(repositories(&got.recv().await.unwrap()));
+        }
+        assert_eq!(names, ["a", "b"]);
+        webhooks.configure(&[]).unwrap();
+        assert!(!events.is_wanted());
+        served.abort();
+    });
+}
+
+#[test]
 fn what_cannot_be_posted_to_is_refused_at_the_start() {
     let scratch = Scratch::new("refused");
     block_on(async {

@@ -1,0 +1,141 @@
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use daemon_base::config::Document;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use super::*;
+use crate::config::v1;
+
+/// A directory of this test's own, removed at its end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let name = format!("outpost-registry-service-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn config(&self, more: &str) -> Config {
+        let root = self.0.join("root");
+        let text = format!(
+            "version = \"v1\"\nlisten = [\"127.0.0.1:0\"]\nplain = true\nworkers = 1\nroot = \"{}\"\n{more}",
+            root.display()
+        );
+        v1::parse(&Document::inline("test", text)).unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(future)
+}
+
+async fn start(config: Config) -> (Registry, Context) {
+    let mut context = Context::detached(Registry::NAME);
+    let registry = Registry::start(config, &mut context).await;
+    (registry.unwrap(), context)
+}
+
+fn address(registry: &Registry) -> SocketAddr {
+    registry.server.addresses()[0]
+}
+
+/// The status of the answer.
+async fn ask(address: SocketAddr, method: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nhost: registry.example.org\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.unwrap();
+    text.split(' ').nth(1).unwrap().to_owned()
+}
+
+#[test]
+fn a_registry_serves_is_reloaded_and_ends() {
+    let scratch = Scratch::new("serves");
+    block_on(async {
+        let (registry, context) = start(scratch.config("")).await;
+        let address = address(&registry);
+        assert_eq!(ask(address, "GET", "/v2/").await, "200");
+        assert_eq!(ask(address, "POST", "/v2/a/blobs/uploads/").await, "202");
+        registry
+            .reload(scratch.config("read-only = true"))
+            .await
+            .unwrap();
+        assert_eq!(ask(address, "POST", "/v2/a/blobs/uploads/").await, "405");
+        assert_eq!(
+            context.readiness.details(),
+            ["read-only: nothing can be pushed"]
+        );
+        let status = registry.status();
+        assert_eq!(status["read_only"], true);
+        assert_eq!(status["requests"]["answered"], 3);
+        assert!(registry.drain(Duration::from_secs(30)).await);
+        assert!(TcpStream::connect(address).await.is_err());
+        // The root is free again, and what is in it can be gone on with.
+        let (again, _) = start(scratch.config("")).await;
+        assert!(again.drain(Duration::from_secs(30)).await);
+    });
+}
+
+#[test]
+fn users_are_taken_up_and_what_cannot_be_changes_nothing() {
+    let scratch = Scratch::new("users");
+    let users = scratch.0.join("users");
+    std::fs::write(&users, "").unwrap();
+    let closed = format!("[access]\nhtpasswd = \"{}\"\n", users.display());
+    block_on(async {
+        let (registry, _context) = start(scratch.config("")).await;
+        let address = address(&registry);
+        assert_eq!(ask(address, "GET", "/v2/_catalog").await, "200");
+        registry.reload(scratch.config(&closed)).await.unwrap();
+        assert_eq!(ask(address, "GET", "/v2/_catalog").await, "401");
+        std::fs::write(&users, "alice:plain\n").unwrap();
+        let problems = registry.reload(scratch.config(&closed)).await.unwrap_err();
+        assert!(problems.to_string().contains("users:1:7: "), "{problems}");
+        assert_eq!(ask(address, "GET", "/v2/_catalog").await, "401");
+        // The key for tokens was made where the configuration says nothing else.
+        assert!(scratch.0.join("root/token.key").exists());
+        assert!(registry.drain(Duration::from_secs(30)).await);
+    });
+}
+
+#[test]
+fn a_root_is_served_by_one_process() {
+    let scratch = Scratch::new("one");
+    block_on(async {
+        let (registry, _context) = start(scratch.config("")).await;
+        let mut context = Context::detached(Registry::NAME);
+        let refused = Registry::start(scratch.config(""), &mut context).await;
+        let text = exit::chain(&refused.unwrap_err());
+        assert!(text.contains("is in use by process"), "{text}");
+        assert!(registry.drain(Duration::from_secs(30)).await);
+    });
+}
+
+#[test]
+fn what_the_configuration_names_and_is_not_there_is_refused() {
+    let scratch = Scratch::new("refused");
+    let text = "[access]\nhtpasswd = \"/nonexistent/users\"\n";
+    block_on(async {
+        let mut context = Context::detached(Registry::NAME);
+        let refused = Registry::start(scratch.config(text), &mut context).await;
+        let error = refused.unwrap_err();
+        assert_eq!(error.code, exit::CONFIG);
+        assert!(exit::chain(&error).contains("cannot read users from /nonexistent/users"));
+    });
+}
