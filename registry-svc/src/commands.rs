@@ -9,14 +9,14 @@ use std::process::ExitCode;
 use clap::Parser;
 use daemon_base::args::ServeArgs as BaseServeArgs;
 use daemon_base::config::{Document, Problem, Problems};
-use daemon_base::{errln, exit, outln, run};
+use daemon_base::{disk, errln, exit, outln, run};
 
 use crate::args::{Cli, ConfigArgs, ServeArgs, Verb};
 use crate::config::{Config, DEFAULT_ADMIN, v1};
 use crate::service::{self, Registry};
 use crate::transfer::verbs;
 use crate::views::View;
-use crate::{status, tls};
+use crate::{status, tls, webhook};
 
 /// Runs the command line.
 pub fn run(arguments: Vec<String>) -> ExitCode {
@@ -97,6 +97,17 @@ fn named(config: &Config) -> Problems {
         problems.push(Problem::new(exit::chain(&error)));
     }
     problems.extend(service::check_access(config));
+    if let Err(error) = webhook::check(&config.webhooks) {
+        problems.push(Problem::new(exit::chain(&error)));
+    }
+    let cluster = config.cluster.iter();
+    let of_nodes = cluster.flat_map(|it| [&it.ca, &it.certificate, &it.key]);
+    for path in of_nodes {
+        if let Err(error) = disk::read(path) {
+            let path = path.display();
+            problems.push(Problem::new(format!("cannot read {path}: {error}")));
+        }
+    }
     problems
 }
 

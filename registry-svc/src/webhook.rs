@@ -308,6 +308,14 @@ impl Drop for Webhooks {
     }
 }
 
+/// Whether endpoints could be posted to, as far as can be said without posting.
+///
+/// # Errors
+/// What is wrong with the first that could not.
+pub fn check(settings: &[config::Webhook]) -> Result<(), WebhookError> {
+    clients(settings).map(drop)
+}
+
 /// What posts to each endpoint.
 fn clients(settings: &[config::Webhook]) -> Result<Vec<Client>, WebhookError> {
     let client = |settings: &config::Webhook| {

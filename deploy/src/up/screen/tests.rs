@@ -127,7 +127,6 @@ fn the_whole_site_fits_an_old_terminal() {
             "   outpost master down master-1",
             "",
             " EVENTS",
-            "     0.2s  healthd       ready after 0.04 s",
             "    12.2s  master-1      taken down",
             "",
             " 0 1 2 master down or up   r restart a service   l log   q quit",
