@@ -1,0 +1,290 @@
+//! Reads every blob again, at a bounded rate: what the disk has changed is put away, and fetched anew
+//! from another node if there is one.
+//!
+//! A blob is what its name says or it is damaged. What is damaged goes to the quarantine, so that
+//! nobody is served it, and somebody can look at it. Besides, every visible manifest has to be whole:
+//! what it refers to has to be on the disk.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
+
+use crate::cluster::Cluster;
+use crate::digest::{Algorithm, Digest, Hasher};
+use crate::disk::{Access, Disk};
+use crate::store::{Store, StoreError};
+use crate::sweep::mark;
+
+/// What is read at once; between two of them the rate is kept.
+const PIECE: usize = 1 << 20;
+
+/// The most findings that a report lists by name; beyond that it counts.
+const MOST_LISTED: usize = 100;
+
+/// How a scrub reads.
+#[derive(Clone, Debug, Default)]
+pub struct Pace {
+    /// Octets a second; no bound when none.
+    pub rate: Option<u64>,
+    /// Counts the octets that were read, for whoever shows progress.
+    pub read: Arc<AtomicU64>,
+}
+
+/// What a scrub found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Blobs that were read.
+    pub n_blobs: u64,
+    /// Their octets.
+    pub octets: u64,
+    /// Blobs that could not be read, with what the disk said.
+    pub unreadable: Vec<(Digest, String)>,
+    /// Blobs with other octets than their digest says; now in quarantine.
+    pub damaged: Vec<Digest>,
+    /// Of those, how many were fetched from another node.
+    pub n_repaired: u64,
+    /// Content that a manifest needs and the disk does not have: the manifest and what it lacks.
+    pub missing: Vec<(Digest, Digest)>,
+    /// Manifests that were looked at.
+    pub n_manifests: u64,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Reads everything, and looks at every manifest.
+///
+/// # Errors
+///
+/// Fails when the index or a directory cannot be read.
+pub async fn scrub(
+    store: &Store,
+    cluster: Option<&Cluster>,
+    pace: &Pace,
+) -> Result<Report, StoreError> {
+    let begun = now();
+    let mut report = Report::default();
+    for algorithm in Algorithm::ALL {
+        for shard in 0..=u8::MAX {
+            for digest in list(store, algorithm, shard).await? {
+                look_at(store, cluster, pace, digest, &mut report).await?;
+            }
+        }
+    }
+    let wholes = mark::closures(store).await?;
+    report.n_manifests = wholes.len() as u64;
+    for (manifest, required) in wholes {
+        for digest in required {
+            if !is_held(store, &digest).await? {
+                let fetched = match cluster {
+                    Some(cluster) => cluster.fetch(&digest).await,
+                    None => false,
+                };
+                match fetched {
+                    true => report.n_repaired += 1,
+                    false => {
+                        tracing::error!(%manifest, %digest, "A manifest lacks what it refers to");
+                        report.missing.push((manifest, digest));
+                    }
+                }
+            }
+        }
+    }
+    report.took = begun.elapsed();
+    Ok(report)
+}
+
+async fn look_at(
+    store: &Store,
+    cluster: Option<&Cluster>,
+    pace: &Pace,
+    digest: Digest,
+    report: &mut Report,
+) -> Result<(), StoreError> {
+    match hash(store, digest, pace).await {
+        Ok(None) => {}
+        Ok(Some((found, octets))) => {
+            report.n_blobs += 1;
+            report.octets += octets;
+            if found != digest {
+                put_away(store, digest).await?;
+                report.damaged.push(digest);
+                let is_repaired = match cluster {
+                    Some(cluster) => cluster.fetch(&digest).await,
+                    None => false,
+                };
+                report.n_repaired += u64::from(is_repaired);
+                tracing::error!(%digest, is_repaired, "A blob was damaged on the disk, and is in quarantine");
+            }
+        }
+        Err(error) => {
+            // It stays: another try may read it, and nobody else may have it.
+            tracing::error!(%digest, %error, "A blob cannot be read");
+            report.unreadable.push((digest, error.to_string()));
+        }
+    }
+    Ok(())
+}
+
+/// What a file's octets are, and how many; none when the sweep has taken it meanwhile.
+async fn hash(store: &Store, digest: Digest, pace: &Pace) -> io::Result<Option<(Digest, u64)>> {
+    let path = store.layout().blob(&digest);
+    let disk = Arc::clone(store.disk());
+    let opened = spawn_blocking(move || disk.open(&path, Access::Read)).await;
+    let file: Arc<dyn crate::disk::File> = match opened.map_err(io::Error::other)? {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?.into(),
+    };
+    let mut hasher = Hasher::new(digest.algorithm());
+    let mut buffer = vec![0; PIECE];
+    loop {
+        let begun = now();
+        let at = hasher.n_octets();
+        let file = Arc::clone(&file);
+        let piece = spawn_blocking(move || {
+            let n_read = file.read_at(&mut buffer, at)?;
+            hasher.update(buffer.get(..n_read).unwrap_or_default());
+            Ok::<_, io::Error>((n_read, buffer, hasher))
+        });
+        let n_read;
+        (n_read, buffer, hasher) = piece.await.map_err(io::Error::other)??;
+        if n_read == 0 {
+            let octets = hasher.n_octets();
+            return Ok(Some((hasher.finish(), octets)));
+        }
+        let n_read = n_read as u64;
+        pace.read.fetch_add(n_read, Ordering::Relaxed);
+        if let Some(rate) = pace.rate {
+            let share = Duration::from_nanos(n_read.saturating_mul(1_000_000_000) / rate.max(1));
+            tokio::time::sleep(share.saturating_sub(begun.elapsed())).await;
+        }
+    }
+}
+
+/// Moves a damaged blob to the quarantine.
+async fn put_away(store: &Store, digest: Digest) -> Result<(), StoreError> {
+    let _alone = store.alone(&digest).await;
+    on_disk(store, "put a damaged blob away", move |disk, layout| {
+        match disk.rename(&layout.blob(&digest), &layout.quarantined(&digest)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            moved => moved?,
+        }
+        disk.sync_directory(&layout.quarantine())?;
+        disk.sync_directory(&layout.shard(digest.algorithm(), digest.shard()))
+    })
+    .await?;
+    store.forget(&digest);
+    Ok(())
+}
+
+async fn list(store: &Store, algorithm: Algorithm, shard: u8) -> Result<Vec<Digest>, StoreError> {
+    on_disk(store, "list a directory", move |disk, layout| {
+        let names = disk.list(&layout.shard(algorithm, shard))?;
+        let parse = |name: String| format!("{algorithm}:{name}").parse().ok();
+        Ok(names
+            .unwrap_or_default()
+            .into_iter()
+            .filter_map(parse)
+            .collect())
+    })
+    .await
+}
+
+async fn is_held(store: &Store, digest: &Digest) -> Result<bool, StoreError> {
+    let digest = *digest;
+    on_disk(store, "look for a blob", move |disk, layout| {
+        Ok(disk.status(&layout.blob(&digest))?.is_some()
+            || disk.status(&layout.trashed(&digest))?.is_some())
+    })
+    .await
+}
+
+async fn on_disk<T: Send + 'static>(
+    store: &Store,
+    doing: &'static str,
+    work: impl FnOnce(&dyn Disk, &crate::store::layout::Layout) -> io::Result<T> + Send + 'static,
+) -> Result<T, StoreError> {
+    let (disk, layout) = (Arc::clone(store.disk()), store.layout().clone());
+    let done = spawn_blocking(move || work(&*disk, &layout)).await;
+    done.unwrap_or_else(|error| Err(io::Error::other(error)))
+        .map_err(StoreError::io(doing))
+}
+
+//--- Showing
+
+impl Report {
+    /// Whether everything is as it should be, or is again.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        let n_lost = self.damaged.len() as u64;
+        self.unreadable.is_empty() && self.missing.is_empty() && n_lost <= self.n_repaired
+    }
+
+    /// As `--json` prints it.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let digests = |digests: &[Digest]| -> Vec<String> {
+            digests
+                .iter()
+                .take(MOST_LISTED)
+                .map(ToString::to_string)
+                .collect()
+        };
+        let missing = self.missing.iter().take(MOST_LISTED).map(|(manifest, digest)| {
+            json!({ "manifest": manifest.to_string(), "digest": digest.to_string() })
+        });
+        let unreadable = self
+            .unreadable
+            .iter()
+            .take(MOST_LISTED)
+            .map(|(digest, error)| json!({ "digest": digest.to_string(), "error": error }));
+        json!({
+            "whole": self.is_whole(),
+            "blobs": self.n_blobs,
+            "bytes": self.octets,
+            "manifests": self.n_manifests,
+            "damaged": digests(&self.damaged),
+            "repaired": self.n_repaired,
+            "unreadable": unreadable.collect::<Vec<_>>(),
+            "missing": missing.collect::<Vec<_>>(),
+            "seconds": self.took.as_secs_f64(),
+        })
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for digest in self.damaged.iter().take(MOST_LISTED) {
+            writeln!(f, "{digest}: damaged")?;
+        }
+        for (digest, error) in self.unreadable.iter().take(MOST_LISTED) {
+            writeln!(f, "{digest}: cannot be read: {error}")?;
+        }
+        for (manifest, digest) in self.missing.iter().take(MOST_LISTED) {
+            writeln!(f, "{manifest}: lacks {digest}")?;
+        }
+        write!(
+            f,
+            "{} blobs, {} octets, {} manifests: {} damaged, {} unreadable, {} missing, {} repaired",
+            self.n_blobs,
+            self.octets,
+            self.n_manifests,
+            self.damaged.len(),
+            self.unreadable.len(),
+            self.missing.len(),
+            self.n_repaired,
+        )
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a shell reads the clock")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[cfg(test)]
+mod tests;

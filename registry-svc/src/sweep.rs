@@ -1,0 +1,279 @@
+//! The sweep: takes away what no manifest refers to, while everybody pushes.
+//!
+//! ```text
+//! mark: every manifest of every repository, and what it refers to
+//! blobs ──not marked, older than the grace──► trash ──the second grace──► gone, and no repository has it
+//!            ▲                                  │
+//!            └── a push, a mount, a HEAD ───────┘
+//! ```
+//!
+//! Whoever pushes asks first which blobs are there, and the answer has to hold until the manifest
+//! comes: so what was written, linked or asked for within the grace stays, and what is in the trash
+//! comes back when somebody wants it. A blob is moved, and deleted, only under its digest's lock,
+//! which whoever makes a reference to it holds too; what was marked is looked at again there.
+//!
+//! Manifests without a tag stay unless configured otherwise: mirrors are pulled by digest.
+
+pub(crate) mod mark;
+mod report;
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use tokio::task::spawn_blocking;
+
+use crate::config::{Sweep as Settings, Untagged};
+use crate::digest::{Algorithm, Digest};
+use crate::disk::Disk;
+use crate::index::key::{BLOB, MANIFEST};
+use crate::record::Key;
+use crate::store::layout::{Layout, remove_if_there};
+use crate::store::{Store, StoreError};
+
+pub use report::{Amount, Report};
+
+/// Repositories that are looked at for one that has linked a blob of late; one that more have is
+/// needed by some of them.
+const MOST_HOLDERS: usize = 1000;
+
+/// Whether a sweep changes anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// It does what it says.
+    Sweep,
+    /// It says what it would do.
+    DryRun,
+}
+
+/// Takes away what nobody needs.
+///
+/// # Errors
+///
+/// Fails when the index or the disk does; what was done until then stands.
+pub async fn sweep(store: &Store, settings: &Settings, mode: Mode) -> Result<Report, StoreError> {
+    let begun = now();
+    let mut report = Report {
+        is_dry_run: mode == Mode::DryRun,
+        ..Report::default()
+    };
+    if mode == Mode::Sweep {
+        report.n_sessions = store.expire_sessions().await;
+    }
+    if settings.untagged == Untagged::Delete {
+        mark::delete_untagged(store, settings.grace, mode, &mut report).await?;
+    }
+    let marked = mark::marked(store, &mut report).await?;
+    let sweep = Sweep {
+        store,
+        settings,
+        mode,
+        marked,
+    };
+    sweep.empty_trash(&mut report).await?;
+    for algorithm in Algorithm::ALL {
+        for shard in 0..=u8::MAX {
+            sweep.shard(algorithm, shard, &mut report).await?;
+        }
+    }
+    report.took = begun.elapsed();
+    Ok(report)
+}
+
+struct Sweep<'a> {
+    store: &'a Store,
+    settings: &'a Settings,
+    mode: Mode,
+    marked: HashSet<Digest>,
+}
+
+/// A file of the store.
+struct Found {
+    digest: Digest,
+    size: u64,
+    modified: SystemTime,
+}
+
+impl Sweep<'_> {
+    /// Moves what nobody needs of one directory to the trash.
+    async fn shard(
+        &self,
+        algorithm: Algorithm,
+        shard: u8,
+        report: &mut Report,
+    ) -> Result<(), StoreError> {
+        let directory = self.store.layout().shard(algorithm, shard);
+        let parse = move |name: &str| format!("{algorithm}:{name}").parse().ok();
+        let found = self.list(directory, parse).await?;
+        report.n_examined += found.len() as u64;
+        let mut n_moved = 0;
+        for blob in found {
+            if self.marked.contains(&blob.digest) {
+                continue;
+            }
+            if is_younger(blob.modified, self.settings.grace) {
+                report.young.add(blob.size);
+                continue;
+            }
+            if self.mode == Mode::DryRun {
+                match self.is_wanted(&blob.digest)? {
+                    true => report.wanted.add(blob.size),
+                    false => report.trashed.add(blob.size),
+                }
+                continue;
+            }
+            let _alone = self.store.alone(&blob.digest).await;
+            if self.is_wanted(&blob.digest)? {
+                report.wanted.add(blob.size);
+                continue;
+            }
+            self.on_disk("move a blob to the trash", move |disk, layout| {
+                let trashed = layout.trashed(&blob.digest);
+                disk.rename(&layout.blob(&blob.digest), &trashed)?;
+                // Its second grace begins here.
+                disk.touch(&trashed)
+            })
+            .await?;
+            self.store.forget(&blob.digest);
+            report.trashed.add(blob.size);
+            n_moved += 1;
+        }
+        if n_moved > 0 {
+            self.on_disk("sync what was moved", move |disk, layout| {
+                disk.sync_directory(&layout.trash())?;
+                disk.sync_directory(&layout.shard(algorithm, shard))
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes what has been in the trash for long enough, and what repositories say of it.
+    async fn empty_trash(&self, report: &mut Report) -> Result<(), StoreError> {
+        let trash = self.store.layout().trash();
+        for blob in self.list(trash, Layout::parse_flat).await? {
+            if is_younger(blob.modified, self.settings.trash) {
+                report.in_trash.add(blob.size);
+                continue;
+            }
+            if self.mode == Mode::Sweep {
+                let digest = blob.digest;
+                let _alone = self.store.alone(&digest).await;
+                let is_gone = self
+                    .on_disk("empty the trash", move |disk, layout| {
+                        remove_if_there(disk, &layout.trashed(&digest))?;
+                        // Pushed anew meanwhile: the repositories have it.
+                        Ok(disk.status(&layout.blob(&digest))?.is_none())
+                    })
+                    .await?;
+                if is_gone {
+                    self.unlink(&digest).await?;
+                }
+            }
+            report.deleted.add(blob.size);
+        }
+        Ok(())
+    }
+
+    /// Whether somebody may rely on a blob, or has referred to it since everything was marked.
+    fn is_wanted(&self, digest: &Digest) -> Result<bool, StoreError> {
+        if self.store.is_leased(digest) {
+            return Ok(true);
+        }
+        if !self.store.holders(digest, MANIFEST, 1)?.is_empty() {
+            return Ok(true);
+        }
+        let holders = self.store.holders(digest, BLOB, MOST_HOLDERS)?;
+        if holders.len() == MOST_HOLDERS {
+            return Ok(true);
+        }
+        let since = milliseconds(wall_clock() - self.settings.grace);
+        for repository in holders {
+            let key = Key::Blob {
+                repository,
+                digest: *digest,
+            };
+            let register = self.store.register(&key)?;
+            // A manifest states its blobs again.
+            if register.is_some_and(|it| it.stamp.milliseconds() >= since) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn unlink(&self, digest: &Digest) -> Result<(), StoreError> {
+        loop {
+            let holders = self.store.holders(digest, BLOB, MOST_HOLDERS)?;
+            if holders.is_empty() {
+                return Ok(());
+            }
+            for repository in holders {
+                match self.store.unlink(&repository, digest).await {
+                    Ok(_) | Err(StoreError::Unknown(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+    }
+
+    /// The files of a directory whose names are digests.
+    async fn list(
+        &self,
+        directory: std::path::PathBuf,
+        parse: impl Fn(&str) -> Option<Digest> + Send + 'static,
+    ) -> Result<Vec<Found>, StoreError> {
+        self.on_disk("list a directory", move |disk, _| {
+            let mut found = Vec::new();
+            for name in disk.list(&directory)?.unwrap_or_default() {
+                if let Some(digest) = parse(&name)
+                    && let Some(status) = disk.status(&directory.join(&name))?
+                {
+                    found.push(Found {
+                        digest,
+                        size: status.size,
+                        modified: status.modified,
+                    });
+                }
+            }
+            Ok(found)
+        })
+        .await
+    }
+
+    async fn on_disk<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        work: impl FnOnce(&dyn Disk, &Layout) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (disk, layout) = (Arc::clone(self.store.disk()), self.store.layout().clone());
+        let done = spawn_blocking(move || work(&*disk, &layout)).await;
+        done.unwrap_or_else(|error| Err(io::Error::other(error)))
+            .map_err(StoreError::io(doing))
+    }
+}
+
+/// Whether something was written within `age`; what was written in the future was too.
+fn is_younger(modified: SystemTime, age: Duration) -> bool {
+    let since = wall_clock().duration_since(modified);
+    since.map_or(true, |since| since < age)
+}
+
+fn milliseconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH);
+    u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a shell reads the clock")]
+fn wall_clock() -> SystemTime {
+    SystemTime::now()
+}
+
+#[expect(clippy::disallowed_methods, reason = "a shell reads the clock")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[cfg(test)]
+mod tests;

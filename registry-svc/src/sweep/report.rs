@@ -1,0 +1,109 @@
+//! What a sweep did.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// Some blobs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Amount {
+    /// How many.
+    pub n: u64,
+    /// Their octets.
+    pub octets: u64,
+}
+
+impl Amount {
+    pub(crate) fn add(&mut self, octets: u64) {
+        self.n += 1;
+        self.octets += octets;
+    }
+
+    fn json(self) -> Value {
+        json!({ "blobs": self.n, "bytes": self.octets })
+    }
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} blobs, {} octets", self.n, self.octets)
+    }
+}
+
+/// What a sweep did, or would do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Nothing was changed.
+    pub is_dry_run: bool,
+    /// Manifests that keep what they refer to.
+    pub n_manifests: u64,
+    /// Manifests deleted because no tag leads to them.
+    pub n_untagged: u64,
+    /// Upload sessions that nobody went on with.
+    pub n_sessions: usize,
+    /// Blobs on the disk.
+    pub n_examined: u64,
+    /// Not needed, and moved to the trash.
+    pub trashed: Amount,
+    /// Not needed, and too young to go.
+    pub young: Amount,
+    /// Not needed by a manifest, but somebody may be about to.
+    pub wanted: Amount,
+    /// In the trash before, and still.
+    pub in_trash: Amount,
+    /// Deleted from the trash.
+    pub deleted: Amount,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl Report {
+    /// As `--json` prints it.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        json!({
+            "dry_run": self.is_dry_run,
+            "manifests": self.n_manifests,
+            "untagged_deleted": self.n_untagged,
+            "uploads_expired": self.n_sessions,
+            "blobs": self.n_examined,
+            "trashed": self.trashed.json(),
+            "young": self.young.json(),
+            "wanted": self.wanted.json(),
+            "in_trash": self.in_trash.json(),
+            "deleted": self.deleted.json(),
+            "seconds": self.took.as_secs_f64(),
+        })
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let would = match self.is_dry_run {
+            true => "would be ",
+            false => "",
+        };
+        writeln!(
+            f,
+            "{} blobs, {} manifests",
+            self.n_examined, self.n_manifests
+        )?;
+        writeln!(f, "{would}moved to the trash: {}", self.trashed)?;
+        writeln!(f, "{would}deleted from the trash: {}", self.deleted)?;
+        writeln!(f, "not needed but young: {}", self.young)?;
+        writeln!(f, "not needed but asked for: {}", self.wanted)?;
+        writeln!(f, "waiting in the trash: {}", self.in_trash)?;
+        if self.n_untagged > 0 {
+            writeln!(
+                f,
+                "manifests without a tag, {would}deleted: {}",
+                self.n_untagged
+            )?;
+        }
+        if self.n_sessions > 0 {
+            writeln!(f, "upload sessions ended: {}", self.n_sessions)?;
+        }
+        write!(f, "took {:.1} s", self.took.as_secs_f64())
+    }
+}

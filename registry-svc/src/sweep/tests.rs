@@ -1,0 +1,316 @@
+//! What goes and what stays, alone and among pushes.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::*;
+use crate::disk::RealDisk;
+use crate::disk::suite::Scratch;
+use crate::reference::{Reference, RepositoryName};
+use crate::store::NewManifest;
+
+const NONE: Duration = Duration::ZERO;
+
+const TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
+
+fn settings(grace: Duration, trash: Duration) -> Settings {
+    Settings {
+        interval: None,
+        grace,
+        trash,
+        untagged: Untagged::Keep,
+        uploads: Duration::from_hours(24),
+    }
+}
+
+async fn open(scratch: &Scratch) -> Store {
+    let settings =
+        crate::store::Settings::new(scratch.path().join("store"), "master-0".parse().unwrap());
+    Store::open(settings, Arc::new(RealDisk)).await.unwrap().0
+}
+
+fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(test);
+}
+
+fn name(text: &str) -> RepositoryName {
+    text.parse().unwrap()
+}
+
+async fn push(store: &Store, repository: &str, content: &[u8]) -> Digest {
+    let digest = Digest::of(Algorithm::Sha256, content);
+    let body = tokio_stream::iter([Ok(Bytes::copy_from_slice(content))]);
+    store
+        .push(&name(repository), &digest, None, body)
+        .await
+        .unwrap();
+    digest
+}
+
+fn manifest(layers: &[Digest], tag: Option<&str>, subject: Option<Digest>) -> NewManifest {
+    let describe = |digest: &Digest| {
+        serde_json::json!({
+            "mediaType": "application/vnd.oci.image.layer.v1.tar", "digest": digest.to_string(), "size": 1,
+        })
+    };
+    let mut document = serde_json::json!({
+        "schemaVersion": 2, "mediaType": TYPE, "config": describe(&layers[0]),
+        "layers": layers[1..].iter().map(describe).collect::<Vec<_>>(),
+    });
+    if let Some(subject) = subject {
+        document["subject"] = describe(&subject);
+    }
+    let bytes = Bytes::from(document.to_string());
+    NewManifest {
+        digest: Digest::of(Algorithm::Sha256, &bytes),
+        bytes,
+        media_type: TYPE.to_owned(),
+        closure: layers.to_vec(),
+        subject,
+        tags: tag.into_iter().map(|tag| tag.parse().unwrap()).collect(),
+    }
+}
+
+async fn put(store: &Store, repository: &str, manifest: NewManifest) -> Digest {
+    let digest = manifest.digest;
+    store
+        .put_manifest(&name(repository), manifest)
+        .await
+        .unwrap();
+    digest
+}
+
+/// What is told of content is forgotten, as after an hour.
+fn forget(store: &Store, digests: &[Digest]) {
+    for digest in digests {
+        store.forget(digest);
+    }
+}
+
+fn is_there(store: &Store, digest: &Digest) -> bool {
+    store.layout().blob(digest).exists()
+}
+
+#[test]
+fn what_no_manifest_refers_to_goes_to_the_trash_and_then_for_good() {
+    run(async {
+        let scratch = Scratch::new("sweep");
+        let store = open(&scratch).await;
+        let used = push(&store, "a", b"used").await;
+        let loose = push(&store, "a", b"loose").await;
+        let kept = put(&store, "a", manifest(&[used], Some("1"), None)).await;
+        let untagged = put(&store, "a", manifest(&[used, used], None, None)).await;
+        forget(&store, &[used, loose, kept, untagged]);
+        // The stamp of a link counts in milliseconds.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+
+        let young = settings(Duration::from_hours(2), NONE);
+        let report = sweep(&store, &young, Mode::Sweep).await.unwrap();
+        assert_eq!((report.trashed.n, report.young.n), (0, 1));
+
+        let tried = sweep(&store, &settings(NONE, NONE), Mode::DryRun)
+            .await
+            .unwrap();
+        assert_eq!((tried.trashed.n, tried.trashed.octets), (1, 5));
+        assert!(is_there(&store, &loose));
+
+        let waits = settings(NONE, Duration::from_hours(1));
+        let report = sweep(&store, &waits, Mode::Sweep).await.unwrap();
+        assert_eq!(
+            (report.trashed.n, report.n_manifests, report.n_examined),
+            (1, 2, 4)
+        );
+        assert!(!is_there(&store, &loose) && store.layout().trashed(&loose).exists());
+        let report = sweep(&store, &waits, Mode::Sweep).await.unwrap();
+        assert_eq!((report.in_trash.n, report.deleted.n), (1, 0));
+
+        // Whoever asks for it has it back.
+        assert_eq!(store.blob(&name("a"), &loose).await.unwrap(), Some(5));
+        assert!(is_there(&store, &loose));
+        let report = sweep(&store, &settings(NONE, NONE), Mode::Sweep)
+            .await
+            .unwrap();
+        assert_eq!((report.wanted.n, report.trashed.n), (1, 0));
+        forget(&store, &[loose]);
+
+        let done = settings(NONE, NONE);
+        assert_eq!(
+            sweep(&store, &done, Mode::Sweep).await.unwrap().trashed.n,
+            1
+        );
+        assert_eq!(
+            sweep(&store, &done, Mode::Sweep).await.unwrap().deleted.n,
+            1
+        );
+        assert!(!store.layout().trashed(&loose).exists());
+        assert_eq!(store.blob(&name("a"), &loose).await.unwrap(), None);
+        assert!(store.repositories_with(&loose).is_empty());
+        assert_eq!(store.blob(&name("a"), &used).await.unwrap(), Some(4));
+        for digest in [kept, untagged] {
+            let found = store.manifest(&name("a"), &Reference::Digest(digest)).await;
+            assert!(found.unwrap().is_some());
+        }
+    });
+}
+
+#[test]
+fn what_a_deleted_manifest_alone_referred_to_goes() {
+    run(async {
+        let scratch = Scratch::new("deleted");
+        let store = open(&scratch).await;
+        let shared = push(&store, "a", b"shared").await;
+        let own = push(&store, "a", b"own").await;
+        let stays = put(&store, "a", manifest(&[shared], Some("1"), None)).await;
+        let goes = put(&store, "a", manifest(&[shared, own], Some("2"), None)).await;
+        store.delete_manifest(&name("a"), &goes).await.unwrap();
+        forget(&store, &[shared, own, stays, goes]);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let report = sweep(&store, &settings(NONE, NONE), Mode::Sweep)
+            .await
+            .unwrap();
+        assert_eq!(report.trashed.n, 2);
+        assert!(is_there(&store, &shared) && is_there(&store, &stays));
+        assert!(!is_there(&store, &own) && !is_there(&store, &goes));
+    });
+}
+
+#[test]
+fn without_a_tag_manifests_go_only_where_that_is_asked_for_and_what_is_about_them_with_them() {
+    run(async {
+        let scratch = Scratch::new("untagged");
+        let store = open(&scratch).await;
+        let layer = push(&store, "a", b"layer").await;
+        let tagged = put(&store, "a", manifest(&[layer], Some("1"), None)).await;
+        let about = put(&store, "a", manifest(&[layer, layer], None, Some(tagged))).await;
+        let signature = format!("sha256-{}.sig", tagged.hex());
+        let signed = put(
+            &store,
+            "a",
+            manifest(&[layer, layer, layer], Some(&signature), None),
+        )
+        .await;
+        let lost = put(
+            &store,
+            "a",
+            manifest(&[layer, layer, layer, layer], None, None),
+        )
+        .await;
+        let about_lost = put(&store, "a", manifest(&[layer], None, Some(lost))).await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let has = async |digest: Digest| {
+            let found = store.manifest(&name("a"), &Reference::Digest(digest)).await;
+            found.unwrap().is_some()
+        };
+        let mut delete = settings(NONE, NONE);
+        sweep(&store, &delete, Mode::Sweep).await.unwrap();
+        assert!(has(lost).await);
+
+        delete.untagged = Untagged::Delete;
+        let tried = sweep(&store, &delete, Mode::DryRun).await.unwrap();
+        assert_eq!(tried.n_untagged, 2);
+        assert!(has(lost).await && has(about_lost).await);
+        sweep(&store, &delete, Mode::Sweep).await.unwrap();
+        let left = [has(tagged).await, has(about).await, has(signed).await];
+        assert_eq!(left, [true; 3]);
+        assert!(!has(lost).await && !has(about_lost).await);
+
+        store.delete_manifest(&name("a"), &tagged).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        sweep(&store, &delete, Mode::Sweep).await.unwrap();
+        assert!(!has(about).await);
+    });
+}
+
+/// Pushers ask, push what is missing, and put their manifest, as clients do; sweeps run all the while
+/// without any grace but the leases. What was acknowledged is whole in the end.
+#[test]
+fn a_sweep_among_pushes_takes_nothing_that_somebody_relies_on() {
+    run(async {
+        let scratch = Scratch::new("among");
+        let store = open(&scratch).await;
+        let sweeper = {
+            let store = store.clone();
+            tokio::spawn(async move {
+                let mut n_trashed = 0;
+                loop {
+                    let report = sweep(&store, &settings(NONE, NONE), Mode::Sweep)
+                        .await
+                        .unwrap();
+                    n_trashed += report.trashed.n;
+                    if n_trashed > u64::MAX / 2 {
+                        return;
+                    }
+                }
+            })
+        };
+        let pushers: Vec<_> = (0..8_u64)
+            .map(|pusher| {
+                let store = store.clone();
+                tokio::spawn(async move {
+                    let repository = format!("team-{}", pusher % 3);
+                    let mut acknowledged: BTreeMap<String, (Digest, Vec<Digest>)> = BTreeMap::new();
+                    for round in 0..12_u64 {
+                        // Few contents, so that pushers meet, and what one leaves another asks for.
+                        let contents = [round % 4, (round + pusher) % 5, 7];
+                        let mut layers = Vec::new();
+                        for content in contents {
+                            let content = format!("content {content}");
+                            let digest = Digest::of(Algorithm::Sha256, content.as_bytes());
+                            if store
+                                .blob(&name(&repository), &digest)
+                                .await
+                                .unwrap()
+                                .is_none()
+                            {
+                                push(&store, &repository, content.as_bytes()).await;
+                            }
+                            layers.push(digest);
+                        }
+                        let tag = format!("{pusher}-{}", round % 2);
+                        let new = manifest(&layers, Some(&tag), None);
+                        if let Some((before, _)) = acknowledged.get(&tag).cloned()
+                            && before != new.digest
+                            && round % 3 == 0
+                        {
+                            drop(store.delete_manifest(&name(&repository), &before).await);
+                            acknowledged.retain(|_, (digest, _)| *digest != before);
+                        }
+                        let digest = put(&store, &repository, new).await;
+                        acknowledged.insert(tag, (digest, layers));
+                    }
+                    (repository, acknowledged)
+                })
+            })
+            .collect();
+        let mut all = Vec::new();
+        for pusher in pushers {
+            all.push(pusher.await.unwrap());
+        }
+        sweeper.abort();
+        drop(sweeper.await);
+        let mut n_checked = 0;
+        for (repository, acknowledged) in all {
+            for (tag, (digest, layers)) in acknowledged {
+                let found = store
+                    .manifest(&name(&repository), &tag.parse().unwrap())
+                    .await
+                    .unwrap();
+                // Another pusher may have deleted the same manifest.
+                let Some(found) = found else { continue };
+                assert_eq!(found.digest, digest);
+                for layer in layers {
+                    let size = store.blob(&name(&repository), &layer).await.unwrap();
+                    assert!(size.is_some(), "{repository} lost {layer}");
+                    n_checked += 1;
+                }
+            }
+        }
+        assert!(n_checked > 0);
+    });
+}

@@ -1,0 +1,365 @@
+//! When the sweep and the scrub run, one at a time; what they are at, and what they did last.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use daemon_base::exit;
+use daemon_base::snapshot::Cell;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use crate::cluster::Cluster;
+use crate::config::Config;
+use crate::metrics::Sample;
+use crate::scrub::{self, Pace};
+use crate::store::{Store, StoreError};
+use crate::sweep::{self, Mode};
+
+/// How often it is looked whether something is due.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// With other nodes, what nobody needs stays at least this long: a blob may have been pushed to one
+/// node, and its manifest be on its way to another.
+pub const GRACE_AMONG_NODES: Duration = Duration::from_hours(24);
+
+const SWEEPS: &str = "registry_svc_sweeps";
+const SWEEP_SECONDS: &str = "registry_svc_sweep_duration_seconds";
+const TRASHED: &str = "registry_svc_sweep_trashed_blobs";
+const DELETED: &str = "registry_svc_sweep_deleted_blobs";
+const DELETED_BYTES: &str = "registry_svc_sweep_deleted_bytes";
+const SCRUBS: &str = "registry_svc_scrubs";
+const SCRUBBED_BYTES: &str = "registry_svc_scrub_read_bytes";
+const DAMAGED: &str = "registry_svc_scrub_damaged_blobs";
+const REPAIRED: &str = "registry_svc_scrub_repaired_blobs";
+
+/// What can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// A sweep.
+    Sweep,
+    /// What a sweep would do.
+    DryRun,
+    /// A scrub at the configured rate.
+    Scrub,
+    /// A scrub as fast as the disk reads, because somebody waits for it.
+    Verify,
+}
+
+impl Task {
+    /// Its name in paths and in what is shown.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sweep => "sweep",
+            Self::DryRun => "dry-run",
+            Self::Scrub => "scrub",
+            Self::Verify => "verify",
+        }
+    }
+
+    /// The task of this name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Sweep, Self::DryRun, Self::Scrub, Self::Verify]
+            .into_iter()
+            .find(|task| task.name() == name)
+    }
+
+    fn is_sweep(self) -> bool {
+        matches!(self, Self::Sweep | Self::DryRun)
+    }
+}
+
+/// The upkeep of one store; clones are the same.
+#[derive(Clone, Debug)]
+pub struct Upkeep(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    store: Store,
+    cluster: Option<Cluster>,
+    config: Arc<Cell<Config>>,
+    state: Mutex<State>,
+    /// Octets that the scrub under way has read.
+    read: Arc<AtomicU64>,
+    totals: Totals,
+}
+
+#[derive(Debug)]
+struct State {
+    running: Option<Running>,
+    /// How many have been started: a number for each.
+    n_started: u64,
+    /// The number, name and report of the last sweep and the last scrub.
+    last_sweep: Option<Value>,
+    last_scrub: Option<Value>,
+    swept: Instant,
+    scrubbed: Instant,
+}
+
+#[derive(Debug)]
+struct Running {
+    task: Task,
+    number: u64,
+    since: Instant,
+}
+
+#[derive(Debug, Default)]
+struct Totals {
+    sweeps: AtomicU64,
+    sweep_milliseconds: AtomicU64,
+    trashed: AtomicU64,
+    deleted: AtomicU64,
+    deleted_octets: AtomicU64,
+    scrubs: AtomicU64,
+    scrubbed_octets: AtomicU64,
+    damaged: AtomicU64,
+    repaired: AtomicU64,
+}
+
+impl Upkeep {
+    /// Of a store, at the times that the configuration says. Nothing runs before
+    /// [`run`](Self::run).
+    #[must_use]
+    pub fn new(store: Store, cluster: Option<Cluster>, config: Arc<Cell<Config>>) -> Self {
+        let begun = now();
+        Self(Arc::new(Inner {
+            store,
+            cluster,
+            config,
+            state: Mutex::new(State {
+                running: None,
+                n_started: 0,
+                last_sweep: None,
+                last_scrub: None,
+                swept: begun,
+                scrubbed: begun,
+            }),
+            read: Arc::default(),
+            totals: Totals::default(),
+        }))
+    }
+
+    /// Does what is due, for as long as it is polled.
+    pub async fn run(self) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            if let Some(task) = self.due() {
+                // A second one at the same moment waits for the next look.
+                if let Some(running) = self.start(task) {
+                    drop(running.1.await);
+                }
+            }
+        }
+    }
+
+    fn due(&self) -> Option<Task> {
+        let config = self.0.config.current();
+        let state = self.state();
+        let is_past = |interval: Option<Duration>, last: Instant| {
+            interval.is_some_and(|interval| last.elapsed() >= interval)
+        };
+        if is_past(config.sweep.interval, state.swept) && !config.read_only {
+            return Some(Task::Sweep);
+        }
+        is_past(config.scrub.interval, state.scrubbed).then_some(Task::Scrub)
+    }
+
+    /// Starts a task and gives its number; none while another runs. Has to be called in the runtime
+    /// that does the work.
+    #[must_use]
+    pub fn start(&self, task: Task) -> Option<(u64, JoinHandle<()>)> {
+        let mut state = self.state();
+        if state.running.is_some() {
+            return None;
+        }
+        state.n_started += 1;
+        let number = state.n_started;
+        let since = now();
+        state.running = Some(Running {
+            task,
+            number,
+            since,
+        });
+        drop(state);
+        self.0.read.store(0, Ordering::Relaxed);
+        let this = self.clone();
+        Some((
+            number,
+            tokio::spawn(async move {
+                let done = this.perform(task).await;
+                this.finish(task, number, done);
+            }),
+        ))
+    }
+
+    async fn perform(&self, task: Task) -> Result<Value, StoreError> {
+        let config = self.0.config.current();
+        if task.is_sweep() {
+            let mut settings = config.sweep;
+            if self.0.cluster.is_some() {
+                settings.grace = settings.grace.max(GRACE_AMONG_NODES);
+            }
+            let mode = match task {
+                Task::DryRun => Mode::DryRun,
+                _ => Mode::Sweep,
+            };
+            let report = sweep::sweep(&self.0.store, &settings, mode).await?;
+            if mode == Mode::Sweep {
+                self.0.totals.swept(&report);
+                tracing::info!(
+                    trashed = report.trashed.n,
+                    deleted = report.deleted.n,
+                    deleted_octets = report.deleted.octets,
+                    took = ?report.took,
+                    "Swept"
+                );
+            }
+            let text = report.to_string();
+            return Ok(with_text(report.json(), &text));
+        }
+        let pace = Pace {
+            rate: (task == Task::Scrub).then_some(config.scrub.rate),
+            read: Arc::clone(&self.0.read),
+        };
+        let report = scrub::scrub(&self.0.store, self.0.cluster.as_ref(), &pace).await?;
+        self.0.totals.scrubbed(&report);
+        tracing::info!(
+            blobs = report.n_blobs,
+            damaged = report.damaged.len(),
+            repaired = report.n_repaired,
+            missing = report.missing.len(),
+            took = ?report.took,
+            "Scrubbed"
+        );
+        let text = report.to_string();
+        Ok(with_text(report.json(), &text))
+    }
+
+    fn finish(&self, task: Task, number: u64, done: Result<Value, StoreError>) {
+        let report = match done {
+            Ok(report) => report,
+            Err(error) => {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    task = task.name(),
+                    "Upkeep failed"
+                );
+                json!({ "error": exit::chain(&error) })
+            }
+        };
+        let last = json!({ "number": number, "task": task.name(), "report": report });
+        let mut state = self.state();
+        state.running = None;
+        if task.is_sweep() {
+            state.last_sweep = Some(last);
+            if task == Task::Sweep {
+                state.swept = now();
+            }
+        } else {
+            state.last_scrub = Some(last);
+            state.scrubbed = now();
+        }
+    }
+
+    /// What runs, and what the last ones did.
+    #[must_use]
+    pub fn status(&self) -> Value {
+        let state = self.state();
+        let running = state.running.as_ref().map(|running| {
+            json!({
+                "task": running.task.name(),
+                "number": running.number,
+                "seconds": running.since.elapsed().as_secs_f64(),
+                "read_bytes": self.0.read.load(Ordering::Relaxed),
+            })
+        });
+        json!({
+            "running": running,
+            "last_sweep": state.last_sweep,
+            "last_scrub": state.last_scrub,
+        })
+    }
+
+    /// Counts since the start.
+    #[must_use]
+    pub fn samples(&self) -> Vec<Sample> {
+        let totals = &self.0.totals;
+        let counter = |name, help, value: &AtomicU64| {
+            Sample::counter(name, help, Vec::new(), value.load(Ordering::Relaxed))
+        };
+        let milliseconds = totals.sweep_milliseconds.load(Ordering::Relaxed);
+        #[expect(clippy::cast_precision_loss, reason = "shown as seconds")]
+        let seconds = milliseconds as f64 / 1000.0;
+        vec![
+            counter(SWEEPS, "Sweeps", &totals.sweeps),
+            Sample::gauge(
+                SWEEP_SECONDS,
+                "How long the last sweep took",
+                Vec::new(),
+                seconds,
+            ),
+            counter(
+                TRASHED,
+                "Blobs that sweeps moved to the trash",
+                &totals.trashed,
+            ),
+            counter(DELETED, "Blobs that sweeps deleted", &totals.deleted),
+            counter(
+                DELETED_BYTES,
+                "Octets that sweeps deleted",
+                &totals.deleted_octets,
+            ),
+            counter(SCRUBS, "Scrubs", &totals.scrubs),
+            counter(
+                SCRUBBED_BYTES,
+                "Octets that scrubs read",
+                &totals.scrubbed_octets,
+            ),
+            counter(DAMAGED, "Blobs that scrubs found damaged", &totals.damaged),
+            counter(
+                REPAIRED,
+                "Blobs that scrubs fetched anew from other nodes",
+                &totals.repaired,
+            ),
+        ]
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A report with the lines that people read, so that a verb prints what the daemon says.
+fn with_text(mut report: Value, text: &str) -> Value {
+    if let Some(fields) = report.as_object_mut() {
+        fields.insert("text".to_owned(), text.into());
+    }
+    report
+}
+
+impl Totals {
+    fn swept(&self, report: &sweep::Report) {
+        let add = |total: &AtomicU64, n: u64| total.fetch_add(n, Ordering::Relaxed);
+        add(&self.sweeps, 1);
+        add(&self.trashed, report.trashed.n);
+        add(&self.deleted, report.deleted.n);
+        add(&self.deleted_octets, report.deleted.octets);
+        let took = u64::try_from(report.took.as_millis()).unwrap_or(u64::MAX);
+        self.sweep_milliseconds.store(took, Ordering::Relaxed);
+    }
+
+    fn scrubbed(&self, report: &scrub::Report) {
+        let add = |total: &AtomicU64, n: u64| total.fetch_add(n, Ordering::Relaxed);
+        add(&self.scrubs, 1);
+        add(&self.scrubbed_octets, report.octets);
+        add(&self.damaged, report.damaged.len() as u64);
+        add(&self.repaired, report.n_repaired);
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a shell reads the clock")]
+fn now() -> Instant {
+    Instant::now()
+}

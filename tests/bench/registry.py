@@ -1,0 +1,327 @@
+"""What a registry costs: per GiB pushed and pulled, per manifest, and in memory; beside Debian's docker-registry.
+
+Both registries run at the same time on loopback, over plain HTTP, with their data in neighbouring directories of one
+filesystem; only one of them is loaded at a time. A round goes through all measurements with each, and begins with the
+other than the round before. What a registry used is the user and system time of its process, all threads. Ratios are
+taken within a round, and their median is printed.
+
+Clients and registries share the cores of this machine, so rates say how fast a whole machine is; the machine must have
+nothing else to do. Absolute numbers hold for one machine and one run; ratios travel better.
+"""
+
+import argparse
+import hashlib
+import http.client
+import json
+import os
+import re
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HOME = Path(__file__).resolve().parents[2]
+TICK = os.sysconf("SC_CLK_TCK")
+MIB, GIB = 2**20, 2**30
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+
+# What is measured. measure: (title, unit, "less" or "more" is better, the ratio that registry-svc is meant to keep)
+FIGURES = {
+    "push-cpu": ("POST and PUT of one blob, CPU", "s/GiB", "less", 0.35),
+    "push-rate": ("POST and PUT of one blob", "MiB/s", "more", None),
+    "many-cpu": ("skopeo push of 200 layers, CPU", "s", "less", 0.3),
+    "many-time": ("skopeo push of 200 layers", "s", "less", None),
+    "again-cpu": ("the same push again, CPU", "s", "less", None),
+    "get-cpu": ("GET of one blob, CPU", "s/GiB", "less", 1.0),
+    "get-rate": ("GET of one blob", "MiB/s", "more", 1.2),
+    "get4-cpu": ("four GETs of it at once, CPU", "s/GiB", "less", None),
+    "get4-rate": ("four GETs of it at once", "MiB/s", "more", None),
+    "tag-rate": ("GET of a manifest by tag", "/s", "more", 15),
+    "tag-p99": ("GET of a manifest by tag, p99", "ms", "less", None),
+    "rss": ("largest resident memory", "MiB", "less", 0.6),
+}
+
+
+class Registry:
+    """One registry: its process, its port, its directory."""
+
+    def __init__(self, name, command, port, directory):
+        self.name, self.port, self.directory = name, port, directory
+        self.log = open(directory / f"{name}.log", "wb")
+        self.process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=self.log,
+                                        stderr=self.log, cwd=directory)
+
+    def wait(self, limit=30):
+        """Waits until it answers."""
+        deadline = time.monotonic() + limit
+        while time.monotonic() < deadline and self.process.poll() is None:
+            try:
+                if self.ask("GET", "/v2/")[0] == 200:
+                    return
+            except OSError:
+                pass
+            time.sleep(0.05)
+        sys.exit(f"{self.name} does not answer:\n{Path(self.log.name).read_text(errors='replace')[-2000:]}")
+
+    def cpu(self):
+        """Seconds of CPU used so far, by all threads."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICK
+
+    def peak(self):
+        """The most resident memory there was, in MiB."""
+        text = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.search(r"VmHWM:\s+(\d+) kB", text)[1]) / 1024
+
+    def ask(self, method, path, body=None, headers=None):
+        """One request of its own connection: status, headers, octets."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            connection.request(method, path, body, headers or {})
+            answer = connection.getresponse()
+            return answer.status, dict((k.lower(), v) for k, v in answer.getheaders()), answer.read()
+        finally:
+            connection.close()
+
+    def expect(self, wanted, method, path, body=None, headers=None):
+        status, answered, octets = self.ask(method, path, body, headers)
+        if status != wanted:
+            sys.exit(f"{self.name}: {method} {path}: {status}, not {wanted}: {octets[:300]!r}")
+        return answered
+
+    def stop(self):
+        self.process.terminate()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.log.close()
+
+    # --- What is done to it
+
+    def push(self, repository, blob, digest):
+        """A blob from a file, by sendfile: POST, then one PUT."""
+        where = self.expect(202, "POST", f"/v2/{repository}/blobs/uploads/")["location"]
+        path = re.sub(r"^https?://[^/]+", "", where)
+        path += ("&" if "?" in path else "?") + f"digest={digest}"
+        size = blob.stat().st_size
+        with socket.create_connection(("127.0.0.1", self.port), timeout=300) as stream, open(blob, "rb") as file:
+            head = (f"PUT {path} HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\nContent-Type: application/octet-stream\r\n"
+                    f"Content-Length: {size}\r\nConnection: close\r\n\r\n")
+            stream.sendall(head.encode())
+            stream.sendfile(file)
+            answer = stream.recv(4096)
+        if b" 201 " not in answer.split(b"\r\n", 1)[0]:
+            sys.exit(f"{self.name}: PUT of a blob: {answer[:300]!r}")
+
+    def delete_blob(self, repository, digest):
+        """So that the next round writes it again; the octets may stay until a sweep."""
+        self.ask("DELETE", f"/v2/{repository}/blobs/{digest}")
+
+
+class Bench:
+    def __init__(self, options):
+        self.options = options
+        self.directory = Path(tempfile.mkdtemp(prefix="outpost-bench-registry-", dir=options.directory))
+        self.registries = []
+
+    def close(self):
+        for registry in self.registries:
+            registry.stop()
+        if not self.options.keep:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def file(self, name, text):
+        path = self.directory / name
+        path.write_text(text)
+        return path
+
+    def start(self):
+        ours, theirs = free_port(), free_port()
+        config = self.file("registry-svc.toml", OURS.format(port=ours, admin=free_port(), root=self.directory / "ours"))
+        self.registries.append(Registry("registry-svc", [self.options.binaries / "registry-svc", "serve", "--config", config],
+                                        ours, self.directory))
+        config = self.file("docker-registry.yml", THEIRS.format(port=theirs, root=self.directory / "theirs"))
+        self.registries.append(Registry("docker-registry", ["docker-registry", "serve", config], theirs, self.directory))
+        for registry in self.registries:
+            registry.wait()
+
+    def images(self):
+        """An image of 200 layers of 1 MiB in an OCI layout; layers that do not compress, as real ones."""
+        layout = self.directory / "image"
+        blobs = layout / "blobs/sha256"
+        blobs.mkdir(parents=True)
+
+        def blob(octets):
+            name = hashlib.sha256(octets).hexdigest()
+            (blobs / name).write_bytes(octets)
+            return {"digest": f"sha256:{name}", "size": len(octets)}
+
+        layers = [{"mediaType": "application/vnd.oci.image.layer.v1.tar", **blob(os.urandom(MIB))} for _ in range(200)]
+        config = {"architecture": "amd64", "os": "linux", "config": {},
+                  "rootfs": {"type": "layers", "diff_ids": [layer["digest"] for layer in layers]}}
+        config = {"mediaType": "application/vnd.oci.image.config.v1+json", **blob(json.dumps(config).encode())}
+        manifest = {"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": layers}
+        self.manifest = json.dumps(manifest).encode()
+        entry = {"mediaType": MANIFEST, **blob(self.manifest), "annotations": {"org.opencontainers.image.ref.name": "1"}}
+        (layout / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [entry]}))
+        (layout / "oci-layout").write_text('{"imageLayoutVersion":"1.0.0"}')
+        return layout
+
+    def random_blob(self, number):
+        """A file that neither registry has seen, and its digest."""
+        path = self.directory / "blob"
+        digest = hashlib.sha256()
+        with open(path, "wb") as file:
+            for _ in range(self.options.size):
+                piece = os.urandom(MIB)
+                digest.update(piece)
+                file.write(piece)
+            file.flush()
+            os.fsync(file.fileno())
+        return path, f"sha256:{digest.hexdigest()}"
+
+    def measure(self, registry, number, blob, digest, layout):
+        result = {}
+        share = self.options.size * MIB / GIB
+
+        def cost(act):
+            before, begun = registry.cpu(), time.monotonic()
+            act()
+            taken = time.monotonic() - begun
+            # What it still does for what it has answered is part of the price.
+            time.sleep(0.3)
+            return registry.cpu() - before, taken
+
+        used, taken = cost(lambda: registry.push("bench/blob", blob, digest))
+        result["push-cpu"], result["push-rate"] = used / share, self.options.size / taken
+
+        url = f"http://127.0.0.1:{registry.port}/v2/bench/blob/blobs/{digest}"
+        used, taken = cost(lambda: run("curl", "-sSf", "-o", "/dev/null", url))
+        result["get-cpu"], result["get-rate"] = used / share, self.options.size / taken
+
+        def four():
+            running = [subprocess.Popen(["curl", "-sSf", "-o", "/dev/null", url]) for _ in range(4)]
+            if any([one.wait() for one in running]):
+                sys.exit(f"{registry.name}: GET failed")
+
+        used, taken = cost(four)
+        result["get4-cpu"], result["get4-rate"] = used / share / 4, 4 * self.options.size / taken
+        registry.delete_blob("bench/blob", digest)
+
+        target = f"docker://127.0.0.1:{registry.port}/bench/many{number}:1"
+        push = lambda: run("skopeo", "--insecure-policy", "copy", "-q", "--dest-tls-verify=false", "--preserve-digests",
+                           f"oci:{layout}:1", target)
+        result["many-cpu"], result["many-time"] = cost(push)
+        result["again-cpu"], _ = cost(push)
+
+        done = run("wrk", "-t1", "-c32", f"-d{self.options.seconds}s", "--latency", "-H", f"Accept: {MANIFEST}",
+                   f"http://127.0.0.1:{registry.port}/v2/bench/many{number}/manifests/1")
+        if "Non-2xx" in done or "Socket errors" in done:
+            sys.exit(f"{registry.name}: {done}")
+        result["tag-rate"] = float(re.search(r"Requests/sec:\s+([\d.]+)", done)[1])
+        amount, unit = re.search(r"99%\s+([\d.]+)(us|ms|s)", done).groups()
+        result["tag-p99"] = float(amount) * {"us": 0.001, "ms": 1, "s": 1000}[unit]
+        result["rss"] = registry.peak()
+        return result
+
+    def run(self):
+        results = {registry.name: [] for registry in self.registries}
+        for number in range(self.options.rounds):
+            # The layers differ in each round, so that none is there already.
+            shutil.rmtree(self.directory / "image", ignore_errors=True)
+            layout = self.images()
+            blob, digest = self.random_blob(number)
+            order = self.registries if number % 2 == 0 else self.registries[::-1]
+            for registry in order:
+                os.sync()
+                result = self.measure(registry, number, blob, digest, layout)
+                results[registry.name].append(result)
+                shown = ", ".join(f"{name} {value:.3g}" for name, value in result.items())
+                print(f"round {number + 1} {registry.name}: {shown}", flush=True)
+        return results
+
+
+def run(*command):
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def table(results):
+    print(f"\n{'':34} {'registry-svc':>13} {'docker-registry':>16} {'ratio':>7}  goal")
+    for name, (title, unit, better, goal) in FIGURES.items():
+        ours = [result[name] for result in results["registry-svc"]]
+        theirs = [result[name] for result in results["docker-registry"]]
+        ratio = statistics.median(a / b if b else float("inf") for a, b in zip(ours, theirs))
+        verdict = ""
+        if goal:
+            kept = ratio <= goal if better == "less" else ratio >= goal
+            verdict = f"{'≤' if better == 'less' else '≥'} {goal}" + ("" if kept else "  MISSED")
+        print(f"{title:34} {statistics.median(ours):>7.4g} {unit:5} {statistics.median(theirs):>10.4g} {unit:5} {ratio:>7.2f}  {verdict}")
+
+
+OURS = """version = "v1"
+listen = ["127.0.0.1:{port}"]
+plain = true
+admin = "127.0.0.1:{admin}"
+root = "{root}"
+
+[access]
+anonymous = "all"
+"""
+
+THEIRS = """version: 0.1
+log:
+  accesslog:
+    disabled: true
+  level: error
+storage:
+  filesystem:
+    rootdirectory: {root}
+  delete:
+    enabled: true
+  cache:
+    blobdescriptor: inmemory
+http:
+  addr: 127.0.0.1:{port}
+"""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--size", type=int, default=1024, metavar="MIB", help="of the blob")
+    parser.add_argument("--seconds", type=int, default=4, help="of each run of wrk")
+    parser.add_argument("--directory", type=Path, help="where both keep their data (default: the system's for temporary files)")
+    parser.add_argument("--binaries", type=Path, default=Path(os.environ.get("CARGO_TARGET_DIR", HOME / "target")) / "release")
+    parser.add_argument("--json", type=Path, help="write every measurement to a file")
+    parser.add_argument("--keep", action="store_true", help="keep the directory with configurations, logs and data")
+    options = parser.parse_args()
+    options.binaries = options.binaries.resolve()
+    bench = Bench(options)
+    try:
+        bench.start()
+        results = bench.run()
+    finally:
+        bench.close()
+    table(results)
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,3 @@
+//! The registry under the clients that people use.
+
+mod clients;
