@@ -445,8 +445,13 @@ impl Feed {
         while let Some(piece) = pieces.next().await {
             bytes.extend_from_slice(&piece.map_err(StoreError::Body)?);
         }
+        // A document need not say what it is when it is pushed; its shape tells.
+        let types = [None, Some(manifest::OCI_IMAGE), Some(manifest::OCI_INDEX)];
+        let mut read = types
+            .iter()
+            .map(|as_type| manifest::parse(&bytes, *as_type));
         // It was accepted where it was pushed; what cannot be read here refers to nothing known.
-        let Ok(manifest) = manifest::parse(&bytes, None) else {
+        let Some(manifest) = read.find_map(Result::ok) else {
             return Ok(Vec::new());
         };
         let blobs = manifest

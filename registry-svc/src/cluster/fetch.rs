@@ -233,35 +233,33 @@ impl Fetcher {
             pieces,
             at: 0,
             size: None,
-            denied: BTreeSet::new(),
-            sources: BTreeSet::new(),
+            report: Report::default(),
         };
         let candidates = self.candidates(digest, first);
         // The size is known with the first message, and with it the room that has to be made.
         let Some(opened) = transfer.open_any(&candidates).await else {
-            return transfer.verdict(first, self.0.peers.len());
+            return self.verdict(&transfer.report, first);
         };
         let length = transfer.size;
         let pump = tokio::spawn(async move {
-            let whole = transfer.pump(opened, &candidates).await;
-            (transfer, whole)
+            transfer.pump(opened, &candidates).await;
+            // The store's stream ends with the rest of the transfer.
+            let Transfer { report, .. } = transfer;
+            report
         });
         let ingested = self
             .0
             .store
             .ingest(digest, length, ReceiverStream::new(body))
             .await;
-        let pumped = pump.await.ok();
+        let report = pump.await.unwrap_or_default();
         match ingested {
             Ok(_) => Landing::Held,
             Err(StoreError::DigestMismatch { actual }) => {
-                let sources = pumped.map(|(transfer, _)| transfer.sources);
-                self.suspect(digest, &actual, sources.unwrap_or_default());
+                self.suspect(digest, &actual, report.sources);
                 Landing::Corrupt
             }
-            Err(StoreError::Body(_)) => pumped.map_or(Landing::Unreachable, |(transfer, _)| {
-                transfer.verdict(first, self.0.peers.len())
-            }),
+            Err(StoreError::Body(_)) => self.verdict(&report, first),
             Err(error) => {
                 tracing::warn!(%digest, %error, "Content of a peer cannot be stored");
                 Landing::NoRoom
@@ -282,6 +280,20 @@ impl Fetcher {
             )
         });
         peers
+    }
+
+    /// What it means that not everything has come.
+    fn verdict(&self, report: &Report, first: Option<&NodeName>) -> Landing {
+        let peers = &self.0.peers;
+        let asked = match first {
+            Some(first) => report.denied.contains(first),
+            None => report.denied.len() == peers.len(),
+        };
+        let mut reachable = peers.iter().filter(|peer| peer.is_connected());
+        match asked && reachable.all(|peer| report.denied.contains(&peer.name)) {
+            true => Landing::Denied,
+            false => Landing::Unreachable,
+        }
     }
 
     fn suspect(&self, digest: &Digest, actual: &Digest, sources: BTreeSet<NodeName>) {
@@ -376,8 +388,15 @@ struct Transfer {
     pieces: mpsc::Sender<io::Result<Bytes>>,
     at: u64,
     size: Option<u64>,
+    report: Report,
+}
+
+/// Who was asked, and what they said.
+#[derive(Debug, Default)]
+struct Report {
+    /// Those that say they have none.
     denied: BTreeSet<NodeName>,
-    /// Who has sent any of it.
+    /// Those that have sent any of it.
     sources: BTreeSet<NodeName>,
 }
 
@@ -397,7 +416,7 @@ impl Transfer {
         match opened {
             Ok((size, opened)) if self.size.is_none_or(|known| known == size) => {
                 self.size = Some(size);
-                self.denied.remove(&peer.name);
+                self.report.denied.remove(&peer.name);
                 Some(opened)
             }
             Ok((size, _)) => {
@@ -405,15 +424,16 @@ impl Transfer {
                 None
             }
             Err(Code::NotFound) => {
-                self.denied.insert(peer.name.clone());
+                self.report.denied.insert(peer.name.clone());
                 None
             }
             Err(_) => None,
         }
     }
 
-    /// Passes everything on, from one peer after the other; true when all has come.
-    async fn pump(&mut self, opened: Opened, candidates: &[Arc<Peer>]) -> bool {
+    /// Passes everything on, from one peer after the other; ends with an error in the stream unless
+    /// all has come.
+    async fn pump(&mut self, opened: Opened, candidates: &[Arc<Peer>]) {
         let mut next = Some(opened);
         let mut idle = 0;
         loop {
@@ -422,7 +442,7 @@ impl Transfer {
                 self.drain(opened).await;
             }
             if self.size == Some(self.at) || self.pieces.is_closed() {
-                return self.size == Some(self.at);
+                return;
             }
             idle = if self.at > before { 0 } else { idle + 1 };
             if idle > 0 {
@@ -436,7 +456,6 @@ impl Transfer {
         let broken = io::Error::new(io::ErrorKind::UnexpectedEof, "no peer has the rest");
         // The store may have given up before.
         drop(self.pieces.send(Err(broken)).await);
-        false
     }
 
     /// Passes on what one peer sends until it ends or fails.
@@ -454,7 +473,7 @@ impl Transfer {
                 return;
             }
             if !piece.is_empty() {
-                self.sources.insert(from.clone());
+                self.report.sources.insert(from.clone());
                 let urgent = *self.flight.urgent.borrow();
                 self.fetcher.0.metrics.fetched(piece.len());
                 if !urgent {
@@ -470,27 +489,6 @@ impl Transfer {
                 Ok(Ok(Some(response))) => response.data,
                 Ok(Ok(None) | Err(_)) | Err(_) => return,
             };
-        }
-    }
-
-    /// What it means that not everything has come.
-    fn verdict(&self, first: Option<&NodeName>, n_peers: usize) -> Landing {
-        let asked = match first {
-            Some(first) => self.denied.contains(first),
-            None => self.denied.len() == n_peers,
-        };
-        let reachable = self
-            .fetcher
-            .0
-            .peers
-            .iter()
-            .filter(|peer| peer.is_connected());
-        let all = reachable
-            .into_iter()
-            .all(|peer| self.denied.contains(&peer.name));
-        match asked && all {
-            true => Landing::Denied,
-            false => Landing::Unreachable,
         }
     }
 }

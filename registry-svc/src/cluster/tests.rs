@@ -1,1 +1,647 @@
+//! Nodes on loopback with real stores.
 
+use std::future::Future;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use daemon_base::drain::{Drain, Guard};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::{Request, Response};
+use tokio_stream::StreamExt as _;
+
+use super::acknowledge::{Mode, Outcome};
+use super::settings::{PeerSettings, Settings, TlsFiles};
+use super::{Caller, Cluster, Remote, compare, nowhere};
+use crate::digest::{Algorithm, Digest};
+use crate::disk::RealDisk;
+use crate::manifest;
+use crate::record::Position;
+use crate::reference::{NodeName, Reference, RepositoryName, Tag, UploadId};
+use crate::store::{IndexKind, NewManifest, Settings as StoreSettings, Store};
+
+/// How long something that happens at once may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Nodes of a site, in a directory that goes with them.
+struct Site {
+    directory: PathBuf,
+    addresses: Vec<SocketAddr>,
+    change: fn(&mut Settings),
+    /// Milliseconds since 1970, for all of them.
+    wall: fn() -> u64,
+    tls: bool,
+}
+
+/// A node that runs; dropping it ends it.
+struct Node {
+    cluster: Cluster,
+    store: Store,
+    _drain: Drain,
+}
+
+impl Site {
+    fn new(n_nodes: usize) -> Self {
+        let unique = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
+        let directory = std::env::temp_dir().join(format!("outpost-cluster-{unique:016x}"));
+        // The ports are free when asked for, and taken a moment later.
+        let held: Vec<TcpListener> = (0..n_nodes)
+            .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
+            .collect();
+        Self {
+            directory,
+            addresses: held.iter().map(|one| one.local_addr().unwrap()).collect(),
+            change: |_| {},
+            wall: super::feed::wall_clock,
+            tls: false,
+        }
+    }
+
+    fn root(&self, at: usize) -> PathBuf {
+        self.directory.join(format!("node-{at}"))
+    }
+
+    async fn start(&self, at: usize) -> Node {
+        self.start_with(at, nowhere).await
+    }
+
+    async fn start_with<H, F, B>(&self, at: usize, passed_on: H) -> Node
+    where
+        H: Fn(Request<Incoming>, Caller) -> F + Clone + Send + Sync + 'static,
+        F: Future<Output = Response<B>> + Send + 'static,
+        B: hyper::body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let mut settings = StoreSettings::new(self.root(at), name(at));
+        settings.index = IndexKind::Memory;
+        settings.wall = self.wall;
+        std::fs::create_dir_all(self.root(at)).unwrap();
+        let (store, _) = Store::open(settings, Arc::new(RealDisk)).await.unwrap();
+        let mut settings = Settings::new(name(at));
+        settings.compare_interval = Duration::from_secs(1);
+        for (other, address) in self.addresses.iter().enumerate() {
+            if other != at {
+                settings.peers.push(PeerSettings {
+                    name: name(other),
+                    address: address.to_string(),
+                });
+            }
+        }
+        settings.tls = self.tls.then(|| files(&self.directory, at));
+        (self.change)(&mut settings);
+        let cluster = Cluster::start(settings, store.clone()).unwrap();
+        let listener = listen(self.addresses[at]).await;
+        let (drain, guard): (Drain, Guard) = Drain::new();
+        cluster.serve(listener, passed_on, guard).unwrap();
+        Node {
+            cluster,
+            store,
+            _drain: drain,
+        }
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.directory));
+    }
+}
+
+/// A port that a node had a moment ago may still be closing.
+async fn listen(address: SocketAddr) -> TcpListener {
+    let deadline = super::feed::now() + PATIENCE;
+    loop {
+        match TcpListener::bind(address) {
+            Ok(listener) => return listener,
+            Err(error) => assert!(super::feed::now() < deadline, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+fn name(at: usize) -> NodeName {
+    format!("node-{at}").parse().unwrap()
+}
+
+fn run<F: Future>(future: F) -> F::Output {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(future)
+}
+
+/// Waits until something holds.
+async fn until<F: Future<Output = bool>>(what: &str, holds: impl Fn() -> F) {
+    let deadline = super::feed::now() + PATIENCE;
+    while !holds().await {
+        assert!(super::feed::now() < deadline, "{what} does not happen");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn repository() -> RepositoryName {
+    "ocp4/release".parse().unwrap()
+}
+
+/// Octets that a seed makes.
+fn octets(seed: u8, length: usize) -> Bytes {
+    let octet = |at: usize| u8::try_from((at * 31 + at / 251) % 256).unwrap() ^ seed;
+    (0..length).map(octet).collect::<Vec<u8>>().into()
+}
+
+fn sha256(octets: &[u8]) -> Digest {
+    Digest::of(Algorithm::Sha256, octets)
+}
+
+async fn push_blob(store: &Store, content: &Bytes) -> Digest {
+    let digest = sha256(content);
+    let body = tokio_stream::once(Ok(content.clone()));
+    let length = Some(content.len() as u64);
+    store
+        .push(&repository(), &digest, length, body)
+        .await
+        .unwrap();
+    digest
+}
+
+/// Pushes an image of these layers under a tag.
+async fn push(store: &Store, tag: &str, layers: &[Bytes]) -> (Digest, Position) {
+    let config = push_blob(store, &octets(200, 100)).await;
+    let mut listed = Vec::new();
+    let mut closure = vec![config];
+    for layer in layers {
+        let digest = push_blob(store, layer).await;
+        closure.push(digest);
+        listed.push(format!(
+            r#"{{"mediaType":"application/vnd.oci.image.layer.v1.tar","digest":"{digest}","size":{}}}"#,
+            layer.len()
+        ));
+    }
+    let document = format!(
+        r#"{{"schemaVersion":2,"mediaType":"{}","config":{{"mediaType":"application/vnd.oci.image.config.v1+json","digest":"{config}","size":100}},"layers":[{}]}}"#,
+        manifest::OCI_IMAGE,
+        listed.join(",")
+    );
+    let bytes = Bytes::from(document);
+    let new = NewManifest {
+        digest: sha256(&bytes),
+        bytes,
+        media_type: manifest::OCI_IMAGE.to_owned(),
+        closure,
+        subject: None,
+        tags: vec![tag.parse().unwrap()],
+    };
+    let digest = new.digest;
+    let position = store.put_manifest(&repository(), new).await.unwrap();
+    (digest, position)
+}
+
+/// What a tag points to on a node, when all of it is there.
+async fn shown(store: &Store, tag: &str) -> Option<Digest> {
+    let reference = Reference::Tag(tag.parse().unwrap());
+    let stored = store.manifest(&repository(), &reference).await.unwrap()?;
+    let read = manifest::parse(&stored.bytes, Some(&stored.media_type)).unwrap();
+    for blob in read.closure.required() {
+        let held = store.held(blob).await.unwrap();
+        assert!(held.is_some(), "a manifest is visible without {blob}");
+    }
+    Some(stored.digest)
+}
+
+async fn connected(nodes: &[&Node]) {
+    until("the nodes follow each other", async || {
+        nodes.iter().all(|node| {
+            let status = node.cluster.status();
+            let others = status.peers.iter();
+            others.filter(|peer| peer.connected && peer.follows).count() == nodes.len() - 1
+        })
+    })
+    .await;
+}
+
+async fn same(nodes: &[&Node]) {
+    for node in nodes {
+        for other in nodes {
+            let other = other.store.origin().name;
+            if other != node.store.origin().name {
+                until("the nodes are equal", async || {
+                    let differences = node.cluster.diff(other.as_str()).await;
+                    differences.is_ok_and(|differences| differences.is_empty())
+                })
+                .await;
+            }
+        }
+    }
+}
+
+async fn read(
+    cluster: &Cluster,
+    remote: &Remote,
+    part: std::ops::Range<u64>,
+) -> Result<Vec<u8>, std::io::Error> {
+    let mut body = cluster.open(remote, part).await.unwrap();
+    let mut whole = Vec::new();
+    while let Some(piece) = body.next().await {
+        whole.extend_from_slice(&piece?);
+    }
+    Ok(whole)
+}
+
+#[test]
+fn what_is_pushed_to_one_node_is_shown_whole_by_all() {
+    run(async {
+        let site = Site::new(3);
+        let nodes = [
+            site.start(0).await,
+            site.start(1).await,
+            site.start(2).await,
+        ];
+        let all: Vec<&Node> = nodes.iter().collect();
+        connected(&all).await;
+        let layers = [octets(1, 3 << 20), octets(2, 1000)];
+        let (digest, position) = push(&nodes[0].store, "v1", &layers).await;
+        let acknowledgement = nodes[0].cluster.acknowledge(&position).await;
+        assert_eq!(acknowledgement.outcome, Outcome::Enough);
+        assert!(acknowledgement.held >= 2, "{acknowledgement:?}");
+        assert_eq!(acknowledgement.warning(), None);
+        for node in &nodes {
+            until("the image arrives", async || {
+                shown(&node.store, "v1").await == Some(digest)
+            })
+            .await;
+        }
+        // And what any other deletes is gone everywhere.
+        nodes[2]
+            .store
+            .delete_manifest(&repository(), &digest)
+            .await
+            .unwrap();
+        for node in &nodes {
+            until("the image goes", async || {
+                shown(&node.store, "v1").await.is_none()
+            })
+            .await;
+        }
+        same(&all).await;
+    });
+}
+
+#[test]
+fn nodes_that_were_apart_become_equal_and_a_wiped_one_is_filled_again() {
+    run(async {
+        let site = Site::new(3);
+        let first = site.start(0).await;
+        // Alone: taken, and said so.
+        let (_, position) = push(&first.store, "both", &[octets(1, 5000)]).await;
+        let acknowledgement = first.cluster.acknowledge(&position).await;
+        assert_eq!(acknowledgement.outcome, Outcome::Fewer);
+        let warning = acknowledgement.warning().unwrap();
+        assert_eq!(warning, "299 - \"stored on 1 of 3 nodes\"");
+        first.store.close().await;
+        drop(first);
+
+        let second = site.start(1).await;
+        let (winner, _) = push(&second.store, "both", &[octets(2, 5000)]).await;
+        push(&second.store, "other", &[octets(3, 70_000)]).await;
+        let third = site.start(2).await;
+        let first = site.start(0).await;
+        same(&[&first, &second, &third]).await;
+        for node in [&first, &second, &third] {
+            // The last writer.
+            assert_eq!(shown(&node.store, "both").await, Some(winner));
+            assert!(shown(&node.store, "other").await.is_some());
+        }
+
+        let before = second.store.origin();
+        second.store.close().await;
+        drop(second);
+        std::fs::remove_dir_all(site.root(1)).unwrap();
+        let second = site.start(1).await;
+        assert_eq!(second.store.origin().name, before.name);
+        assert_ne!(second.store.origin().incarnation, before.incarnation);
+        until("the wiped node is filled", async || {
+            shown(&second.store, "both").await == Some(winner)
+                && shown(&second.store, "other").await.is_some()
+        })
+        .await;
+        // What it states in its new life reaches those that know its old one.
+        let (newest, _) = push(&second.store, "both", &[octets(4, 10)]).await;
+        until("the new life is heard", async || {
+            shown(&first.store, "both").await == Some(newest)
+        })
+        .await;
+        same(&[&first, &second, &third]).await;
+    });
+}
+
+/// A clock two hours ahead.
+fn ahead() -> u64 {
+    super::feed::wall_clock() + 7_200_000
+}
+
+#[test]
+fn what_is_not_applied_here_is_read_through_from_a_peer() {
+    run(async {
+        let mut site = Site::new(2);
+        // What comes from the first node's clock is refused, so its content stays away.
+        site.wall = ahead;
+        let first = site.start(0).await;
+        site.wall = super::feed::wall_clock;
+        let second = site.start(1).await;
+        connected(&[&first, &second]).await;
+        let layer = octets(7, 9 << 20);
+        let (digest, _) = push(&first.store, "v1", std::slice::from_ref(&layer)).await;
+        let tag: Tag = "v1".parse().unwrap();
+
+        let reference = Reference::Tag(tag.clone());
+        until("the tag is found", async || {
+            second
+                .cluster
+                .find_manifest(&repository(), &reference)
+                .await
+                .is_some()
+        })
+        .await;
+        assert_eq!(
+            shown(&second.store, "v1").await,
+            None,
+            "a stamp from the future was taken"
+        );
+        let remote = second
+            .cluster
+            .find_manifest(&repository(), &reference)
+            .await
+            .unwrap();
+        assert_eq!(
+            (remote.digest, remote.media_type.as_str()),
+            (digest, manifest::OCI_IMAGE)
+        );
+        let bytes = second.cluster.manifest(&remote).await.unwrap();
+        assert_eq!(sha256(&bytes), digest);
+
+        let blob = sha256(&layer);
+        let remote = Remote {
+            digest: blob,
+            size: layer.len() as u64,
+            media_type: String::new(),
+            node: name(0),
+        };
+        // Several clients at once, whole and in part.
+        let size = remote.size;
+        let (whole, again, tail) = tokio::join!(
+            read(&second.cluster, &remote, 0..size),
+            read(&second.cluster, &remote, 0..size),
+            read(&second.cluster, &remote, size - 1000..size),
+        );
+        assert_eq!(whole.unwrap(), layer);
+        assert_eq!(again.unwrap(), layer);
+        assert_eq!(tail.unwrap(), layer.slice(layer.len() - 1000..));
+        assert_eq!(second.store.held(&blob).await.unwrap(), Some(size));
+        let nothing = "nothing".parse().unwrap();
+        assert_eq!(
+            second.cluster.find_blob(&nothing, &blob).await,
+            None,
+            "of another repository"
+        );
+
+        let differences = second.cluster.diff("node-0").await.unwrap();
+        let lines = compare::lines(&differences);
+        assert!(
+            lines.contains(&format!("+ tag ocp4/release:v1 {digest}\n")),
+            "{lines}"
+        );
+        assert!(matches!(
+            second.cluster.diff("node-9").await,
+            Err(compare::CompareError::NoPeer(_))
+        ));
+    });
+}
+
+#[test]
+fn a_copy_that_is_wrong_is_never_served_whole_and_never_stored() {
+    run(async {
+        let mut site = Site::new(3);
+        site.wall = ahead;
+        let first = site.start(0).await;
+        site.wall = super::feed::wall_clock;
+        let second = site.start(1).await;
+        let layer = octets(9, 2 << 20);
+        let blob = push_blob(&first.store, &layer).await;
+        let path = first.store.layout().blob(&blob);
+        let mut wrong = layer.to_vec();
+        wrong[1 << 20] ^= 1;
+        // Files of blobs are not writable.
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, &wrong).unwrap();
+        until("the peer is followed", async || {
+            second
+                .cluster
+                .status()
+                .peers
+                .iter()
+                .any(|peer| peer.connected)
+        })
+        .await;
+        let remote = Remote {
+            digest: blob,
+            size: layer.len() as u64,
+            media_type: String::new(),
+            node: name(0),
+        };
+        let mut body = second.cluster.open(&remote, 0..remote.size).await.unwrap();
+        let mut n_octets = 0;
+        let mut failed = false;
+        while let Some(piece) = body.next().await {
+            match piece {
+                Ok(piece) => n_octets += piece.len(),
+                Err(_) => failed = true,
+            }
+        }
+        assert!(failed && n_octets < layer.len(), "{n_octets} octets");
+        assert_eq!(second.store.held(&blob).await.unwrap(), None);
+        // A good copy elsewhere repairs it.
+        let third = site.start(2).await;
+        push_blob(&third.store, &layer).await;
+        until("a good copy is taken", async || {
+            second.store.held(&blob).await.unwrap().is_some()
+        })
+        .await;
+    });
+}
+
+#[test]
+fn a_strict_site_refuses_what_it_cannot_make_safe() {
+    run(async {
+        let mut site = Site::new(3);
+        site.change = |settings| {
+            settings.acknowledge = Mode::Strict;
+            settings.acknowledge_wait = Duration::from_secs(30);
+        };
+        let first = site.start(0).await;
+        assert!(!first.cluster.admits());
+        let (_, position) = push(&first.store, "v1", &[]).await;
+        assert_eq!(
+            first.cluster.acknowledge(&position).await.outcome,
+            Outcome::Refused
+        );
+        let second = site.start(1).await;
+        until("there is a majority", async || first.cluster.admits()).await;
+        let acknowledgement = first.cluster.acknowledge(&position).await;
+        assert_eq!(
+            (acknowledgement.outcome, acknowledgement.held),
+            (Outcome::Enough, 2)
+        );
+        drop(second);
+    });
+}
+
+/// Answers with what was asked, and from whom.
+async fn echo(request: Request<Incoming>, caller: Caller) -> Response<Full<Bytes>> {
+    let head = format!(
+        "{} {} hop={:?} range={:?} host={:?} from={:?} ",
+        request.method(),
+        request.uri(),
+        request.headers().get(super::proxy::HOP),
+        request.headers().get("content-range"),
+        request.headers().get("host"),
+        caller.node.as_ref().map(NodeName::as_str),
+    );
+    let body = request.into_body().collect().await.unwrap().to_bytes();
+    let text = format!("{head}{}", sha256(&body));
+    Response::builder()
+        .status(202)
+        .header("range", "0-9")
+        .body(Full::new(text.into()))
+        .unwrap()
+}
+
+#[test]
+fn requests_of_a_session_reach_the_node_that_has_it() {
+    run(async {
+        let mut site = Site::new(2);
+        site.tls = true;
+        certificates(&site, &["node-0", "node-1"]);
+        let first = site.start(0).await;
+        let second = site.start_with(1, echo).await;
+        connected(&[&first, &second]).await;
+        let id = UploadId::new(name(1), 0, [0; 10]);
+        assert!(first.cluster.is_other(&id));
+        assert!(!second.cluster.is_other(&id));
+        let content = octets(3, 5 << 20);
+        let request = Request::builder()
+            .method("PATCH")
+            .uri("https://registry.example.org:5443/v2/a/blobs/uploads/x?y=1")
+            .header("content-range", "0-9")
+            .header("host", "registry.example.org:5443")
+            .header("transfer-encoding", "chunked")
+            .body(Full::new(content.clone()))
+            .unwrap();
+        let response = first.cluster.forward(&id, request).await.unwrap();
+        assert_eq!(response.status(), 202);
+        assert_eq!(response.headers()["range"], "0-9");
+        let text = response.into_body().collect().await.unwrap().to_bytes();
+        let text = String::from_utf8(text.to_vec()).unwrap();
+        assert!(text.starts_with("PATCH "), "{text}");
+        assert!(
+            text.contains("/v2/a/blobs/uploads/x?y=1 hop=Some(\"1\") range=Some(\"0-9\")"),
+            "{text}"
+        );
+        assert!(text.contains("from=Some(\"node-0\")"), "{text}");
+        assert!(text.ends_with(&sha256(&content).to_string()), "{text}");
+        let unknown = UploadId::new("elsewhere".parse().unwrap(), 0, [0; 10]);
+        let request = Request::new(Full::new(Bytes::new()));
+        assert!(first.cluster.forward(&unknown, request).await.is_err());
+    });
+}
+
+#[test]
+fn nodes_that_cannot_prove_who_they_are_are_not_heard() {
+    run(async {
+        let mut site = Site::new(3);
+        site.tls = true;
+        certificates(&site, &["node-0", "node-1", "stranger"]);
+        let first = site.start(0).await;
+        let second = site.start(1).await;
+        connected_pair(&first, &second).await;
+        // A node whose certificate is not for its name does not start.
+        let settings = Settings {
+            tls: Some(files(&site.directory, 2)),
+            ..Settings::new(name(2))
+        };
+        assert!(matches!(
+            Cluster::start(settings, first.store.clone()),
+            Err(super::TlsError::OtherName { .. })
+        ));
+        // One with a certificate of the authority for the name of no peer is not let in.
+        let stranger = Settings {
+            tls: Some(files(&site.directory, 2)),
+            peers: vec![PeerSettings {
+                name: name(0),
+                address: site.addresses[0].to_string(),
+            }],
+            ..Settings::new("stranger".parse().unwrap())
+        };
+        let stranger = Cluster::start(stranger, second.store.clone()).unwrap();
+        until("the stranger is refused", async || {
+            !stranger.status().peers[0].error.is_empty()
+        })
+        .await;
+        assert!(!stranger.status().peers[0].connected);
+        // The files are read anew, and a pair that does not work leaves what is in force.
+        first.cluster.reload().unwrap();
+        std::fs::write(files(&site.directory, 0).key, "nothing").unwrap();
+        assert!(first.cluster.reload().is_err());
+        let (digest, _) = push(&first.store, "v1", &[octets(1, 10)]).await;
+        until("the image arrives", async || {
+            shown(&second.store, "v1").await == Some(digest)
+        })
+        .await;
+    });
+}
+
+async fn connected_pair(one: &Node, other: &Node) {
+    until("the nodes follow each other", async || {
+        let follows = |node: &Node| {
+            node.cluster
+                .status()
+                .peers
+                .iter()
+                .any(|peer| peer.connected)
+        };
+        follows(one) && follows(other)
+    })
+    .await;
+}
+
+fn files(directory: &Path, at: usize) -> TlsFiles {
+    TlsFiles {
+        ca: directory.join("ca.pem"),
+        certificate: directory.join(format!("{at}.pem")),
+        key: directory.join(format!("{at}.key")),
+    }
+}
+
+/// Writes an authority, and a certificate for each of the names.
+fn certificates(site: &Site, names: &[&str]) {
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+    std::fs::create_dir_all(&site.directory).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let mut authority = CertificateParams::new(Vec::new()).unwrap();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let certificate = authority.self_signed(&key).unwrap();
+    std::fs::write(site.directory.join("ca.pem"), certificate.pem()).unwrap();
+    let issuer = Issuer::new(authority, key);
+    for (at, name) in names.iter().enumerate() {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec![(*name).to_owned()]).unwrap();
+        let certificate = params.signed_by(&key, &issuer).unwrap();
+        let files = files(&site.directory, at);
+        std::fs::write(files.certificate, certificate.pem()).unwrap();
+        std::fs::write(files.key, key.serialize_pem()).unwrap();
+    }
+}
