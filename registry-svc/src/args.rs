@@ -89,6 +89,28 @@ pub enum Verb {
         #[command(flatten)]
         status: StatusArgs,
     },
+    /// Take away what no manifest refers to
+    ///
+    /// The running daemon does it, and clients push and pull meanwhile; without one the verb does it
+    /// itself. What is not needed waits in the trash for a second grace, from which a push or a HEAD
+    /// takes it back, and is deleted by a later run. Manifests without a tag stay unless the
+    /// configuration says otherwise ([sweep] untagged).
+    Gc {
+        /// Say what would be taken away, and change nothing
+        #[arg(long, short = 'n')]
+        dry_run: bool,
+        /// Where.
+        #[command(flatten)]
+        look: LookArgs,
+    },
+    /// Read every blob and look at every manifest
+    ///
+    /// A blob whose octets are not what its digest says goes to the quarantine and is fetched anew from
+    /// another node if there is one. Exits with 0 when everything is whole, or is again, and with 65
+    /// after printing what is not.
+    Verify(LookArgs),
+    /// As verify, at the rate of the configuration ([scrub] rate)
+    Scrub(LookArgs),
     /// Print a line of a file of users, for a password that is read from standard input
     Password {
         /// The user.

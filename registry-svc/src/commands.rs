@@ -2,6 +2,7 @@
 
 mod ask;
 mod look;
+mod upkeep;
 
 use std::io::Read as _;
 use std::process::ExitCode;
@@ -15,6 +16,7 @@ use crate::args::{Cli, ConfigArgs, ServeArgs, Verb};
 use crate::config::{Config, DEFAULT_ADMIN, v1};
 use crate::service::{self, Registry};
 use crate::transfer::verbs;
+use crate::upkeep::Task;
 use crate::views::View;
 use crate::{status, tls, webhook};
 
@@ -53,6 +55,13 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
         Verb::Push(args) => verbs::push(&args),
         Verb::Pull(args) => verbs::pull(&args),
         Verb::Diff { node, status } => ask::diff(&node, &status),
+        Verb::Gc {
+            dry_run: true,
+            look,
+        } => upkeep::perform(&look, Task::DryRun),
+        Verb::Gc { look, .. } => upkeep::perform(&look, Task::Sweep),
+        Verb::Verify(look) => upkeep::perform(&look, Task::Verify),
+        Verb::Scrub(look) => upkeep::perform(&look, Task::Scrub),
         Verb::Password { user, cost } => password(&user, cost),
     }
 }

@@ -7,6 +7,8 @@
 //! | `GET /tags?repository=` | the tags of one |
 //! | `GET /manifest?repository=&reference=` | a manifest, what it refers to and what refers to it |
 //! | `GET /diff?node=` | what this node and another one do not have alike |
+//! | `GET /upkeep` | the sweep or scrub that runs, and what the last ones did |
+//! | `POST /upkeep?task=` | starts one: `sweep`, `dry-run`, `scrub`, `verify` |
 //! | `POST /hand-over` | ends this process in favour of one that shares its sockets |
 
 use daemon_base::admin::{Reply, Request, Routes};
@@ -18,11 +20,15 @@ use tokio::runtime::Handle;
 use crate::cluster::Cluster;
 use crate::cluster::compare::CompareError;
 use crate::service::{HAND_OVER, cluster};
+use crate::upkeep::{Task, Upkeep};
 use crate::views::{Looker, View, ViewError};
 use crate::{page, status};
 
 /// Where the difference to another node is.
 pub(crate) const DIFF: &str = "/diff";
+
+/// The sweep and the scrub.
+pub(crate) const UPKEEP: &str = "/upkeep";
 
 /// What is shown.
 #[derive(Clone, Debug)]
@@ -31,6 +37,8 @@ pub(crate) struct Shown {
     pub(crate) looker: Looker,
     /// The other nodes.
     pub(crate) cluster: Option<Cluster>,
+    /// The sweep and the scrub.
+    pub(crate) upkeep: Upkeep,
     /// Where the store is read.
     pub(crate) workers: Handle,
 }
@@ -60,6 +68,17 @@ pub(crate) fn add(routes: &Routes, shown: &Shown) {
         let shown = compared.clone();
         let workers = shown.workers.clone();
         async move { on(&workers, async move { diff(&shown, &request).await }).await }
+    });
+    let upkeep = shown.upkeep.clone();
+    routes.get(UPKEEP, move |_| {
+        let status = upkeep.status();
+        async move { Reply::json(200, &status) }
+    });
+    let kept = shown.clone();
+    routes.post(UPKEEP, move |request| {
+        let shown = kept.clone();
+        let workers = shown.workers.clone();
+        async move { on(&workers, async move { start(&shown.upkeep, &request) }).await }
     });
     routes.post(HAND_OVER, |_| async {
         tracing::info!("A successor asks for the root");
@@ -104,6 +123,17 @@ async fn html(shown: &Shown, request: &Request) -> Reply {
             Reply::html(page::render(&view, &value))
         }
         Err(error) => refusal(&error),
+    }
+}
+
+fn start(upkeep: &Upkeep, request: &Request) -> Reply {
+    let task = request.parameter("task");
+    let Some(task) = task.as_deref().and_then(Task::parse) else {
+        return refusal(&ViewError::Parameter("task"));
+    };
+    match upkeep.start(task) {
+        Some((number, _)) => Reply::json(202, &serde_json::json!({ "number": number })),
+        None => Reply::text(409, "a sweep or scrub is running: see GET /upkeep\n"),
     }
 }
 

@@ -39,6 +39,7 @@ use crate::reference::NodeName;
 use crate::root_lock::RootLock;
 use crate::server::{self, Server};
 use crate::store::{self, Settings, Store, StoreError};
+use crate::upkeep::Upkeep;
 use crate::views::Looker;
 use crate::webhook::Webhooks;
 use crate::{routes, tls};
@@ -65,6 +66,7 @@ pub struct Registry {
     webhooks: Arc<Webhooks>,
     http: Http,
     looker: Looker,
+    upkeep: Upkeep,
     shown: Arc<Cell<Config>>,
     readiness: Readiness,
     followed: Arc<Cell<Vec<JoinHandle<()>>>>,
@@ -158,9 +160,11 @@ impl Service for Registry {
             .run(async move { Server::start(listeners, api, served, settings) })
             .await
             .map_err(|error| StartError::io("the listeners cannot be served", &error))?;
+        let shown = Cell::new(config);
         let registry = Self {
             server,
             looker: Looker::new(store.clone()),
+            upkeep: Upkeep::new(store.clone(), cluster.clone(), Arc::clone(&shown)),
             store,
             cluster,
             nodes,
@@ -171,12 +175,14 @@ impl Service for Registry {
             http,
             readiness: context.readiness.clone(),
             followed: Cell::new(Vec::new()),
-            shown: Cell::new(config),
+            shown,
             workers,
             root,
         };
         registry.follow(certificates);
         registry.survey();
+        let upkeep = registry.upkeep.clone();
+        drop(registry.workers.handle().spawn(upkeep.run()));
         registry.show(context);
         tracing::info!("Serving: {}", registry.shown.current().summary());
         Ok(registry)
@@ -229,6 +235,7 @@ impl Service for Registry {
             "requests": requests(&self.http),
             "held": self.looker.last().map(|survey| crate::status::held(&survey)),
             "cluster": self.cluster.as_ref().map(cluster::status),
+            "upkeep": self.upkeep.status(),
             "webhooks": crate::status::webhooks(&self.webhooks.status()),
         })
     }
@@ -330,6 +337,8 @@ impl Registry {
         sources.add(move || looker.last().map_or_else(Vec::new, |it| metrics::held(&it)));
         let store = self.store.clone();
         sources.add(move || metrics::store(&store));
+        let upkeep = self.upkeep.clone();
+        sources.add(move || upkeep.samples());
         context.metrics.register_collector(Box::new(Scrape {
             http: self.http.clone(),
             sources,
@@ -342,6 +351,7 @@ impl Registry {
         let shown = routes::Shown {
             looker: self.looker.clone(),
             cluster: self.cluster.clone(),
+            upkeep: self.upkeep.clone(),
             workers: self.workers.handle().clone(),
         };
         routes::add(&context.admin, &shown);

@@ -58,7 +58,7 @@ pub(super) enum LookError {
 }
 
 impl LookError {
-    fn code(&self) -> u8 {
+    pub(super) fn code(&self) -> u8 {
         match self {
             Self::Refused(_) | Self::View(_) => exit::DATA,
             Self::Nowhere { .. } | Self::Held { .. } | Self::NoRegistry(_) => exit::UNAVAILABLE,
@@ -95,18 +95,31 @@ pub(super) fn at(args: &LookArgs, view: &View, render: impl Fn(&Value) -> String
     }
 }
 
-async fn look(args: &LookArgs, view: &View) -> Result<Value, LookError> {
+/// Who has the store.
+pub(super) enum Reached {
+    /// A daemon that answers there.
+    Daemon(SocketAddr),
+    /// This process.
+    Disk(Box<Opened>),
+}
+
+/// A store that no daemon has.
+pub(super) struct Opened {
+    pub(super) store: Store,
+    /// What the configuration says, if there is one.
+    pub(super) config: Option<Config>,
+    _lock: RootLock,
+}
+
+/// Finds the daemon, or opens the store.
+pub(super) async fn reach(args: &LookArgs) -> Result<Reached, LookError> {
     let config = Document::read(&args.config).and_then(|document| v1::parse(&document));
     let configured = config.as_ref().ok().and_then(|config| config.common.admin);
     let admin = args.admin.or(configured).unwrap_or(DEFAULT_ADMIN);
     // A root that is named is looked into, whatever runs elsewhere.
     let is_asked = args.admin.is_some() || args.root.is_none();
-    if is_asked && let Ok(response) = admin::get(admin, &view.path()).await {
-        let text = response.text();
-        return match response.is_success() {
-            true => serde_json::from_str(&text).map_err(LookError::Answer),
-            false => Err(LookError::Refused(text.trim_end().to_owned())),
-        };
+    if is_asked && admin::get(admin, "/livez").await.is_ok() {
+        return Ok(Reached::Daemon(admin));
     }
     let settings = settings(args, config.as_ref().ok());
     let Some(settings) = settings else {
@@ -120,11 +133,32 @@ async fn look(args: &LookArgs, view: &View) -> Result<Value, LookError> {
         return Err(LookError::NoRegistry(settings.root));
     }
     let lock = RootLock::take(&settings.root);
-    let _lock = lock.map_err(|source| LookError::Held { admin, source })?;
+    let lock = lock.map_err(|source| LookError::Held { admin, source })?;
     let (store, _) = Store::open(settings, Arc::new(RealDisk)).await?;
-    let looked = Looker::new(store.clone()).look(view).await;
-    store.close().await;
-    Ok(looked?)
+    Ok(Reached::Disk(Box::new(Opened {
+        store,
+        config: config.ok(),
+        _lock: lock,
+    })))
+}
+
+async fn look(args: &LookArgs, view: &View) -> Result<Value, LookError> {
+    match reach(args).await? {
+        Reached::Daemon(admin) => {
+            let response = admin::get(admin, &view.path()).await;
+            let response = response.map_err(|error| LookError::Refused(exit::chain(&error)))?;
+            let text = response.text();
+            match response.is_success() {
+                true => serde_json::from_str(&text).map_err(LookError::Answer),
+                false => Err(LookError::Refused(text.trim_end().to_owned())),
+            }
+        }
+        Reached::Disk(opened) => {
+            let looked = Looker::new(opened.store.clone()).look(view).await;
+            opened.store.close().await;
+            Ok(looked?)
+        }
+    }
 }
 
 /// How the store is opened, if anything says where it is.

@@ -1,0 +1,163 @@
+//! `gc`, `scrub` and `verify`: the running daemon does them, or the verb itself when there is none.
+
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use daemon_base::admin;
+use daemon_base::config::Document;
+use daemon_base::snapshot::Cell;
+use daemon_base::{errln, exit, outln};
+use serde_json::Value;
+
+use super::look::{LookError, Reached, reach};
+use crate::args::LookArgs;
+use crate::config::v1;
+use crate::upkeep::{Task, Upkeep};
+
+/// The least configuration there is.
+const DEFAULTS: &str = "version = \"v1\"\nplain = true\n";
+
+/// How often a daemon is asked how far it is.
+const ASK: Duration = Duration::from_millis(200);
+
+/// How often progress is told where nobody can overwrite a line.
+const TELL: u32 = 50;
+
+/// Does a task and prints its report; a report of damage is exit code 65.
+pub(super) fn perform(args: &LookArgs, task: Task) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            exit::report(&error);
+            return exit::code(exit::SOFTWARE);
+        }
+    };
+    let report = match runtime.block_on(done(args, task)) {
+        Ok(report) => report,
+        Err(error) => {
+            errln!("{}", exit::chain(&error));
+            return exit::code(error.code());
+        }
+    };
+    if let Some(error) = report["error"].as_str() {
+        errln!("{error}");
+        return exit::code(exit::SOFTWARE);
+    }
+    match args.json {
+        true => {
+            let mut report = report.clone();
+            if let Some(fields) = report.as_object_mut() {
+                fields.remove("text");
+            }
+            outln!("{report:#}");
+        }
+        false => outln!("{}", report["text"].as_str().unwrap_or_default()),
+    }
+    match report["whole"].as_bool() {
+        Some(false) => exit::code(exit::DATA),
+        _ => exit::code(exit::OK),
+    }
+}
+
+async fn done(args: &LookArgs, task: Task) -> Result<Value, LookError> {
+    let path = format!("/upkeep?task={}", task.name());
+    match reach(args).await? {
+        Reached::Daemon(address) => {
+            let refused = |error: admin::ClientError| LookError::Refused(exit::chain(&error));
+            let started = admin::post(address, &path, Vec::new())
+                .await
+                .map_err(refused)?;
+            let text = started.text();
+            if !started.is_success() {
+                return Err(LookError::Refused(text.trim_end().to_owned()));
+            }
+            let started: Value = serde_json::from_str(&text).map_err(LookError::Answer)?;
+            let mut progress = Progress::new(args.json);
+            loop {
+                tokio::time::sleep(ASK).await;
+                let answer = admin::get(address, "/upkeep").await.map_err(refused)?;
+                let status = serde_json::from_str(&answer.text()).map_err(LookError::Answer)?;
+                if let Some(report) = report_of(&status, &started["number"]) {
+                    progress.end();
+                    return Ok(report);
+                }
+                progress.show(&status["running"]);
+            }
+        }
+        Reached::Disk(opened) => {
+            let config = match opened.config {
+                Some(config) => config,
+                // What is not configured is as it is unless configured.
+                None => v1::parse(&Document::inline("defaults", DEFAULTS))
+                    .map_err(|problems| LookError::Refused(problems.to_string()))?,
+            };
+            let upkeep = Upkeep::new(opened.store.clone(), None, Cell::new(config));
+            let mut progress = Progress::new(args.json);
+            let report = match upkeep.start(task) {
+                None => Value::Null,
+                Some((number, mut work)) => {
+                    while tokio::time::timeout(ASK, &mut work).await.is_err() {
+                        progress.show(&upkeep.status()["running"]);
+                    }
+                    progress.end();
+                    report_of(&upkeep.status(), &number.into()).unwrap_or_default()
+                }
+            };
+            opened.store.close().await;
+            Ok(report)
+        }
+    }
+}
+
+/// The report of the task of this number, once it is done.
+fn report_of(status: &Value, number: &Value) -> Option<Value> {
+    ["last_sweep", "last_scrub"]
+        .into_iter()
+        .map(|last| &status[last])
+        .find(|last| last["number"] == *number)
+        .map(|last| last["report"].clone())
+}
+
+/// Tells people on standard error that it goes on.
+struct Progress {
+    is_quiet: bool,
+    is_terminal: bool,
+    n_shown: u32,
+}
+
+impl Progress {
+    fn new(is_quiet: bool) -> Self {
+        Self {
+            is_quiet,
+            is_terminal: std::io::stderr().is_terminal(),
+            n_shown: 0,
+        }
+    }
+
+    fn show(&mut self, running: &Value) {
+        if self.is_quiet || running.is_null() {
+            return;
+        }
+        let task = running["task"].as_str().unwrap_or_default();
+        let seconds = running["seconds"].as_f64().unwrap_or_default();
+        let mebibytes = running["read_bytes"].as_u64().unwrap_or_default() >> 20;
+        let line = format!("{task}: {seconds:.0} s, {mebibytes} MiB read");
+        if self.is_terminal {
+            daemon_base::print::err(format_args!("\r{line}\x1b[K"));
+        } else if self.n_shown % TELL == TELL - 1 {
+            errln!("{line}");
+        }
+        self.n_shown += 1;
+    }
+
+    fn end(&self) {
+        if self.is_terminal && self.n_shown > 0 && !self.is_quiet {
+            daemon_base::print::err(format_args!("\r\x1b[K"));
+        }
+    }
+}
