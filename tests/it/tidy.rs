@@ -170,9 +170,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("lb-proxy", &["config-text", "daemon-base", "proto"]),
     ("pdns-settings", &["config-text"]),
     ("proto", &[]),
-    ("registry-svc", &["daemon-base", "proto", "config-text"]),
-    ("registry-svc", &["daemon-base", "proto", "config-text"]),
-    ("registry-svc", &["daemon-base", "proto"]),
+    ("registry-svc", &["config-text", "daemon-base", "proto"]),
     (
         "tests",
         &[
