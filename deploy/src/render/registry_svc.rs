@@ -1,6 +1,8 @@
 //! The configuration of registry-svc.
 
-use super::{Layout, admin, head, list, path};
+use config_text::toml::list;
+
+use super::{Layout, admin, head, path};
 use crate::service::Service;
 
 /// Renders the file: a registry for everybody on this machine, without TLS, which clients accept
