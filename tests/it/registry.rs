@@ -1,3 +1,4 @@
-//! The registry under the clients that people use.
+//! The registry under the clients that people use, and as three nodes.
 
 mod clients;
+mod cluster;

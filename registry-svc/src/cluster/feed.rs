@@ -7,7 +7,7 @@
 //! The tasks that hold streams are cancelled with the cluster. Those that apply are not: a record that
 //! is being written is written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -23,11 +23,13 @@ use super::fetch::{Fetcher, Landing};
 use super::intake::{Intake, Kind, Limits, Outcome, Output, Receipt};
 use super::metrics::Metrics;
 use super::peer::Peer;
+use super::read_through::ask;
 use super::wire as form;
+use super::wire::{Wanted, What};
 use crate::digest::Digest;
 use crate::manifest;
-use crate::record::{NodeId, Record, RecordError, Vector};
-use crate::reference::NodeName;
+use crate::record::{Fact, Key, NodeId, Record, RecordError, Stamped, Vector};
+use crate::reference::{NodeName, Reference, RepositoryName};
 use crate::store::{Store, StoreError};
 
 /// How often a follower says what it holds, and waits are looked at.
@@ -372,7 +374,7 @@ impl Feed {
                 let feed = self.clone();
                 tokio::spawn(async move {
                     let n_records = records.len() as u64;
-                    let applied = feed.0.store.apply(records).await;
+                    let applied = feed.apply(records).await;
                     match &applied {
                         Ok(()) => {
                             feed.0.metrics.applied.inc_by(n_records);
@@ -429,6 +431,70 @@ impl Feed {
                 }
             },
         }
+    }
+
+    /// Applies records whose content is here, and with them what their manifests' repository has to
+    /// have beside them.
+    async fn apply(&self, records: Vec<Record>) -> Result<(), StoreError> {
+        let mut whole = Vec::with_capacity(records.len());
+        for record in records {
+            whole.extend(self.links(&record).await?);
+            whole.push(record);
+        }
+        self.0.store.apply(whole).await
+    }
+
+    /// The links to what a record's manifests refer to, as far as neither the record nor this node
+    /// states them. A record states them when it is made; but a journal leaves out what a later record
+    /// has stated again, and that one may come later, from a peer that is gone by then.
+    async fn links(&self, record: &Record) -> Result<Vec<Record>, StoreError> {
+        let mut stated: BTreeSet<Key> = record.facts.iter().map(Fact::key).collect();
+        let mut manifests: Vec<(RepositoryName, Digest)> = Vec::new();
+        for fact in &record.facts {
+            if let Fact::Manifest {
+                repository,
+                digest,
+                link: Some(_),
+            } = fact
+            {
+                manifests.push((repository.clone(), *digest));
+            }
+        }
+        let mut links = Vec::new();
+        while let Some((repository, digest)) = manifests.pop() {
+            for (digest, kind) in self.refers(&digest).await? {
+                let wanted = Wanted {
+                    repository: repository.clone(),
+                    what: match kind {
+                        Kind::Blob => What::Blob(digest),
+                        Kind::Manifest => What::Manifest(Reference::Digest(digest)),
+                    },
+                };
+                let key = wanted.key();
+                if !stated.insert(key.clone()) || self.0.store.register(&key)?.is_some() {
+                    continue;
+                }
+                // Nobody has it: the manifest was pushed without.
+                if let Some(link) = self.link(&wanted).await {
+                    manifests
+                        .extend((kind == Kind::Manifest).then(|| (repository.clone(), digest)));
+                    links.push(link);
+                }
+            }
+        }
+        Ok(form::repairs(links))
+    }
+
+    async fn link(&self, wanted: &Wanted) -> Option<Stamped> {
+        let mut asked = ask(self.0.fetcher.peers(), wanted);
+        while let Some(answer) = asked.join_next().await {
+            if let Some((_, found)) = answer.ok().flatten()
+                && found.link.fact.key() == wanted.key()
+            {
+                return Some(found.link);
+            }
+        }
+        None
     }
 
     /// What a manifest that is here refers to.

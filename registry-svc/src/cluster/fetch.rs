@@ -175,6 +175,11 @@ impl Fetcher {
         Ok(ReceiverStream::new(body))
     }
 
+    /// Whom content comes from.
+    pub(super) fn peers(&self) -> &[Arc<Peer>] {
+        &self.0.peers
+    }
+
     /// How many blobs are on their way here.
     pub(super) fn n_flights(&self) -> usize {
         self.flights().len()

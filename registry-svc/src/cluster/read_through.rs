@@ -5,6 +5,7 @@
 //! say to be deleted is not read through, as long as the deletion is the later statement.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -14,9 +15,9 @@ use tokio_stream::StreamExt as _;
 
 use super::Cluster;
 use super::fetch::Body;
+use super::peer::Peer;
 use super::wire::{Found, Wanted, What};
 use crate::digest::Digest;
-use crate::record::Key;
 use crate::reference::{NodeName, Reference, RepositoryName};
 use crate::store::StoreError;
 
@@ -38,6 +39,21 @@ pub struct Remote {
     pub media_type: String,
     /// Who has it.
     pub node: NodeName,
+}
+
+/// Asks all peers that can be reached what they show.
+pub(super) fn ask(peers: &[Arc<Peer>], wanted: &Wanted) -> JoinSet<Option<(NodeName, Found)>> {
+    let mut asked = JoinSet::new();
+    for peer in peers.iter().filter(|peer| peer.is_connected()) {
+        let mut client = peer.control();
+        let (name, request) = (peer.name.clone(), wire::FindRequest::from(wanted));
+        asked.spawn(async move {
+            let answer = tokio::time::timeout(PATIENCE, client.find(request)).await;
+            let found = answer.ok()?.ok()?.into_inner().found?;
+            Some((name, Found::try_from(found).ok()?))
+        });
+    }
+    asked
 }
 
 impl Cluster {
@@ -101,16 +117,7 @@ impl Cluster {
     /// Asks all peers that can be reached. What is named by its digest is the same everywhere: the
     /// first answer does. Of a tag the latest statement holds.
     async fn find(&self, wanted: &Wanted) -> Option<Remote> {
-        let mut asked = JoinSet::new();
-        for peer in self.peers().iter().filter(|peer| peer.is_connected()) {
-            let mut client = peer.control();
-            let (name, request) = (peer.name.clone(), wire::FindRequest::from(wanted));
-            asked.spawn(async move {
-                let answer = tokio::time::timeout(PATIENCE, client.find(request)).await;
-                let found = answer.ok()?.ok()?.into_inner().found?;
-                Some((name, Found::try_from(found).ok()?))
-            });
-        }
+        let mut asked = ask(self.peers(), wanted);
         let first_does = !matches!(&wanted.what, What::Manifest(Reference::Tag(_)));
         let mut best: Option<(NodeName, Found)> = None;
         while let Some(answer) = asked.join_next().await {
@@ -136,22 +143,7 @@ impl Cluster {
     /// Whether this node has heard a later statement than what a peer shows: then what is not shown
     /// here was deleted.
     fn is_overruled(&self, wanted: &Wanted, found: &Found) -> bool {
-        let repository = wanted.repository.clone();
-        let key = match &wanted.what {
-            What::Blob(digest) => Key::Blob {
-                repository,
-                digest: *digest,
-            },
-            What::Manifest(Reference::Digest(digest)) => Key::Manifest {
-                repository,
-                digest: *digest,
-            },
-            What::Manifest(Reference::Tag(tag)) => Key::Tag {
-                repository,
-                tag: tag.clone(),
-            },
-        };
-        let register = self.store().register(&key).ok().flatten();
+        let register = self.store().register(&wanted.key()).ok().flatten();
         register
             .is_some_and(|register| register.fact.is_tombstone() && register.rank() > found.rank)
     }

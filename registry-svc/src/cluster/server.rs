@@ -493,6 +493,7 @@ async fn found_blob(
         size,
         media_type: String::new(),
         rank: register.rank(),
+        link: register,
     }))
 }
 
@@ -521,6 +522,7 @@ async fn found_manifest(
         size,
         media_type,
         rank: register.rank(),
+        link: register,
     }))
 }
 

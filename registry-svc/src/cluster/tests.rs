@@ -207,7 +207,7 @@ async fn shown(store: &Store, tag: &str) -> Option<Digest> {
     let stored = store.manifest(&repository(), &reference).await.unwrap()?;
     let read = manifest::parse(&stored.bytes, Some(&stored.media_type)).unwrap();
     for blob in read.closure.required() {
-        let held = store.held(blob).await.unwrap();
+        let held = store.blob(&repository(), blob).await.unwrap();
         assert!(held.is_some(), "a manifest is visible without {blob}");
     }
     Some(stored.digest)

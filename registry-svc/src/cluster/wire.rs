@@ -7,7 +7,7 @@ use proto::registry as wire;
 use super::buckets::Buckets;
 use crate::digest::Digest;
 use crate::hlc::Hlc;
-use crate::record::{NodeId, Rank, Record, RecordError, Stamped, Vector};
+use crate::record::{Key, NodeId, Rank, Record, RecordError, Stamped, Vector};
 use crate::reference::{Reference, RepositoryName};
 
 /// The longest vector that is taken: a site has few nodes, and each has few lives.
@@ -92,6 +92,27 @@ pub(super) struct Wanted {
     pub(super) what: What,
 }
 
+impl Wanted {
+    /// The register that says whether the repository shows it.
+    pub(super) fn key(&self) -> Key {
+        let repository = self.repository.clone();
+        match &self.what {
+            What::Blob(digest) => Key::Blob {
+                repository,
+                digest: *digest,
+            },
+            What::Manifest(Reference::Digest(digest)) => Key::Manifest {
+                repository,
+                digest: *digest,
+            },
+            What::Manifest(Reference::Tag(tag)) => Key::Tag {
+                repository,
+                tag: tag.clone(),
+            },
+        }
+    }
+}
+
 /// What a repository shows something under.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum What {
@@ -106,6 +127,8 @@ pub(super) struct Found {
     pub(super) size: u64,
     pub(super) media_type: String,
     pub(super) rank: Rank,
+    /// What states that the repository has it.
+    pub(super) link: Stamped,
 }
 
 impl From<&Wanted> for wire::FindRequest {
@@ -151,6 +174,7 @@ impl From<&Found> for wire::Found {
             media_type: found.media_type.clone(),
             origin: Some((&found.rank.origin).into()),
             stamp: found.rank.stamp.to_bits(),
+            link: Some(register(&found.link)),
         }
     }
 }
@@ -167,6 +191,7 @@ impl TryFrom<wire::Found> for Found {
                 stamp: Hlc::from_bits(found.stamp),
                 origin: read_node(found.origin)?,
             },
+            link: read_register(found.link.ok_or(RecordError::Field("link"))?)?,
         })
     }
 }
