@@ -199,7 +199,6 @@ fn layer(number: usize, content: &[u8]) -> Vec<u8> {
 /// # Panics
 ///
 /// Panics if it fails.
-#[must_use]
 pub fn succeed(command: Command) -> String {
     let shown = format!("{command:?}");
     let (status, out, complaint) = run(command);
