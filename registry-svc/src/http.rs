@@ -45,6 +45,7 @@ use crate::error::{Code, Refused};
 use crate::metrics::{Handler, Http};
 use crate::mirror::{self, Mirrors};
 use crate::reference::{Reference, RepositoryName};
+use crate::space::Space;
 use crate::store::Store;
 use crate::webhook::Events;
 
@@ -81,6 +82,7 @@ pub struct Api {
     /// Octets of manifests that may be received.
     manifests: Semaphore,
     mirrors: Option<Mirrors>,
+    space: Option<Space>,
 }
 
 /// One request, on its way to an answer.
@@ -105,6 +107,16 @@ impl Api {
             uploads: Uploads::default(),
             manifests: Semaphore::new(limits::MANIFESTS),
             mirrors: None,
+            space: None,
+        }
+    }
+
+    /// The same, on a disk and in repositories that may not become fuller than they may.
+    #[must_use]
+    pub fn within(self, space: Space) -> Self {
+        Self {
+            space: Some(space),
+            ..self
         }
     }
 

@@ -28,6 +28,7 @@ mod routes;
 pub mod scrub;
 pub mod server;
 pub mod service;
+pub mod space;
 pub mod status;
 pub mod store;
 pub mod survey;

@@ -38,6 +38,7 @@ use crate::mirror::Mirrors;
 use crate::reference::NodeName;
 use crate::root_lock::RootLock;
 use crate::server::{self, Server};
+use crate::space::Space;
 use crate::store::{self, Settings, Store, StoreError};
 use crate::upkeep::Upkeep;
 use crate::views::Looker;
@@ -62,6 +63,7 @@ pub struct Registry {
     nodes: Drain,
     access: Access,
     limits: Arc<Cell<Limits>>,
+    space: Space,
     tls: Option<Arc<Cell<ServerConfig>>>,
     webhooks: Arc<Webhooks>,
     http: Http,
@@ -149,7 +151,11 @@ impl Service for Registry {
         };
         let mirrors = Mirrors::new(parts.store.clone(), &config.mirrors)
             .map_err(|error| StartError::new(exit::CONFIG, exit::chain(&error)))?;
-        let api = Api::new(parts, Arc::clone(&limits)).mirroring(mirrors);
+        let space = Space::new(store.clone(), config.space.clone());
+        let api = Api::new(parts, Arc::clone(&limits))
+            .mirroring(mirrors)
+            .within(space.clone());
+        drop(workers.handle().spawn(space.clone().run()));
         let api = Arc::new(api);
         let (nodes, guard) = Drain::new();
         if let Some(cluster) = &cluster {
@@ -170,6 +176,7 @@ impl Service for Registry {
             nodes,
             access,
             limits,
+            space,
             tls,
             webhooks: Arc::new(webhooks),
             http,
@@ -218,6 +225,7 @@ impl Service for Registry {
         }
         self.limits.publish(limits(&config));
         say_read_only(&self.readiness, config.read_only);
+        self.space.adopt(config.space.clone());
         let summary = config.summary();
         self.shown.publish(config);
         self.follow(certificates);
@@ -429,6 +437,7 @@ fn store_error(error: StoreError) -> StartError {
 fn limits(config: &Config) -> Limits {
     Limits {
         manifest: usize::try_from(config.limits.manifest).unwrap_or(usize::MAX),
+        blob: config.limits.blob,
         uploads: config.limits.uploads,
         idle: config.limits.body,
         read_only: config.read_only,

@@ -113,6 +113,7 @@ const CORES: &[&str] = &[
     "registry-svc/src/metrics/tally.rs",
     "registry-svc/src/page.rs",
     "registry-svc/src/range.rs",
+    "registry-svc/src/space.rs",
     "registry-svc/src/survey.rs",
     "registry-svc/src/upload.rs",
     "registry-svc/src/webhook/envelope.rs",

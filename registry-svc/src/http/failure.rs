@@ -8,6 +8,7 @@ use hyper::header::WWW_AUTHENTICATE;
 use super::answer::{self, Answer};
 use crate::auth::Refusal;
 use crate::error::{Code, Refused};
+use crate::space::Full;
 use crate::store::{StoreError, Subject};
 
 /// When a session that another request writes to may be free.
@@ -48,6 +49,15 @@ impl From<StoreError> for Refused {
                 tracing::error!(error = &error as &dyn Error, "Store failed");
                 Self::internal().closing()
             }
+        }
+    }
+}
+
+impl From<Full> for Refused {
+    fn from(full: Full) -> Self {
+        match full {
+            Full::Disk { is_passing } => Self::full(is_passing),
+            Full::Quota { wanted, left } => Self::over_quota(wanted, left),
         }
     }
 }

@@ -77,6 +77,7 @@ impl Call<'_> {
         self.admit_write()?;
         let target = target(reference)?;
         let asked = self.tags_asked()?;
+        self.admit_octets(name, self.length(received).unwrap_or(0))?;
         let bytes = self.receive_manifest(received).await?;
         let parsed = manifest::parse(&bytes, self.header(&CONTENT_TYPE))?;
         let digest = match &target {

@@ -16,6 +16,7 @@ use hyper::header::HeaderMap;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::config;
 use crate::digest::Algorithm;
 use crate::disk::RealDisk;
 use crate::manifest::OCI_IMAGE;
@@ -66,6 +67,15 @@ impl Registry {
             api: Arc::new(Api::new(parts, Cell::new(limits))),
             root,
         }
+    }
+
+    /// The same, within bounds of its room.
+    fn within(mut self, space: config::Space) -> Self {
+        let parts = self.api.parts.clone();
+        let space = Space::new(parts.store.clone(), space);
+        let limits = Arc::clone(&self.api.limits);
+        self.api = Arc::new(Api::new(parts, limits).within(space));
+        self
     }
 
     /// The same directory, opened by a new process.

@@ -77,8 +77,8 @@ impl Call<'_> {
         digest: &Digest,
         received: &mut Received,
     ) -> Result<Answer, Refused> {
-        let permit = self.admit_body()?;
         let length = self.length(received);
+        let permit = self.admit_body(name, length)?;
         self.limit(received, length)?;
         let pushed = self
             .store()
@@ -125,7 +125,7 @@ impl Call<'_> {
         id: &UploadId,
         received: &mut Received,
     ) -> Result<Answer, Refused> {
-        let permit = self.admit_body()?;
+        let permit = self.admit_body(name, self.length(received))?;
         let part = match self.part(received) {
             Ok(part) => part,
             Err(error) => return self.misplaced(name, id, error).await,
@@ -161,7 +161,7 @@ impl Call<'_> {
         };
         let permit = match part.is_nothing() {
             true => None,
-            false => Some(self.admit_body()?),
+            false => Some(self.admit_body(name, part.length())?),
         };
         if !part.is_nothing() {
             match self.append(name, id, part, received).await {
@@ -264,7 +264,17 @@ impl Call<'_> {
         Ok(answer)
     }
 
-    fn admit_body(&self) -> Result<Permit, Refused> {
+    /// Room on the disk and in the repository.
+    pub(super) fn admit_octets(&self, name: &RepositoryName, octets: u64) -> Result<(), Refused> {
+        match &self.api.space {
+            Some(space) => Ok(space.admit(name, octets)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Room for a body, before any of it is read.
+    fn admit_body(&self, name: &RepositoryName, length: Option<u64>) -> Result<Permit, Refused> {
+        self.admit_octets(name, length.unwrap_or(0))?;
         self.api.uploads.admit(self.peer.address.ip(), self.limits)
     }
 }

@@ -183,3 +183,123 @@ fn no_answer_names_a_path_of_the_server() {
         }
     });
 }
+
+/// Room for everything.
+fn ample() -> config::Space {
+    config::Space {
+        warn: 100,
+        stop: 100,
+        free: 0,
+        reserve: 0,
+        quotas: Vec::new(),
+    }
+}
+
+/// What is answered to every way to push.
+async fn pushes(registry: &Registry, octets: &[u8]) -> Vec<Reply> {
+    let begun = registry.post("/v2/a/b/blobs/uploads/").await;
+    let location = begun.location().to_owned();
+    let length = octets.len().to_string();
+    let headers = [("content-length", length.as_str())];
+    let digest = sha256(octets);
+    let whole = format!("/v2/a/b/blobs/uploads/?digest={digest}");
+    let last = format!("{location}?digest={digest}");
+    let mut replies = Vec::new();
+    for (method, path) in [
+        ("PATCH", location.as_str()),
+        ("PUT", &last),
+        ("POST", &whole),
+        ("PUT", "/v2/a/b/manifests/v1"),
+    ] {
+        let request = Ask::new(method, path).headers(&headers).body(octets);
+        replies.push(registry.send(request).await);
+    }
+    replies
+}
+
+#[test]
+fn a_full_disk_refuses_pushes_and_nothing_else() {
+    block_on(async {
+        let registry = Registry::open().await;
+        let digest = registry.push_blob("a/b", b"hello").await;
+        let full = config::Space {
+            free: u64::MAX,
+            ..ample()
+        };
+        let registry = registry.within(full);
+        for reply in pushes(&registry, b"more").await {
+            reply.is(507, "DENIED");
+            assert_eq!(reply.header("connection"), "close");
+        }
+        let path = format!("/v2/a/b/blobs/{digest}");
+        assert_eq!(registry.get(&path).await.body, "hello");
+        assert_eq!(registry.delete(&path).await.status, 202);
+    });
+}
+
+#[test]
+fn a_disk_that_is_being_freed_asks_to_come_again() {
+    block_on(async {
+        let registry = Registry::open().await;
+        let room = registry
+            .api
+            .parts
+            .store
+            .disk()
+            .room(&registry.root)
+            .unwrap();
+        let full = config::Space {
+            free: room.free + (1 << 30),
+            ..ample()
+        };
+        let registry = registry.within(full);
+        registry.api.space.as_ref().unwrap().expect(room.total);
+        let digest = sha256(b"x");
+        let path = format!("/v2/a/blobs/uploads/?digest={digest}");
+        let reply = registry.send(Ask::new("POST", &path).body(b"x")).await;
+        // Whether so much could ever be free depends on the disk.
+        match room.total > room.free + (2 << 30) {
+            true => {
+                reply.is(429, "TOOMANYREQUESTS");
+                assert_eq!(reply.header("retry-after"), "5");
+            }
+            false => reply.is(507, "DENIED"),
+        }
+        assert_eq!(reply.header("connection"), "close");
+    });
+}
+
+#[test]
+fn a_repository_holds_no_more_than_it_may() {
+    block_on(async {
+        let registry = Registry::open().await;
+        let quota = |repositories: &str, size| config::Quota {
+            repositories: crate::auth::glob::Glob::parse(repositories).unwrap(),
+            size,
+        };
+        let bounds = config::Space {
+            quotas: vec![quota("a/**", 10), quota("a/b", 100)],
+            ..ample()
+        };
+        let registry = registry.within(bounds);
+        // What others hold is not counted.
+        registry.push_blob("b", &[b'x'; 100]).await;
+        registry.push_blob("a/b", b"123456").await;
+        for reply in pushes(&registry, b"12345").await {
+            reply.is(403, "DENIED");
+            assert_eq!(
+                reply.json()["errors"][0]["detail"],
+                json!({ "bytes": 5, "left": 4 })
+            );
+        }
+        let digest = registry.push_blob("a/b", b"1234").await;
+        assert_eq!(
+            registry
+                .delete(format!("/v2/a/b/blobs/{digest}"))
+                .await
+                .status,
+            202
+        );
+        registry.push_blob("a/b", b"5678").await;
+    });
+}
