@@ -6,6 +6,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
@@ -15,6 +16,9 @@ const NAME: &str = "daemon.lock";
 
 /// How often a lock that somebody holds is tried again.
 const RETRY: Duration = Duration::from_millis(20);
+
+/// Roots that are kept until the process ends.
+static KEPT: Mutex<Vec<RootLock>> = Mutex::new(Vec::new());
 
 /// A lock that is held until this is dropped.
 #[derive(Debug)]
@@ -86,6 +90,12 @@ impl RootLock {
         Ok(Self { _file: file })
     }
 
+    /// Keeps the root until the process ends.
+    pub fn keep(self) {
+        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.push(self);
+    }
+
     /// Takes the root once who has it lets go; gives up after `patience`.
     ///
     /// # Errors
@@ -93,9 +103,12 @@ impl RootLock {
     pub async fn wait(root: &Path, patience: Duration) -> Result<Self, LockError> {
         let waited = tokio::time::timeout(patience, async {
             loop {
-                match Self::take(root) {
-                    Err(LockError::Held { .. }) => tokio::time::sleep(RETRY).await,
-                    taken => return taken,
+                let taken = Self::take(root);
+                tokio::time::sleep(RETRY).await;
+                // A process that ends lets go of its files one after the other, in a moment: that
+                // has passed.
+                if !matches!(taken, Err(LockError::Held { .. })) {
+                    return taken;
                 }
             }
         });

@@ -275,7 +275,9 @@ impl Service for Registry {
         workers.run(async move { store.close().await }).await;
         let left = deadline.saturating_sub(begun.elapsed()).max(GRACE);
         workers.end(left).await;
-        drop(root);
+        // Whoever waits for the root gets it when nothing of the store is open any more: when the
+        // process has ended.
+        root.keep();
         is_drained
     }
 }
