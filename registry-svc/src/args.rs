@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use daemon_base::args::{LogArgs, StatusArgs};
+use daemon_base::args::LogArgs;
 
 use crate::reference::{Reference, RepositoryName};
 use crate::transfer::args::{ExportArgs, ImportArgs, PullArgs, PushArgs};
@@ -41,7 +41,7 @@ pub enum Verb {
     /// problem, and with 78 otherwise. Nothing is changed.
     Check(ConfigArgs),
     /// Ask the running registry how it is doing
-    Status(StatusArgs),
+    Status(AskArgs),
     /// List repositories
     Ls(LookArgs),
     /// Show how much each repository holds, the largest first
@@ -87,7 +87,7 @@ pub enum Verb {
         node: String,
         /// Where the registry is.
         #[command(flatten)]
-        status: StatusArgs,
+        ask: AskArgs,
     },
     /// Take away what no manifest refers to
     ///
@@ -148,6 +148,22 @@ pub struct ServeArgs {
     /// How much to log and in which form.
     #[command(flatten)]
     pub log: LogArgs,
+}
+
+/// Which running daemon is asked.
+#[derive(Clone, Debug, Default, Args)]
+pub struct AskArgs {
+    /// Address of its admin listener; what the configuration says unless given
+    #[arg(long, value_name = "IP:PORT")]
+    pub admin: Option<SocketAddr>,
+
+    /// Its configuration file
+    #[arg(long, short, value_name = "FILE", default_value = DEFAULT_CONFIG)]
+    pub config: PathBuf,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Where to look: at the running daemon, else at the disk.

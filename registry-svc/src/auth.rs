@@ -300,6 +300,8 @@ impl Access {
             {
                 return Err(match identity.name {
                     Some(_) => Refusal::Denied,
+                    // Nothing that a client could say would help.
+                    None if policy.knows_nobody() => Refusal::Denied,
                     None => policy.unauthorized(head, peer, wants, None),
                 });
             }
@@ -415,7 +417,9 @@ impl Policy {
     /// who are nobody in particular get one too; without, a client that is asked and has no
     /// password would give up.
     fn asks_first(&self) -> bool {
-        !self.acl.is_open() && (self.tokens.is_some() || !self.acl.lets_strangers_pull())
+        !self.acl.is_open()
+            && !self.knows_nobody()
+            && (self.tokens.is_some() || !self.acl.lets_strangers_pull())
     }
 
     fn unauthorized(

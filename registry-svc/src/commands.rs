@@ -37,7 +37,7 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
     match cli.verb {
         Verb::Serve(args) => serve(&args),
         Verb::Check(args) => check(&args),
-        Verb::Status(args) => run::status(&args, DEFAULT_ADMIN, status::render),
+        Verb::Status(args) => run::status(&ask::status_args(&args), DEFAULT_ADMIN, status::render),
         Verb::Ls(args) => look::at(&args, &View::Repositories, status::repositories),
         Verb::Du(args) => look::at(&args, &View::Repositories, status::usage),
         Verb::Tags { repository, look } => {
@@ -54,7 +54,7 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
         Verb::Export(args) => verbs::export(&args),
         Verb::Push(args) => verbs::push(&args),
         Verb::Pull(args) => verbs::pull(&args),
-        Verb::Diff { node, status } => ask::diff(&node, &status),
+        Verb::Diff { node, ask } => ask::diff(&node, &ask::status_args(&ask)),
         Verb::Gc {
             dry_run: true,
             look,

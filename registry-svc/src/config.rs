@@ -15,6 +15,7 @@ use daemon_base::config::Common;
 use crate::auth::acl::AclParts;
 use crate::auth::glob::Glob;
 use crate::auth::{Actions, CertificateName};
+use crate::manifest::Sparse;
 
 /// Where the admin listener is unless the configuration says otherwise.
 pub const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9405);
@@ -37,6 +38,8 @@ pub struct Config {
     pub workers: usize,
     /// Refuse whatever would change something.
     pub read_only: bool,
+    /// Log each request, not only where debugging is asked for.
+    pub log_requests: bool,
     /// Who may do what.
     pub access: Access,
     /// Bounds of requests.
@@ -147,6 +150,8 @@ pub struct Limits {
     pub body: Duration,
     /// How long a connection may be idle between requests.
     pub idle: Duration,
+    /// What manifests may lack.
+    pub sparse: Sparse,
 }
 
 /// How full the disk may become.

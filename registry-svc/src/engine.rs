@@ -174,7 +174,9 @@ impl ObjectDisk {
         let length = file.size()?.min(MAX_MARK);
         let mut octets = vec![0; usize::try_from(length).unwrap_or_default()];
         let read = file.read_at(&mut octets, 0)?;
-        let text = octets.get(..read).and_then(|text| std::str::from_utf8(text).ok());
+        let text = octets
+            .get(..read)
+            .and_then(|text| std::str::from_utf8(text).ok());
         let size = text.and_then(|text| text.parse().ok());
         size.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not a size"))
     }
@@ -193,11 +195,19 @@ impl Disk for ObjectDisk {
             (Place::Blob(digest), Access::Read) => {
                 let object = self.catalogue.get(&digest);
                 let size = object.ok_or(io::ErrorKind::NotFound)?.size;
-                Ok(Box::new(ObjectFile::new(self.objects.clone(), digest, size)))
+                Ok(Box::new(ObjectFile::new(
+                    self.objects.clone(),
+                    digest,
+                    size,
+                )))
             }
             (Place::Hidden(digest), Access::Read) => {
                 let size = self.marked(path)?;
-                Ok(Box::new(ObjectFile::new(self.objects.clone(), digest, size)))
+                Ok(Box::new(ObjectFile::new(
+                    self.objects.clone(),
+                    digest,
+                    size,
+                )))
             }
             (Place::File, access) => self.real.open(path, access),
             (Place::Blob(_) | Place::Shard | Place::Hidden(_), _) => Err(unsupported()),
@@ -219,7 +229,9 @@ impl Disk for ObjectDisk {
     fn remove(&self, path: &Path) -> io::Result<()> {
         match self.place(path) {
             Place::Blob(digest) => {
-                self.catalogue.remove(&digest).ok_or(io::ErrorKind::NotFound)?;
+                self.catalogue
+                    .remove(&digest)
+                    .ok_or(io::ErrorKind::NotFound)?;
                 self.objects.remove(&digest)
             }
             // The object first: a mark without one hides nothing, one without a mark would come back.
@@ -319,8 +331,8 @@ fn now() -> SystemTime {
 
 /// Where the secrets of an object store are.
 pub(crate) fn secret(path: &PathBuf) -> Result<String, EngineError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| EngineError::Secret(path.clone(), error))?;
+    let text =
+        std::fs::read_to_string(path).map_err(|error| EngineError::Secret(path.clone(), error))?;
     Ok(text.trim().to_owned())
 }
 

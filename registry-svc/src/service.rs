@@ -389,7 +389,8 @@ async fn open(workers: &Workers, config: &Config) -> Result<Store, StartError> {
         sessions = recovery.n_sessions,
         "The store is open"
     );
-    if let Some(reason) = &recovery.rebuilt {
+    // A store that is new has nothing that an index could have been made of.
+    if let Some(reason) = recovery.rebuilt.as_ref().filter(|_| recovery.n_records > 0) {
         tracing::info!(reason, "The index was made anew from the journal");
     }
     if recovery.n_truncated > 0 {
@@ -442,7 +443,9 @@ fn limits(config: &Config) -> Limits {
         blob: config.limits.blob,
         uploads: config.limits.uploads,
         idle: config.limits.body,
+        sparse: config.limits.sparse,
         read_only: config.read_only,
+        log_requests: config.log_requests,
         ..Limits::default()
     }
 }

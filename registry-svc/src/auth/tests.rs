@@ -136,6 +136,21 @@ fn an_open_registry_asks_nobody() {
 }
 
 #[test]
+fn where_nobody_is_known_nobody_is_asked() {
+    let access = Access::new(Policy {
+        acl: Acl::new(AclParts {
+            anonymous: Actions::PUSH,
+            ..AclParts::default()
+        }),
+        ..Policy::open()
+    });
+    assert!(check(&access, &get(None), &[]).is_ok());
+    assert!(check(&access, &get(None), &want("a", Action::Push)).is_ok());
+    let denied = check(&access, &get(None), &want("a", Action::Delete));
+    assert_eq!(denied, Err(Refusal::Denied));
+}
+
+#[test]
 fn the_base_tells_where_to_fetch_a_token() {
     let access = Access::new(policy());
     assert_eq!(

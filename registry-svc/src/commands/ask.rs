@@ -5,20 +5,34 @@ use std::process::ExitCode;
 
 use daemon_base::admin::{self, ClientError, Response};
 use daemon_base::args::StatusArgs;
+use daemon_base::config::Document;
 use daemon_base::{errln, exit, outln, print};
 use serde_json::Value;
 
+use crate::args::AskArgs;
 use crate::auth::form::encoded;
-use crate::config::DEFAULT_ADMIN;
+use crate::config::{DEFAULT_ADMIN, v1};
 use crate::{routes, status};
 
 /// What `diff` exits with when there is a difference, as diff(1) does.
 const DIFFERENT: u8 = 1;
 
+/// Which daemon is asked: at the address that is given, else at the one that the configuration says.
+pub(super) fn status_args(args: &AskArgs) -> StatusArgs {
+    let configured = || {
+        let config = Document::read(&args.config).and_then(|document| v1::parse(&document));
+        config.ok()?.common.admin
+    };
+    StatusArgs {
+        admin: args.admin.or_else(configured),
+        json: args.json,
+    }
+}
+
 /// Says what two nodes do not have alike.
 pub(super) fn diff(node: &str, args: &StatusArgs) -> ExitCode {
     let path = format!("{}?node={}", routes::DIFF, encoded(node));
-    let value = match ask(args, &path, Way::Look) {
+    let value = match ask(args, &path) {
         Ok(value) => value,
         Err(code) => return code,
     };
@@ -33,17 +47,10 @@ pub(super) fn diff(node: &str, args: &StatusArgs) -> ExitCode {
     }
 }
 
-/// Whether something is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    /// It is only looked at.
-    Look,
-}
-
 /// What the daemon answers, or the code to exit with once it was said why there is nothing.
-pub(super) fn ask(args: &StatusArgs, path: &str, way: Way) -> Result<Value, ExitCode> {
+fn ask(args: &StatusArgs, path: &str) -> Result<Value, ExitCode> {
     let address = args.admin.unwrap_or(DEFAULT_ADMIN);
-    let response = match exchange(address, path, way) {
+    let response = match exchange(address, path) {
         Ok(response) => response,
         Err(error) => {
             exit::report(&error);
@@ -61,7 +68,7 @@ pub(super) fn ask(args: &StatusArgs, path: &str, way: Way) -> Result<Value, Exit
     })
 }
 
-fn exchange(address: SocketAddr, path: &str, way: Way) -> Result<Response, ClientError> {
+fn exchange(address: SocketAddr, path: &str) -> Result<Response, ClientError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -69,7 +76,5 @@ fn exchange(address: SocketAddr, path: &str, way: Way) -> Result<Response, Clien
             address,
             source: source.into(),
         })?;
-    match way {
-        Way::Look => runtime.block_on(admin::get(address, path)),
-    }
+    runtime.block_on(admin::get(address, path))
 }

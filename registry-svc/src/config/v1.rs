@@ -14,12 +14,15 @@ use std::time::Duration;
 use daemon_base::config::{ByteSize, Common, Document, HumanDuration, Problems};
 use toml::Spanned;
 
-use self::spec::{ClientSpec, IndexKindSpec, LimitsSpec, ScrubSpec, SpaceSpec, Spec, SweepSpec};
+use self::spec::{
+    ClientSpec, IndexKindSpec, LimitsSpec, ScrubSpec, SpaceSpec, SparseSpec, Spec, SweepSpec,
+};
 use super::{
     Certificate, Config, DEFAULT_ADMIN, DEFAULT_ROOT, Index, IndexKind, Limits, Quota, Scrub,
     Space, Sweep, Tls, Untagged,
 };
 use crate::auth::glob::Glob;
+use crate::manifest::Sparse;
 
 /// Threads of the data path; more than this and the kernel's locks are the limit.
 const MAX_WORKERS: usize = 256;
@@ -80,6 +83,7 @@ impl Reader<'_> {
             root: spec.root.unwrap_or_else(|| PathBuf::from(DEFAULT_ROOT)),
             workers: workers.min(MAX_WORKERS),
             read_only: spec.read_only,
+            log_requests: spec.log_requests,
             access,
             limits: self.limits(&spec.limits),
             space: self.space(&spec.space),
@@ -193,6 +197,11 @@ impl Reader<'_> {
                 time.clone(),
             ),
             idle: self.time(spec.idle_timeout.as_ref(), Duration::from_mins(2), time),
+            sparse: match spec.sparse {
+                SparseSpec::Refused => Sparse::Refused,
+                SparseSpec::Indexes => Sparse::Indexes,
+                SparseSpec::All => Sparse::All,
+            },
         }
     }
 

@@ -94,12 +94,19 @@ mod tests {
                 let digest = Digest::of(algorithm, &number.to_be_bytes());
                 catalogue.insert(digest, object);
                 let shard = (algorithm.name(), format!("{:02x}", digest.shard()));
-                expected.entry(shard).or_insert_with(Vec::new).push(digest.hex());
+                expected
+                    .entry(shard)
+                    .or_insert_with(Vec::new)
+                    .push(digest.hex());
             }
         }
         for ((algorithm, shard), mut names) in expected {
             names.sort();
-            assert_eq!(catalogue.shard(algorithm, &shard), names, "{algorithm} {shard}");
+            assert_eq!(
+                catalogue.shard(algorithm, &shard),
+                names,
+                "{algorithm} {shard}"
+            );
         }
         assert!(catalogue.shard("md5", "00").is_empty());
         assert!(catalogue.shard("sha256", "zz").is_empty());
@@ -114,6 +121,9 @@ mod tests {
         let modified = SystemTime::UNIX_EPOCH;
         catalogue.insert(digest, Object { size: 0, modified });
         assert!(catalogue.touch(&digest, later));
-        assert_eq!(catalogue.get(&digest).map(|object| object.modified), Some(later));
+        assert_eq!(
+            catalogue.get(&digest).map(|object| object.modified),
+            Some(later)
+        );
     }
 }

@@ -236,7 +236,13 @@ impl Objects {
     }
 
     fn top(&self) -> Key {
-        Key::from_iter(self.0.prefix.split('/').filter(|part| !part.is_empty()).chain(["blobs"]))
+        Key::from_iter(
+            self.0
+                .prefix
+                .split('/')
+                .filter(|part| !part.is_empty())
+                .chain(["blobs"]),
+        )
     }
 
     fn key(&self, digest: &Digest) -> Key {
@@ -251,7 +257,9 @@ impl Objects {
 fn digest_of(top: &Key, key: &Key) -> Option<Digest> {
     let parts: Vec<_> = key.prefix_match(top)?.collect();
     match parts.as_slice() {
-        [algorithm, _, hex] => format!("{}:{}", algorithm.as_ref(), hex.as_ref()).parse().ok(),
+        [algorithm, _, hex] => format!("{}:{}", algorithm.as_ref(), hex.as_ref())
+            .parse()
+            .ok(),
         _ => None,
     }
 }

@@ -145,6 +145,9 @@ where
 /// [`HEAD`], as HTTP/2's settings have it.
 const HEAD_LIST: u32 = 64 << 10;
 
+/// How long after the end was asked for a connection takes requests that are on their way.
+const ON_THE_WAY: Duration = Duration::from_millis(250);
+
 /// Drives a connection; asks it to end once the end is asked for.
 async fn until_end<C: Future>(
     mut connection: Pin<&mut C>,
@@ -154,6 +157,10 @@ async fn until_end<C: Future>(
     tokio::select! {
         output = connection.as_mut() => return output,
         () = guard.asked() => {}
+    }
+    // A client that is already connected may have sent what has not been read yet.
+    if let Ok(output) = tokio::time::timeout(ON_THE_WAY, connection.as_mut()).await {
+        return output;
     }
     end(connection.as_mut());
     connection.await

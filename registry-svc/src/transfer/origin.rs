@@ -9,8 +9,8 @@ use tokio::task::spawn_blocking;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt as _};
 
-use crate::client::{Mismatch, Registry};
 use crate::client::connection::ByteStream;
+use crate::client::{Mismatch, Registry};
 use crate::digest::Digest;
 use crate::reference::{Reference, RepositoryName};
 use crate::store::Store;

@@ -26,6 +26,7 @@ pub(super) struct Spec {
     pub(super) root: Option<PathBuf>,
     pub(super) workers: usize,
     pub(super) read_only: bool,
+    pub(super) log_requests: bool,
     pub(super) tls: Option<Spanned<TlsSpec>>,
     pub(super) access: AccessSpec,
     pub(super) limits: LimitsSpec,
@@ -176,6 +177,16 @@ pub(super) struct LimitsSpec {
     pub(super) head_timeout: Option<Time>,
     pub(super) body_timeout: Option<Time>,
     pub(super) idle_timeout: Option<Time>,
+    pub(super) sparse: SparseSpec,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum SparseSpec {
+    #[default]
+    Refused,
+    Indexes,
+    All,
 }
 
 #[derive(Debug, Default, Deserialize)]
