@@ -128,6 +128,8 @@ impl Service for Proxy {
         let engine = Arc::new(engine);
         let datagrams = Datagrams::new(keeper.cell(), passive, context.progress.clone());
         datagrams.start(&config, &mut context.inherited, others)?;
+        // A predecessor that has let go does not come back: what may fail has to fail before.
+        let vips = Vips::prepare(&config, left.active, &keeper, &engine).await?;
         let kernel = KernelPath::default();
         kernel.start(&config, &keeper.view().table)?;
         if let Some(predecessor) = predecessor
@@ -140,7 +142,7 @@ impl Service for Proxy {
         engine
             .add_listeners(once_taken)
             .map_err(|error| StartError::io("a listener cannot be served", &error))?;
-        let vips = Vips::start(&config, &left.active, &keeper, &engine).await?;
+        let vips = vips.begin().await;
         let mut proxy = Self {
             giver: None,
             is_handed_over: Arc::default(),

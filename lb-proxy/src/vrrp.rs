@@ -32,6 +32,7 @@
 //! - [`group`]: routers that move together;
 //! - [`priority`]: what this node can do, from what is known of its proxy;
 //! - [`settings`]: what a router is told;
+//! - `retry`: when what has failed is tried again;
 //! - [`openshift`]: virtual router numbers, and who else may have them.
 //!
 //! The shell, which decides nothing:
@@ -45,8 +46,9 @@
 //!
 //! # What holds
 //!
-//! - In a connected network an address has one holder, except for the time of one exchange of
-//!   advertisements; without one it is for three intervals and a skew time at most.
+//! - In a connected network an address has one holder, except until an heir that advertises has announced
+//!   it: half an interval at most, and no more than a quarter of a second.
+//! - It is without one for three intervals and a skew time at most; for no time when it moves as planned.
 //! - A node that has not run in time steps back before it says anything.
 //! - Flows to an address are reset before it is given up.
 //! - An edit of peers, addresses, priority or interval does not move what stays.
@@ -64,6 +66,7 @@ pub mod notify;
 pub mod openshift;
 pub mod packet;
 pub mod priority;
+mod retry;
 pub mod routers;
 mod session;
 pub mod settings;
@@ -73,4 +76,4 @@ mod socket;
 pub mod status;
 mod sys;
 
-pub use self::routers::{Hooks, Observations, StartError, VirtualRouter, Vrrp};
+pub use self::routers::{Hooks, Observations, Prepared, StartError, VirtualRouter, Vrrp};

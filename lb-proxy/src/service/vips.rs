@@ -15,7 +15,7 @@ use crate::keeper::Keeper;
 use crate::relay::Engine;
 use crate::vrrp::machine::Departure;
 use crate::vrrp::status::{Board, RouterStatus};
-use crate::vrrp::{Hooks, Observations, VirtualRouter, Vrrp};
+use crate::vrrp::{Hooks, Observations, Prepared, VirtualRouter, Vrrp};
 
 /// The virtual routers of this node; without any, nothing is opened for them.
 #[derive(Debug)]
@@ -28,13 +28,14 @@ pub(super) struct Vips {
 }
 
 impl Vips {
-    /// Starts them. `resumed` are those whose addresses a predecessor has left on the interfaces.
-    pub(super) async fn start(
+    /// Makes everything ready that can fail, while a predecessor still serves. `resumed` are those that
+    /// it is active for.
+    pub(super) async fn prepare(
         config: &Config,
-        resumed: &BTreeSet<Arc<str>>,
+        resumed: BTreeSet<Arc<str>>,
         keeper: &Arc<Keeper>,
         engine: &Arc<Engine>,
-    ) -> Result<Self, StartError> {
+    ) -> Result<PreparedVips, StartError> {
         let engine = Arc::clone(engine);
         let hooks = Hooks {
             // Blocks for the milliseconds that workers need: the resets have to leave before the
@@ -70,28 +71,33 @@ impl Vips {
             observations,
             follower,
         };
-        if !config.vips.is_empty() {
-            let begun = vips.begin(config, resumed).await;
-            begun.map_err(|error| StartError::new(error.code(), error))?;
-        }
-        Ok(vips)
+        let prepared = match config.vips.is_empty() {
+            true => None,
+            false => {
+                let prepared = vips.prepare_routers(config, &resumed).await;
+                Some(prepared.map_err(|error| StartError::new(error.code(), error))?)
+            }
+        };
+        Ok(PreparedVips {
+            vips,
+            prepared,
+            resumed,
+        })
     }
 
-    async fn begin(
+    async fn prepare_routers(
         &self,
         config: &Config,
         resumed: &BTreeSet<Arc<str>>,
-    ) -> Result<(), crate::vrrp::StartError> {
-        let started = Vrrp::start(
-            routers(config),
-            resumed,
-            self.observations.clone(),
-            self.hooks.clone(),
-        );
-        let vrrp = started.await?;
+    ) -> Result<Prepared, crate::vrrp::StartError> {
+        let (observations, hooks) = (self.observations.clone(), self.hooks.clone());
+        Prepared::new(routers(config), resumed, observations, hooks).await
+    }
+
+    async fn begin(&self, prepared: Prepared, resumed: &BTreeSet<Arc<str>>) {
+        let vrrp = prepared.begin(resumed).await;
         self.board.send_replace(Some(vrrp.board()));
         *self.vrrp.lock().await = Some(vrrp);
-        Ok(())
     }
 
     /// Takes up another configuration in place.
@@ -102,8 +108,10 @@ impl Vips {
             None if config.vips.is_empty() => {}
             None => {
                 drop(vrrp);
-                let begun = self.begin(config, &BTreeSet::new()).await;
-                begun.map_err(|error| Problem::new(exit::chain(&error)))?;
+                let none = BTreeSet::new();
+                let prepared = self.prepare_routers(config, &none).await;
+                let prepared = prepared.map_err(|error| Problem::new(exit::chain(&error)))?;
+                self.begin(prepared, &none).await;
             }
         }
         Ok(())
@@ -124,6 +132,24 @@ impl Vips {
         if let Some(vrrp) = &mut *self.vrrp.lock().await {
             vrrp.shut_down(departure).await;
         }
+    }
+}
+
+/// Virtual routers that only have to be told to begin, which does not fail.
+#[derive(Debug)]
+pub(super) struct PreparedVips {
+    vips: Vips,
+    prepared: Option<Prepared>,
+    resumed: BTreeSet<Arc<str>>,
+}
+
+impl PreparedVips {
+    /// Starts them: a predecessor, if there was one, has left its addresses on the interfaces.
+    pub(super) async fn begin(self) -> Vips {
+        if let Some(prepared) = self.prepared {
+            self.vips.begin(prepared, &self.resumed).await;
+        }
+        self.vips
     }
 }
 

@@ -12,7 +12,7 @@ use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 use tokio::io::unix::AsyncFd;
 
 use super::announce::{
-    ETHERTYPE_ARP, ETHERTYPE_IPV6, Hardware, ICMPV6, NEIGHBOUR_ADVERTISEMENT, frames,
+    ETHERTYPE_ARP, ETHERTYPE_IPV6, Hardware, ICMPV6, NEIGHBOUR_ADVERTISEMENT, frames, question,
 };
 use super::socket::poll_any;
 use super::sys;
@@ -76,6 +76,12 @@ impl LinkLayer {
             self.socket.get_ref().send(&frame)?;
         }
         Ok(())
+    }
+
+    /// Asks once who has an address.
+    pub(super) fn probe(&self, address: IpAddr) -> io::Result<()> {
+        let frame = question(address, self.hardware);
+        self.socket.get_ref().send(&frame).map(drop)
     }
 
     /// Whether a frame may have come since the last call.
@@ -161,6 +167,19 @@ mod tests {
             for frame in frames(address, OTHER) {
                 assert_eq!(claim(&frame), Some((address, OTHER)), "{address}");
             }
+        }
+    }
+
+    /// Two that start together do not take each other for a holder.
+    #[test]
+    fn questions_are_no_claims() {
+        for address in ["192.168.7.100", "2001:db8::64"] {
+            let address: IpAddr = address.parse().unwrap();
+            let claim = claim(&question(address, OTHER));
+            assert!(
+                claim.is_none_or(|(claimed, _)| claimed != address),
+                "{claim:?}"
+            );
         }
     }
 

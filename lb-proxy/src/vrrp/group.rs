@@ -119,9 +119,12 @@ impl Group {
     }
 
     fn claim_together(&mut self, now: Instant) {
-        // One that has not started, or has ended, holds the others back: the group is about to stop.
-        let is_ready =
-            |machine: &Machine| machine.would_claim() || machine.state() == State::Active;
+        // One that has not started, or has ended, holds the others back: the group is about to stop. So
+        // does one on its way out: the others follow.
+        let is_ready = |machine: &Machine| {
+            let stays = machine.state() == State::Active && !machine.is_going();
+            machine.would_claim() || stays
+        };
         if !self.members.iter().all(is_ready) {
             return;
         }

@@ -5,15 +5,17 @@
 //!
 //! Where the standard leaves room, or peers have shown what is missing:
 //!
-//! - **Takeover**: advertisement, then addresses, then announcement, as keepalived; so a router that
-//!   has them still takes them off before the network learns of the new place.
+//! - **Takeover**: addresses, then advertisement, then announcement at once. keepalived advertises
+//!   first; who has the addresses still gives them up then, and whatever comes before the announcement
+//!   is time in which nobody is found. And what the kernel refuses has not been advertised.
 //! - **Release**: advertisement of priority 0, then every flow reset, then addresses removed. A flow
 //!   that is not reset hangs at its client until that gives up.
-//! - **Handing over**: the addresses stay, priority 1 is advertised, and the router leaves when it hears
-//!   the next one. An unmodified peer takes over when its down interval has passed since the last
-//!   advertisement that was not lower; nobody is without the addresses. The last words of a rival that
-//!   has just yielded are no takeover: where there was one lately, what is heard
-//!   at once does not count.
+//! - **Handing over**: priority 0 is advertised, and the addresses stay until the next router has been
+//!   heard and has announced them (`depart`). An unmodified peer takes over after its skew time; nobody
+//!   is without the addresses. The last words of a rival that has just yielded are no takeover: where
+//!   there was one lately, what is heard at once does not count. Who has never heard anybody waits for
+//!   one skew time, the longest there is.
+//! - **Yielding** to a higher priority goes the same way, from the heir's advertisement on.
 //! - **Lower priority heard while active**: two were active, and caches may point to the other one. It
 //!   is answered at once, and the addresses are announced anew.
 //! - **Higher priority heard while active**: answered once more before yielding, so that the other one
@@ -22,12 +24,16 @@
 //!   nor a preempt delay stands against that, and backups wait their skew time only.
 //! - **Strangers**: whoever advertises over unicast without being among the peers is heard, reported,
 //!   and sent to as if it were, or it would become active after every down interval.
+//! - **Somebody who does not advertise** and has the addresses is found after a start, by asking
+//!   (`probe`).
 //! - **Never two**: who has not advertised for three intervals may have been replaced. It goes back to
 //!   backup without a word, and only then listens.
 
 mod announcements;
 mod change;
+mod depart;
 mod event;
+mod probe;
 mod receive;
 mod status;
 
@@ -37,22 +43,26 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use self::announcements::Announcements;
+use self::depart::{Going, Purpose};
 pub use self::event::{
     Action, Audience, Departure, Event, Fault, Input, Reason, Standing, Start, State,
 };
+use self::probe::Probe;
 pub use self::status::{Counters, Heard, Status};
 use super::packet::{Advertisement, PRIORITY_OWNER, PRIORITY_STOPPED, Refusal, Version};
 use super::settings::{Peers, RouterSettings};
 
-/// The priority of an active router that hands over: lower than any that could be configured.
+/// The priority of an active router that cannot serve and asks to be relieved, and the last word of one
+/// that has handed over: lower than any that could be configured.
 pub const PRIORITY_LEAVING: u8 = 1;
 
-/// What handing over takes at most, besides four intervals: a peer's down interval is shorter.
-const HAND_OVER_MARGIN: Duration = Duration::from_secs(1);
+/// How often somebody who claims an address that is held is answered in a [`DEFENCE_TIME`], so that two
+/// that both answer do not flood the link. RFC 5227 §2.4 allows one in ten seconds; here a node depends
+/// on it, and a router that has just been replaced may claim several times in its last moments.
+const DEFENCES: u8 = 10;
 
-/// Between two answers to somebody who claims an address that is held, so that two that both answer
-/// do not flood the link (RFC 5227 §2.4 allows one in ten seconds; here a node depends on it).
-const DEFENCE_GAP: Duration = Duration::from_secs(1);
+/// See [`DEFENCES`].
+const DEFENCE_TIME: Duration = Duration::from_secs(1);
 
 /// Between two reports of the same kind (RFC 9568 §7.1: subject to rate-limiting).
 const REPORT_GAP: Duration = Duration::from_secs(60);
@@ -75,6 +85,9 @@ pub struct Machine {
     active_interval: Duration,
     /// Who advertises without being among the unicast peers, the last heard at the end.
     guests: VecDeque<IpAddr>,
+    /// When another router was heard last. A backup says nothing, so that `None` does not mean that
+    /// there is nobody; who was heard may be there.
+    heard_at: Option<Instant>,
     counters: Counters,
     reported: BTreeMap<ReportKind, Instant>,
     actions: VecDeque<Action>,
@@ -101,6 +114,8 @@ struct Backup {
     preempt_from: Option<Instant>,
     /// The timer ran out in a group that is not ready.
     would_claim: bool,
+    /// Since it was started, as long as nobody was heard.
+    probe: Option<Probe>,
 }
 
 /// What `Active_Down_Timer` is set to.
@@ -122,14 +137,12 @@ struct Active {
     /// `Adver_Timer`.
     due: Instant,
     announcements: Announcements,
-    /// When a claim by somebody else was answered last.
-    defended: Option<Instant>,
-    /// Handing over, until then.
-    leaving_until: Option<Instant>,
+    /// When a claim by somebody else was answered with an advertisement, and how often since.
+    defended: Option<(Instant, u8)>,
     /// When another was last known to be active: heard besides this one, or replaced by it.
     rivalled: Instant,
-    /// When it began to hand over.
-    leaving_since: Option<Instant>,
+    /// On its way out.
+    going: Option<Going>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -141,6 +154,7 @@ enum ReportKind {
     TwoOwners,
     LowerHeard,
     Duplicate,
+    Taken,
     IntervalLearnt,
 }
 
@@ -161,6 +175,7 @@ impl Machine {
             source: None,
             active_interval: settings.interval,
             guests: VecDeque::new(),
+            heard_at: None,
             counters: Counters::default(),
             reported: BTreeMap::new(),
             actions: VecDeque::new(),
@@ -195,7 +210,7 @@ impl Machine {
                 }
             }
             Input::GroupYields => {
-                if matches!(&self.phase, Phase::Active(active) if active.leaving_until.is_none()) {
+                if matches!(&self.phase, Phase::Active(active) if active.going.is_none()) {
                     self.release(Goodbye::Advertised);
                     self.become_backup(Reason::Group, Wait::Down, now);
                 }
@@ -214,11 +229,19 @@ impl Machine {
         match &self.phase {
             Phase::Initialize | Phase::Fault => None,
             Phase::Backup(backup) if backup.would_claim => None,
-            Phase::Backup(backup) => Some(backup.set + self.wait(backup.wait)),
-            Phase::Active(active) => {
-                let others = [active.leaving_until, active.announcements.next()];
-                others.into_iter().flatten().chain([active.due]).min()
+            Phase::Backup(backup) => {
+                let question = backup.probe.as_ref().and_then(Probe::next);
+                let down = backup.set + self.wait(backup.wait);
+                Some(question.map_or(down, |question| question.min(down)))
             }
+            Phase::Active(active) => match &active.going {
+                Some(going) if going.is_silent() => Some(going.until),
+                going => {
+                    let until = going.as_ref().map(|going| going.until);
+                    let others = [until, active.announcements.next()];
+                    others.into_iter().flatten().chain([active.due]).min()
+                }
+            },
         }
     }
 
@@ -248,7 +271,13 @@ impl Machine {
     /// Whether it hands over.
     #[must_use]
     pub fn is_handing_over(&self) -> bool {
-        matches!(&self.phase, Phase::Active(active) if active.leaving_until.is_some())
+        self.purpose() == Some(Purpose::HandOver)
+    }
+
+    /// Whether it is active and about to give the addresses to another.
+    #[must_use]
+    pub fn is_going(&self) -> bool {
+        self.purpose().is_some()
     }
 
     /// Whether it has a fault of its own, not one of its group.
@@ -340,7 +369,7 @@ impl Machine {
             return;
         }
         let late = now.saturating_duration_since(active.due);
-        let leaving = active.leaving_until.is_some();
+        let leaving = self.is_handing_over();
         self.counters.pauses += 1;
         self.actions
             .push_back(Action::Report(Event::Paused { late }));
@@ -358,6 +387,7 @@ impl Machine {
         }
         match &self.phase {
             Phase::Initialize | Phase::Fault => {}
+            Phase::Backup(backup) if now < backup.set + self.wait(backup.wait) => self.ask(now),
             Phase::Backup(_) => self.active_is_down(now),
             Phase::Active(_) => self.keep_active(now),
         }
@@ -366,7 +396,10 @@ impl Machine {
     /// `Active_Down_Timer` fired (RFC 9568 §6.4.2).
     fn active_is_down(&mut self, now: Instant) {
         let interval = self.active_interval;
-        let deadline = self.next_deadline().unwrap_or(now);
+        let Phase::Backup(backup) = &self.phase else {
+            return;
+        };
+        let deadline = backup.set + self.wait(backup.wait);
         let Phase::Backup(backup) = &mut self.phase else {
             return;
         };
@@ -384,6 +417,9 @@ impl Machine {
             _ if backup.preempt_from.is_some() => Reason::Preempted,
             Wait::Down | Wait::Listen => Reason::NobodyHeard,
         };
+        if self.waits_for_holder(now) {
+            return;
+        }
         self.claim(reason, now);
     }
 
@@ -401,12 +437,13 @@ impl Machine {
         let Phase::Active(active) = &mut self.phase else {
             return;
         };
-        if active.leaving_until.is_some_and(|until| until <= now) {
-            self.actions
-                .push_back(Action::Report(Event::HandOverTimedOut));
-            self.release(Goodbye::Advertised);
-            self.stop(Reason::Stopped, now);
-            return;
+        if let Some(going) = &active.going {
+            if going.until <= now {
+                return self.leave(now);
+            }
+            if going.is_silent() {
+                return;
+            }
         }
         let count = active.announcements.due(&self.settings.announce, now);
         if active.due <= now {
@@ -454,26 +491,20 @@ impl Machine {
         self.become_backup(reason, Wait::Down, now);
         if self.priority == PRIORITY_OWNER {
             self.claim(Reason::Owner, now);
+        } else if reason == Reason::Started {
+            self.begin_probe(now);
         }
     }
 
     fn shut_down(&mut self, departure: Departure, now: Instant) {
-        let down = 4 * self.settings.interval + HAND_OVER_MARGIN;
-        let Phase::Active(active) = &mut self.phase else {
+        if !matches!(self.phase, Phase::Active(_)) {
             self.stop(Reason::Stopped, now);
             return;
-        };
+        }
         match departure {
-            Departure::HandOver if active.leaving_until.is_none() => {
-                active.leaving_since = Some(now);
-                active.leaving_until = Some(now + down);
-                self.actions
-                    .push_back(Action::Report(Event::HandOverStarted));
-                self.advertise(now);
-            }
-            Departure::HandOver => {}
+            Departure::HandOver => self.begin_hand_over(now),
             Departure::Release => {
-                self.release(Goodbye::Advertised);
+                self.release(self.goodbye());
                 self.stop(Reason::Stopped, now);
             }
             Departure::Swap => self.stop(Reason::Stopped, now),
@@ -493,20 +524,19 @@ impl Machine {
         let from = self.state();
         self.active_interval = self.settings.interval;
         let mut announcements = Announcements::default();
-        announcements.restart(&self.settings.announce, now);
+        announcements.begin(&self.settings.announce, self.settings.interval, now);
         self.phase = Phase::Active(Active {
             sent: now,
             due: now,
             announcements,
             defended: None,
-            leaving_until: None,
             rivalled: now,
-            leaving_since: None,
+            going: None,
         });
         self.counters.become_master += 1;
-        self.advertise(now);
         let addresses = self.settings.addresses.clone();
         self.actions.push_back(Action::AddAddresses(addresses));
+        self.advertise(now);
         self.announce(self.settings.announce.count);
         self.changed(from, reason, now);
     }
@@ -521,6 +551,7 @@ impl Machine {
             leaving: None,
             preempt_from: None,
             would_claim: false,
+            probe: None,
         });
         self.changed(from, reason, now);
     }
@@ -535,6 +566,15 @@ impl Machine {
         let addresses = self.all_addresses();
         self.actions.push_back(Action::ResetFlows(addresses));
         self.remove_all();
+    }
+
+    /// What is said when addresses are given up at once. Who is on the way out has said it, and saying it
+    /// again would have the others wait again.
+    fn goodbye(&self) -> Goodbye {
+        match self.purpose() {
+            None => Goodbye::Advertised,
+            Some(_) => Goodbye::Silent,
+        }
     }
 
     fn changed(&mut self, from: State, reason: Reason, now: Instant) {
@@ -559,8 +599,13 @@ impl Machine {
     fn advertise(&mut self, now: Instant) {
         self.send(self.advertised_priority());
         let interval = self.settings.interval;
+        let again = self.goodbye_interval();
         if let Phase::Active(active) = &mut self.phase {
             active.sent = now;
+            if active.going.is_some() {
+                active.due = now + again;
+                return;
+            }
             // On the beat, unless that is past or something was sent beside it.
             let beat = active.due + interval;
             let on_beat = active.due <= now && beat > now;
@@ -596,7 +641,7 @@ impl Machine {
 
     fn advertised_priority(&self) -> u8 {
         if self.is_handing_over() {
-            PRIORITY_LEAVING
+            PRIORITY_STOPPED
         } else {
             self.priority
         }

@@ -2,7 +2,7 @@
 //!
 //! Decides nothing about the election; [`machine`](super::machine) does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ use super::netlink::{Link, Netlink, View, remove_now};
 use super::notify::Notifier;
 use super::packet::{Advertisement, PRIORITY_OWNER};
 use super::priority::{Priority, PrioritySettings};
+use super::retry::Retry;
 use super::routers::{Observations, VirtualRouter};
 use super::settings::{Peers, RouterSettings, VirtualAddress};
 use super::socket::{Path, Sockets};
@@ -23,9 +24,6 @@ use super::status::Tally;
 
 /// How long news of an address that was added may be on the way before it counts as taken off.
 const NEWS_LATE: Duration = Duration::from_secs(1);
-
-/// How long after a refusal the kernel is asked again.
-pub(super) const KERNEL_AGAIN: Duration = Duration::from_secs(5);
 
 /// Everything of one router that is not its machine.
 #[derive(Debug)]
@@ -38,15 +36,30 @@ pub(super) struct Member {
     pub(super) sockets: Option<Sockets>,
     pub(super) link_layer: Option<LinkLayer>,
     pub(super) tally: Tally,
-    /// When the kernel, which refused something, is asked again.
-    pub(super) kernel_again: Option<Instant>,
+    /// The kernel, which may have refused an address.
+    pub(super) kernel: Retry,
+    /// Sockets that could not be opened.
+    pub(super) opening: Retry,
     /// To be forgotten when its machine has ended.
     pub(super) is_leaving: bool,
     pub(super) has_ended: bool,
     index: Option<u32>,
     held: BTreeMap<IpAddr, Held>,
+    /// Addresses that were asked for, whose answers are to be seen.
+    asked: BTreeSet<IpAddr>,
     notifier: Option<Notifier>,
-    is_send_failing: bool,
+    sending: Sending,
+}
+
+/// What becomes of advertisements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sending {
+    /// They are sent.
+    Works,
+    /// The kernel would not send the last one, which has been said.
+    Fails,
+    /// The kernel has refused the addresses of a claim, and the machine is about to learn of it.
+    Withheld,
 }
 
 /// An address that this node was told to hold.
@@ -62,7 +75,8 @@ struct Held {
 }
 
 impl Member {
-    pub(super) fn new(router: VirtualRouter, start: Start) -> Self {
+    /// `seed` spreads what is tried again.
+    pub(super) fn new(router: VirtualRouter, start: Start, seed: u64) -> Self {
         let notifier = router.notify.clone().map(Notifier::start);
         Self {
             priority: Priority::new(priority_of(&router)),
@@ -71,13 +85,15 @@ impl Member {
             sockets: None,
             link_layer: None,
             tally: Tally::default(),
-            kernel_again: None,
+            kernel: Retry::new(seed),
+            opening: Retry::new(!seed),
             is_leaving: false,
             has_ended: false,
             index: None,
             held: BTreeMap::new(),
+            asked: BTreeSet::new(),
             notifier,
-            is_send_failing: false,
+            sending: Sending::Works,
             router,
         }
     }
@@ -162,7 +178,7 @@ pub(super) struct LinkState {
 
 impl Member {
     /// Looks at the router's link, and opens its sockets there.
-    pub(super) fn look_at_link(&mut self, view: &View) -> LinkState {
+    pub(super) fn look_at_link(&mut self, view: &View, now: Instant) -> LinkState {
         let Some(link) = view.link(&self.router.settings.interface) else {
             // An interface that is made anew has another number.
             self.sockets = None;
@@ -176,7 +192,7 @@ impl Member {
         self.index = Some(link.index);
         self.look_at_link_layer(link.index, link.hardware);
         let source = self.source_on(link);
-        let source = source.filter(|source| self.has_sockets(link.index, *source));
+        let source = source.filter(|source| self.has_sockets(link.index, *source, now));
         if source.is_none() {
             self.sockets = None;
         }
@@ -187,7 +203,7 @@ impl Member {
     }
 
     /// Opens sockets, unless they are.
-    fn has_sockets(&mut self, index: u32, source: IpAddr) -> bool {
+    fn has_sockets(&mut self, index: u32, source: IpAddr, now: Instant) -> bool {
         let path = Path::new(&self.router.settings, index, source);
         if self.sockets.as_ref().map(Sockets::path) == Some(&path) {
             return true;
@@ -196,11 +212,16 @@ impl Member {
         match Sockets::open(path) {
             Ok(sockets) => {
                 self.sockets = Some(sockets);
+                self.opening.succeed();
                 true
             }
             Err(error) => {
                 let router = &self.router.settings.name;
-                warn!(%router, %source, %error, "Cannot open the sockets of a virtual router");
+                let again_in = self.opening.fail(now);
+                warn!(
+                    %router, %source, %error, ?again_in,
+                    "Cannot open the sockets of a virtual router"
+                );
                 self.tally.send_errors += 1;
                 false
             }
@@ -270,6 +291,10 @@ fn has_far_peer(peers: &Peers) -> bool {
 
 impl Member {
     pub(super) fn send(&mut self, advertisement: &Advertisement, to: Audience) {
+        // Whoever holds the addresses would yield to nobody.
+        if self.sending == Sending::Withheld {
+            return;
+        }
         let Some(sockets) = &self.sockets else { return };
         let settings = &self.router.settings;
         let destinations = match to {
@@ -292,11 +317,14 @@ impl Member {
         }
         // Said once: the next advertisement will fail for the same reason.
         if let Some((destination, error)) = &failure
-            && !self.is_send_failing
+            && self.sending == Sending::Works
         {
             warn!(router = %settings.name, %destination, %error, "Cannot send an advertisement");
         }
-        self.is_send_failing = failure.is_some();
+        self.sending = match failure {
+            Some(_) => Sending::Fails,
+            None => Sending::Works,
+        };
     }
 
     pub(super) fn announce(&mut self, addresses: &[IpAddr], count: u8) {
@@ -304,7 +332,7 @@ impl Member {
             return;
         };
         for _ in 0..count {
-            for address in addresses {
+            for address in addresses.iter().filter(|one| self.held.contains_key(one)) {
                 match link_layer.announce(*address) {
                     Ok(()) => self.tally.announcements += 1,
                     Err(error) => debug!(%address, %error, "Cannot announce an address"),
@@ -317,14 +345,17 @@ impl Member {
 //--- Addresses
 
 impl Member {
-    /// Puts addresses on the link; `false` if the kernel would not.
+    /// Puts addresses on the link; `false` if the kernel would not, and its fault is then to be told.
     pub(super) async fn add(
         &mut self,
         entries: &[VirtualAddress],
         netlink: &Netlink,
         now: Instant,
     ) -> bool {
+        let is_claim = self.held.is_empty();
         let Some(index) = self.index else {
+            self.withhold(is_claim);
+            self.kernel.fail(now);
             return false;
         };
         let is_owner = self.settings().priority == PRIORITY_OWNER;
@@ -353,7 +384,52 @@ impl Member {
             self.held.insert(entry.address, held);
         }
         self.watch_held();
+        netlink.until_working(entries).await;
+        if all {
+            self.kernel.succeed();
+        } else {
+            self.withhold(is_claim);
+            let again_in = self.kernel.fail(now);
+            let router = &self.router.settings.name;
+            warn!(%router, ?again_in, "The kernel refuses addresses; it will be asked again");
+        }
         all
+    }
+
+    /// The machine has learnt of a claim that was refused.
+    pub(super) fn forget_refusal(&mut self) {
+        if self.sending == Sending::Withheld {
+            self.sending = Sending::Works;
+        }
+    }
+
+    /// Nothing is said of a claim that was refused.
+    fn withhold(&mut self, is_claim: bool) {
+        if is_claim {
+            self.sending = Sending::Withheld;
+        }
+    }
+
+    /// Asks who has these, and watches for the answers.
+    pub(super) fn probe(&mut self, addresses: &[IpAddr]) {
+        self.asked = addresses.iter().copied().collect();
+        self.watch_held();
+        let Some(link_layer) = &self.link_layer else {
+            return;
+        };
+        for address in addresses {
+            if let Err(error) = link_layer.probe(*address) {
+                debug!(%address, %error, "Cannot ask for an address");
+            }
+        }
+    }
+
+    /// The answers do not matter any more.
+    pub(super) fn forget_answers(&mut self) {
+        if !self.asked.is_empty() {
+            self.asked.clear();
+            self.watch_held();
+        }
     }
 
     /// Takes addresses off the link, also those that a process before has left there.
@@ -388,11 +464,16 @@ impl Member {
         self.watch_held();
     }
 
-    /// Puts back what somebody else has taken off, and says what that was.
-    pub(super) async fn put_back(&mut self, netlink: &Netlink, now: Instant) -> Vec<IpAddr> {
+    /// Puts back what somebody else has taken off, and says what that was; `None` if the kernel would
+    /// not.
+    pub(super) async fn put_back(
+        &mut self,
+        netlink: &Netlink,
+        now: Instant,
+    ) -> Option<Vec<IpAddr>> {
         let view = netlink.view().borrow().clone();
         let Some(link) = view.link(&self.router.settings.interface) else {
-            return Vec::new();
+            return Some(Vec::new());
         };
         let mut missing = Vec::new();
         for held in self.held.values_mut() {
@@ -403,7 +484,7 @@ impl Member {
             }
         }
         if missing.is_empty() || !link.is_up {
-            return Vec::new();
+            return Some(Vec::new());
         }
         for entry in &missing {
             let router = &self.router.settings.name;
@@ -411,8 +492,8 @@ impl Member {
             warn!(%router, %address, "Somebody removed an address that this node holds; it is put back");
         }
         self.tally.restored += u64::try_from(missing.len()).unwrap_or(u64::MAX);
-        self.add(&missing, netlink, now).await;
-        missing.iter().map(|entry| entry.address).collect()
+        let is_back = self.add(&missing, netlink, now).await;
+        is_back.then(|| missing.iter().map(|entry| entry.address).collect())
     }
 
     /// Leaves the addresses where they are, to the process that comes after.
@@ -421,7 +502,8 @@ impl Member {
     }
 
     fn watch_held(&self) {
-        let addresses: Vec<IpAddr> = self.held.keys().copied().collect();
+        let watched: BTreeSet<IpAddr> = self.held.keys().chain(&self.asked).copied().collect();
+        let addresses: Vec<IpAddr> = watched.into_iter().collect();
         if let Some(link_layer) = &self.link_layer
             && let Err(error) = link_layer.watch(&addresses)
         {

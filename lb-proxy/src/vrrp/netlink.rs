@@ -39,6 +39,14 @@ const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// How long the kernel may take to answer. It answers at once, or something is very wrong.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
+/// How long an address of IPv6 may take from the kernel's answer until it works: the kernel adds its route
+/// afterwards, in a task of its own, which takes tens of milliseconds on a busy machine. Announced before,
+/// it would draw traffic that nobody answers.
+const WORKING_LIMIT: Duration = Duration::from_millis(100);
+
+/// Between two looks whether it does.
+const WORKING_STEP: Duration = Duration::from_millis(1);
+
 /// News taken before they are published together.
 const NEWS_BATCH: usize = 256;
 
@@ -238,6 +246,24 @@ impl Netlink {
         answered(request.execute()).await
     }
 
+    /// Waits until addresses that were added are answered for, or should be.
+    pub(super) async fn until_working(&self, entries: &[VirtualAddress]) {
+        let mut entries = entries.iter();
+        // IPv4 has its route before the kernel answers.
+        let Some(last) = entries.rfind(|entry| entry.address.is_ipv6()) else {
+            return;
+        };
+        let working = async {
+            while !is_local(last.address) {
+                tokio::time::sleep(WORKING_STEP).await;
+            }
+        };
+        if tokio::time::timeout(WORKING_LIMIT, working).await.is_err() {
+            let address = last.address;
+            warn!(%address, "An address is on its link and has no route yet");
+        }
+    }
+
     /// Takes an address off a link; it may not be there.
     pub(super) async fn remove(
         &self,
@@ -265,6 +291,20 @@ pub(super) enum NetlinkError {
     /// It did not answer.
     #[error("the kernel does not answer")]
     Silent,
+}
+
+/// Whether what is sent to an address stays on this node: then it comes from the address itself.
+fn is_local(address: IpAddr) -> bool {
+    let unspecified: IpAddr = match address {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    // Nothing is sent: a port has to be named, and discard is one (RFC 863).
+    let source = std::net::UdpSocket::bind((unspecified, 0)).and_then(|socket| {
+        socket.connect((address, 9))?;
+        socket.local_addr()
+    });
+    source.is_ok_and(|source| source.ip() == address)
 }
 
 async fn answered(

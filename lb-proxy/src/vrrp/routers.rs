@@ -63,6 +63,12 @@ pub enum StartError {
     /// No way to the kernel.
     #[error("cannot open rtnetlink")]
     Netlink(#[source] io::Error),
+    /// The process before holds addresses that this one could not advertise.
+    #[error("cannot take over the virtual IP {router}, which the process before keeps")]
+    CannotTakeOver {
+        /// The first of them.
+        router: Arc<str>,
+    },
 }
 
 impl StartError {
@@ -72,6 +78,7 @@ impl StartError {
         match self {
             Self::NotAllowed { .. } => daemon_base::exit::NO_PERMISSION,
             Self::Netlink(source) => daemon_base::exit::code_of_io(source),
+            Self::CannotTakeOver { .. } => daemon_base::exit::UNAVAILABLE,
         }
     }
 }
@@ -98,17 +105,25 @@ struct Task {
     addresses: BTreeSet<IpAddr>,
 }
 
-impl Vrrp {
-    /// Starts these virtual routers on the runtime this is called on.
+/// Virtual routers that have everything they need and have not been started: what can fail has not.
+#[derive(Debug)]
+pub struct Prepared {
+    vrrp: Vrrp,
+    routers: Vec<VirtualRouter>,
+    sessions: Vec<(TaskKey, Session, mpsc::Sender<Command>)>,
+}
+
+impl Prepared {
+    /// Opens what these virtual routers need, on the runtime this is called on, and touches nothing
+    /// that a process before may be using.
     ///
-    /// `resumed` names those whose addresses a predecessor of this process has just handed over, with
-    /// [`Departure::Swap`]. Whatever other addresses of ours are on this node's links are leftovers of a
-    /// process that could not clean up, and are removed.
+    /// `resumed` names those that it is active for.
     ///
     /// # Errors
     ///
-    /// Not allowed to, or the kernel does not talk.
-    pub async fn start(
+    /// Not allowed to, the kernel does not talk, or one that is to be resumed could not advertise here.
+    /// One that is not may come to it later: an interface appears, an address.
+    pub async fn new(
         routers: Vec<VirtualRouter>,
         resumed: &BTreeSet<Arc<str>>,
         observations: watch::Receiver<Arc<Observations>>,
@@ -116,22 +131,64 @@ impl Vrrp {
     ) -> Result<Self, StartError> {
         check_capabilities()?;
         let netlink = Netlink::start().await.map_err(StartError::Netlink)?;
-        remove_leftovers(&netlink, &routers).await;
         let context = Context {
             netlink: Arc::new(netlink),
             observations,
             hooks,
             board: Arc::new(Board::default()),
+            seed: seed(),
         };
-        let mut vrrp = Self {
+        let mut vrrp = Vrrp {
             context,
             tasks: BTreeMap::new(),
             n_started: 0,
         };
-        for (key, routers) in by_task(routers) {
-            vrrp.start_task(key, &routers, resumed).await;
+        let mut sessions = Vec::new();
+        for (key, members) in by_task(routers.clone()) {
+            let (mut session, commands) = vrrp.session(&members);
+            session.prepare();
+            if let Some(router) = session.first_unable(resumed) {
+                return Err(StartError::CannotTakeOver { router });
+            }
+            sessions.push((key, session, commands));
         }
-        Ok(vrrp)
+        Ok(Self {
+            vrrp,
+            routers,
+            sessions,
+        })
+    }
+
+    /// Starts them.
+    ///
+    /// `resumed` names those whose addresses a predecessor of this process has just handed over, with
+    /// [`Departure::Swap`]. Whatever other addresses of ours are on this node's links are leftovers of a
+    /// process that could not clean up, and are removed.
+    pub async fn begin(self, resumed: &BTreeSet<Arc<str>>) -> Vrrp {
+        let mut vrrp = self.vrrp;
+        remove_leftovers(&vrrp.context.netlink, &self.routers).await;
+        for (key, mut session, commands) in self.sessions {
+            session.resume(resumed);
+            vrrp.run(key, session, commands).await;
+        }
+        vrrp
+    }
+}
+
+impl Vrrp {
+    /// Starts these virtual routers on the runtime this is called on: [`Prepared`], and begun.
+    ///
+    /// # Errors
+    ///
+    /// As [`Prepared::new`].
+    pub async fn start(
+        routers: Vec<VirtualRouter>,
+        resumed: &BTreeSet<Arc<str>>,
+        observations: watch::Receiver<Arc<Observations>>,
+        hooks: Hooks,
+    ) -> Result<Self, StartError> {
+        let prepared = Prepared::new(routers, resumed, observations, hooks).await?;
+        Ok(prepared.begin(resumed).await)
     }
 
     /// Where the routers show themselves; it stays when this ends.
@@ -157,7 +214,7 @@ impl Vrrp {
                 continue;
             };
             if task.addresses.is_disjoint(&all) {
-                // On its own: it may take four intervals.
+                // On its own: it may take five intervals.
                 task.say(Command::ShutDown(Departure::HandOver)).await;
             } else {
                 task.say(Command::ShutDown(Departure::Release)).await;
@@ -176,12 +233,13 @@ impl Vrrp {
             }
         }
         for (key, routers) in wanted {
-            self.start_task(key, &routers, &BTreeSet::new()).await;
+            let (session, commands) = self.session(&routers);
+            self.run(key, session, commands).await;
         }
     }
 
     /// Ends all virtual routers, and returns when the addresses are off the interfaces (or, after a
-    /// swap, the successor's). Handing over takes four intervals and a second at most.
+    /// swap, the successor's). Handing over takes five intervals at most.
     pub async fn shut_down(&mut self, departure: Departure) {
         for task in self.tasks.values() {
             task.say(Command::ShutDown(departure)).await;
@@ -191,29 +249,23 @@ impl Vrrp {
         }
     }
 
-    async fn start_task(
-        &mut self,
-        key: TaskKey,
-        routers: &[VirtualRouter],
-        resumed: &BTreeSet<Arc<str>>,
-    ) {
+    /// Routers that share a task, not started, and how that task will be told what to do.
+    fn session(&mut self, routers: &[VirtualRouter]) -> (Session, mpsc::Sender<Command>) {
         self.n_started += 1;
         let (commands, received) = mpsc::channel(COMMANDS);
         let mut session = Session::new(self.n_started, self.context.clone(), received);
         for router in routers {
-            let is_resumed = resumed.contains(&router.settings.name);
-            let start = if is_resumed {
-                Start::Resume
-            } else {
-                Start::Fresh
-            };
-            session.add(router.clone(), start);
+            session.add(router.clone(), Start::Fresh);
         }
+        (session, commands)
+    }
+
+    async fn run(&mut self, key: TaskKey, mut session: Session, commands: mpsc::Sender<Command>) {
         session.begin().await;
         let task = Task {
             commands,
+            addresses: session.addresses(),
             handle: tokio::spawn(session.run()),
-            addresses: addresses(routers).collect(),
         };
         self.tasks.insert(key, task);
     }
@@ -225,6 +277,14 @@ impl Task {
             warn!("A virtual router's task has ended");
         }
     }
+}
+
+/// A number that other nodes do not have.
+fn seed() -> u64 {
+    let mut octets = [0; 8];
+    // Before the kernel has gathered randomness all nodes may have the same, which does no harm.
+    let _n = rustix::rand::getrandom(&mut octets, rustix::rand::GetRandomFlags::NONBLOCK);
+    u64::from_ne_bytes(octets)
 }
 
 async fn finish(task: Task) {

@@ -14,17 +14,19 @@
 //!
 //! Never waits for anything but the kernel's answer about an address.
 
+use std::collections::BTreeSet;
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot, watch};
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
 use super::group::Group;
 use super::machine::{Action, Departure, Event, Fault, Input, Machine, Reason, Start, State};
-use super::member::{KERNEL_AGAIN, Member};
+use super::member::Member;
 use super::netlink::{Netlink, View};
 use super::packet::{self, MAX_LENGTH};
 use super::routers::{Hooks, Observations, VirtualRouter};
@@ -44,6 +46,8 @@ pub(super) struct Context {
     pub(super) observations: watch::Receiver<Arc<Observations>>,
     pub(super) hooks: Hooks,
     pub(super) board: Arc<Board>,
+    /// Random: what fails on several nodes at once is not tried again at once on all.
+    pub(super) seed: u64,
 }
 
 /// What a task is told.
@@ -95,7 +99,37 @@ impl Session {
     /// Adds a router; it begins with [`Session::begin`].
     pub(super) fn add(&mut self, router: VirtualRouter, start: Start) {
         self.group.push(Machine::new(Arc::clone(&router.settings)));
-        self.members.push(Member::new(router, start));
+        let seed = self.context.seed ^ (self.number << 32) ^ self.members.len() as u64;
+        self.members.push(Member::new(router, start, seed));
+    }
+
+    /// Opens what the routers need, and starts none.
+    pub(super) fn prepare(&mut self) {
+        self.look_at_links(now());
+    }
+
+    /// The first of these routers that is here and could not advertise.
+    pub(super) fn first_unable(&self, among: &BTreeSet<Arc<str>>) -> Option<Arc<str>> {
+        let mut unable = self
+            .members
+            .iter()
+            .filter(|member| member.sockets.is_none());
+        let unable = unable.find(|member| among.contains(&member.router.settings.name));
+        unable.map(|member| Arc::clone(&member.router.settings.name))
+    }
+
+    /// The routers whose addresses a predecessor has left. What has come since
+    /// [`Session::prepare`] was for the predecessor.
+    pub(super) fn resume(&mut self, resumed: &BTreeSet<Arc<str>>) {
+        for member in &mut self.members {
+            if resumed.contains(&member.router.settings.name) {
+                member.start = Start::Resume;
+            }
+            if let Some(sockets) = &member.sockets {
+                let stale = std::iter::from_fn(|| sockets.receive(&mut self.buffer).map(drop));
+                stale.take(RECEIVE_BATCH).for_each(drop);
+            }
+        }
     }
 
     /// Starts the routers that have not been.
@@ -114,6 +148,13 @@ impl Session {
         }
         self.perform().await;
         self.publish();
+    }
+
+    /// The addresses of all its routers.
+    pub(super) fn addresses(&self) -> BTreeSet<IpAddr> {
+        let members = self.members.iter();
+        let entries = members.flat_map(|member| &member.settings().addresses);
+        entries.map(|entry| entry.address).collect()
     }
 
     /// Runs until all routers have ended.
@@ -140,7 +181,10 @@ impl Session {
 
     fn next_deadline(&self) -> Option<Instant> {
         let members = self.members.iter();
-        let own = members.flat_map(|member| [member.priority.next_deadline(), member.kernel_again]);
+        let own = members.flat_map(|member| {
+            let priority = member.priority.next_deadline();
+            [priority, member.kernel.again(), member.opening.again()]
+        });
         own.flatten().chain(self.group.next_deadline()).min()
     }
 
@@ -164,7 +208,7 @@ impl Session {
             Wake::Command(None) => self.shut_down(Departure::Release, now),
             Wake::Readable | Wake::Deadline => {}
         }
-        self.ask_kernel_again(now);
+        self.try_again(now);
         self.tell_standings(now);
         if self
             .group
@@ -232,7 +276,7 @@ impl Session {
     fn look_at_links(&mut self, now: Instant) {
         let view = Arc::clone(&self.view.borrow_and_update());
         for (index, member) in self.members.iter_mut().enumerate() {
-            let link = member.look_at_link(&view);
+            let link = member.look_at_link(&view, now);
             // A link that is lost goes first: nothing can be said on it.
             if !link.is_up {
                 self.group
@@ -263,13 +307,18 @@ impl Session {
         }
     }
 
-    fn ask_kernel_again(&mut self, now: Instant) {
+    /// What has failed, and whose time has come.
+    fn try_again(&mut self, now: Instant) {
+        let mut opening = false;
         for (index, member) in self.members.iter_mut().enumerate() {
-            if member.kernel_again.is_some_and(|at| at <= now) {
-                member.kernel_again = None;
+            if member.kernel.take_due(now) {
                 self.group
                     .handle(index, Input::FaultCleared(Fault::Kernel), now);
             }
+            opening |= member.opening.take_due(now);
+        }
+        if opening {
+            self.look_at_links(now);
         }
     }
 
@@ -279,9 +328,16 @@ impl Session {
                 continue;
             }
             if let Some(member) = self.members.get_mut(index) {
-                let addresses = member.put_back(&self.context.netlink, now).await;
-                let count = member.settings().announce.count;
-                member.announce(&addresses, count);
+                match member.put_back(&self.context.netlink, now).await {
+                    Some(addresses) => {
+                        let count = member.settings().announce.count;
+                        member.announce(&addresses, count);
+                    }
+                    // What it advertises is not there: another has to have it.
+                    None => self
+                        .group
+                        .handle(index, Input::FaultFound(Fault::Kernel), now),
+                }
             }
         }
     }
@@ -313,7 +369,7 @@ impl Session {
                 member.reconfigure(router);
                 // Sockets first: the machine says at once what has changed.
                 let view = Arc::clone(&self.view.borrow());
-                let link = member.look_at_link(&view);
+                let link = member.look_at_link(&view, now);
                 self.group.handle(index, Input::Source(link.source), now);
                 self.group.handle(index, Input::Reconfigured(settings), now);
             } else {
@@ -357,13 +413,13 @@ impl Session {
             Action::AddAddresses(entries) => {
                 let now = now();
                 if !member.add(&entries, netlink, now).await {
-                    member.kernel_again = Some(now + KERNEL_AGAIN);
                     self.group
                         .handle(index, Input::FaultFound(Fault::Kernel), now);
                 }
             }
             Action::RemoveAddresses(entries) => member.remove(&entries, netlink).await,
             Action::Announce { addresses, count } => member.announce(&addresses, count),
+            Action::Probe(addresses) => member.probe(&addresses),
             Action::ResetFlows(addresses) => (self.context.hooks.reset_flows)(&addresses),
             Action::StateChanged { from, to, reason } => self.changed(index, from, to, reason),
             Action::Report(event) => report(&member.router.settings.name, &event),
@@ -381,6 +437,12 @@ impl Session {
         };
         let router = &member.router.settings.name;
         info!(%router, %from, %to, %reason, "Virtual router changes state");
+        if to != State::Active {
+            member.forget_refusal();
+        }
+        if from == State::Backup {
+            member.forget_answers();
+        }
         if from == State::Active || to == State::Active {
             member.priority.moved(now());
         }
@@ -432,6 +494,24 @@ fn report(router: &str, event: &Event) {
             let by = show(*by);
             warn!(router, %address, by, "Somebody else has an address that this node holds");
         }
+        Event::AddressTaken {
+            address,
+            by,
+            is_waited_for: true,
+        } => {
+            let by = show(*by);
+            error!(
+                router, %address, by,
+                "Somebody has an address and does not advertise it; this node waits"
+            );
+        }
+        Event::AddressTaken { address, by, .. } => {
+            let by = show(*by);
+            error!(
+                router, %address, by,
+                "Somebody keeps an address and does not advertise it; this node takes it"
+            );
+        }
         Event::Paused { late } => {
             warn!(
                 router,
@@ -441,6 +521,10 @@ fn report(router: &str, event: &Event) {
         }
         Event::HandOverStarted => info!(router, "Asking the next router to take over"),
         Event::HandOverTimedOut => warn!(router, "Nobody took over"),
+        Event::LeftAlone => info!(
+            router,
+            "No other router is there; the addresses go with this one"
+        ),
         Event::IntervalLearnt { source, interval } => {
             debug!(router, %source, ?interval, "Another interval was learnt");
         }

@@ -59,6 +59,8 @@ pub struct RouterSettings {
     pub group: Option<Arc<str>>,
     /// How the network is told where an address is.
     pub announce: Announce,
+    /// Whether it is asked, after a start, who has the addresses and does not advertise them.
+    pub probe: bool,
 }
 
 /// An address of a virtual router and the length of its prefix on the interface.
@@ -136,6 +138,7 @@ impl RouterSettings {
             source: None,
             group: None,
             announce: Announce::default(),
+            probe: true,
         }
     }
 

@@ -26,6 +26,9 @@ const NETWORK_CONTROL: u32 = 0xc0;
 /// The queue of interfaces that is served first without privileges beyond ours (`socket(7)`).
 const PRIORITY: u32 = 6;
 
+/// More than come in the moment between opening a socket and binding it.
+const STRAYS: usize = 256;
+
 /// How advertisements travel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Path {
@@ -66,6 +69,7 @@ impl Sockets {
     pub(super) fn open(path: Path) -> io::Result<Self> {
         let own = open(&path)?;
         own.bind(&endpoint(path.source, path.index))?;
+        forget_strays(&own);
         let group = path.is_multicast.then(|| join(&path)).transpose()?;
         Ok(Self {
             own: sys::watched(own)?,
@@ -173,12 +177,15 @@ fn open(path: &Path) -> io::Result<Socket> {
         socket.set_multicast_hops_v6(hops)?;
         socket.set_multicast_if_v6(path.index)?;
         socket.set_multicast_loop_v6(false)?;
+        // Or the socket of the own address would be given what is sent to the group as well.
+        socket.set_multicast_all_v6(false)?;
         socket.set_tclass_v6(NETWORK_CONTROL)?;
         socket.set_recv_hoplimit_v6(true)?;
     } else {
         socket.set_ttl_v4(hops)?;
         socket.set_multicast_ttl_v4(hops)?;
         socket.set_multicast_loop_v4(false)?;
+        socket.set_multicast_all_v4(false)?;
         socket.set_tos_v4(NETWORK_CONTROL)?;
     }
     socket.set_priority(PRIORITY)?;
@@ -190,6 +197,7 @@ fn join(path: &Path) -> io::Result<Socket> {
     let socket = open(path)?;
     let group = group_of(path.source);
     socket.bind(&endpoint(group, path.index))?;
+    forget_strays(&socket);
     if path.source.is_ipv6() {
         socket.join_multicast_v6(&GROUP_V6, path.index)?;
     } else {
@@ -197,6 +205,17 @@ fn join(path: &Path) -> io::Result<Socket> {
         socket.join_multicast_v4_n(&GROUP_V4, &interface)?;
     }
     Ok(socket)
+}
+
+/// Throws away what came before the socket was bound: it may have been to any address, and where a
+/// datagram came in is taken for where it was sent to.
+fn forget_strays(mut socket: &Socket) {
+    let mut buffer = [0; 1];
+    for _ in 0..STRAYS {
+        if socket.read(&mut buffer).is_err() {
+            return;
+        }
+    }
 }
 
 fn group_of(source: IpAddr) -> IpAddr {

@@ -389,6 +389,7 @@ const fn yes() -> bool {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a key of the file")]
 pub(super) struct VipSpec {
     pub(super) name: Text,
     pub(super) addresses: Spanned<Vec<Text>>,
@@ -421,6 +422,8 @@ pub(super) struct VipSpec {
     pub(super) preempt: bool,
     #[serde(default)]
     pub(super) preempt_delay: Option<HumanDuration>,
+    #[serde(default = "yes")]
+    pub(super) probe: bool,
     #[serde(default)]
     pub(super) password: Option<String>,
     #[serde(default)]

@@ -118,6 +118,7 @@ impl Reader<'_> {
             .as_ref()
             .map(|group| group.get_ref().as_str().into());
         router.announce = announce(spec.announce, router.interval);
+        router.probe = spec.probe;
         router
     }
 

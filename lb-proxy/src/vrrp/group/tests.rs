@@ -130,7 +130,11 @@ fn members_claim_when_all_would() {
 #[test]
 fn all_yield_with_one() {
     let mut pair = Pair::active();
-    let actions = pair.hear(1, 200);
+    pair.hear(1, 200);
+    // Until the heir has announced the addresses, or should have.
+    assert_eq!(pair.states(), [State::Active; 2]);
+    pair.now += Duration::from_millis(250);
+    let actions = pair.tell(1, Input::Deadline);
     assert_eq!(pair.states(), [State::Backup; 2]);
     assert_eq!(
         of(0, &actions),
@@ -182,11 +186,14 @@ fn members_leave_one_by_one_and_none_comes_back() {
     for member in [0, 1] {
         pair.tell(member, Input::Shutdown(Departure::HandOver));
     }
-    let actions = pair.hear(0, 50);
+    pair.hear(0, 50);
+    pair.now += Duration::from_millis(250);
+    let actions = pair.tell(0, Input::Deadline);
     assert_eq!(pair.states(), [State::Initialize, State::Active]);
     assert_eq!(of(0, &actions).last().unwrap(), "Stopped");
     assert!(of(1, &actions).is_empty());
     pair.hear(1, 50);
+    pair.pass(Duration::from_millis(250));
     assert_eq!(pair.states(), [State::Initialize; 2]);
 }
 

@@ -1,17 +1,28 @@
 //! When an active router says again where its addresses are.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::vrrp::settings::Announce;
+
+/// How soon after a takeover one more follows, at most: the router before may have said something in its
+/// last moments that nobody else has seen.
+const SOON: Duration = Duration::from_millis(100);
 
 /// Deadlines of what follows the announcement at a takeover.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Announcements {
+    soon: Option<Instant>,
     again: Option<Instant>,
     refresh: Option<Instant>,
 }
 
 impl Announcements {
+    /// All has just been announced, at a takeover.
+    pub(super) fn begin(&mut self, settings: &Announce, interval: Duration, now: Instant) {
+        self.restart(settings, now);
+        self.soon = Some(now + SOON.min(interval / 2));
+    }
+
     /// All has just been announced.
     pub(super) fn restart(&mut self, settings: &Announce, now: Instant) {
         self.again = settings.again_after.map(|after| now + after);
@@ -24,14 +35,19 @@ impl Announcements {
     }
 
     pub(super) fn next(&self) -> Option<Instant> {
-        [self.again, self.refresh].into_iter().flatten().min()
+        let all = [self.soon, self.again, self.refresh];
+        all.into_iter().flatten().min()
     }
 
     /// How many to send, if it is time to.
     pub(super) fn due(&mut self, settings: &Announce, now: Instant) -> Option<u8> {
         let is_due = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
+        let soon = is_due(self.soon);
         let again = is_due(self.again);
         let refresh = is_due(self.refresh);
+        if soon {
+            self.soon = None;
+        }
         if again {
             self.again = None;
         }
@@ -41,7 +57,7 @@ impl Announcements {
         if again {
             Some(settings.count)
         } else {
-            refresh.then_some(1)
+            (soon || refresh).then_some(1)
         }
     }
 }

@@ -5,27 +5,30 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::event::{Action, Event, Fault, Reason, Start};
-use super::{DEFENCE_GAP, Goodbye, Machine, Phase, ReportKind, are_unknown};
+use super::{DEFENCE_TIME, DEFENCES, Goodbye, Machine, Phase, ReportKind, are_unknown};
 use crate::vrrp::packet::{PRIORITY_OWNER, Version};
 use crate::vrrp::settings::{RouterSettings, VirtualAddress};
 
 impl Machine {
     pub(super) fn defend(&mut self, address: IpAddr, by: [u8; 6], now: Instant) {
-        if !self.all_addresses().contains(&address) {
+        if !self.all_addresses().contains(&address) || self.note_announced(address, now) {
             return;
         }
+        self.note_holder(address, by);
         let Phase::Active(active) = &mut self.phase else {
             return;
         };
         self.counters.duplicates += 1;
-        let answered = active.defended;
-        let answer = answered.is_none_or(|last| now >= last + DEFENCE_GAP);
-        if answer {
-            active.defended = Some(now);
-        }
+        let before = active.defended;
+        let lately = before.filter(|(since, _)| now < *since + DEFENCE_TIME);
+        let (since, n_answers) = lately.unwrap_or((now, 0));
+        let answer = n_answers < DEFENCES;
+        active.defended = Some((since, n_answers.saturating_add(1)));
         self.report(ReportKind::Duplicate, Event::Duplicate { address, by }, now);
-        if answer {
+        if lately.is_none() {
             self.advertise(now);
+        }
+        if answer {
             let addresses = vec![address];
             self.actions.push_back(Action::Announce {
                 addresses,
@@ -41,13 +44,13 @@ impl Machine {
         match &self.phase {
             Phase::Initialize | Phase::Fault => {}
             Phase::Backup(_) => self.fail(fault, now),
-            Phase::Active(active) => {
-                let leaving = active.leaving_until.is_some();
+            Phase::Active(_) => {
+                let leaving = self.is_handing_over();
                 let goodbye = match fault {
                     // There is no way to say it.
                     Fault::Link | Fault::Source => Goodbye::Silent,
                     Fault::PeersUnknown | Fault::Unable | Fault::Kernel | Fault::Group => {
-                        Goodbye::Advertised
+                        self.goodbye()
                     }
                 };
                 self.release(goodbye);
@@ -82,7 +85,7 @@ impl Machine {
         }
         let changed = self.source != source;
         self.source = source;
-        if changed && matches!(self.phase, Phase::Active(_)) {
+        if changed && matches!(&self.phase, Phase::Active(active) if active.going.is_none()) {
             self.advertise(now);
         }
         self.clear_fault(Fault::Source, now);
@@ -94,7 +97,7 @@ impl Machine {
         }
         self.priority = priority;
         match &self.phase {
-            Phase::Active(active) if active.leaving_until.is_none() => self.advertise(now),
+            Phase::Active(active) if active.going.is_none() => self.advertise(now),
             Phase::Backup(_) if priority == PRIORITY_OWNER => self.claim(Reason::Owner, now),
             _ => self.catch_up(now),
         }
@@ -129,7 +132,7 @@ impl Machine {
                 self.catch_up(now);
             }
             Phase::Active(active) => {
-                if before.announce != self.settings.announce {
+                if before.announce != self.settings.announce && active.going.is_none() {
                     active
                         .announcements
                         .reconfigure(&self.settings.announce, now);
@@ -149,14 +152,20 @@ impl Machine {
         added: Vec<VirtualAddress>,
         now: Instant,
     ) {
-        self.advertise(now);
+        // Another one is about to have them: nothing is said of those that are new.
+        let is_going = self.purpose().is_some();
+        if !is_going {
+            self.advertise(now);
+        }
         self.remove(removed);
         if !added.is_empty() {
             let addresses = added.iter().map(|entry| entry.address).collect();
             let count = self.settings.announce.count;
             self.actions.push_back(Action::AddAddresses(added));
-            self.actions
-                .push_back(Action::Announce { addresses, count });
+            if !is_going {
+                self.actions
+                    .push_back(Action::Announce { addresses, count });
+            }
         }
     }
 
@@ -173,7 +182,7 @@ impl Machine {
         let running = !matches!(self.phase, Phase::Initialize);
         let leaving = self.is_handing_over();
         if matches!(self.phase, Phase::Active(_)) {
-            self.release(Goodbye::Advertised);
+            self.release(self.goodbye());
         }
         if leaving {
             self.stop(Reason::Stopped, now);

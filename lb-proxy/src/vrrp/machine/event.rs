@@ -27,7 +27,7 @@ pub enum Input<'a> {
     Standing(Standing),
     /// Other settings of the same virtual router.
     Reconfigured(Arc<RouterSettings>),
-    /// While this node holds an address, somebody else says to have it.
+    /// While this node holds an address, or has asked for it, somebody else says to have it.
     DuplicateSeen {
         /// The address.
         address: IpAddr,
@@ -122,6 +122,8 @@ pub enum Action {
         /// For each.
         count: u8,
     },
+    /// Ask who has these: an ARP probe, or a neighbour solicitation, for each.
+    Probe(Vec<IpAddr>),
     /// End every connection that came to these, with a reset, while the addresses are still there.
     ResetFlows(Vec<IpAddr>),
     /// Another state; addresses and advertisements have been dealt with.
@@ -285,6 +287,15 @@ pub enum Event {
         /// Their link-layer address.
         by: [u8; 6],
     },
+    /// Somebody has the address, and nobody advertises it.
+    AddressTaken {
+        /// The address.
+        address: IpAddr,
+        /// Their link-layer address.
+        by: [u8; 6],
+        /// Or it has been waited for long enough, and the address is taken.
+        is_waited_for: bool,
+    },
     /// The timer of this node was this late: it did not run.
     Paused {
         /// Since it should have.
@@ -294,6 +305,8 @@ pub enum Event {
     HandOverStarted,
     /// Nobody took over in time.
     HandOverTimedOut,
+    /// Nobody took over, and nobody was ever heard.
+    LeftAlone,
     /// Active routers advertise at another interval.
     IntervalLearnt {
         /// Who does.

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::event::{Action, Event, Reason};
 use super::status::Heard;
-use super::{Goodbye, MAX_GUESTS, Machine, PRIORITY_LEAVING, Phase, REPORT_GAP, ReportKind, Wait};
+use super::{MAX_GUESTS, Machine, PRIORITY_LEAVING, Phase, REPORT_GAP, ReportKind, Wait};
 use crate::vrrp::packet::{
     Advertisement, Datagram, PRIORITY_OWNER, PRIORITY_STOPPED, Refusal, parse,
 };
@@ -58,6 +58,7 @@ impl Machine {
         };
         let advertisement = accepted.advertisement;
         self.counters.advert_rcvd += 1;
+        self.heard_at = Some(now);
         if advertisement.priority == PRIORITY_STOPPED {
             self.counters.pri_zero_rcvd += 1;
         }
@@ -93,6 +94,8 @@ impl Machine {
         let Phase::Backup(backup) = &mut self.phase else {
             return;
         };
+        // Whoever has the addresses is explained.
+        backup.probe = None;
         if heard.priority == PRIORITY_STOPPED {
             // RFC 9568 lets anybody say it; what counts is what the active router says of itself, or
             // this one would become active beside it.
@@ -140,37 +143,23 @@ impl Machine {
         backup.set = now;
         backup.wait = Wait::Down;
         backup.would_claim = false;
-        self.learn_interval(source, heard, now);
+        self.learn_interval(source, heard.interval, now);
     }
 
     /// RFC 9568 §6.4.3, with erratum 8298: an owner hears other owners.
     fn receive_as_active(&mut self, source: IpAddr, heard: &Advertisement, now: Instant) {
-        if heard.priority == PRIORITY_STOPPED {
-            self.advertise(now);
+        if self.purpose().is_some() {
+            self.receive_while_going(source, heard, now);
             return;
         }
-        let ours = (self.advertised_priority(), self.source);
-        let leaving = self.is_handing_over();
-        if (heard.priority, Some(source)) > ours {
-            // Whoever takes over announces itself when it hears a lower priority.
+        if heard.priority == PRIORITY_STOPPED {
+            // One that hands over and has missed what came before goes by both.
             self.advertise(now);
-            if leaving && !self.is_heir(now) {
-                return;
-            }
-            self.release(Goodbye::Silent);
-            if leaving {
-                self.stop(Reason::HandedOver(source), now);
-                return;
-            }
-            self.become_backup(Reason::HigherHeard(source), Wait::Down, now);
-            if let Phase::Backup(backup) = &mut self.phase {
-                backup.active = Some(Heard {
-                    source,
-                    priority: heard.priority,
-                    at: now,
-                });
-            }
-            self.learn_interval(source, heard, now);
+            self.announce(self.settings.announce.count);
+            return;
+        }
+        if (heard.priority, Some(source)) > (self.priority, self.source) {
+            self.begin_yield(source, heard, now);
             return;
         }
         self.counters.lower_rcvd += 1;
@@ -178,8 +167,11 @@ impl Machine {
             active.rivalled = now;
         }
         let priority = heard.priority;
-        let event = Event::LowerHeard { source, priority };
-        self.report(ReportKind::LowerHeard, event, now);
+        // The last word of one that has handed over is no sign of trouble.
+        if priority != PRIORITY_LEAVING {
+            let event = Event::LowerHeard { source, priority };
+            self.report(ReportKind::LowerHeard, event, now);
+        }
         self.advertise(now);
         self.announce(self.settings.announce.count);
         if let Phase::Active(active) = &mut self.phase {
@@ -187,23 +179,10 @@ impl Machine {
         }
     }
 
-    /// Whether a higher priority heard while handing over is of somebody who has taken over. A rival that
-    /// yields says so with a last advertisement, which may be on its way when this router begins to leave.
-    /// Nothing is on its way for a quarter of an interval.
-    fn is_heir(&self, now: Instant) -> bool {
-        let Phase::Active(active) = &self.phase else {
-            return false;
-        };
-        let since = active.leaving_since.unwrap_or(now);
-        let had_rival = since < active.rivalled + self.silence_allowed();
-        !had_rival || now >= since + self.settings.interval / 4
-    }
-
     /// Version 3: backups go by the active router's interval.
-    fn learn_interval(&mut self, source: IpAddr, heard: &Advertisement, now: Instant) {
-        self.active_interval = heard.interval;
-        if heard.interval != self.settings.interval {
-            let interval = heard.interval;
+    pub(super) fn learn_interval(&mut self, source: IpAddr, interval: Duration, now: Instant) {
+        self.active_interval = interval;
+        if interval != self.settings.interval {
             let event = Event::IntervalLearnt { source, interval };
             self.report(ReportKind::IntervalLearnt, event, now);
         }

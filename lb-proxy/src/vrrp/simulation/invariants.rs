@@ -36,11 +36,15 @@ struct Since {
 pub(super) struct Bounds {
     /// Until somebody takes over, but for a skew time: three intervals, messages and late timers.
     pub(super) vacancy: Duration,
+    /// How much longer it may be where the kernel of a hung node answers for the addresses, and whoever
+    /// could take over has just been started.
+    pub(super) patience: Duration,
     /// What skew times are parts of.
     pub(super) skew_unit: Duration,
-    /// One exchange of advertisements.
+    /// Until an heir that nothing keeps from it has been heard to advertise and to announce, and the
+    /// moment after.
     pub(super) exchange: Duration,
-    /// Until the next advertisement, and one exchange.
+    /// Until the next advertisement, and one exchange in which announcements were lost.
     pub(super) overlap: Duration,
     /// Until nothing moves any more.
     pub(super) settling: Duration,
@@ -136,7 +140,13 @@ impl Invariants {
         for part in parts {
             let mut nodes = part.iter().map(|(node, _)| &network.nodes[*node]);
             let held = nodes.any(|node| node.holds(member)) || is_half_left(network, &part);
-            let allowed = bounds.vacancy + skew_time(network, bounds, &part);
+            let mut nodes = network.nodes.iter();
+            let is_answered = nodes.any(|node| node.paused && !node.interface[member].is_empty());
+            let patience = match is_answered {
+                true => bounds.patience,
+                false => Duration::ZERO,
+            };
+            let allowed = bounds.vacancy + skew_time(network, bounds, &part) + patience;
             let key = (member, part);
             if held {
                 self.vacant.remove(&key);

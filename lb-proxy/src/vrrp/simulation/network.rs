@@ -44,10 +44,18 @@ pub(super) struct Network {
     /// When anything last happened that may make addresses move.
     pub(super) disturbed: Instant,
     pub(super) moves: Vec<Move>,
+    /// What was reported, by name.
+    pub(super) events: BTreeSet<String>,
     /// Counts everything that may change who holds what, or who could.
     pub(super) generation: u64,
     trace: VecDeque<String>,
     verbose: bool,
+}
+
+/// What an event is called.
+fn name_of(event: &Event) -> String {
+    let text = format!("{event:?}");
+    text.split([' ', '{']).next().unwrap_or_default().to_owned()
 }
 
 fn assert_or(holds: bool, fail: impl FnOnce()) {
@@ -100,6 +108,12 @@ enum Pending {
         from: usize,
         to: usize,
         parcel: Parcel,
+    },
+    Claim {
+        from: usize,
+        to: usize,
+        member: usize,
+        address: IpAddr,
     },
     Timer {
         node: usize,
@@ -170,6 +184,7 @@ impl Network {
             lateness: Duration::ZERO,
             disturbed: start,
             moves: Vec::new(),
+            events: BTreeSet::new(),
             generation: 0,
             trace: VecDeque::new(),
             verbose,
@@ -244,6 +259,17 @@ impl Network {
                     return;
                 }
                 self.arrive(to, parcel);
+            }
+            Pending::Claim {
+                from,
+                to,
+                member,
+                address,
+            } => {
+                if !self.nodes[to].paused && self.are_connected(from, to) {
+                    let by = [2, 0, 0, 0, 0, u8::try_from(from).unwrap()];
+                    self.tell(to, member, Input::DuplicateSeen { address, by });
+                }
             }
         }
     }
@@ -446,8 +472,24 @@ impl Network {
             Action::Stopped => {
                 self.disturb(&format!("node {node}.{member}: stopped"));
             }
-            Action::Report(event) => self.note(&format!("node {node}.{member}: {event:?}")),
-            Action::Announce { .. } | Action::ResetFlows(_) | Action::WouldClaim => {}
+            Action::Report(event) => {
+                self.events.insert(name_of(&event));
+                self.note(&format!("node {node}.{member}: {event:?}"));
+            }
+            Action::Announce { addresses, .. } => self.announce(node, member, &addresses),
+            Action::Probe(addresses) => {
+                for other in 0..self.nodes.len() {
+                    let held = &self.nodes[other].interface[member];
+                    let answers: Vec<_> = held
+                        .intersection(&addresses.iter().copied().collect())
+                        .copied()
+                        .collect();
+                    if other != node && self.nodes[other].link {
+                        self.claim(other, node, member, &answers);
+                    }
+                }
+            }
+            Action::ResetFlows(_) | Action::WouldClaim => {}
         }
     }
 
@@ -459,23 +501,59 @@ impl Network {
                 continue;
             }
             // A sender hears its own multicasts on some systems.
-            if to != from && self.random.below(1000) < self.loss {
-                self.disturbed = self.now;
-                self.lost = Some(self.now);
+            if to != from && self.is_lost() {
                 continue;
             }
-            let at = self.now + self.random.duration(self.latency);
-            let last = self.arrivals.entry((from, to)).or_insert(at);
-            let at = at.max(*last);
-            *last = at;
+            let at = self.arrival(from, to);
             let parcel = parcel.clone();
             self.put(at, Pending::Arrival { from, to, parcel });
         }
     }
 
+    /// Gratuitous ARP, or neighbour advertisements.
+    fn announce(&mut self, from: usize, member: usize, addresses: &[IpAddr]) {
+        for to in (0..self.nodes.len()).filter(|to| *to != from) {
+            self.claim(from, to, member, addresses);
+        }
+    }
+
+    /// One says to another to have addresses.
+    fn claim(&mut self, from: usize, to: usize, member: usize, addresses: &[IpAddr]) {
+        for address in addresses.iter().copied() {
+            if !self.are_connected(from, to) || self.is_lost() {
+                continue;
+            }
+            let at = self.arrival(from, to);
+            let claim = Pending::Claim {
+                from,
+                to,
+                member,
+                address,
+            };
+            self.put(at, claim);
+        }
+    }
+
+    fn is_lost(&mut self) -> bool {
+        let is_lost = self.random.below(1000) < self.loss;
+        if is_lost {
+            self.disturbed = self.now;
+            self.lost = Some(self.now);
+        }
+        is_lost
+    }
+
+    /// When what is sent now arrives.
+    fn arrival(&mut self, from: usize, to: usize) -> Instant {
+        let at = self.now + self.random.duration(self.latency);
+        let last = self.arrivals.entry((from, to)).or_insert(at);
+        *last = at.max(*last);
+        *last
+    }
+
     //--- What holds for each node at each step
 
-    /// Takeover: advertisement, addresses, announcement. Release: advertisement, flows, addresses.
+    /// Takeover: addresses, advertisement, announcement. Release: advertisement, flows, addresses.
     fn check_order(&self, node: usize, batch: &[(usize, Action)], kept: &BTreeSet<IpAddr>) {
         let mut interface = self.nodes[node].interface.clone();
         let mut reset = BTreeSet::new();
@@ -484,18 +562,28 @@ impl Network {
             let mut own = batch.iter().filter(|(of, _)| *of == member);
             own.any(|(_, action)| matches!(action, Action::Report(Event::Paused { .. })))
         };
-        for (index, (member, action)) in batch.iter().enumerate() {
-            let later = &batch[index..];
-            let takes_over = later.iter().any(|(other, action)| {
-                other == member && matches!(action, Action::AddAddresses(_))
-            });
+        let mut added = BTreeSet::new();
+        let goes = |member: usize| {
+            let mut own = batch.iter().filter(|(of, _)| *of == member);
+            own.any(|(_, action)| {
+                matches!(
+                    action,
+                    Action::StateChanged {
+                        reason: Reason::HandedOver(_) | Reason::HigherHeard(_),
+                        ..
+                    }
+                )
+            })
+        };
+        for (member, action) in batch {
             match action {
                 Action::Send { advertisement, .. } => {
-                    if has_paused(*member) && !takes_over {
+                    if has_paused(*member) && !added.contains(member) {
                         self.fail("spoke before it stepped back");
                     }
                     let holds = !interface[*member].is_empty();
-                    if !holds && !takes_over {
+                    let is_last_word = goes(*member) && advertisement.priority != PRIORITY_STOPPED;
+                    if !holds && !is_last_word {
                         self.fail("advertised what it does not hold");
                     }
                     if advertisement.priority == PRIORITY_STOPPED && !holds {
@@ -504,14 +592,16 @@ impl Network {
                     sent.insert(*member);
                 }
                 Action::AddAddresses(entries) => {
-                    if !sent.contains(member) {
-                        self.fail("took addresses before it said so");
+                    if interface[*member].is_empty() {
+                        added.insert(*member);
                     }
                     interface[*member].extend(entries.iter().map(|entry| entry.address));
                 }
                 Action::Announce { addresses, .. } => {
                     let holds_all = addresses.iter().all(|one| interface[*member].contains(one));
                     assert_or(holds_all, || self.fail("announced what it does not hold"));
+                    let is_silent = added.contains(member) && !sent.contains(member);
+                    assert_or(!is_silent, || self.fail("announced before it advertised"));
                 }
                 Action::ResetFlows(addresses) => {
                     if !addresses.iter().all(|one| interface[*member].contains(one)) {

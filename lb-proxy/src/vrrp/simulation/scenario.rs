@@ -89,12 +89,14 @@ impl Act {
 pub(super) struct Seen {
     acts: BTreeSet<&'static str>,
     reasons: BTreeSet<&'static str>,
+    events: BTreeSet<String>,
     worst_vacancy: f64,
 }
 
 impl Seen {
     pub(super) fn add(&mut self, scenario: &Scenario) {
         self.acts.extend(&scenario.acts);
+        self.events.extend(scenario.network.events.iter().cloned());
         self.worst_vacancy = self.worst_vacancy.max(scenario.invariants.worst_vacancy);
         let moves = scenario.network.moves.iter();
         self.reasons.extend(moves.map(|step| name(step.reason)));
@@ -118,6 +120,9 @@ impl Seen {
             "swap",
         ];
         assert_eq!(self.acts.iter().copied().collect::<Vec<_>>(), acts);
+        for event in ["AddressTaken", "HandOverTimedOut", "LeftAlone"] {
+            assert!(self.events.contains(event), "{event}: {:?}", self.events);
+        }
         let reasons = [
             "active stopped",
             "fault",
@@ -166,12 +171,13 @@ impl Scenario {
         let late = network.latency + network.lateness;
         let bounds = Bounds {
             vacancy: 3 * interval + 2 * late,
+            patience: 3 * (interval + network.lateness),
             skew_unit: match network.nodes[0].settings[0].version {
                 Version::V2 => Duration::from_secs(1),
                 Version::V3 => interval,
             },
-            exchange: 2 * network.latency,
-            overlap: interval + 2 * late,
+            exchange: 2 * network.latency + interval / 10 + network.lateness,
+            overlap: interval + 2 * late + (interval / 2).min(Duration::from_millis(250)),
             settling: 16 * interval + Duration::from_secs(1),
         };
         let mut scenario = Self {
@@ -413,7 +419,10 @@ impl Scenario {
             Act::Duplicate(node) => {
                 let address = network.nodes[node].settings[0].addresses[0].address;
                 let by = [2; 6];
-                network.tell(node, 0, Input::DuplicateSeen { address, by });
+                // Where nobody holds it, it would be waited for.
+                if network.nodes[node].holds(0) {
+                    network.tell(node, 0, Input::DuplicateSeen { address, by });
+                }
             }
         }
     }

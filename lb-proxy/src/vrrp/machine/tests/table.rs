@@ -10,12 +10,15 @@ type Told = (&'static str, fn(&mut Bench) -> String);
 /// A state's name, and how to get there.
 type Begun = (&'static str, fn() -> Bench);
 
-const STATES: [Begun; 6] = [
+const STATES: [Begun; 9] = [
     ("initialize", || Bench::new(settings())),
     ("backup", || Bench::backup(settings())),
+    ("asking", || Bench::asking(settings())),
     ("waiting", waiting),
     ("active", || Bench::active(settings())),
     ("leaving", || Bench::leaving(settings())),
+    ("succeeded", || Bench::succeeded(settings())),
+    ("yielding", || Bench::yielding(settings())),
     ("fault", || Bench::failed(settings())),
 ];
 
@@ -129,7 +132,13 @@ fn every_state_does_with_every_input_what_the_table_says() {
             let said = tell(&mut bench);
             let follows = match bench.machine.state() {
                 State::Backup if bench.machine.would_claim() => "waiting".to_owned(),
-                State::Active if bench.machine.is_handing_over() => "leaving".to_owned(),
+                State::Backup if bench.machine.is_asking() => "asking".to_owned(),
+                State::Active => match bench.machine.purpose() {
+                    None => "active".to_owned(),
+                    Some(Purpose::Yield) => "yielding".to_owned(),
+                    Some(Purpose::HandOver) if bench.is_succeeded() => "succeeded".to_owned(),
+                    Some(Purpose::HandOver) => "leaving".to_owned(),
+                },
                 other => other.to_string(),
             };
             let follows = if follows == state {
