@@ -12,3 +12,4 @@ mod operate;
 mod proxy_header;
 mod site;
 mod swap;
+mod vip_swap;

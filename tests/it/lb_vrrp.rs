@@ -8,7 +8,9 @@ mod alone;
 mod edit;
 mod elect;
 mod link;
+mod moves;
 mod node;
+mod refused;
 
 use std::time::Duration;
 

@@ -96,6 +96,7 @@ const CORES: &[&str] = &[
     "lb-proxy/src/vrrp/openshift.rs",
     "lb-proxy/src/vrrp/packet.rs",
     "lb-proxy/src/vrrp/priority.rs",
+    "lb-proxy/src/vrrp/retry.rs",
     "lb-proxy/src/vrrp/settings.rs",
     "pdns-settings/src",
     "proto/src/health",

@@ -24,7 +24,7 @@ const IDENTIFIER: [u8; 2] = *b"ob";
 #[derive(Debug)]
 pub struct Gap {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<Vec<Instant>>,
+    thread: JoinHandle<Vec<(Instant, bool)>>,
     start: Instant,
 }
 
@@ -46,7 +46,9 @@ impl Gap {
         }
     }
 
-    /// Stops, and says how long the longest silence was.
+    /// Stops, and says how long the longest silence was: from the last request that was answered, over
+    /// those that were not, to the first that was again. Time in which nobody asked is none: on a busy
+    /// machine this thread does not run either.
     ///
     /// # Panics
     ///
@@ -54,16 +56,19 @@ impl Gap {
     #[must_use]
     pub fn stop(self) -> Duration {
         self.stop.store(true, Ordering::Relaxed);
-        let mut answered = self.thread.join().expect("the thread says why not");
-        // The last requests may still be on the way.
-        let end = Instant::now() - LATE;
-        answered.push(end.max(self.start));
-        answered.sort();
-        let mut last = self.start;
+        let asked = self.thread.join().expect("the thread says why not");
+        let mut answered = self.start;
+        let mut is_silent = false;
         let mut longest = Duration::ZERO;
-        for at in answered {
-            longest = longest.max(at.saturating_duration_since(last));
-            last = at.max(last);
+        for (at, is_answered) in asked {
+            is_silent |= !is_answered;
+            if is_silent {
+                longest = longest.max(at.saturating_duration_since(answered));
+            }
+            if is_answered {
+                answered = at;
+                is_silent = false;
+            }
         }
         longest
     }
@@ -79,29 +84,28 @@ fn open(address: IpAddr) -> Socket {
     Socket::new(domain, kind, Some(protocol)).expect("root has raw sockets")
 }
 
-/// When the requests were sent that were answered.
-fn ask(socket: &Socket, address: IpAddr, stop: &AtomicBool) -> Vec<Instant> {
+/// When each request was sent, and whether it was answered.
+fn ask(socket: &Socket, address: IpAddr, stop: &AtomicBool) -> Vec<(Instant, bool)> {
     let to = SocketAddr::new(address, 0).into();
     let mut sent = Vec::new();
-    let mut answered = Vec::new();
     let mut until = None;
     loop {
         if until.is_none() {
             let number = u16::try_from(sent.len()).expect("less than three minutes");
-            sent.push(Instant::now());
+            sent.push((Instant::now(), false));
             // Nobody there: that is what is looked for.
             drop(socket.send_to(&request(address, number), &to));
         }
         std::thread::sleep(STEP);
         while let Some(number) = answer(socket, address) {
-            if let Some(at) = sent.get(usize::from(number)) {
-                answered.push(*at);
+            if let Some((_, is_answered)) = sent.get_mut(usize::from(number)) {
+                *is_answered = true;
             }
         }
         if stop.load(Ordering::Relaxed) {
             let until = *until.get_or_insert_with(|| Instant::now() + LATE);
             if Instant::now() >= until {
-                return answered;
+                return sent;
             }
         }
     }

@@ -1,11 +1,12 @@
 //! What a virtual router does on its own machine.
 
 use std::process::Command;
+use std::time::Instant;
 
 use tests::daemon::run;
 
-use super::link::{self, Kind};
-use super::{for_kinds, node};
+use super::link::{self, Kind, SLACK};
+use super::{for_kinds, measured, node};
 
 #[test]
 #[ignore = "needs network namespaces"]
@@ -14,14 +15,50 @@ fn an_address_outlives_no_ordered_end() {
         let kind = link.kind;
         let us = link.start_us(100);
         link.wait_for_us(kind.down(100));
-        // Alone, handing over ends when nobody has taken over in time.
-        us.hand_over();
+        // Nobody was ever heard: who is there answers within the longest skew time, or nobody is.
+        let asked = Instant::now();
+        drop(us.hand_over());
+        let took = asked.elapsed();
+        measured(link, "a router that is alone hands over to nobody", took);
+        assert!(
+            took < kind.skew(0) + kind.interval() / 2 + SLACK,
+            "{took:?}"
+        );
         assert_eq!(link.holders(), (false, false));
         let us = link.start_us(100);
         link.wait_for_us(kind.down(100));
         us.release();
         assert_eq!(link.holders(), (false, false));
     });
+}
+
+#[test]
+#[ignore = "needs network namespaces"]
+fn somebody_who_has_the_address_and_does_not_advertise_is_found_at_the_start() {
+    for_kinds(
+        &[Kind::new(3, false, false), Kind::new(3, false, true)],
+        |link| {
+            let kind = link.kind;
+            let length = if kind.is_ipv6 { 128 } else { 32 };
+            let address = format!("{}/{length}", link.virtual_address());
+            link.them.address("add", &address);
+            let us = link.start_us(100);
+            tests::wait::for_it("the holder is found", kind.down(100) + SLACK, || {
+                us.log()
+                    .contains("Somebody has an address and does not advertise it")
+            });
+            assert_eq!(link.holders(), (false, true));
+            link.them.address("del", &address);
+            link.wait_for_us(2 * kind.interval());
+            // One that advertises is explained.
+            us.release();
+            let _them = link.start_them(50);
+            link.wait_for_them(kind.down(50) + kind.interval());
+            let us = link.start_us(100);
+            link.wait_for_us(kind.down(100));
+            assert!(!us.log().contains("does not advertise it"), "{}", us.log());
+        },
+    );
 }
 
 #[test]

@@ -127,14 +127,14 @@ impl Node {
         serde_json::from_str(&self.line()).unwrap()
     }
 
-    /// Asks it to hand over and end.
-    pub fn hand_over(self) {
-        self.end(Signal::TERM);
+    /// Asks it to hand over and end; what it logged.
+    pub fn hand_over(self) -> String {
+        self.end(Signal::TERM)
     }
 
     /// Asks it to release its addresses and end.
     pub fn release(self) {
-        self.end(Signal::INT);
+        drop(self.end(Signal::INT));
     }
 
     /// Kills it as a crash would.
@@ -157,12 +157,13 @@ impl Node {
         kill_process(id, with).unwrap();
     }
 
-    fn end(mut self, with: Signal) {
+    fn end(mut self, with: Signal) -> String {
         self.signal(with);
         let status = wait::until("the virtual router ends", PATIENCE, || {
             self.child.try_wait().unwrap()
         });
         assert!(status.success(), "{status}");
+        self.log()
     }
 
     fn line(&self) -> String {
@@ -265,6 +266,7 @@ fn status(vrrp: &Vrrp) -> Value {
         "restored": router.tally.restored,
         "announcements": router.tally.announcements,
         "send-errors": router.tally.send_errors,
+        "address-errors": router.tally.address_errors,
     })
 }
 

@@ -1,0 +1,145 @@
+//! Planned moves, many times: how long the address does not answer.
+//!
+//! `VRRP_MOVES=20` measures more of them; each kind prints the median and the longest.
+
+use std::time::Duration;
+
+use super::for_kinds;
+use super::link::{Kind, Link};
+use super::node::{Node, Settings};
+
+const HIGHER: u8 = 150;
+const LOWER: u8 = 50;
+const MIDDLE: u8 = 100;
+
+/// What a planned move may take, of which half have to be within: the rest is for a machine that runs
+/// something else at the same moment.
+const BOUND: Duration = Duration::from_millis(20);
+
+/// Moves of an ordinary run.
+const MOVES: usize = 5;
+
+/// How long the address is watched after it has moved: a cache may learn something wrong at the last
+/// moment.
+const AFTERMATH: Duration = Duration::from_millis(400);
+
+/// One of each: the others differ in how advertisements travel.
+const KINDS: [Kind; 4] = [
+    Kind::new(2, true, false),
+    Kind::new(3, false, false),
+    Kind::new(3, true, false),
+    Kind::new(3, false, true),
+];
+
+fn n_moves() -> usize {
+    let number = std::env::var("VRRP_MOVES").ok();
+    number.and_then(|text| text.parse().ok()).unwrap_or(MOVES)
+}
+
+/// Prints what went before a move that took long.
+fn explain(link: &Link, gap: Duration, log: &str) {
+    if gap > BOUND {
+        println!("{}: a move took {gap:?}:\n{log}", link.kind.name());
+    }
+}
+
+/// Prints median and maximum, and holds the median against the bound.
+fn judge(link: &Link, what: &str, mut gaps: Vec<Duration>) {
+    gaps.sort();
+    let (median, longest) = (gaps[gaps.len() / 2], gaps[gaps.len() - 1]);
+    let name = link.kind.name();
+    println!(
+        "measured: {name:18} {what:44} median {:4.1} ms, longest {:4.1} ms of {}",
+        median.as_secs_f64() * 1e3,
+        longest.as_secs_f64() * 1e3,
+        gaps.len(),
+    );
+    assert!(median < BOUND, "{name}, {what}: {gaps:?}");
+}
+
+#[test]
+#[ignore = "needs network namespaces"]
+fn a_planned_move_to_keepalived_and_back_is_not_noticed() {
+    for_kinds(&KINDS, |link| {
+        let kind = link.kind;
+        let _them = link.start_them(MIDDLE);
+        link.wait_for_them(kind.down(MIDDLE) + kind.interval());
+        let mut there = Vec::new();
+        let mut back = Vec::new();
+        for _ in 0..n_moves() {
+            let gap = link.gap();
+            let us = link.start_us(HIGHER);
+            link.wait_for_us(kind.down(HIGHER));
+            std::thread::sleep(AFTERMATH);
+            back.push(gap.stop());
+            let gap = link.gap();
+            let log = us.hand_over();
+            link.wait_for_them(kind.skew(MIDDLE));
+            std::thread::sleep(AFTERMATH);
+            there.push(gap.stop());
+            explain(link, there[there.len() - 1], &log);
+        }
+        judge(link, "we hand over to keepalived", there);
+        judge(link, "we preempt keepalived", back);
+    });
+}
+
+#[test]
+#[ignore = "needs network namespaces"]
+fn keepalived_preempts_us_unnoticed() {
+    for_kinds(&KINDS, |link| {
+        let kind = link.kind;
+        let mut us = link.start_us(LOWER);
+        link.wait_for_us(kind.down(LOWER));
+        let mut gaps = Vec::new();
+        for _ in 0..n_moves() {
+            let gap = link.gap();
+            let them = link.start_them(MIDDLE);
+            link.wait_for_them(kind.down(MIDDLE) + kind.interval());
+            std::thread::sleep(AFTERMATH);
+            gaps.push(gap.stop());
+            them.stop();
+            link.wait_for_us(kind.skew(LOWER));
+        }
+        judge(link, "keepalived preempts us", gaps);
+        let status = us.status();
+        assert_eq!(status["refused"]["chk_err"], 0, "{}", us.log());
+    });
+}
+
+#[test]
+#[ignore = "needs network namespaces"]
+fn a_planned_move_between_two_of_ours_and_back_is_not_noticed() {
+    for_kinds(&KINDS, |link| {
+        let kind = link.kind;
+        let settings = Settings {
+            peers: kind.is_unicast.then(|| vec![link.address(13)]),
+            ..link.settings(MIDDLE)
+        };
+        let mut them = Node::start(&link.them, &settings);
+        link.wait_for_them(kind.down(MIDDLE));
+        let mut there = Vec::new();
+        let mut back = Vec::new();
+        for _ in 0..n_moves() {
+            let gap = link.gap();
+            let us = link.start_us(HIGHER);
+            link.wait_for_us(kind.down(HIGHER));
+            std::thread::sleep(AFTERMATH);
+            back.push(gap.stop());
+            let gap = link.gap();
+            let log = us.hand_over();
+            link.wait_for_them(kind.skew(MIDDLE));
+            std::thread::sleep(AFTERMATH);
+            there.push(gap.stop());
+            explain(link, there[there.len() - 1], &log);
+        }
+        judge(link, "we hand over to another of ours", there);
+        judge(link, "we preempt another of ours", back);
+        assert!(
+            !them.log().contains("Two routers were active"),
+            "{}",
+            them.log()
+        );
+        assert_eq!(them.status()["pauses"], 0, "{}", them.log());
+    });
+}
