@@ -11,16 +11,18 @@ use std::time::Duration;
 
 use crate::digest::Digest;
 
-/// How long an answer holds: longer than any push takes between its first question and its
-/// manifest.
-pub const TERM: Duration = Duration::from_hours(1);
+/// How long an answer holds unless configured: longer than any push takes between its first
+/// question and its manifest.
+pub const TERM: Duration = Duration::from_hours(2);
 
 /// Leases at which those that ended are looked for: more than a site's images have blobs.
 const MANY: usize = 1 << 16;
 
 /// Who has been told what.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Leases {
+    /// How long an answer holds, in milliseconds.
+    term: u64,
     leases: HashMap<Digest, Lease>,
     /// At how many those that ended are looked for.
     sweep_at: usize,
@@ -34,10 +36,19 @@ struct Lease {
 }
 
 impl Leases {
+    /// None yet; each will hold for `term`.
+    #[must_use]
+    pub fn new(term: Duration) -> Self {
+        Self {
+            term: u64::try_from(term.as_millis()).unwrap_or(u64::MAX),
+            leases: HashMap::new(),
+            sweep_at: 0,
+        }
+    }
+
     /// Begins a lease on content of `size` octets, or lengthens the one there is.
     pub fn take(&mut self, digest: Digest, size: u64, now: u64) {
-        let term = u64::try_from(TERM.as_millis()).unwrap_or(u64::MAX);
-        let until = now.saturating_add(term);
+        let until = now.saturating_add(self.term);
         self.leases.insert(digest, Lease { until, size });
         if self.leases.len() > self.sweep_at.max(MANY) {
             self.leases.retain(|_, lease| lease.until > now);
@@ -67,7 +78,7 @@ mod tests {
     fn a_lease_holds_for_its_term() {
         let digest = Digest::of(Algorithm::Sha256, b"a");
         let term = u64::try_from(TERM.as_millis()).unwrap();
-        let mut leases = Leases::default();
+        let mut leases = Leases::new(TERM);
         assert_eq!(leases.size(&digest, 0), None);
         leases.take(digest, 5, 0);
         assert_eq!(leases.size(&digest, term - 1), Some(5));
@@ -80,7 +91,7 @@ mod tests {
 
     #[test]
     fn leases_that_ended_do_not_pile_up() {
-        let mut leases = Leases::default();
+        let mut leases = Leases::new(TERM);
         let term = u64::try_from(TERM.as_millis()).unwrap();
         for number in 0..3 * MANY as u64 {
             let mut octets = [0; 32];

@@ -415,6 +415,7 @@ pub(crate) fn store_settings(config: &Config) -> Settings {
             IndexKind::Memory => store::IndexKind::Memory,
         },
         trial: std::env::current_exe().ok(),
+        lease: config.sweep.grace,
         ..Settings::new(config.root.clone(), node(config))
     }
 }

@@ -23,7 +23,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use ring::rand::{SecureRandom as _, SystemRandom};
@@ -39,7 +39,7 @@ use crate::index::view::View;
 use crate::journal::JournalError;
 use crate::journal::feed::{Feed, Taken};
 use crate::journal::writer::{State, WallClock, Writer};
-use crate::lease::Leases;
+use crate::lease::{self, Leases};
 use crate::record::{Key, NodeId, Position, Record, Stamped, Vector};
 use crate::reference::{NodeName, Reference, RepositoryName, Tag, UploadId};
 use blob::Flights;
@@ -68,6 +68,8 @@ pub struct Settings {
     pub segment: u64,
     /// How many octets of manifests are kept in memory.
     pub cache: usize,
+    /// How long the sweep leaves alone what a client was told is there.
+    pub lease: Duration,
     /// The wall clock, in milliseconds since 1970.
     pub wall: WallClock,
 }
@@ -99,6 +101,7 @@ impl Settings {
             trial: None,
             segment: Self::SEGMENT,
             cache: Self::CACHE,
+            lease: lease::TERM,
             wall: milliseconds,
         }
     }
@@ -326,7 +329,7 @@ impl Store {
             repositories: Locks::new(),
             sessions,
             flights: Flights::default(),
-            leases: Mutex::default(),
+            leases: Mutex::new(Leases::new(settings.lease)),
             manifests: Mutex::new(Cache::new(settings.cache)),
             names: Mutex::new(Names {
                 n_taken: 0,

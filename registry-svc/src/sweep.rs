@@ -59,7 +59,7 @@ pub async fn sweep(store: &Store, settings: &Settings, mode: Mode) -> Result<Rep
         ..Report::default()
     };
     if mode == Mode::Sweep {
-        report.n_sessions = store.expire_sessions().await;
+        report.n_sessions = store.expire_sessions(settings.uploads).await;
     }
     if settings.untagged == Untagged::Delete {
         mark::delete_untagged(store, settings.grace, mode, &mut report).await?;

@@ -1,9 +1,11 @@
 //! registry-svc on a loopback address of its own, and images to push to it.
 
 use std::fmt::Write as _;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::io::{self, Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
@@ -113,7 +115,7 @@ pub fn image(layout: &Path, tag: &str, contents: &[&[u8]]) -> String {
     let blob = |octets: &[u8]| -> (String, Value) {
         let name = sha256(octets);
         std::fs::write(blobs.join(&name), octets).expect("a blob is written");
-        let digest = format!("sha256:{name}");
+        let digest = digest_of(octets);
         let value = json!({ "digest": digest, "size": octets.len() });
         (digest, value)
     };
@@ -212,4 +214,41 @@ pub fn skopeo(arguments: &[&str]) -> Command {
     let mut command = Command::new("skopeo");
     command.arg("--insecure-policy").args(arguments);
     command
+}
+
+/// One request on a connection of its own: status, head and body of the answer.
+///
+/// # Errors
+///
+/// Fails if nobody answers, or not within ten seconds.
+pub fn exchange(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &str,
+    body: &[u8],
+) -> io::Result<(u16, String, Vec<u8>)> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {}\r\n{headers}\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes())?;
+    // Whoever refuses a body may not read it.
+    drop(stream.write_all(body));
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
+    let end = end.ok_or(io::ErrorKind::InvalidData)?;
+    let head = String::from_utf8_lossy(&answer[..end]).into_owned();
+    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
+    let status = status.ok_or(io::ErrorKind::InvalidData)?;
+    Ok((status, head, answer.split_off(end + 4)))
+}
+
+/// `sha256:…` of some octets.
+#[must_use]
+pub fn digest_of(octets: &[u8]) -> String {
+    format!("sha256:{}", sha256(octets))
 }

@@ -401,11 +401,11 @@ fn a_session_nobody_writes_to_is_ended_after_a_day() {
             .append(&name, &id, None, None, body(b"a"))
             .await
             .unwrap();
-        assert_eq!(store.expire_sessions().await, 0);
+        assert_eq!(store.expire_sessions(Duration::from_hours(24)).await, 0);
         drop(store);
         settings.wall = || milliseconds() + 25 * 3_600_000;
         let (store, _) = open(&settings).await;
-        assert_eq!(store.expire_sessions().await, 1);
+        assert_eq!(store.expire_sessions(Duration::from_hours(24)).await, 1);
         assert!(store.offset(&name, &id).await.is_err());
         assert_eq!(uploads(&settings), Vec::<PathBuf>::new());
     });

@@ -28,9 +28,6 @@ const MOST_SESSIONS: usize = 4096;
 /// octets were written.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How old a session gets that nobody writes to.
-pub const OLDEST: Duration = Duration::from_hours(24);
-
 /// What a session's small file is at most.
 const LONGEST_NOTE: u64 = 1024;
 
@@ -254,9 +251,9 @@ impl Store {
         self.drop_session(id, slot).await
     }
 
-    /// Ends sessions that nobody has written to for [`OLDEST`]; returns how many.
-    pub async fn expire_sessions(&self) -> usize {
-        let oldest = u64::try_from(OLDEST.as_millis()).unwrap_or(u64::MAX);
+    /// Ends sessions that nobody has written to for so long; returns how many.
+    pub async fn expire_sessions(&self, rest: Duration) -> usize {
+        let oldest = u64::try_from(rest.as_millis()).unwrap_or(u64::MAX);
         let before = self.inner.now().saturating_sub(oldest);
         let is_old = |session: &Session| session.touched.load(Ordering::Relaxed) < before;
         let old: Vec<(UploadId, Arc<Session>)> = self

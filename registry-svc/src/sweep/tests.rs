@@ -25,8 +25,13 @@ fn settings(grace: Duration, trash: Duration) -> Settings {
 }
 
 async fn open(scratch: &Scratch) -> Store {
+    open_with(scratch, crate::lease::TERM).await
+}
+
+async fn open_with(scratch: &Scratch, lease: Duration) -> Store {
     let settings =
         crate::store::Settings::new(scratch.path().join("store"), "master-0".parse().unwrap());
+    let settings = crate::store::Settings { lease, ..settings };
     Store::open(settings, Arc::new(RealDisk)).await.unwrap().0
 }
 
@@ -227,83 +232,45 @@ fn without_a_tag_manifests_go_only_where_that_is_asked_for_and_what_is_about_the
     });
 }
 
-/// Pushers ask, push what is missing, and put their manifest, as clients do; sweeps run all the while
-/// without any grace but the leases. What was acknowledged is whole in the end.
+/// Pushers ask, push what is missing, and put their manifest, as clients do, while sweeps run that
+/// leave hardly any time between the two. Who comes too late is told so, and begins again; what was
+/// acknowledged is whole in the end.
 #[test]
-fn a_sweep_among_pushes_takes_nothing_that_somebody_relies_on() {
+fn a_sweep_among_pushes_takes_nothing_that_was_acknowledged() {
     run(async {
         let scratch = Scratch::new("among");
-        let store = open(&scratch).await;
+        let lease = Duration::from_millis(2);
+        let store = open_with(&scratch, lease).await;
+        let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
         let sweeper = {
-            let store = store.clone();
+            let (store, stop) = (store.clone(), Arc::clone(&stop));
             tokio::spawn(async move {
                 let mut n_trashed = 0;
-                loop {
-                    let report = sweep(&store, &settings(NONE, NONE), Mode::Sweep)
-                        .await
-                        .unwrap();
-                    n_trashed += report.trashed.n;
-                    if n_trashed > u64::MAX / 2 {
-                        return;
-                    }
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    let report = sweep(&store, &settings(lease, lease), Mode::Sweep).await;
+                    n_trashed += report.unwrap().trashed.n;
                 }
+                n_trashed
             })
         };
-        let pushers: Vec<_> = (0..8_u64)
-            .map(|pusher| {
-                let store = store.clone();
-                tokio::spawn(async move {
-                    let repository = format!("team-{}", pusher % 3);
-                    let mut acknowledged: BTreeMap<String, (Digest, Vec<Digest>)> = BTreeMap::new();
-                    for round in 0..12_u64 {
-                        // Few contents, so that pushers meet, and what one leaves another asks for.
-                        let contents = [round % 4, (round + pusher) % 5, 7];
-                        let mut layers = Vec::new();
-                        for content in contents {
-                            let content = format!("content {content}");
-                            let digest = Digest::of(Algorithm::Sha256, content.as_bytes());
-                            if store
-                                .blob(&name(&repository), &digest)
-                                .await
-                                .unwrap()
-                                .is_none()
-                            {
-                                push(&store, &repository, content.as_bytes()).await;
-                            }
-                            layers.push(digest);
-                        }
-                        let tag = format!("{pusher}-{}", round % 2);
-                        let new = manifest(&layers, Some(&tag), None);
-                        if let Some((before, _)) = acknowledged.get(&tag).cloned()
-                            && before != new.digest
-                            && round % 3 == 0
-                        {
-                            drop(store.delete_manifest(&name(&repository), &before).await);
-                            acknowledged.retain(|_, (digest, _)| *digest != before);
-                        }
-                        let digest = put(&store, &repository, new).await;
-                        acknowledged.insert(tag, (digest, layers));
-                    }
-                    (repository, acknowledged)
-                })
-            })
+        let pushers: Vec<_> = (0..8)
+            .map(|n| tokio::spawn(pusher(store.clone(), n)))
             .collect();
         let mut all = Vec::new();
         for pusher in pushers {
             all.push(pusher.await.unwrap());
         }
-        sweeper.abort();
-        drop(sweeper.await);
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(sweeper.await.unwrap() > 0, "the sweeps had nothing to do");
         let mut n_checked = 0;
         for (repository, acknowledged) in all {
-            for (tag, (digest, layers)) in acknowledged {
+            for (digest, layers) in acknowledged {
+                let reference = Reference::Digest(digest);
                 let found = store
-                    .manifest(&name(&repository), &tag.parse().unwrap())
+                    .manifest(&name(&repository), &reference)
                     .await
                     .unwrap();
-                // Another pusher may have deleted the same manifest.
-                let Some(found) = found else { continue };
-                assert_eq!(found.digest, digest);
+                assert_eq!(found.unwrap().digest, digest);
                 for layer in layers {
                     let size = store.blob(&name(&repository), &layer).await.unwrap();
                     assert!(size.is_some(), "{repository} lost {layer}");
@@ -313,4 +280,51 @@ fn a_sweep_among_pushes_takes_nothing_that_somebody_relies_on() {
         }
         assert!(n_checked > 0);
     });
+}
+
+/// Pushes for a while and gives what was acknowledged and not deleted: manifests and their layers.
+async fn pusher(store: Store, number: u64) -> (String, BTreeMap<Digest, Vec<Digest>>) {
+    let repository = format!("team-{number}");
+    let mut acknowledged = BTreeMap::new();
+    for round in 0..30_u64 {
+        // Contents that pushers share, and that one leaves and another asks for.
+        let contents = [round % 4, (round + number) % 5, 7].map(|n| format!("content {n}"));
+        loop {
+            let mut layers = Vec::new();
+            for content in &contents {
+                let digest = Digest::of(Algorithm::Sha256, content.as_bytes());
+                if store
+                    .blob(&name(&repository), &digest)
+                    .await
+                    .unwrap()
+                    .is_none()
+                {
+                    push(&store, &repository, content.as_bytes()).await;
+                }
+                layers.push(digest);
+            }
+            let new = manifest(&layers, Some("latest"), None);
+            let digest = new.digest;
+            match store.put_manifest(&name(&repository), new).await {
+                Ok(_) => {
+                    acknowledged.insert(digest, layers);
+                    break;
+                }
+                Err(StoreError::MissingBlobs(_)) => {}
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+        // Most are deleted again, so that there is something to sweep.
+        if round % 5 != 4 {
+            let all: Vec<Digest> = acknowledged.keys().copied().collect();
+            for digest in all {
+                store
+                    .delete_manifest(&name(&repository), &digest)
+                    .await
+                    .unwrap();
+                acknowledged.remove(&digest);
+            }
+        }
+    }
+    (repository, acknowledged)
 }
