@@ -348,7 +348,7 @@ fn what_comes_early_or_wrong_leaves_what_it_should() {
         store.cancel(&name, &id).await.unwrap();
         // A file is taken away beside what goes on.
         while !uploads(&settings).is_empty() {
-            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
         assert_eq!(store.n_sessions(), 0);
         assert_eq!(store.held(&digest(b"whole")).await.unwrap(), None);
