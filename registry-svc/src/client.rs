@@ -10,6 +10,8 @@ pub mod connection;
 pub mod credentials;
 pub mod endpoint;
 mod session;
+#[cfg(test)]
+pub(crate) mod testing;
 mod transfer;
 
 use std::io;

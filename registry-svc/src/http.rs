@@ -126,6 +126,12 @@ impl Api {
         Self { mirrors, ..self }
     }
 
+    /// What is here, for tests of what speaks to this.
+    #[cfg(test)]
+    pub(crate) fn store_for_tests(&self) -> Store {
+        self.parts.store.clone()
+    }
+
     /// Answers a request that another node passes on.
     pub async fn handle_passed_on<B>(&self, request: Request<B>, caller: Caller) -> Response<Body>
     where

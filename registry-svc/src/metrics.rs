@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
+use crate::mirror::Mirrors;
 use crate::store::Store;
 use crate::survey::Survey;
 use crate::webhook::{self, EndpointStatus};
@@ -31,6 +32,14 @@ pub const IN_FLIGHT: &str = "registry_http_in_flight_requests";
 pub const REQUEST_SIZE: &str = "registry_http_request_size_bytes";
 /// Octets of responses' bodies, by handler.
 pub const RESPONSE_SIZE: &str = "registry_http_response_size_bytes";
+/// What was asked of mirrors, by type: manifest or blob.
+pub const PROXY_REQUESTS: &str = "registry_proxy_requests";
+/// Answered from what is here.
+pub const PROXY_HITS: &str = "registry_proxy_hits";
+/// Fetched from an upstream.
+pub const PROXY_MISSES: &str = "registry_proxy_misses";
+/// Octets that came from upstreams.
+pub const PROXY_PULLED: &str = "registry_proxy_pulled_bytes";
 /// Events by what became of them.
 pub const EVENTS: &str = "registry_notifications_events";
 /// Events that wait, by endpoint.
@@ -191,6 +200,35 @@ pub fn store(store: &Store) -> Vec<Sample> {
     }
     let sessions = u64::try_from(store.n_sessions()).unwrap_or(u64::MAX);
     samples.push(Sample::count(UPLOADS, "Upload sessions", none(), sessions));
+    samples
+}
+
+/// Mirrors of upstreams.
+#[must_use]
+pub fn mirrors(mirrors: &Mirrors) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    for (kind, asked) in [("manifest", mirrors.manifests()), ("blob", mirrors.blobs())] {
+        let of = || labels(&[("type", kind)]);
+        let hits = asked.requests.saturating_sub(asked.misses);
+        for (name, help, count) in [
+            (PROXY_REQUESTS, "Requests to mirrors", asked.requests),
+            (PROXY_HITS, "Requests to mirrors answered from here", hits),
+            (
+                PROXY_MISSES,
+                "Requests to mirrors answered by an upstream",
+                asked.misses,
+            ),
+        ] {
+            samples.push(Sample::counter(name, help, of(), count));
+        }
+    }
+    let of = labels(&[("type", "blob")]);
+    samples.push(Sample::counter(
+        PROXY_PULLED,
+        "Octets from upstreams",
+        of,
+        mirrors.octets(),
+    ));
     samples
 }
 

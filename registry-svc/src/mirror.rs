@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -58,6 +59,42 @@ struct Inner {
     tags: Mutex<Tags>,
     waiting: Mutex<Waiting>,
     completing: Arc<Semaphore>,
+    manifests: Counter,
+    blobs: Counter,
+    octets: AtomicU64,
+}
+
+/// What was asked of mirrors.
+#[derive(Debug, Default)]
+struct Counter {
+    requests: AtomicU64,
+    misses: AtomicU64,
+}
+
+/// How often something was asked of mirrors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// In all. Blobs that are here already are not asked of a mirror.
+    pub requests: u64,
+    /// What had to come from an upstream.
+    pub misses: u64,
+}
+
+impl Counter {
+    fn asked(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn missed(&self) {
+        self.misses.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn now(&self) -> Asked {
+        Asked {
+            requests: self.requests.load(Ordering::Relaxed),
+            misses: self.misses.load(Ordering::Relaxed),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -189,6 +226,9 @@ impl Mirrors {
             tags: Mutex::default(),
             waiting: Mutex::default(),
             completing: Arc::new(Semaphore::new(COMPLETED_AT_ONCE)),
+            manifests: Counter::default(),
+            blobs: Counter::default(),
+            octets: AtomicU64::new(0),
         }))))
     }
 
@@ -229,6 +269,24 @@ impl Mirrors {
             remote,
             namespace: None,
         })
+    }
+
+    /// How often manifests were asked of mirrors.
+    #[must_use]
+    pub fn manifests(&self) -> Asked {
+        self.0.manifests.now()
+    }
+
+    /// How often blobs were.
+    #[must_use]
+    pub fn blobs(&self) -> Asked {
+        self.0.blobs.now()
+    }
+
+    /// Octets of blobs that came from upstreams.
+    #[must_use]
+    pub fn octets(&self) -> u64 {
+        self.0.octets.load(Ordering::Relaxed)
     }
 
     /// How many blobs are on their way here.
@@ -335,6 +393,7 @@ impl Mirrors {
         route: &Route,
         reference: &Reference,
     ) -> Result<Option<Found>, MirrorError> {
+        self.0.manifests.asked();
         match reference {
             Reference::Digest(digest) => self.by_digest(route, digest).await,
             Reference::Tag(tag) => self.by_tag(route, tag).await,
@@ -494,6 +553,7 @@ fn found(stored: Stored) -> Found {
 impl Mirrors {
     /// Keeps a manifest until all that it refers to is here, and has that brought here.
     async fn begin(&self, route: &Route, remote: RemoteManifest, tag: Option<&Tag>) -> Stored {
+        self.0.manifests.missed();
         let stored = Stored {
             digest: remote.digest,
             media_type: remote.media_type.into(),
@@ -616,6 +676,7 @@ impl Mirrors {
     ///
     /// When nobody answers, the upstream refuses, or the store fails.
     pub async fn blob(&self, route: &Route, digest: &Digest) -> Result<Option<Blob>, MirrorError> {
+        self.0.blobs.asked();
         let asked = self
             .0
             .ask(route, |registry| {
@@ -632,7 +693,10 @@ impl Mirrors {
             Answer::Silence => return Err(MirrorError::Unreachable),
         };
         let (remote, wanted) = (route.remote.clone(), *digest);
+        let counting = self.clone();
         let open = async move {
+            counting.0.blobs.missed();
+            counting.0.octets.fetch_add(size, Ordering::Relaxed);
             let origin = Origin::Registry(registry);
             let body = origin.blob(&remote, &wanted, 0).await;
             body.map_err(io::Error::other)?

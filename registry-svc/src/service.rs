@@ -66,6 +66,7 @@ pub struct Registry {
     space: Space,
     tls: Option<Arc<Cell<ServerConfig>>>,
     webhooks: Arc<Webhooks>,
+    mirrors: Option<Mirrors>,
     http: Http,
     looker: Looker,
     upkeep: Upkeep,
@@ -153,7 +154,7 @@ impl Service for Registry {
             .map_err(|error| StartError::new(exit::CONFIG, exit::chain(&error)))?;
         let space = Space::new(store.clone(), config.space.clone());
         let api = Api::new(parts, Arc::clone(&limits))
-            .mirroring(mirrors)
+            .mirroring(mirrors.clone())
             .within(space.clone());
         drop(workers.handle().spawn(space.clone().run()));
         let api = Arc::new(api);
@@ -179,6 +180,7 @@ impl Service for Registry {
             space,
             tls,
             webhooks: Arc::new(webhooks),
+            mirrors,
             http,
             readiness: context.readiness.clone(),
             followed: Cell::new(Vec::new()),
@@ -343,6 +345,9 @@ impl Registry {
         let sources = Sources::default();
         let webhooks = Arc::clone(&self.webhooks);
         sources.add(move || notifications(&webhooks.status()));
+        if let Some(mirrors) = self.mirrors.clone() {
+            sources.add(move || metrics::mirrors(&mirrors));
+        }
         let looker = self.looker.clone();
         sources.add(move || looker.last().map_or_else(Vec::new, |it| metrics::held(&it)));
         let store = self.store.clone();
@@ -381,7 +386,7 @@ fn listeners(config: &Config, inherited: &mut Inherited) -> Result<Vec<TcpListen
 
 async fn open(workers: &Workers, config: &Config) -> Result<Store, StartError> {
     let settings = store_settings(config);
-    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let disk = disk(config)?;
     let opened = workers.run(async move { Store::open(settings, disk).await });
     let (store, recovery) = opened.await.map_err(store_error)?;
     tracing::info!(
@@ -405,6 +410,29 @@ async fn open(workers: &Workers, config: &Config) -> Result<Store, StartError> {
         tracing::error!(blobs, "The disk lacks blobs that repositories name");
     }
     Ok(store)
+}
+
+/// What the store of a configuration is kept on: the disk, or an object store that is listed for it.
+#[cfg(feature = "s3")]
+pub(crate) fn disk(config: &Config) -> Result<Arc<dyn Disk>, StartError> {
+    let Some(s3) = &config.s3 else {
+        return Ok(Arc::new(RealDisk));
+    };
+    let opened = crate::engine::ObjectDisk::open(&config.root, s3);
+    let disk = opened.map_err(|error| StartError::new(exit::SOFTWARE, error))?;
+    Ok(Arc::new(disk))
+}
+
+/// What the store of a configuration is kept on.
+#[cfg(not(feature = "s3"))]
+pub(crate) fn disk(config: &Config) -> Result<Arc<dyn Disk>, StartError> {
+    match &config.s3 {
+        None => Ok(Arc::new(RealDisk)),
+        Some(_) => {
+            let reason = "[s3]: this registry-svc is built without object stores";
+            Err(StartError::new(exit::CONFIG, reason))
+        }
+    }
 }
 
 /// How the store of a configuration is opened.

@@ -4,7 +4,7 @@
 
 use tests::fuzz::{
     CLIENT_HELLO, HANDOVER, HAPROXY_CFG, HEALTH, KEEPALIVED_CONF, NAMED_CONF, PROXY_HEADER, QUERY,
-    REGISTRY_MANIFEST, REGISTRY_NAMES, REGISTRY_RANGE, RESPONSE, SETTINGS, Target, VRRP, ZONE,
+    REGISTRY_ARCHIVE, REGISTRY_MANIFEST, REGISTRY_NAMES, REGISTRY_RANGE, RESPONSE, SETTINGS, Target, VRRP, ZONE,
 };
 
 fn smoke(target: Target, steps: usize) {
@@ -66,6 +66,11 @@ fn no_peers_file_upsets_the_import() {
 #[test]
 fn no_advertisement_upsets_a_virtual_router() {
     smoke(VRRP, 40_000);
+}
+
+#[test]
+fn no_archive_upsets_an_import() {
+    smoke(REGISTRY_ARCHIVE, 6_000);
 }
 
 #[test]

@@ -3,3 +3,4 @@
 mod clients;
 mod cluster;
 mod sweep;
+mod transfer;

@@ -13,6 +13,7 @@ mod mutate;
 mod named_conf;
 mod proxy_header;
 mod query;
+mod registry_archive;
 mod registry_manifest;
 mod registry_names;
 mod registry_range;
@@ -125,6 +126,13 @@ pub const VRRP: Target = Target {
     name: "vrrp",
     body: vrrp::body,
     words: &[],
+};
+
+/// Archives of images.
+pub const REGISTRY_ARCHIVE: Target = Target {
+    name: "registry_archive",
+    body: registry_archive::body,
+    words: registry_archive::WORDS,
 };
 
 /// What names content in a registry.

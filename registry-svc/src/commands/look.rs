@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use daemon_base::admin;
 use daemon_base::config::Document;
+use daemon_base::run::StartError;
 use daemon_base::{errln, exit, outln};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use crate::args::LookArgs;
 use crate::config::{Config, DEFAULT_ADMIN, DEFAULT_ROOT, v1};
-use crate::disk::RealDisk;
+use crate::disk::{Disk, RealDisk};
 use crate::reference::NodeName;
 use crate::root_lock::{LockError, RootLock};
 use crate::service;
@@ -52,6 +53,9 @@ pub(super) enum LookError {
     /// The store cannot be opened.
     #[error("cannot open the store")]
     Store(#[from] StoreError),
+    /// What it is kept on cannot be had.
+    #[error(transparent)]
+    Start(StartError),
     /// What is looked for.
     #[error(transparent)]
     View(#[from] ViewError),
@@ -63,6 +67,7 @@ impl LookError {
             Self::Refused(_) | Self::View(_) => exit::DATA,
             Self::Nowhere { .. } | Self::Held { .. } | Self::NoRegistry(_) => exit::UNAVAILABLE,
             Self::Answer(_) | Self::Store(_) => exit::SOFTWARE,
+            Self::Start(error) => error.code,
         }
     }
 }
@@ -134,7 +139,11 @@ pub(super) async fn reach(args: &LookArgs) -> Result<Reached, LookError> {
     }
     let lock = RootLock::take(&settings.root);
     let lock = lock.map_err(|source| LookError::Held { admin, source })?;
-    let (store, _) = Store::open(settings, Arc::new(RealDisk)).await?;
+    let disk: Arc<dyn Disk> = match &config {
+        Ok(config) if args.root.is_none() => service::disk(config).map_err(LookError::Start)?,
+        _ => Arc::new(RealDisk),
+    };
+    let (store, _) = Store::open(settings, disk).await?;
     Ok(Reached::Disk(Box::new(Opened {
         store,
         config: config.ok(),

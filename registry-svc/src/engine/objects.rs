@@ -96,16 +96,12 @@ impl Objects {
         let connector = Connector {
             pool: Pool::new(s3.ca.as_deref())?,
         };
-        let is_plain = s3
-            .endpoint
-            .as_deref()
-            .is_some_and(|endpoint| endpoint.starts_with("http://"));
         let mut builder = AmazonS3Builder::new()
             .with_bucket_name(&s3.bucket)
             .with_region(&s3.region)
             .with_access_key_id(super::secret(&s3.access_key)?)
             .with_secret_access_key(super::secret(&s3.secret_key)?)
-            .with_allow_http(is_plain)
+            .with_allow_http(s3.allow_http)
             .with_http_connector(connector);
         if let Some(endpoint) = &s3.endpoint {
             builder = builder.with_endpoint(endpoint.trim_end_matches('/'));

@@ -58,6 +58,23 @@ pub struct Source {
 }
 
 impl Source {
+    /// A blob of an origin, for tests of where it goes.
+    #[cfg(test)]
+    pub(crate) fn new(
+        origin: Origin,
+        repository: RepositoryName,
+        digest: Digest,
+        size: u64,
+    ) -> Self {
+        Self {
+            origin,
+            repository,
+            progress: Arc::default(),
+            digest,
+            size,
+        }
+    }
+
     /// Its bytes from an offset on.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use daemon_base::config::{Document, Problems as ConfigProblems};
+use daemon_base::run::StartError;
 use daemon_base::{errln, exit, outln};
 use tokio::time::Instant;
 
@@ -19,7 +20,7 @@ use crate::client::credentials::{AuthFile, AuthFileError, Credentials};
 use crate::client::endpoint::{EndpointError, Remote, Scheme};
 use crate::config::v1;
 use crate::digest::Digest;
-use crate::disk::RealDisk;
+use crate::disk::{Disk, RealDisk};
 use crate::manifest::{self, Sparse};
 use crate::record::{Fact, Key};
 use crate::reference::{NodeName, Reference, RepositoryName, Tag};
@@ -66,6 +67,8 @@ enum VerbError {
     AuthFile(PathBuf, #[source] AuthFileError),
     #[error("{path} has no line NAME:PASSWORD", path = .0.display())]
     NoCredentials(PathBuf),
+    #[error(transparent)]
+    Start(#[from] StartError),
     #[error("the registry of this root runs: use `import --to` or `pull`, or stop it first")]
     Held(#[source] LockError),
     #[error(transparent)]
@@ -99,6 +102,7 @@ impl VerbError {
             | Self::Nothing => exit::DATA,
             Self::Config(_) => exit::CONFIG,
             Self::Endpoint(..) | Self::Prefix(_) => exit::USAGE,
+            Self::Start(error) => error.code,
             Self::Secret(_, source) | Self::Runtime(source) => exit::code_of_io(source),
             Self::Held(LockError::Io { source, .. }) => exit::code_of_io(source),
             Self::Held(LockError::Held { .. }) | Self::Client(_) => exit::UNAVAILABLE,
@@ -107,6 +111,17 @@ impl VerbError {
             Self::Tree(_) => exit::SOFTWARE,
         }
     }
+}
+
+/// What a verb did.
+enum Done {
+    /// Said what there is.
+    Listed {
+        /// Whether all of it can be copied.
+        is_whole: bool,
+    },
+    /// Copied what there is.
+    Copied(Report),
 }
 
 /// `import`.
@@ -133,7 +148,7 @@ pub fn pull(args: &PullArgs) -> ExitCode {
     run(pull_all(args))
 }
 
-fn run(verb: impl Future<Output = Result<Option<Report>, VerbError>>) -> ExitCode {
+fn run(verb: impl Future<Output = Result<Done, VerbError>>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build();
@@ -142,8 +157,9 @@ fn run(verb: impl Future<Output = Result<Option<Report>, VerbError>>) -> ExitCod
         Err(error) => Err(VerbError::Runtime(error)),
     };
     match done {
-        Ok(None) => exit::code(exit::OK),
-        Ok(Some(report)) => {
+        Ok(Done::Listed { is_whole: true }) => exit::code(exit::OK),
+        Ok(Done::Listed { is_whole: false }) => exit::code(exit::DATA),
+        Ok(Done::Copied(report)) => {
             // What is wrong goes where errors go, so that the last line of the output is the sum.
             let text = report.to_string();
             let mut lines: Vec<&str> = text.lines().collect();
@@ -167,19 +183,21 @@ fn run(verb: impl Future<Output = Result<Option<Report>, VerbError>>) -> ExitCod
 
 //--- In
 
-async fn import_all(args: &ImportArgs) -> Result<Option<Report>, VerbError> {
+async fn import_all(args: &ImportArgs) -> Result<Done, VerbError> {
     let naming = naming(&args.names)?;
     let (archive, catalogue) = open(&args.paths, args.format)?;
     let taken = Taken::new(archive, catalogue, &naming, &args.which)?;
     if args.list {
         taken.list();
-        return Ok(None);
+        return Ok(Done::Listed {
+            is_whole: taken.problems.is_empty(),
+        });
     }
     match &args.to {
         Some(to) => {
             let remote = remote(to)?;
             let sink = Sink::registry(registry(&args.client, &remote)?);
-            taken.copy(sink, &args.which).await.map(Some)
+            taken.copy(sink, &args.which).await.map(Done::Copied)
         }
         None => {
             let store = open_store(&args.store).await?;
@@ -187,12 +205,12 @@ async fn import_all(args: &ImportArgs) -> Result<Option<Report>, VerbError> {
                 .copy(Sink::Store(store.store.clone()), &args.which)
                 .await;
             store.close().await;
-            report.map(Some)
+            report.map(Done::Copied)
         }
     }
 }
 
-async fn push_all(args: &PushArgs) -> Result<Option<Report>, VerbError> {
+async fn push_all(args: &PushArgs) -> Result<Done, VerbError> {
     let remote = remote(&args.to)?;
     let mut naming = Naming::default();
     match &remote.reference {
@@ -208,7 +226,7 @@ async fn push_all(args: &PushArgs) -> Result<Option<Report>, VerbError> {
     let (archive, catalogue) = open(std::slice::from_ref(&args.path), None)?;
     let taken = Taken::new(archive, catalogue, &naming, &args.which)?;
     let sink = Sink::registry(registry(&args.client, &remote)?);
-    taken.copy(sink, &args.which).await.map(Some)
+    taken.copy(sink, &args.which).await.map(Done::Copied)
 }
 
 fn open(paths: &[PathBuf], format: Option<Format>) -> Result<(Archive, Catalogue), VerbError> {
@@ -309,7 +327,7 @@ async fn copy(
 
 //--- Out
 
-async fn export_all(args: &ExportArgs) -> Result<Option<Report>, VerbError> {
+async fn export_all(args: &ExportArgs) -> Result<Done, VerbError> {
     let store = open_store(&args.store).await?;
     let exported = async {
         let items = items_of_store(&store.store, &selection(&args.which)).await?;
@@ -321,10 +339,10 @@ async fn export_all(args: &ExportArgs) -> Result<Option<Report>, VerbError> {
     };
     let report = exported.await;
     store.close().await;
-    report.map(Some)
+    report.map(Done::Copied)
 }
 
-async fn pull_all(args: &PullArgs) -> Result<Option<Report>, VerbError> {
+async fn pull_all(args: &PullArgs) -> Result<Done, VerbError> {
     let mut whole: Option<Report> = None;
     let remotes = args
         .from
@@ -365,7 +383,7 @@ async fn pull_all(args: &PullArgs) -> Result<Option<Report>, VerbError> {
             None => report,
         });
     }
-    Ok(whole)
+    Ok(Done::Copied(whole.unwrap_or_default()))
 }
 
 fn tree(path: &Path, form: ExportForm) -> Result<Sink, VerbError> {
@@ -623,12 +641,15 @@ impl Opened {
 
 async fn open_store(args: &StoreArgs) -> Result<Opened, VerbError> {
     let config = Document::read(&args.config).and_then(|document| v1::parse(&document));
+    let mut disk: Arc<dyn Disk> = Arc::new(RealDisk);
     let settings = match (&args.root, config) {
-        (None, Ok(config)) => service::store_settings(&config),
-        (Some(root), Ok(config)) => Settings {
-            root: root.clone(),
-            ..service::store_settings(&config)
-        },
+        (root, Ok(mut config)) => {
+            if let Some(root) = root {
+                config.root.clone_from(root);
+            }
+            disk = service::disk(&config)?;
+            service::store_settings(&config)
+        }
         // A root that is named needs no configuration, unless one is named too.
         (Some(root), Err(_)) if !args.config.exists() => {
             let node: NodeName = service::ALONE.parse().expect("it is a name");
@@ -637,6 +658,6 @@ async fn open_store(args: &StoreArgs) -> Result<Opened, VerbError> {
         (_, Err(problems)) => return Err(VerbError::Config(problems)),
     };
     let lock = RootLock::take(&settings.root).map_err(VerbError::Held)?;
-    let (store, _) = Store::open(settings, Arc::new(RealDisk)).await?;
+    let (store, _) = Store::open(settings, disk).await?;
     Ok(Opened { store, _lock: lock })
 }

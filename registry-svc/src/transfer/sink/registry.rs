@@ -170,3 +170,97 @@ where
     }
     ask().await
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use bytes::Bytes;
+    use http_body_util::{BodyExt as _, StreamBody};
+    use hyper::body::Frame;
+    use hyper::{Method, Request, Response};
+
+    use super::*;
+    use crate::auth::Peer;
+    use crate::client::credentials::AuthFile;
+    use crate::client::testing::{Answered, Served, answer, whole};
+    use crate::digest::Algorithm;
+    use crate::http::Limits;
+    use crate::http::tests::Registry as Upstream;
+    use crate::transfer::archive::Archive;
+    use crate::transfer::catalogue::testing::Scratch;
+    use crate::transfer::catalogue::{Catalogue, Place};
+    use crate::transfer::origin::Origin;
+
+    fn name(text: &str) -> RepositoryName {
+        text.parse().unwrap()
+    }
+
+    /// A source of these octets.
+    fn source(scratch: &Scratch, octets: &[u8]) -> Source {
+        let digest = Digest::of(Algorithm::Sha256, octets);
+        let mut catalogue = Catalogue::default();
+        let place = Place::Made(Bytes::copy_from_slice(octets));
+        catalogue.places.insert(digest, place);
+        let archive = Archive::open(&[scratch.path("")]).unwrap();
+        let origin = Origin::Archive(Arc::new(archive), Arc::new(catalogue));
+        Source::new(origin, name("from"), digest, octets.len() as u64)
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_upload_that_broke_off_goes_on_where_it_was() {
+        let upstream = Upstream::with(Limits::default()).await;
+        let api = upstream.api();
+        let store = api.store_for_tests();
+        let broke = Arc::new(AtomicBool::new(false));
+        let went_on = Arc::new(AtomicBool::new(false));
+        let noticed = Arc::clone(&went_on);
+        let served = Served::start(move |request| {
+            let (api, broke) = (Arc::clone(&api), Arc::clone(&broke));
+            let noticed = Arc::clone(&noticed);
+            async move {
+                let peer = Peer::plain("192.0.2.1:4000".parse().unwrap());
+                let (head, body) = request.into_parts();
+                let octets = body.collect().await.unwrap().to_bytes();
+                let is_last = head.method == Method::PUT;
+                if is_last && head.headers.contains_key("content-range") {
+                    noticed.store(true, Ordering::Relaxed);
+                }
+                let breaks = is_last && !broke.swap(true, Ordering::Relaxed);
+                let mut frames = vec![Ok(Frame::data(octets.clone()))];
+                if breaks {
+                    let half = octets.slice(..octets.len() / 2);
+                    let lost = io::Error::from(io::ErrorKind::BrokenPipe);
+                    frames = vec![Ok(Frame::data(half)), Err(lost)];
+                }
+                let body = StreamBody::new(tokio_stream::iter(frames));
+                let answered = api.handle(Request::from_parts(head, body), &peer).await;
+                if breaks {
+                    return answer(503, &[], whole(""));
+                }
+                let (head, body) = answered.into_parts();
+                let body: Answered = whole(body.collect().await.unwrap().to_bytes());
+                Response::from_parts(head, body)
+            }
+        })
+        .await;
+        let scratch = Scratch::new("sink-on");
+        let octets: Vec<u8> = (0..1_000_000_u32).map(|at| (at % 239) as u8).collect();
+        let source = source(&scratch, &octets);
+        let sink = RegistrySink::new(served.registry(AuthFile::default()));
+        let target = name("a/b");
+        assert!(!sink.has_blob(&target, &source.digest).await.unwrap());
+        sink.put_blob(&target, &source).await.unwrap();
+        let size = store.blob(&target, &source.digest).await.unwrap();
+        assert_eq!(size, Some(1_000_000));
+        assert!(went_on.load(Ordering::Relaxed), "{:?}", served.asked());
+        // Another repository there takes it from the first.
+        let other = name("c");
+        assert!(sink.has_blob(&other, &source.digest).await.unwrap());
+        let size = store.blob(&other, &source.digest).await.unwrap();
+        assert_eq!(size, Some(1_000_000));
+        assert_eq!(served.count("PUT "), 2, "{:?}", served.asked());
+    }
+}
