@@ -20,10 +20,11 @@ use netlink_packet_route::address::{
     AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage, AddressProtocol, CacheInfo,
 };
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkLayerType, LinkMessage};
+use netlink_packet_route::route::RouteType;
 use rtnetlink::packet_core::{NLM_F_ACK, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 use rtnetlink::sys::protocols::NETLINK_ROUTE;
 use rtnetlink::sys::{Socket, SocketAddr};
-use rtnetlink::{AddressMessageBuilder, Handle, MulticastGroup};
+use rtnetlink::{AddressMessageBuilder, Handle, MulticastGroup, RouteMessageBuilder};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_stream::{Stream, StreamExt};
@@ -250,18 +251,28 @@ impl Netlink {
     pub(super) async fn until_working(&self, entries: &[VirtualAddress]) {
         let mut entries = entries.iter();
         // IPv4 has its route before the kernel answers.
-        let Some(last) = entries.rfind(|entry| entry.address.is_ipv6()) else {
+        let last = entries.rfind(|entry| entry.address.is_ipv6());
+        let Some(IpAddr::V6(address)) = last.map(|last| last.address) else {
             return;
         };
         let working = async {
-            while !is_local(last.address) {
+            while !self.is_local(address).await {
                 tokio::time::sleep(WORKING_STEP).await;
             }
         };
         if tokio::time::timeout(WORKING_LIMIT, working).await.is_err() {
-            let address = last.address;
             warn!(%address, "An address is on its link and has no route yet");
         }
+    }
+
+    /// Whether what comes for an address stays on this node. It has the address on a link before that.
+    async fn is_local(&self, address: Ipv6Addr) -> bool {
+        let question = RouteMessageBuilder::<Ipv6Addr>::new()
+            .destination_prefix(address, 128)
+            .build();
+        let mut answers = std::pin::pin!(self.handle.route().get(question).execute());
+        let answer = answers.next().await;
+        answer.is_some_and(|route| route.is_ok_and(|route| route.header.kind == RouteType::Local))
     }
 
     /// Takes an address off a link; it may not be there.
@@ -291,20 +302,6 @@ pub(super) enum NetlinkError {
     /// It did not answer.
     #[error("the kernel does not answer")]
     Silent,
-}
-
-/// Whether what is sent to an address stays on this node: then it comes from the address itself.
-fn is_local(address: IpAddr) -> bool {
-    let unspecified: IpAddr = match address {
-        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    // Nothing is sent: a port has to be named, and discard is one (RFC 863).
-    let source = std::net::UdpSocket::bind((unspecified, 0)).and_then(|socket| {
-        socket.connect((address, 9))?;
-        socket.local_addr()
-    });
-    source.is_ok_and(|source| source.ip() == address)
 }
 
 async fn answered(

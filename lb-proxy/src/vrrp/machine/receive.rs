@@ -167,8 +167,9 @@ impl Machine {
             active.rivalled = now;
         }
         let priority = heard.priority;
-        // The last word of one that has handed over is no sign of trouble.
-        if priority != PRIORITY_LEAVING {
+        // The last word of one that has handed over, or has just yielded, is no sign of trouble.
+        let lately = |since: Instant| now < since + self.settings.interval;
+        if priority != PRIORITY_LEAVING && !self.since.is_some_and(lately) {
             let event = Event::LowerHeard { source, priority };
             self.report(ReportKind::LowerHeard, event, now);
         }
