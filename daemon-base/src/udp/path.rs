@@ -217,6 +217,46 @@ impl ReturnPath {
         }
     }
 
+    /// The way from `socket` back to `peer`, who has sent something to `local`: as
+    /// [`Datagram::return_path`](super::Datagram::return_path) has given it to another process, or to
+    /// an engine before this one.
+    ///
+    /// # Errors
+    ///
+    /// When the socket does not say what it is bound to.
+    pub fn restored(
+        socket: Arc<UdpSocket>,
+        peer: SocketAddr,
+        local: Option<IpAddr>,
+    ) -> io::Result<Self> {
+        let bound = socket.local_addr()?;
+        // A socket of IPv6 sends to IPv4 by mapped addresses.
+        let mapped = |ip: IpAddr| match ip {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        let peer_address = match (bound, peer) {
+            (SocketAddr::V6(_), SocketAddr::V4(peer)) => {
+                SocketAddr::new(mapped((*peer.ip()).into()).into(), peer.port())
+            }
+            _ => peer,
+        };
+        let source = match local {
+            Some(_) if !bound.ip().is_unspecified() => Source::Bound,
+            None => Source::Bound,
+            Some(IpAddr::V4(local)) if bound.is_ipv4() => Source::V4(local),
+            Some(local) => {
+                let local = mapped(local);
+                let interface = match peer {
+                    SocketAddr::V6(peer) if local.is_unicast_link_local() => peer.scope_id(),
+                    _ => 0,
+                };
+                Source::V6(local, interface)
+            }
+        };
+        Ok(Self::new(Some(socket), Peer::new(peer_address), source))
+    }
+
     /// Who gets the reply.
     #[must_use]
     pub fn peer(&self) -> SocketAddr {

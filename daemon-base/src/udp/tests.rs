@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc;
+use std::time::Instant;
 
 /// Answers with the payload, its letters in capitals and the address it came to.
 struct Shout {
@@ -304,6 +305,57 @@ fn a_reply_may_come_later_from_another_thread() {
     engine.stop();
     path.send(b"still").unwrap();
     assert_eq!(receive(&asker).0, "still");
+}
+
+#[test]
+fn a_way_back_can_be_made_again_from_what_is_known_of_it() {
+    struct Tell(mpsc::Sender<(SocketAddr, Option<IpAddr>)>);
+    impl Respond for Tell {
+        fn respond(&mut self, datagram: &Datagram<'_>, _: &mut [u8]) -> Outcome {
+            self.0.send((datagram.peer(), datagram.local())).unwrap();
+            Outcome::Silent
+        }
+    }
+    let (mut sockets, mut targets) = bind_wildcards();
+    if has_ipv6() {
+        let (both, address) = bind_v6_wildcard(false);
+        sockets.push(both);
+        targets.push(("127.0.0.1:0", ([127, 0, 0, 5], address.port()).into()));
+    }
+    for (asker, target) in targets {
+        let own = |socket: &&UdpSocket| socket.local_addr().unwrap().port() == target.port();
+        let socket = sockets.iter().find(own).unwrap();
+        let (sender, told) = mpsc::channel();
+        let served = vec![socket.try_clone().unwrap()];
+        let engine = Engine::start(served, 1, options(), |_| Tell(sender.clone())).unwrap();
+        let asker = client(asker);
+        asker.send_to(b"who", target).unwrap();
+        let (peer, local) = told.recv().unwrap();
+        engine.stop();
+        let socket = Arc::new(socket.try_clone().unwrap());
+        let path = ReturnPath::restored(socket, peer, local).unwrap();
+        path.send(b"you").unwrap();
+        assert_eq!(receive(&asker), ("you".to_owned(), target));
+    }
+}
+
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test measures how long it takes"
+)]
+fn an_alert_engine_stops_at_once_and_serves_until_then() {
+    let (socket, address) = bind("127.0.0.1:0");
+    let engine = Engine::start(vec![socket], 2, options(), |_| Shout::new()).unwrap();
+    engine.alert();
+    wait_until("its attention", || engine.is_alert());
+    let asker = client("127.0.0.1:0");
+    asker.send_to(b"still", address).unwrap();
+    assert_eq!(receive(&asker).0, "STILL");
+    let asked = Instant::now();
+    engine.stop();
+    // One that sleeps soundly takes all of it, as it has just begun to.
+    assert!(asked.elapsed() < WAKE * 3 / 4, "{:?}", asked.elapsed());
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::counters::Counts;
 use super::sys::{Batch, Wait};
-use super::{Datagram, EngineOptions, Outcome, Respond, Socket};
+use super::{ALERT_WAKE, Alarm, Datagram, EngineOptions, Outcome, Respond, Socket};
 use crate::run::Heartbeat;
 
 /// In quiet times every so many datagrams the queue is looked into for more.
@@ -33,6 +33,7 @@ pub(super) struct Worker<R> {
     pub(super) counts: Arc<Counts>,
     pub(super) heartbeat: Heartbeat,
     pub(super) stop: Arc<AtomicBool>,
+    pub(super) alarm: Arc<Alarm>,
 }
 
 /// How datagrams are received.
@@ -56,7 +57,12 @@ impl<R: Respond> Worker<R> {
             look_in: LOOK_EVERY,
         };
         let mut errors = 0;
+        let mut is_alert = false;
         while !self.stop.load(Ordering::Acquire) {
+            if !is_alert && self.alarm.rings.load(Ordering::Relaxed) {
+                is_alert = true;
+                self.become_alert();
+            }
             let beats = self.heartbeat.load(Ordering::Relaxed).wrapping_add(1);
             self.heartbeat.store(beats, Ordering::Relaxed);
             match self.receive(&mut batch, pace) {
@@ -77,6 +83,15 @@ impl<R: Respond> Worker<R> {
             }
         }
         self.finish(&mut batch);
+    }
+
+    /// Sleeps lightly from now on.
+    fn become_alert(&self) {
+        // Without it the thread stops a little later.
+        if let Err(error) = self.socket.socket.set_read_timeout(Some(ALERT_WAKE)) {
+            tracing::debug!(%error, "A thread does not wake up more often");
+        }
+        self.alarm.heard.fetch_add(1, Ordering::Release);
     }
 
     /// Receives as the pace has it; none when the time is up.
