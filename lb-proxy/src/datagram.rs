@@ -17,11 +17,16 @@
 //! - When a server refuses a datagram (ICMP), the flow moves at once, and a request that was not
 //!   answered yet goes to the next server.
 //!
+//! - Flows go on in another balancer, of this process or its successor: what a client or a server sends
+//!   meanwhile waits in the sockets, which both have.
+//!
 //! [`flow`] decides; nothing here does.
 
 pub mod flow;
+mod parcel;
 mod shard;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::UdpSocket;
@@ -31,8 +36,10 @@ use std::time::{Duration, Instant};
 
 use daemon_base::run::Heartbeat;
 use daemon_base::snapshot::{Cell, Reader};
-use daemon_base::udp::{Counters, Engine, EngineOptions};
+use daemon_base::udp::{Engine, EngineOptions};
 use tracing::{error, warn};
+
+pub use self::parcel::{Arrived, Given};
 
 use self::flow::{Counts, FlowInfo, Settings};
 use self::shard::{Requests, Shard};
@@ -44,6 +51,13 @@ const SILENCE: Duration = Duration::from_secs(1);
 
 /// How often a drain looks whether flows are silent.
 const DRAIN_LOOK: Duration = Duration::from_millis(50);
+
+/// How long threads may take until they are about to stop: several times what they need. One that
+/// hangs is waited for afterwards.
+const ALERT_LIMIT: Duration = Duration::from_secs(1);
+
+/// How often to look whether they are.
+const ALERT_LOOK: Duration = Duration::from_millis(1);
 
 /// Descriptors of which flows may have this part; the rest is for connections.
 const PART_OF_DESCRIPTORS: u64 = 2;
@@ -78,8 +92,9 @@ pub struct Balancer {
 /// One frontend.
 struct Front {
     name: Arc<str>,
+    /// As many as there are shards, and their inodes.
+    sockets: Vec<(u64, Arc<UdpSocket>)>,
     engine: Option<Engine>,
-    counters: Counters,
     shards: Vec<Arc<Shard>>,
     threads: Vec<(String, JoinHandle<()>, Heartbeat)>,
 }
@@ -95,15 +110,94 @@ impl Balancer {
         cell: &Arc<Cell<Table>>,
         report: &Arc<dyn Report>,
     ) -> io::Result<Self> {
+        let mut balancer = Self::new(listeners, cell, report)?;
+        balancer.run()?;
+        Ok(balancer)
+    }
+
+    /// One that does not serve yet: what comes to `listeners` waits there.
+    ///
+    /// # Errors
+    ///
+    /// When a socket cannot be used.
+    pub fn new(
+        listeners: Vec<Listener>,
+        cell: &Arc<Cell<Table>>,
+        report: &Arc<dyn Report>,
+    ) -> io::Result<Self> {
         let most = most_flows(listeners.iter().map(|listener| listener.settings.max_flows));
         let mut balancer = Self { fronts: Vec::new() };
         for mut listener in listeners {
             listener.settings.max_flows = listener.settings.max_flows.min(most);
-            let front = Front::start(listener, cell, report)?;
+            let front = Front::new(listener, cell, report)?;
             balancer.fronts.push(front);
         }
         Ok(balancer)
     }
+
+    /// Serves.
+    ///
+    /// # Errors
+    ///
+    /// When a socket cannot be used or a thread cannot be made.
+    pub fn run(&mut self) -> io::Result<()> {
+        self.fronts.iter_mut().try_for_each(Front::run)
+    }
+
+    //--- Flows that move
+
+    /// Serves no more until [`Balancer::run`]: what clients and servers send waits in the sockets. It
+    /// takes up to 250 ms, nearly all of which it still serves.
+    pub fn pause(&mut self) {
+        let engines = self.fronts.iter().filter_map(|front| front.engine.as_ref());
+        engines.clone().for_each(Engine::alert);
+        let deadline = now() + ALERT_LIMIT;
+        while now() < deadline && !engines.clone().all(Engine::is_alert) {
+            thread::sleep(ALERT_LOOK);
+        }
+        engines.for_each(Engine::ask_to_stop);
+        for front in &mut self.fronts {
+            front.stop();
+        }
+    }
+
+    /// Every flow, for another balancer; to be called after [`Balancer::pause`]. They stay here too.
+    #[must_use]
+    pub fn give(&self) -> Vec<Given> {
+        let all = self.fronts.iter().flat_map(|front| {
+            let shards = front.shards.iter().zip(&front.sockets);
+            shards.flat_map(|(shard, (inode, _))| shard.give(*inode))
+        });
+        all.collect()
+    }
+
+    /// Ends, and lets its flows go on in `next`, which has the sockets of the same frontends.
+    pub fn move_to(mut self, next: &mut Self) {
+        self.pause();
+        let flows = self.give();
+        drop(self);
+        next.adopt(flows.into_iter().filter_map(Given::arrive));
+    }
+
+    /// Goes on with flows of another balancer; how many. The others have lost their frontend, their
+    /// socket or their server; their clients begin anew.
+    pub fn adopt(&mut self, flows: impl IntoIterator<Item = Arrived>) -> usize {
+        let mut of_sockets: HashMap<u64, Vec<Arrived>> = HashMap::new();
+        for flow in flows {
+            of_sockets.entry(flow.listener).or_default().push(flow);
+        }
+        let mut adopted = 0;
+        for front in &self.fronts {
+            for (shard, (inode, socket)) in front.shards.iter().zip(&front.sockets) {
+                let mut flows = of_sockets.remove(inode).unwrap_or_default();
+                flows.retain(|flow| flow.frontend == front.name);
+                adopted += shard.adopt(flows, socket);
+            }
+        }
+        adopted
+    }
+
+    //--- Looking
 
     /// How each frontend stands.
     #[must_use]
@@ -156,15 +250,6 @@ impl Balancer {
             .flat_map(|front| front.shards.iter().map(|shard| (&front.name, shard)))
             .map(|(name, shard)| shard.kill(|flow| is_meant(name, flow)))
             .sum()
-    }
-
-    /// What the engine of each frontend has counted.
-    #[must_use]
-    pub fn counters(&self) -> Vec<(Arc<str>, Counters)> {
-        self.fronts
-            .iter()
-            .map(|front| (Arc::clone(&front.name), front.counters.clone()))
-            .collect()
     }
 
     /// Every thread's name and heartbeat.
@@ -220,58 +305,62 @@ impl fmt::Debug for Balancer {
 }
 
 impl Front {
-    fn start(
+    fn new(
         listener: Listener,
         cell: &Arc<Cell<Table>>,
         report: &Arc<dyn Report>,
     ) -> io::Result<Self> {
-        let n_shards = listener.sockets.len().max(1);
+        let mut front = Self {
+            name: listener.frontend,
+            sockets: Vec::with_capacity(listener.sockets.len()),
+            engine: None,
+            shards: Vec::with_capacity(listener.sockets.len()),
+            threads: Vec::new(),
+        };
         let mut settings = listener.settings;
-        settings.max_flows = (settings.max_flows / n_shards).max(1);
-        let mut shards = Vec::with_capacity(n_shards);
-        for _ in 0..n_shards {
-            shards.push(Arc::new(Shard::new(
-                Arc::clone(&listener.frontend),
+        settings.max_flows = (settings.max_flows / listener.sockets.len().max(1)).max(1);
+        for socket in listener.sockets {
+            let inode = rustix::fs::fstat(&socket)?.st_ino;
+            front.sockets.push((inode, Arc::new(socket)));
+            front.shards.push(Arc::new(Shard::new(
+                Arc::clone(&front.name),
                 settings,
                 Reader::new(Arc::clone(cell)),
                 Arc::clone(report),
             )?));
         }
+        Ok(front)
+    }
+
+    fn run(&mut self) -> io::Result<()> {
         let options = EngineOptions {
             name: "balance",
             // Nothing is answered here: answers come from servers, later.
             reply_capacity: 1,
             ..EngineOptions::default()
         };
-        let engine = Engine::start(listener.sockets, n_shards, options, |number| {
+        let sockets = self.sockets.iter().map(|(_, socket)| socket.try_clone());
+        let sockets = sockets.collect::<io::Result<Vec<_>>>()?;
+        let shards = &self.shards;
+        self.engine = Some(Engine::start(sockets, shards.len(), options, |number| {
             // Thread `number` serves socket `number`: there are as many.
-            let shard = shards.get(number).or_else(|| shards.first());
-            Requests::new(shard.map(Arc::clone))
-        })?;
-        // Dropped on an error, it stops the threads it has.
-        let mut front = Self {
-            name: listener.frontend,
-            counters: engine.counters(),
-            engine: Some(engine),
-            shards,
-            threads: Vec::with_capacity(n_shards),
-        };
-        for (number, shard) in front.shards.iter().enumerate() {
+            Requests::new(shards.get(number).map(Arc::clone))
+        })?);
+        for (number, shard) in self.shards.iter().enumerate() {
             let name = format!("answer-udp-{number}");
             let heartbeat = Heartbeat::default();
             let shard = Arc::clone(shard);
+            shard.unstop();
             let beat = Arc::clone(&heartbeat);
             let handle = thread::Builder::new()
                 .name(name.clone())
                 .spawn(move || shard.run(&beat))?;
-            front.threads.push((name, handle, heartbeat));
+            self.threads.push((name, handle, heartbeat));
         }
-        Ok(front)
+        Ok(())
     }
-}
 
-impl Drop for Front {
-    fn drop(&mut self) {
+    fn stop(&mut self) {
         drop(self.engine.take());
         for shard in &self.shards {
             shard.ask_to_stop();
@@ -284,6 +373,12 @@ impl Drop for Front {
                 );
             }
         }
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 

@@ -7,7 +7,7 @@
 //!   │ ◄──────────────── Hello, Sockets …  │   shared: both accept
 //!   │ its own start: engine, probes, …    │   serves on
 //!   │ Take ─────────────────────────────► │   stops in its tracks
-//!   │ ◄────── Connections …, Bytes …, End │
+//!   │ ◄ Connections …, Bytes …, Flows …, End
 //!   │ Received ─────────────────────────► │
 //!   │ ◄───────────────────────────── Yours│   and exits
 //!   │ goes on with them                   │
@@ -20,7 +20,8 @@
 //!
 //! What is on its way is part of a connection: bytes that were read and not written travel in messages,
 //! or stay in the pipe they are in, which is handed over too. Connections that have no server yet are
-//! handed over with what their client has sent.
+//! handed over with what their client has sent. A flow of datagrams is the socket to its server and
+//! what is known of it: datagrams that come meanwhile wait in the sockets, which both processes have.
 //!
 //! The socket is bound beside its path and renamed over it, so that there is always one; and a process
 //! removes the path only if it is still its own.
@@ -30,8 +31,8 @@ pub mod message;
 mod receive;
 mod send;
 
-pub use receive::{Predecessor, TakeError, ask};
-pub use send::{Giver, Others};
+pub use receive::{Predecessor, TakeError, Taken, ask};
+pub use send::{Flows, Giver, Others};
 
 #[cfg(test)]
 mod tests;

@@ -19,7 +19,8 @@ use tokio::task::JoinHandle;
 
 use crate::access_log::Writer;
 use crate::config::{Config, lint};
-use crate::handover::{self, Giver, Others, Predecessor};
+use crate::datagram::Arrived;
+use crate::handover::{self, Giver, Others, Predecessor, Taken};
 use crate::health::{Link, Passive};
 use crate::keeper::Keeper;
 use crate::kernel::TableName;
@@ -127,18 +128,17 @@ impl Service for Proxy {
             .map_err(|error| StartError::io("the data path does not start", &error))?;
         let engine = Arc::new(engine);
         let datagrams = Datagrams::new(keeper.cell(), passive, context.progress.clone());
-        datagrams.start(&config, &mut context.inherited, others)?;
+        datagrams.bind(&config, &mut context.inherited, others)?;
         // A predecessor that has let go does not come back: what may fail has to fail before.
         let vips = Vips::prepare(&config, left.active, &keeper, &engine).await?;
         let kernel = KernelPath::default();
         kernel.start(&config, &keeper.view().table)?;
-        if let Some(predecessor) = predecessor
-            && let Err(error) = take_over(predecessor, &engine).await
-        {
-            // It serves on, by these very rules.
-            kernel.leave();
-            return Err(error);
-        }
+        let taken = match predecessor {
+            Some(predecessor) => take_over(predecessor, &engine).await,
+            None => Ok(Vec::new()),
+        };
+        // After an error it serves on, by these very rules.
+        datagrams.run(taken.inspect_err(|_| kernel.leave())?)?;
         engine
             .add_listeners(once_taken)
             .map_err(|error| StartError::io("a listener cannot be served", &error))?;
@@ -324,7 +324,8 @@ impl Proxy {
                 tracing::error!("This process cannot end itself; its successor serves");
             }
         });
-        match Giver::start(path, Arc::clone(&self.engine), others, gone) {
+        let flows = Box::new(self.datagrams.clone());
+        match Giver::start(path, Arc::clone(&self.engine), others, flows, gone) {
             Ok(giver) => self.giver = Some(giver),
             Err(error) => {
                 let path = path.display();
@@ -401,14 +402,17 @@ async fn find_predecessor(path: Option<PathBuf>) -> Option<Predecessor> {
     }
 }
 
-/// Takes the connections; the predecessor ends then.
-async fn take_over(predecessor: Predecessor, engine: &Arc<Engine>) -> Result<(), StartError> {
+/// Takes the connections, and the flows of datagrams to go on with; the predecessor ends then.
+async fn take_over(
+    predecessor: Predecessor,
+    engine: &Arc<Engine>,
+) -> Result<Vec<Arrived>, StartError> {
     let engine = Arc::clone(engine);
     let taken = tokio::task::spawn_blocking(move || predecessor.take(&engine)).await;
     match taken {
-        Ok(Ok(sessions)) => {
+        Ok(Ok(Taken { sessions, flows })) => {
             tracing::info!(sessions, "Took over from the predecessor");
-            Ok(())
+            Ok(flows)
         }
         Ok(Err(error)) => Err(StartError::new(exit::SOFTWARE, error)),
         Err(error) => Err(StartError::new(exit::SOFTWARE, error)),

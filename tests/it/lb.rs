@@ -12,4 +12,5 @@ mod operate;
 mod proxy_header;
 mod site;
 mod swap;
+mod swap_datagrams;
 mod vip_swap;

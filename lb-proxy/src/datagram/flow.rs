@@ -7,7 +7,8 @@
 //!  handle_request ───▶ ┌─────────┐ ───▶ Open, Forward, Drop
 //!  handle_response ──▶ │  Flows  │ ───▶ Close
 //!  handle_refused ───▶ │         │ ───▶ Refused (for whoever probes servers)
-//!  handle_servers ───▶ └─────────┘
+//!  handle_servers ───▶ │         │ ───▶ …
+//!  handle_adopted ───▶ └─────────┘      (flows that began elsewhere)
 //!  handle_timeout(now) ◀── poll_timeout
 //! ```
 //!
@@ -18,6 +19,10 @@
 //! flood of addresses costs no more memory than that, and flows in use outlive it.
 //!
 //! Does no I/O; knows neither sockets nor what datagrams say.
+
+mod adopt;
+
+pub use adopt::Known;
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hasher};
@@ -355,12 +360,7 @@ impl Flows {
         self.pool = pool.map(Arc::clone);
         let mut stay: HashMap<u32, Arc<Server>> = HashMap::new();
         if let Some(pool) = pool {
-            let used: Vec<usize> = pool.in_use().map(|(index, _)| index).collect();
-            for (index, server) in pool.servers.iter().enumerate() {
-                if server.standing.keeps_sessions() || used.contains(&index) {
-                    stay.insert(server.load.id(), Arc::clone(server));
-                }
-            }
+            stay.extend(adopt::keeping(pool).map(|server| (server.load.id(), Arc::clone(server))));
         }
         for index in (0..).take(self.places.len()) {
             let Some((_, flow)) = self.at_mut(index) else {

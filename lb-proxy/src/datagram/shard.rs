@@ -1,7 +1,7 @@
 //! What one thread of the engine and one that waits for answers share: flows and their sockets.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,14 +11,16 @@ use std::time::Duration;
 use daemon_base::run::Heartbeat;
 use daemon_base::snapshot::Reader;
 use daemon_base::udp::{Datagram, Outcome, Respond, ReturnPath};
+use rustix::event::EventfdFlags;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::time::Timespec;
 use socket2::{Domain, Socket, Type};
 use tracing::{debug, error};
 
-use super::flow::{Counts, FlowId, FlowInfo, Flows, Output, Settings};
+use super::flow::{Counts, FlowId, FlowInfo, Flows, Known, Output, Settings};
 use super::now;
+use super::parcel::{Arrived, Given};
 use crate::pool::Server;
 use crate::relay::Report;
 use crate::table::{Frontend, Route, Table};
@@ -42,10 +44,14 @@ const MAX_KEPT: usize = 1232;
 /// What all kept requests of a shard may take.
 const MAX_KEPT_SUM: usize = 4 << 20;
 
+/// Where the event that wakes the thread would have its flow; there are never as many flows.
+const WAKER: u64 = u64::MAX;
+
 /// Flows and their sockets.
 pub(super) struct Shard {
     epoll: OwnedFd,
     stop: AtomicBool,
+    waker: OwnedFd,
     state: Mutex<State>,
 }
 
@@ -69,9 +75,10 @@ struct Held {
 }
 
 /// The way between a client and a server.
-struct Way {
+#[derive(Debug)]
+pub(super) struct Way {
     flow: FlowId,
-    socket: Socket,
+    pub(super) socket: Socket,
     server: Arc<Server>,
     local: Option<IpAddr>,
     back: ReturnPath,
@@ -162,8 +169,12 @@ impl Shard {
             report,
         };
         state.take_up_table();
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let waker = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        epoll::add(&epoll, &waker, EventData::new_u64(WAKER), EventFlags::IN)?;
         Ok(Self {
-            epoll: epoll::create(CreateFlags::CLOEXEC)?,
+            epoll,
+            waker,
             stop: AtomicBool::new(false),
             state: Mutex::new(state),
         })
@@ -193,6 +204,60 @@ impl Shard {
 
     pub(super) fn ask_to_stop(&self) {
         self.stop.store(true, Ordering::Release);
+        // The one way this fails is a counter so full that the thread is awake already.
+        rustix::io::write(&self.waker, &1_u64.to_ne_bytes()).ok();
+    }
+
+    /// [`Shard::run`] may be called again.
+    pub(super) fn unstop(&self) {
+        rustix::io::read(&self.waker, &mut [0; 8]).ok();
+        self.stop.store(false, Ordering::Release);
+    }
+
+    /// Every flow, for another balancer; to be called while nobody serves. They stay here as they are.
+    pub(super) fn give(&self, listener: u64) -> Vec<Given> {
+        let state = self.lock();
+        let time = now();
+        let flows = state.flows.list(time).filter_map(|flow| {
+            let held = state.ways.get(flow.id.index())?.as_ref()?;
+            Some(Given {
+                frontend: Arc::clone(&state.frontend),
+                listener,
+                known: Known {
+                    client: flow.client,
+                    local: flow.local,
+                    server: Arc::clone(&flow.server.name),
+                    server_address: flow.server.address,
+                    requests: flow.requests,
+                    responses: flow.responses,
+                    idle: flow.idle,
+                },
+                way: Arc::clone(&held.way),
+                kept: held.kept.clone(),
+            })
+        });
+        flows.collect()
+    }
+
+    /// Goes on with flows whose clients send to `listener`; how many.
+    pub(super) fn adopt(&self, flows: Vec<Arrived>, listener: &Arc<UdpSocket>) -> usize {
+        let mut state = self.lock();
+        let known: Vec<Known> = flows.iter().map(|flow| flow.known.clone()).collect();
+        let ids = state.flows.handle_adopted(&known, now());
+        state.perform(&self.epoll, None);
+        let mut adopted = 0;
+        for (flow, id) in flows.into_iter().zip(ids) {
+            let Some(id) = id else { continue };
+            match state.adopt(&self.epoll, flow, id, listener) {
+                Ok(()) => adopted += 1,
+                Err(failure) => {
+                    debug!(error = %failure, "A flow cannot be gone on with");
+                    state.flows.handle_kill(id);
+                    state.perform(&self.epoll, None);
+                }
+            }
+        }
+        adopted
     }
 
     /// Waits for answers until it is to stop.
@@ -348,8 +413,6 @@ impl State {
             socket.bind(&SocketAddr::new(source, 0).into())?;
         }
         socket.connect(&address.into())?;
-        let data = EventData::new_u64(flow.to_bits());
-        epoll::add(epoll, &socket, data, EventFlags::IN)?;
         let way = Way {
             flow,
             socket,
@@ -358,6 +421,39 @@ impl State {
             back: (request.back)(),
             sent: AtomicU64::new(0),
         };
+        self.hold(epoll, way)
+    }
+
+    /// Makes the way of a flow that began elsewhere.
+    fn adopt(
+        &mut self,
+        epoll: &OwnedFd,
+        flow: Arrived,
+        id: FlowId,
+        listener: &Arc<UdpSocket>,
+    ) -> io::Result<()> {
+        let Known { client, local, .. } = flow.known;
+        let server = self.flows.server(id).map(Arc::clone);
+        let way = Way {
+            flow: id,
+            socket: Socket::from(flow.socket),
+            server: server.ok_or(io::ErrorKind::NotFound)?,
+            local,
+            back: ReturnPath::restored(Arc::clone(listener), client, local)?,
+            sent: AtomicU64::new(flow.known.requests),
+        };
+        self.hold(epoll, way)?;
+        if let Some(request) = flow.kept {
+            self.keep(id, &request);
+        }
+        Ok(())
+    }
+
+    /// Watches a way, and keeps it until its flow ends.
+    fn hold(&mut self, epoll: &OwnedFd, way: Way) -> io::Result<()> {
+        let flow = way.flow;
+        let data = EventData::new_u64(flow.to_bits());
+        epoll::add(epoll, &way.socket, data, EventFlags::IN)?;
         let index = flow.index();
         if self.ways.len() <= index {
             self.ways.resize_with(index + 1, || None);

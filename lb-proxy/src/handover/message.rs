@@ -15,11 +15,18 @@
 //!
 //! Never touches a descriptor, and never trusts a length.
 
+mod datagrams;
+
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+pub use datagrams::DatagramFlow;
+
 /// The version that is spoken here; a peer with a lower one is met there.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
+
+/// From this version on flows of datagrams are handed over.
+pub const WITH_FLOWS: u16 = 2;
 
 /// The lowest version that is understood.
 pub const LOWEST_VERSION: u16 = 1;
@@ -54,12 +61,16 @@ pub enum Message {
     Connections(Vec<Connection>),
     /// Old: octets of a connection that wait to be sent.
     Bytes(Bytes),
-    /// Old: that were all connections.
+    /// Old: flows of datagrams; one descriptor each.
+    Flows(Vec<DatagramFlow>),
+    /// Old: that was all.
     End {
-        /// How many there were.
+        /// How many connections there were.
         connections: u32,
         /// How many octets were in messages of bytes.
         bytes: u64,
+        /// How many flows of datagrams there were.
+        flows: u32,
     },
     /// New: the last message has arrived.
     Acknowledged,
@@ -253,6 +264,7 @@ mod kind {
     pub(super) const RECEIVED: u8 = 9;
     pub(super) const YOURS: u8 = 10;
     pub(super) const ABORT: u8 = 11;
+    pub(super) const FLOWS: u8 = 12;
 }
 
 mod tag {
@@ -267,6 +279,7 @@ mod tag {
     pub(super) const KIND: u8 = 9;
     pub(super) const NAME: u8 = 10;
     pub(super) const ADDRESS: u8 = 11;
+    pub(super) const FLOWS: u8 = 12;
 
     pub(super) const FRONTEND: u8 = 33;
     pub(super) const BACKEND: u8 = 34;
@@ -292,6 +305,14 @@ mod tag {
     pub(super) const FLOW_END: u8 = 65;
     pub(super) const HELD: u8 = 66;
     pub(super) const IN_PIPE: u8 = 67;
+
+    pub(super) const LISTENER: u8 = 80;
+    pub(super) const CLIENT: u8 = 81;
+    pub(super) const LOCAL: u8 = 82;
+    pub(super) const REQUESTS: u8 = 83;
+    pub(super) const RESPONSES: u8 = 84;
+    pub(super) const IDLE: u8 = 85;
+    pub(super) const KEPT: u8 = 86;
 }
 
 impl Message {
@@ -323,9 +344,19 @@ impl Message {
                 put(&mut out, tag::DIRECTION, &[bytes.direction as u8]);
                 put(&mut out, tag::OCTETS, &bytes.octets);
             }
-            Self::End { connections, bytes } => {
+            Self::Flows(flows) => {
+                for flow in flows {
+                    put(&mut out, tag::ITEM, &flow.encode());
+                }
+            }
+            Self::End {
+                connections,
+                bytes,
+                flows,
+            } => {
                 put(&mut out, tag::COUNT, &connections.to_be_bytes());
                 put(&mut out, tag::BYTES, &bytes.to_be_bytes());
+                put(&mut out, tag::FLOWS, &flows.to_be_bytes());
             }
             Self::Received { connections } => {
                 put(&mut out, tag::COUNT, &connections.to_be_bytes());
@@ -344,6 +375,7 @@ impl Message {
             Self::Take => kind::TAKE,
             Self::Connections(_) => kind::CONNECTIONS,
             Self::Bytes(_) => kind::BYTES,
+            Self::Flows(_) => kind::FLOWS,
             Self::End { .. } => kind::END,
             Self::Acknowledged => kind::ACKNOWLEDGED,
             Self::Received { .. } => kind::RECEIVED,
@@ -469,17 +501,23 @@ impl Message {
             kind::TAKE => Self::Take,
             kind::CONNECTIONS => Self::Connections(items(fields, Connection::decode)?),
             kind::BYTES => Self::Bytes(Bytes::decode(fields)?),
+            kind::FLOWS => Self::Flows(items(fields, DatagramFlow::decode)?),
             kind::END => {
-                let (mut connections, mut bytes) = (0, 0);
+                let (mut connections, mut bytes, mut flows) = (0, 0, 0);
                 each(fields, |tag, octets| {
                     match tag {
                         tag::COUNT => connections = u32::from_be_bytes(exact(tag, octets)?),
                         tag::BYTES => bytes = u64::from_be_bytes(exact(tag, octets)?),
+                        tag::FLOWS => flows = u32::from_be_bytes(exact(tag, octets)?),
                         _ => {}
                     }
                     Ok(())
                 })?;
-                Self::End { connections, bytes }
+                Self::End {
+                    connections,
+                    bytes,
+                    flows,
+                }
             }
             kind::ACKNOWLEDGED => Self::Acknowledged,
             kind::RECEIVED => {

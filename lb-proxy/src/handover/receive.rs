@@ -6,8 +6,9 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use super::channel::Channel;
-use super::message::{Bytes, Connection, Direction, Message, Socket, SocketKind};
+use super::message::{Bytes, Connection, DatagramFlow, Direction, Message, Socket, SocketKind};
 use super::send::{expect, hello, unexpected};
+use crate::datagram::Arrived;
 use crate::relay::{Assembler, Engine, Listener, Parcel};
 
 /// A process that is ready to give everything to this one.
@@ -16,6 +17,15 @@ pub struct Predecessor {
     channel: Channel,
     listeners: Vec<Listener>,
     others: Vec<(String, OwnedFd)>,
+}
+
+/// What was taken over.
+#[derive(Debug)]
+pub struct Taken {
+    /// How many connections; they go on already.
+    pub sessions: usize,
+    /// Flows of datagrams, which wait to be gone on with.
+    pub flows: Vec<Arrived>,
 }
 
 /// Why connections stayed where they were.
@@ -107,13 +117,13 @@ impl Predecessor {
         std::mem::take(&mut self.others)
     }
 
-    /// Takes every connection over; how many there were. After an error none was, and the predecessor
-    /// goes on.
+    /// Takes every connection and every flow of datagrams over. After an error none was, and the
+    /// predecessor goes on.
     ///
     /// # Errors
     ///
     /// When anything does not come as announced.
-    pub fn take(mut self, engine: &Engine) -> Result<usize, TakeError> {
+    pub fn take(mut self, engine: &Engine) -> Result<Taken, TakeError> {
         self.channel.send(&Message::Take, &[])?;
         let mut arrivals = Arrivals::default();
         let announced = match arrivals.receive(&mut self.channel) {
@@ -132,6 +142,12 @@ impl Predecessor {
             self.abort(&error);
             return Err(error);
         }
+        let flows: Vec<Arrived> = arrivals
+            .flows
+            .into_iter()
+            // One without addresses cannot be gone on with: its client begins another.
+            .filter_map(|(description, socket)| Arrived::assemble(description, socket))
+            .collect();
         // Everything that can fail is done before the predecessor lets go.
         let mut assembler = engine.assembler();
         let parcels: io::Result<Vec<Parcel>> = arrivals
@@ -150,7 +166,10 @@ impl Predecessor {
         self.channel.send(&Message::Received { connections }, &[])?;
         expect(&mut self.channel, &Message::Yours)?;
         engine.take_over(parcels);
-        Ok(received)
+        Ok(Taken {
+            sessions: received,
+            flows,
+        })
     }
 
     fn abort(&self, error: &dyn std::error::Error) {
@@ -164,6 +183,7 @@ impl Predecessor {
 #[derive(Default)]
 struct Arrivals {
     connections: Vec<Arrival>,
+    flows: Vec<(DatagramFlow, OwnedFd)>,
 }
 
 struct Arrival {
@@ -187,9 +207,26 @@ impl Arrivals {
                     n_bytes += bytes.octets.len() as u64;
                     self.hold(bytes)?;
                 }
-                (Message::End { connections, bytes }, _) => {
+                (Message::Flows(flows), fds) => {
+                    if flows.len() != fds.len() {
+                        return Err(io::Error::other("a socket of a flow is missing"));
+                    }
+                    self.flows.extend(flows.into_iter().zip(fds));
+                    channel.send(&Message::Acknowledged, &[])?;
+                }
+                (
+                    Message::End {
+                        connections,
+                        bytes,
+                        flows,
+                    },
+                    _,
+                ) => {
                     if bytes != n_bytes {
                         return Err(io::Error::other("bytes are missing"));
+                    }
+                    if flows as usize != self.flows.len() {
+                        return Err(io::Error::other("flows are missing"));
                     }
                     return Ok(connections as usize);
                 }

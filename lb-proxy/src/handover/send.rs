@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use super::channel::{Channel, Door};
 use super::message::{
-    Bytes, Connection, Direction, Hello, LONGEST, LONGEST_BYTES, LOWEST_VERSION, MOST_DESCRIPTORS,
-    Message, Socket, SocketKind, VERSION,
+    Bytes, Connection, DatagramFlow, Direction, Hello, LONGEST, LONGEST_BYTES, LOWEST_VERSION,
+    MOST_DESCRIPTORS, Message, Socket, SocketKind, VERSION, WITH_FLOWS,
 };
+use crate::datagram::Given;
 use crate::relay::{Engine, Parcel};
 
 /// How long the thread sleeps at most before it looks whether it is to stop.
@@ -25,6 +26,15 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 /// Sockets besides the listeners of the data path, by name; asked for when a successor comes.
 pub type Others = Box<dyn Fn() -> Vec<(String, OwnedFd)> + Send>;
 
+/// Flows of datagrams, which leave together with connections.
+pub trait Flows: Send {
+    /// Stops them in their tracks: nothing is received any more.
+    fn freeze(&self) -> Vec<Given>;
+
+    /// They go on here after all.
+    fn thaw(&self);
+}
+
 /// Waits for a successor and gives it everything.
 #[derive(Debug)]
 pub struct Giver {
@@ -36,6 +46,7 @@ struct Office {
     door: Door,
     engine: Arc<Engine>,
     others: Others,
+    flows: Box<dyn Flows>,
     stop: Arc<AtomicBool>,
 }
 
@@ -50,6 +61,7 @@ impl Giver {
         path: &Path,
         engine: Arc<Engine>,
         others: Others,
+        flows: Box<dyn Flows>,
         gone: Box<dyn FnOnce() + Send>,
     ) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
@@ -57,6 +69,7 @@ impl Giver {
             door: Door::open(path)?,
             engine,
             others,
+            flows,
             stop: Arc::clone(&stop),
         };
         let thread = thread::Builder::new()
@@ -105,12 +118,17 @@ impl Office {
 
     /// Serves one successor; how many connections it has taken.
     fn serve(&self, mut channel: Channel) -> io::Result<usize> {
-        greet(&mut channel)?;
+        let version = greet(&mut channel)?;
         self.send_sockets(&mut channel)?;
         self.await_take(&mut channel)?;
-        let parcels = self.engine.freeze()?;
+        let flows = match version {
+            WITH_FLOWS.. => self.flows.freeze(),
+            // It begins its own beside those that are here.
+            _ => Vec::new(),
+        };
+        let parcels = self.engine.freeze().inspect_err(|_| self.flows.thaw())?;
         let n_parcels = parcels.len();
-        match send_connections(&mut channel, &parcels, &self.engine) {
+        match send_all(&mut channel, &parcels, &flows, &self.engine) {
             Ok(()) => {
                 // The copies that are left here are closed without a trace: the successor has its own.
                 drop(parcels);
@@ -118,6 +136,8 @@ impl Office {
             }
             Err(error) => {
                 self.engine.adopt(parcels);
+                drop(flows);
+                self.flows.thaw();
                 let reason = error.to_string();
                 channel.send(&Message::Abort { reason }, &[]).ok();
                 Err(error)
@@ -174,21 +194,23 @@ pub(super) fn hello() -> Hello {
     }
 }
 
-fn greet(channel: &mut Channel) -> io::Result<()> {
+/// The version to speak.
+fn greet(channel: &mut Channel) -> io::Result<u16> {
     let (message, _) = channel.receive()?;
     let Message::Hello(theirs) = message else {
         return Err(unexpected(&message));
     };
     let ours = hello();
-    if ours.common(&theirs).is_none() {
+    let Some(version) = ours.common(&theirs) else {
         let reason = format!("no common version with {}", theirs.build);
         let abort = Message::Abort {
             reason: reason.clone(),
         };
         channel.send(&abort, &[])?;
         return Err(io::Error::other(reason));
-    }
-    channel.send(&Message::Hello(ours), &[])
+    };
+    channel.send(&Message::Hello(ours), &[])?;
+    Ok(version)
 }
 
 pub(super) fn expect(channel: &mut Channel, wanted: &Message) -> io::Result<()> {
@@ -209,7 +231,12 @@ pub(super) fn unexpected(message: &Message) -> io::Error {
 
 //--- Connections
 
-fn send_connections(channel: &mut Channel, parcels: &[Parcel], engine: &Engine) -> io::Result<()> {
+fn send_all(
+    channel: &mut Channel,
+    parcels: &[Parcel],
+    flows: &[Given],
+    engine: &Engine,
+) -> io::Result<()> {
     let epoch = engine.epoch();
     let mut n_bytes = 0;
     let mut batch = Batch::default();
@@ -221,14 +248,42 @@ fn send_connections(channel: &mut Channel, parcels: &[Parcel], engine: &Engine) 
         batch.add(number, description, parcel);
     }
     n_bytes += batch.send(channel)?;
+    send_flows(channel, flows)?;
     let connections = u32::try_from(parcels.len()).unwrap_or(u32::MAX);
     let end = Message::End {
         connections,
         bytes: n_bytes,
+        flows: u32::try_from(flows.len()).unwrap_or(u32::MAX),
     };
     channel.send(&end, &[])?;
     expect(channel, &Message::Received { connections })?;
     channel.send(&Message::Yours, &[])
+}
+
+fn send_flows(channel: &mut Channel, flows: &[Given]) -> io::Result<()> {
+    let mut descriptions: Vec<DatagramFlow> = Vec::new();
+    let mut descriptors = Vec::new();
+    let mut octets = 0;
+    let mut send = |descriptions: &mut Vec<DatagramFlow>, descriptors: &mut Vec<_>| {
+        if descriptions.is_empty() {
+            return Ok(());
+        }
+        channel.send(&Message::Flows(std::mem::take(descriptions)), descriptors)?;
+        descriptors.clear();
+        expect(channel, &Message::Acknowledged)
+    };
+    for flow in flows {
+        let description = flow.describe();
+        let size = description.encode().len() + 3;
+        if octets + size > LONGEST / 2 || descriptors.len() >= MOST_DESCRIPTORS {
+            send(&mut descriptions, &mut descriptors)?;
+            octets = 0;
+        }
+        octets += size;
+        descriptions.push(description);
+        descriptors.push(flow.descriptor());
+    }
+    send(&mut descriptions, &mut descriptors)
 }
 
 /// Connections that go in one message.

@@ -9,8 +9,9 @@ use std::thread;
 use std::time::Duration;
 
 use super::channel::{Channel, Door};
-use super::message::{Hello, Message};
-use super::{Giver, Predecessor, ask};
+use super::message::{Hello, Message, VERSION};
+use super::{Flows, Giver, Predecessor, ask};
+use crate::datagram::Given;
 use crate::relay::tests::rig::{
     LIMIT, Rig, accept, named_echo, nobody, patient, pattern, read_exact, read_to_end, reset,
     server, until,
@@ -29,12 +30,29 @@ fn path() -> PathBuf {
 struct Old {
     engine: Arc<Engine>,
     giver: Option<Giver>,
+    flows: NoFlows,
     gone: mpsc::Receiver<()>,
+}
+
+/// No datagrams; counts how often it was frozen and thawed.
+#[derive(Clone, Default)]
+struct NoFlows(Arc<[AtomicUsize; 2]>);
+
+impl Flows for NoFlows {
+    fn freeze(&self) -> Vec<Given> {
+        self.0[0].fetch_add(1, Ordering::Relaxed);
+        Vec::new()
+    }
+
+    fn thaw(&self) {
+        self.0[1].fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 fn old(rig: &mut Rig, path: &Path) -> Old {
     let engine = Arc::new(rig.engine.take().unwrap());
     let (sender, gone) = mpsc::channel();
+    let flows = NoFlows::default();
     let others = Box::new(|| {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         vec![("dns".to_owned(), socket.into())]
@@ -43,12 +61,14 @@ fn old(rig: &mut Rig, path: &Path) -> Old {
         path,
         Arc::clone(&engine),
         others,
+        Box::new(flows.clone()),
         Box::new(move || sender.send(()).unwrap()),
     )
     .unwrap();
     Old {
         engine,
         giver: Some(giver),
+        flows,
         gone,
     }
 }
@@ -114,7 +134,7 @@ fn nothing_is_lost_under_live_traffic_over_several_swaps() {
         thread::sleep(Duration::from_millis(40));
         let was = old(&mut rig, &path);
         let (next, predecessor) = new(Rig::new(&[server]), &path);
-        let taken = predecessor.take(next.engine()).unwrap();
+        let taken = predecessor.take(next.engine()).unwrap().sessions;
         assert!(taken >= 206, "swap {swap}: {taken}");
         was.gone.recv_timeout(LIMIT).unwrap();
         drop(was);
@@ -158,7 +178,7 @@ fn bytes_on_their_way_are_part_of_a_connection() {
     thread::sleep(Duration::from_millis(150));
     let was = old(&mut rig, &path);
     let (rig, predecessor) = new(Rig::new(&[server]), &path);
-    assert_eq!(predecessor.take(rig.engine()).unwrap(), 3);
+    assert_eq!(predecessor.take(rig.engine()).unwrap().sessions, 3);
     was.gone.recv_timeout(LIMIT).unwrap();
     let readers: Vec<_> = sessions
         .into_iter()
@@ -196,7 +216,7 @@ fn a_connection_keeps_its_ends_and_its_story() {
 
     let was = old(&mut rig, &path);
     let (next, predecessor) = new(Rig::new(&[server]).with_log(), &path);
-    assert_eq!(predecessor.take(next.engine()).unwrap(), 2);
+    assert_eq!(predecessor.take(next.engine()).unwrap().sessions, 2);
     was.gone.recv_timeout(LIMIT).unwrap();
     let shown = next.engine().sessions(&Filter::all());
     for state in [SessionState::ClientClosed, SessionState::ServerClosed] {
@@ -246,7 +266,7 @@ fn connections_without_a_server_are_handed_over_too() {
 
     let was = old(&mut rig, &path);
     let (next, predecessor) = new(settings(&[address]), &path);
-    assert_eq!(predecessor.take(next.engine()).unwrap(), 3);
+    assert_eq!(predecessor.take(next.engine()).unwrap().sessions, 3);
     was.gone.recv_timeout(LIMIT).unwrap();
     inspected.write_all(b".2.1 1 2\r\nafter").unwrap();
     drop((first, far));
@@ -289,7 +309,7 @@ fn an_attempt_under_way_is_finished_by_the_successor() {
     let mut next = Rig::new(&[silent, named_echo("")]);
     next.policy.connect_timeout = Duration::from_millis(50);
     let (next, predecessor) = new(next, &path);
-    assert_eq!(predecessor.take(next.engine()).unwrap(), 1);
+    assert_eq!(predecessor.take(next.engine()).unwrap().sessions, 1);
     was.gone.recv_timeout(LIMIT).unwrap();
     assert_eq!(read_exact(&mut client, 7), b"patient");
     drop(client);
@@ -308,7 +328,7 @@ fn what_the_new_table_does_not_have_goes_on() {
     next.frontend.name = "other".into();
     next.pool.name = "others".into();
     let (next, predecessor) = new(next, &path);
-    assert_eq!(predecessor.take(next.engine()).unwrap(), 1);
+    assert_eq!(predecessor.take(next.engine()).unwrap().sessions, 1);
     was.gone.recv_timeout(LIMIT).unwrap();
     client.write_all(b"still").unwrap();
     assert_eq!(read_exact(&mut far, 5), b"still");
@@ -329,7 +349,7 @@ fn a_successor_that_fails_leaves_everything_as_it_was() {
     let hello = || {
         Message::Hello(Hello {
             lowest: 1,
-            highest: 1,
+            highest: VERSION,
             build: String::new(),
         })
     };
@@ -372,8 +392,12 @@ fn a_successor_that_fails_leaves_everything_as_it_was() {
     until("sessions", || sessions(&was.engine) == 300);
     // And the next one gets them all.
     let (next, predecessor) = new(Rig::new(&[server]), &path);
-    assert_eq!(predecessor.take(next.engine()).unwrap(), 300);
+    assert_eq!(predecessor.take(next.engine()).unwrap().sessions, 300);
     was.gone.recv_timeout(LIMIT).unwrap();
+    // Datagrams went on too, whenever they had stopped.
+    let [frozen, thawed] = [0, 1].map(|n| was.flows.0[n].load(Ordering::Relaxed));
+    assert!(frozen > 3, "{frozen}");
+    assert_eq!(thawed, frozen - 1);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Frontends for datagrams: their sockets, and the balancer that serves them.
 //!
 //! A reload that leaves the set of frontends as it is leaves the balancer alone: the table is enough.
-//! Another set makes another balancer, which gets the sockets that stay; the flows begin anew.
+//! Another set makes another balancer, which gets the sockets that stay and their flows.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -16,7 +16,8 @@ use daemon_base::snapshot::Cell;
 use super::sockets::is_for;
 use crate::config::{Config, Frontend, Protocol};
 use crate::datagram::flow::FlowInfo;
-use crate::datagram::{Balancer, Listener, Status};
+use crate::datagram::{Arrived, Balancer, Given, Listener, Status};
+use crate::handover::Flows;
 use crate::relay::Report;
 use crate::table::Table;
 
@@ -40,6 +41,8 @@ struct Inner {
     /// What is served, to tell whether a reload changes it.
     served: Vec<(Arc<str>, Vec<SocketAddr>, crate::datagram::flow::Settings)>,
     hearts: Vec<String>,
+    /// A successor is about to take everything.
+    is_frozen: bool,
 }
 
 /// The sockets of one address of one frontend.
@@ -67,8 +70,8 @@ impl Datagrams {
         }
     }
 
-    /// Takes sockets that systemd gives, or a predecessor's, and binds the rest; serves them.
-    pub(super) fn start(
+    /// Takes sockets that systemd gives, or a predecessor's, and binds the rest; none is served yet.
+    pub(super) fn bind(
         &self,
         config: &Config,
         inherited: &mut Inherited,
@@ -92,7 +95,26 @@ impl Datagrams {
                 inner.keep(&name.into(), UdpSocket::from(socket), false)?;
             }
         }
-        self.serve(&mut inner, config)
+        self.make(&mut inner, config).map(drop)
+    }
+
+    /// Serves, and goes on with the flows of a predecessor.
+    pub(super) fn run(&self, flows: Vec<Arrived>) -> Result<(), StartError> {
+        let mut inner = self.lock();
+        let n_flows = flows.len();
+        if let Some(balancer) = &mut inner.balancer {
+            let adopted = balancer.adopt(flows);
+            if n_flows > 0 {
+                tracing::info!(
+                    flows = adopted,
+                    of = n_flows,
+                    "Flows of datagrams go on here"
+                );
+            }
+            balancer.run().map_err(|error| cannot(&error))?;
+        }
+        self.show_hearts(&mut inner);
+        Ok(())
     }
 
     /// Whether the sockets of another configuration could be bound.
@@ -113,10 +135,20 @@ impl Datagrams {
         if served(config) == inner.served {
             return Ok(());
         }
-        self.serve(&mut inner, config)
+        // The old one waits only for its threads to wake up, and serves meanwhile.
+        let old = self.make(&mut inner, config)?;
+        if let Some(balancer) = &mut inner.balancer {
+            if let Some(old) = old {
+                old.move_to(balancer);
+            }
+            balancer.run().map_err(|error| cannot(&error))?;
+        }
+        self.show_hearts(&mut inner);
+        Ok(())
     }
 
-    fn serve(&self, inner: &mut Inner, config: &Config) -> Result<(), StartError> {
+    /// Makes the balancer for another configuration; gives back the one before it, which serves on.
+    fn make(&self, inner: &mut Inner, config: &Config) -> Result<Option<Balancer>, StartError> {
         let options = options(config);
         let mut wanted = Vec::new();
         let mut listeners = Vec::new();
@@ -141,16 +173,17 @@ impl Datagrams {
         let balancer = match listeners.is_empty() {
             true => None,
             false => Some(
-                Balancer::start(listeners, &self.cell, &self.report)
-                    .map_err(|error| StartError::io("datagrams cannot be balanced", &error))?,
+                Balancer::new(listeners, &self.cell, &self.report)
+                    .map_err(|error| cannot(&error))?,
             ),
         };
-        // Both serve the same sockets for a moment: the threads of the old one take some to end.
-        if let Some(old) = std::mem::replace(&mut inner.balancer, balancer) {
-            tokio::task::spawn_blocking(move || drop(old));
-        }
         inner.sockets = wanted;
         inner.served = served(config);
+        Ok(std::mem::replace(&mut inner.balancer, balancer))
+    }
+
+    /// The watchdog looks after the threads there are now.
+    fn show_hearts(&self, inner: &mut Inner) {
         for name in inner.hearts.drain(..) {
             self.progress.forget(&name);
         }
@@ -161,7 +194,6 @@ impl Datagrams {
         let hearts: Vec<_> = hearts.collect();
         inner.hearts = hearts.iter().map(|(name, _)| name.clone()).collect();
         self.progress.register_all(hearts);
-        Ok(())
     }
 
     /// How each frontend stands.
@@ -229,6 +261,37 @@ impl Datagrams {
     }
 }
 
+impl Flows for Datagrams {
+    fn freeze(&self) -> Vec<Given> {
+        let mut inner = self.lock();
+        let Some(balancer) = &mut inner.balancer else {
+            return Vec::new();
+        };
+        balancer.pause();
+        let flows = balancer.give();
+        inner.is_frozen = true;
+        // Threads that have ended do not hang.
+        for name in inner.hearts.drain(..) {
+            self.progress.forget(&name);
+        }
+        flows
+    }
+
+    fn thaw(&self) {
+        let mut inner = self.lock();
+        if !std::mem::take(&mut inner.is_frozen) {
+            return;
+        }
+        let Some(balancer) = &mut inner.balancer else {
+            return;
+        };
+        if let Err(error) = balancer.run() {
+            tracing::error!(%error, "Datagrams are not balanced any more");
+        }
+        self.show_hearts(&mut inner);
+    }
+}
+
 impl Inner {
     fn keep(&mut self, frontend: &Arc<str>, socket: UdpSocket, is_given: bool) -> io::Result<()> {
         let address = socket.local_addr()?;
@@ -293,6 +356,10 @@ impl Inner {
         }
         Ok(all)
     }
+}
+
+fn cannot(error: &io::Error) -> StartError {
+    StartError::io("datagrams cannot be balanced", error)
 }
 
 fn options(config: &Config) -> UdpOptions {

@@ -308,3 +308,90 @@ fn a_flow_can_be_ended_by_hand() {
     world.flows.handle_kill(flow);
     assert_eq!(world.outputs(), "close 0.0 Killed");
 }
+
+#[test]
+fn flows_that_began_elsewhere_go_on_where_they_were() {
+    let settings = Settings {
+        max_flows: 3,
+        requests: Some(5),
+        ..Settings::default()
+    };
+    let mut world = World::with(settings, &[UP, UP, Standing::Drain, Standing::Down]);
+    world.now += Duration::from_secs(100);
+    let known = |client, server: u16, requests, idle| Known {
+        client: address(client),
+        local: None,
+        server: format!("s{server}").into(),
+        server_address: SocketAddr::from(([10, 0, 0, 1], server + 1)),
+        requests,
+        responses: 1,
+        idle: Duration::from_secs(idle),
+    };
+    let flows = [
+        known(1, 1, 1, 20),
+        known(2, 2, 1, 10),
+        // Their servers are down, gone, and elsewhere.
+        known(3, 3, 1, 5),
+        known(4, 9, 1, 5),
+        Known {
+            server_address: address(1),
+            ..known(5, 1, 1, 5)
+        },
+        // Twice the same, and one that has had its requests.
+        known(1, 0, 1, 1),
+        known(6, 0, 5, 2),
+    ];
+    let now = world.now;
+    let ids = world.flows.handle_adopted(&flows, now);
+    let server = |id: &Option<FlowId>| {
+        let server = world.flows.server((*id)?)?;
+        Some(server.name.to_string())
+    };
+    let servers: Vec<_> = ids.iter().map(server).collect();
+    let named = |name: &str| Some(name.to_owned());
+    let expected = [
+        named("s1"),
+        named("s2"),
+        None,
+        None,
+        None,
+        None,
+        named("s0"),
+    ];
+    assert_eq!(servers, expected);
+    assert_eq!(world.outputs(), "");
+    // The next datagram follows; where there were enough requests, it begins anew and makes room.
+    assert_eq!(world.request(1), "forward 0.0");
+    assert_eq!(world.request(2), "forward 1.0");
+    assert!(world.request(6).starts_with("close 2.0 Evicted, open 2.1 "));
+    // Idleness goes on too.
+    assert_eq!(world.flows.list(now).count(), 3);
+    let idle = world.flows.list(now).map(|flow| flow.idle).max();
+    assert_eq!(idle, Some(Duration::ZERO));
+}
+
+#[test]
+fn of_more_flows_than_there_may_be_those_that_were_idle_the_longest_end() {
+    let settings = Settings {
+        max_flows: 2,
+        ..Settings::default()
+    };
+    let mut world = World::with(settings, &[UP]);
+    let known: Vec<Known> = (0..4)
+        .map(|client| Known {
+            client: address(client),
+            local: None,
+            server: "s0".into(),
+            server_address: SocketAddr::from(([10, 0, 0, 1], 1)),
+            requests: 1,
+            responses: 0,
+            idle: Duration::from_secs(client.into()),
+        })
+        .collect();
+    let now = world.now;
+    let ids = world.flows.handle_adopted(&known, now);
+    let stay: Vec<bool> = ids.iter().map(Option::is_some).collect();
+    assert_eq!(stay, [true, true, false, false]);
+    assert_eq!(world.outputs(), "close 0.0 Evicted, close 1.0 Evicted");
+    assert_eq!(world.flows.counts().evicted, 2);
+}
