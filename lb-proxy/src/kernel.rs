@@ -29,6 +29,7 @@ pub mod conntrack;
 mod nft;
 mod reset;
 pub mod ruleset;
+mod sessions;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -40,13 +41,13 @@ use std::time::Duration;
 
 use tracing::{error, info, warn};
 
-use self::conntrack::Entry;
+use self::conntrack::{Entry, Scope};
 use self::nft::Nft;
-use self::reset::Asker;
 use self::ruleset::Ruleset;
 
 pub use self::nft::PathError;
 pub use self::ruleset::{KernelFrontend, KernelServer, Protocol, Share, TableName};
+pub use self::sessions::{Forwarded, SessionState, Sessions};
 
 /// How a path is made.
 #[derive(Debug, Clone)]
@@ -312,11 +313,16 @@ impl Keeper {
             table: self.ruleset.table.clone(),
             frontends,
         };
-        let result = self
-            .nft
-            .apply(&next.update(&self.ruleset))
-            // What the update builds on may be gone: make it all anew.
-            .or_else(|_| self.nft.apply(&next.install()));
+        let update = next.update(&self.ruleset);
+        let result = match (update.as_str(), &self.status.error) {
+            ("", None) => Ok(()),
+            (_, None) => self
+                .nft
+                .apply(&update)
+                // What the update builds on may be gone: make it all anew.
+                .or_else(|_| self.nft.apply(&next.install())),
+            (_, Some(_)) => self.nft.apply(&next.install()),
+        };
         if let Err(failure) = result {
             self.status.failures += 1;
             self.report(&failure, "Rules of the kernel path could not be changed");
@@ -379,20 +385,12 @@ impl Keeper {
         if gone.is_empty() {
             return;
         }
-        let mut asker = Asker::default();
-        let mut unasked = None;
+        let scope = match gone.iter().all(changes::Gone::are_forwarded) {
+            true => Scope::Forwarded,
+            false => Scope::All,
+        };
         let is_gone = |entry: &Entry| gone.iter().any(|gone| gone.is_of(entry));
-        let forgotten = conntrack::forget(is_gone, |entry| {
-            if entry.is_forwarded
-                && let Err(error) = asker.ask(entry)
-            {
-                unasked = Some(error);
-            }
-        });
-        if let Some(error) = unasked {
-            warn!(%error, "Clients of servers that went could not be asked, and hear it when they send");
-        }
-        match forgotten {
+        match sessions::forget(scope, is_gone) {
             Ok(0) => {}
             Ok(n_flows) => {
                 self.status.forgotten += n_flows;

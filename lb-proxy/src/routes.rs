@@ -2,7 +2,7 @@
 //!
 //! | path | does |
 //! | --- | --- |
-//! | `GET /sessions?frontend=&backend=&server=&client=&id=` | lists sessions, and flows of datagrams, as JSON |
+//! | `GET /sessions?frontend=&backend=&server=&client=&id=` | lists sessions, flows of datagrams and what the kernel forwards, as JSON |
 //! | `POST /sessions/kill` with the same parameters | resets them, and says how many |
 //! | `GET /backends/explain?backend=` | says why each server is or is not chosen |
 //! | `GET /backends/overrides` | what operators have said, for a successor |
@@ -11,6 +11,7 @@
 //! | `GET /sources?frontend=` | the busiest sources of a frontend with limits |
 
 use std::fmt::Write as _;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -21,12 +22,16 @@ use serde_json::{Value, json};
 
 use crate::datagram::flow::FlowInfo;
 use crate::keeper::{Keeper, NoSuchServer, ServerKey, View};
+use crate::kernel::{self, Forwarded, KernelFrontend};
 use crate::relay::{Engine, Filter, SessionInfo};
-use crate::service::Datagrams;
+use crate::service::{self, Datagrams};
 use crate::standing::Override;
 
 /// The most flows that `/sessions` shows.
 const FLOWS: usize = 10_000;
+
+/// The most sessions forwarded by the kernel that it shows.
+const FORWARDED: usize = 10_000;
 
 /// The most sources that `/sources` shows.
 const SOURCES: usize = 50;
@@ -96,24 +101,43 @@ fn filter(request: &Request) -> Result<Filter, Reply> {
     })
 }
 
-/// Whether a flow of datagrams is meant. It has no number, and its backend is its frontend's.
-fn fits(filter: &Filter, view: &View, frontend: &str, flow: &FlowInfo) -> bool {
-    let config = view.config.as_deref();
-    let is_of = |backend: &String| {
-        let mut frontends = config.into_iter().flat_map(|config| &config.frontends);
-        let own = frontends.find(|known| *known.name == *frontend);
-        own.and_then(|known| known.backend.as_deref()) == Some(backend.as_str())
-    };
+/// Whether a flow of datagrams, or a session that the kernel forwards, is meant. It has no number, and
+/// its backend is its frontend's.
+fn fits(
+    filter: &Filter,
+    view: &View,
+    frontend: &str,
+    server: Option<&str>,
+    client: IpAddr,
+) -> bool {
     filter.id.is_none()
         && filter.frontend.as_ref().is_none_or(|name| name == frontend)
-        && filter.backend.as_ref().is_none_or(is_of)
+        && filter
+            .backend
+            .as_ref()
+            .is_none_or(|name| backend_of(view, frontend) == Some(name))
         && filter
             .server
             .as_ref()
-            .is_none_or(|name| **name == *flow.server.name)
+            .is_none_or(|name| Some(name.as_str()) == server)
         && filter
             .client
-            .is_none_or(|network| network.contains(&flow.client.ip()))
+            .is_none_or(|network| network.contains(&client))
+}
+
+fn backend_of<'a>(view: &'a View, frontend: &str) -> Option<&'a str> {
+    let config = view.config.as_deref()?;
+    let mut frontends = config.frontends.iter();
+    let own = frontends.find(|known| *known.name == *frontend)?;
+    own.backend.as_deref()
+}
+
+/// The frontends that the kernel forwards.
+fn kernel_frontends(view: &View) -> Vec<KernelFrontend> {
+    let config = view.config.as_deref();
+    config.map_or_else(Vec::new, |config| {
+        service::kernel_frontends(config, &view.table)
+    })
 }
 
 async fn sessions(
@@ -131,12 +155,30 @@ async fn sessions(
         let mut sessions = engine.sessions(&filter);
         sessions.sort_by_key(|session| session.id);
         let view = keeper.view();
-        let flows = datagrams.flows(FLOWS, |frontend, flow| fits(&filter, &view, frontend, flow));
+        let flows = datagrams.flows(FLOWS, |frontend, flow| {
+            let server = Some(&*flow.server.name);
+            fits(&filter, &view, frontend, server, flow.client.ip())
+        });
+        let frontends = kernel_frontends(&view);
+        let forwarded = kernel::Sessions::new(&frontends).list(FORWARDED, |session| {
+            let (server, client) = (session.server.as_deref(), session.client.ip());
+            fits(&filter, &view, &session.frontend, server, client)
+        });
+        let forwarded = forwarded.unwrap_or_else(|error| {
+            tracing::warn!(%error, "The kernel does not tell what it forwards");
+            Vec::new()
+        });
         let sessions = sessions.iter().map(session_value);
         let flows = flows
             .iter()
             .map(|(frontend, flow)| flow_value(frontend, flow));
-        sessions.chain(flows).collect::<Vec<Value>>()
+        let forwarded = forwarded
+            .iter()
+            .map(|session| forwarded_value(session, backend_of(&view, &session.frontend)));
+        sessions
+            .chain(flows)
+            .chain(forwarded)
+            .collect::<Vec<Value>>()
     });
     Reply::json(200, &Value::Array(listed.await.unwrap_or_default()))
 }
@@ -171,6 +213,19 @@ fn flow_value(frontend: &str, flow: &FlowInfo) -> Value {
     })
 }
 
+fn forwarded_value(session: &Forwarded, backend: Option<&str>) -> Value {
+    json!({
+        "path": "kernel",
+        "frontend": &*session.frontend,
+        "backend": backend,
+        "server": session.server.as_deref(),
+        "server_address": session.server_address.to_string(),
+        "client": session.client.to_string(),
+        "local": session.local.to_string(),
+        "state": session.state.as_str(),
+    })
+}
+
 async fn kill(
     request: Request,
     engine: Arc<Engine>,
@@ -188,8 +243,23 @@ async fn kill(
     tracing::info!(?filter, "An operator resets sessions");
     let n_killed = tokio::task::spawn_blocking(move || {
         let view = keeper.view();
-        let n_flows = datagrams.kill(|frontend, flow| fits(&filter, &view, frontend, flow));
-        engine.kill(&filter) + n_flows
+        let n_flows = datagrams.kill(|frontend, flow| {
+            let server = Some(&*flow.server.name);
+            fits(&filter, &view, frontend, server, flow.client.ip())
+        });
+        let frontends = kernel_frontends(&view);
+        let forwarded = kernel::Sessions::new(&frontends).kill(|session| {
+            let (server, client) = (session.server.as_deref(), session.client.ip());
+            fits(&filter, &view, &session.frontend, server, client)
+        });
+        let n_forwarded = forwarded.unwrap_or_else(|error| {
+            tracing::warn!(%error, "The kernel does not end what it forwards");
+            0
+        });
+        let n_killed = engine.kill(&filter) + n_flows;
+        u64::try_from(n_killed)
+            .unwrap_or(u64::MAX)
+            .saturating_add(n_forwarded)
     });
     Reply::json(200, &json!({ "killed": n_killed.await.unwrap_or(0) }))
 }

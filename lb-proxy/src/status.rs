@@ -1,5 +1,6 @@
 //! What `status` says: as JSON from the running proxy, and in lines for people.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,9 +17,13 @@ use crate::health::Link;
 use crate::keeper::View;
 use crate::kernel;
 use crate::relay::Engine;
-use crate::service::Datagrams;
+use crate::service::{self, Datagrams};
 use crate::table::Backend;
 use crate::vrrp::status::RouterStatus;
+
+/// The most sessions of the kernel that are counted: what that costs is bounded, a tenth of a second
+/// at most. With more, there are at least so many.
+const MOST_COUNTED: usize = 65_536;
 
 /// What the proxy knows of itself.
 #[derive(Debug)]
@@ -51,6 +56,7 @@ impl Report {
             .iter()
             .map(|frontend| self.frontend(frontend, &listening, &flows))
             .collect();
+        let forwarded = self.forwarded();
         let backends = self.view.table.backends.iter();
         let backends: Vec<Value> = backends.map(|backend| self.backend(backend, now)).collect();
         json!({
@@ -61,7 +67,7 @@ impl Report {
             "backends": backends,
             "vips": self.routers.iter().map(|router| vip(router, now)).collect::<Vec<_>>(),
             "services": services(config),
-            "kernel": self.kernel.as_ref().map(kernel_value),
+            "kernel": self.kernel.as_ref().map(|status| kernel_value(status, &forwarded)),
             "healthd": self.link.state().map(|state| json!({
                 "connected": state.connected,
                 "error": state.error,
@@ -69,6 +75,20 @@ impl Report {
                 "generation": self.view.snapshot.generation,
             })),
         })
+    }
+
+    /// How many sessions of each frontend the kernel forwards; none where it does not tell.
+    fn forwarded(&self) -> BTreeMap<Arc<str>, u64> {
+        let mut sessions = BTreeMap::new();
+        let (Some(_), Some(config)) = (&self.kernel, &self.view.config) else {
+            return sessions;
+        };
+        let frontends = service::kernel_frontends(config, &self.view.table);
+        let listed = kernel::Sessions::new(&frontends).list(MOST_COUNTED, |_| true);
+        for session in listed.unwrap_or_default() {
+            *sessions.entry(session.frontend).or_default() += 1;
+        }
+        sessions
     }
 
     fn frontend(
@@ -217,7 +237,7 @@ fn services(config: Option<&Config>) -> Vec<Value> {
     services.map(value).collect()
 }
 
-fn kernel_value(status: &kernel::Status) -> Value {
+fn kernel_value(status: &kernel::Status, sessions: &BTreeMap<Arc<str>, u64>) -> Value {
     let connections = status.connections.iter().map(|one| {
         json!({
             "frontend": &*one.frontend,
@@ -232,6 +252,7 @@ fn kernel_value(status: &kernel::Status) -> Value {
         "forgotten": status.forgotten,
         "error": status.error,
         "connections": connections.collect::<Vec<_>>(),
+        "sessions": sessions.iter().map(|(name, n)| (name.to_string(), (*n).into())).collect::<serde_json::Map<_, _>>(),
     })
 }
 
@@ -277,6 +298,15 @@ fn write_detail(text: &mut String, detail: &Value) -> std::fmt::Result {
         )?;
     }
     let kernel = &detail["kernel"];
+    if let Some(sessions) = kernel["sessions"].as_object() {
+        for (frontend, n) in sessions {
+            writeln!(
+                text,
+                "the kernel forwards {} sessions of {frontend}",
+                number(n)
+            )?;
+        }
+    }
     if let Some(error) = kernel["error"].as_str() {
         writeln!(
             text,
@@ -430,6 +460,17 @@ pub fn render_sessions(sessions: &Value) -> String {
             (Some(backend), None) => backend.to_owned(),
             _ => "-".to_owned(),
         };
+        if word(&session["path"]) == "kernel" {
+            // Writing to a string does not fail.
+            let _written = writeln!(
+                text,
+                "- {} -> {} {server} {}, by the kernel",
+                word(&session["client"]),
+                word(&session["frontend"]),
+                word(&session["state"]),
+            );
+            continue;
+        }
         if word(&session["state"]) == "flow" {
             // Writing to a string does not fail.
             let _written = writeln!(

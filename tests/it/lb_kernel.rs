@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lb_proxy::kernel::{KernelFrontend, Options, Path, Protocol};
+use lb_proxy::kernel::{KernelFrontend, Options, Path, Protocol, SessionState, Sessions};
 use lb_proxy::pool::{Algorithm, Pool, Registry, ServerSettings, Settings, Standing};
 use tests::netns::{Machine, Network};
 use tests::wait;
@@ -140,16 +140,21 @@ fn add_address(machine: &Machine, address: &str) {
     assert!(status.unwrap().success(), "{address}");
 }
 
-/// Answers each line of each connection with the server's name and the line.
+/// Answers each line of each connection with the server's name and the line; `port` with the port that
+/// it comes from.
 fn serve(name: &'static str) {
     let listener = TcpListener::bind("[::]:6443").unwrap();
     thread::spawn(move || {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { continue };
+            let port = stream.peer_addr().map_or(0, |peer| peer.port());
             thread::spawn(move || {
                 let mut buffer = [0; 64];
                 while let Ok(length @ 1..) = stream.read(&mut buffer) {
-                    let answer = [name.as_bytes(), &buffer[..length]].concat();
+                    let mut answer = [name.as_bytes(), &buffer[..length]].concat();
+                    if buffer.starts_with(b"port") {
+                        answer = port.to_string().into_bytes();
+                    }
                     if stream.write_all(&answer).is_err() {
                         break;
                     }
@@ -336,6 +341,123 @@ fn flows_of_datagrams_move_when_their_server_goes() {
     assert_eq!(ask().unwrap_err().kind(), ErrorKind::ConnectionRefused);
     site.apply(&path, vec![both]);
     assert!(ask().unwrap().ends_with('?'));
+}
+
+#[test]
+#[ignore = "needs network namespaces; tests/run runs it"]
+fn a_client_keeps_its_port_where_it_can() {
+    let mut site = Site::new();
+    let both = site.frontend(Protocol::Tcp, [UP, UP]);
+    let _path = site.start(vec![both]);
+    let port = |mut stream: &TcpStream| -> u16 {
+        stream.write_all(b"port").unwrap();
+        let mut buffer = [0; 16];
+        let length = stream.read(&mut buffer).unwrap();
+        String::from_utf8_lossy(&buffer[..length]).parse().unwrap()
+    };
+    for ip in [VIP, VIP6] {
+        for _ in 0..10 {
+            let stream = site.connect(ip).unwrap();
+            assert_eq!(port(&stream), stream.local_addr().unwrap().port(), "{ip}");
+        }
+    }
+    // Two clients with the same port, at each server: one of them gets another.
+    let from = |ip: &str| {
+        let domain = socket2::Domain::IPV4;
+        let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None).unwrap();
+        let own: SocketAddr = format!("{ip}:40404").parse().unwrap();
+        let to: SocketAddr = format!("{VIP}:6443").parse().unwrap();
+        socket.bind(&own.into()).unwrap();
+        socket.connect(&to.into()).unwrap();
+        TcpStream::from(socket)
+    };
+    for ip in ["192.168.7.21", "192.168.7.22", "192.168.7.23"] {
+        add_address(&site.client, &format!("{ip}/24"));
+    }
+    let streams = site.client.inside(|| {
+        [
+            "192.168.7.20",
+            "192.168.7.21",
+            "192.168.7.22",
+            "192.168.7.23",
+        ]
+        .map(from)
+    });
+    let mut ports: Vec<u16> = streams.iter().map(port).collect();
+    ports.sort_unstable();
+    let own = ports.iter().filter(|port| **port == 40404).count();
+    assert_eq!(own, 2, "once at each server: {ports:?}");
+}
+
+#[test]
+#[ignore = "needs network namespaces; tests/run runs it"]
+fn what_the_kernel_forwards_is_listed_and_ended() {
+    let mut site = Site::new();
+    let tcp = site.frontend(Protocol::Tcp, [UP, UP]);
+    let mut udp = site.frontend(Protocol::Udp, [UP, UP]);
+    udp.name = "datagrams".into();
+    let frontends = [tcp, udp];
+    let _path = site.start(frontends.to_vec());
+    let sessions = Sessions::new(&frontends);
+    let list = |most: usize, frontend: &str| {
+        site.balancer.inside(|| {
+            let is_wanted = |session: &lb_proxy::kernel::Forwarded| &*session.frontend == frontend;
+            sessions.list(most, is_wanted).unwrap()
+        })
+    };
+    let mut streams: Vec<TcpStream> = (0..6).map(|_| site.connect(VIP).unwrap()).collect();
+    for stream in &mut streams {
+        assert!(ask(stream).is_ok());
+    }
+    let socket = site.client.inside(|| UdpSocket::bind("0.0.0.0:0").unwrap());
+    socket.connect((VIP, 6443)).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.send(b"?").unwrap();
+    assert_eq!(socket.recv(&mut [0; 64]).unwrap(), 2);
+
+    let listed = list(100, "api");
+    assert_eq!(listed.len(), 6);
+    for session in &listed {
+        assert_eq!(session.state, SessionState::Established);
+        let is_own = |stream: &TcpStream| stream.local_addr().unwrap() == session.client;
+        assert!(streams.iter().any(is_own), "{session:?}");
+        assert_eq!(session.local, format!("{VIP}:6443").parse().unwrap());
+        assert_eq!(
+            session.server.as_deref(),
+            Some(&*session.server_address.to_string())
+        );
+    }
+    assert_eq!(list(4, "api").len(), 4);
+    let [flow] = &list(100, "datagrams")[..] else {
+        panic!("there is one flow");
+    };
+    assert_eq!(flow.state, SessionState::Flow);
+
+    // Those of one server are ended, and their clients hear it.
+    let ended = site.balancer.inside(|| {
+        sessions
+            .kill(|session| session.server.as_deref() == Some(A))
+            .unwrap()
+    });
+    let (mut reset, mut alive) = (0, 0);
+    for stream in &mut streams {
+        match ask(stream) {
+            Ok(answer) => {
+                assert_eq!(answer, "b?");
+                alive += 1;
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
+                reset += 1;
+            }
+        }
+    }
+    assert_eq!((reset, alive), (3, 3));
+    assert!((3..=4).contains(&ended), "{ended}");
+    assert_eq!(list(100, "api").len(), 3);
+    // What has ended is no session, though the kernel remembers its ports for a while.
+    drop(streams);
+    wait::for_it("sessions end", PATIENCE, || list(100, "api").is_empty());
 }
 
 #[test]

@@ -88,6 +88,11 @@ fn keeps(frontend: &KernelFrontend, address: SocketAddr) -> bool {
 }
 
 impl Gone {
+    /// True when these are flows that are forwarded.
+    pub(super) fn are_forwarded(&self) -> bool {
+        self.server.is_some()
+    }
+
     /// True when `entry` is one of these flows.
     pub(super) fn is_of(&self, entry: &Entry) -> bool {
         let is_server = match self.server {
@@ -181,6 +186,7 @@ mod tests {
             destination: "192.0.2.1:6443".parse().unwrap(),
             answers_from: "10.0.0.2:1".parse().unwrap(),
             is_forwarded: true,
+            tcp_state: None,
             key: Vec::new(),
         };
         let old = [frontend(Protocol::Tcp, true, &[("10.0.0.2:1", true)])];

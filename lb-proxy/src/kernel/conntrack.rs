@@ -1,4 +1,4 @@
-//! Makes the kernel forget flows.
+//! Flows as the kernel knows them: lists them, and makes it forget some.
 //!
 //! Entries of the table of connections (conntrack) are listed and deleted over netlink, by hand: two
 //! messages, no unsafe code and no further package on the node, which the `conntrack` command would
@@ -39,8 +39,32 @@ pub struct Entry {
     pub answers_from: SocketAddr,
     /// Its destination is rewritten.
     pub is_forwarded: bool,
+    /// The state of a TCP connection, as the kernel numbers them.
+    pub tcp_state: Option<u8>,
     /// What names it in a message.
     pub key: Vec<u8>,
+}
+
+/// Which entries the kernel is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// All of the node.
+    All,
+    /// Those whose destination is rewritten.
+    Forwarded,
+}
+
+/// The flows that `is_wanted` picks, at most `most`, in no order.
+///
+/// # Errors
+///
+/// What the kernel says: without the capability `NET_ADMIN` it refuses.
+pub fn list(
+    scope: Scope,
+    most: usize,
+    is_wanted: impl Fn(&Entry) -> bool,
+) -> io::Result<Vec<Entry>> {
+    Table::open()?.list(scope, most, is_wanted)
 }
 
 /// Forgets the flows that `is_gone` picks, and tells `forgotten` of each; how many there were.
@@ -49,13 +73,14 @@ pub struct Entry {
 ///
 /// What the kernel says: without the capability `NET_ADMIN` it refuses.
 pub fn forget(
+    scope: Scope,
     is_gone: impl Fn(&Entry) -> bool,
     mut forgotten: impl FnMut(&Entry),
 ) -> io::Result<u64> {
     let mut table = Table::open()?;
     let mut n_forgotten = 0;
     for _ in 0..MAX_PASSES {
-        let entries = table.list(&is_gone)?;
+        let entries = table.list(scope, PASS, &is_gone)?;
         for entry in &entries {
             table.delete(entry)?;
             n_forgotten += 1;
@@ -90,10 +115,15 @@ impl Table {
         })
     }
 
-    fn list(&mut self, is_wanted: impl Fn(&Entry) -> bool) -> io::Result<Vec<Entry>> {
+    fn list(
+        &mut self,
+        scope: Scope,
+        most: usize,
+        is_wanted: impl Fn(&Entry) -> bool,
+    ) -> io::Result<Vec<Entry>> {
         let mut entries = Vec::new();
-        self.exchange(&wire::list(), |entry| {
-            if entries.len() < PASS && is_wanted(&entry) {
+        self.exchange(&wire::list(scope), |entry| {
+            if entries.len() < most && is_wanted(&entry) {
                 entries.push(entry);
             }
         })?;

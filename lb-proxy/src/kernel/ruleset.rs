@@ -8,25 +8,34 @@
 //!              ├─ services ── by destination ── frontend/api/v4 ────┤
 //!  output ─────┘ (local clients)                 ACL, share         └─ server/api/b ── count, dnat
 //!
-//!  input, forward, output ── stray: meant for a frontend and sent nowhere ── refuse
+//!  input, output ── stray: meant for a frontend and sent nowhere ── refuse
 //!  postrouting ── masquerade
-//!  output, before all else ── questions to clients of forgotten connections are not tracked
+//!  output, before all else (untracked) ── questions to clients of forgotten connections are not tracked
 //! ```
 //!
 //! - A packet from the middle of a TCP connection that the kernel knows nothing of is refused with a
 //!   reset: a client whose connection was forgotten, because its server is down or the address moved
 //!   here, connects anew instead of waiting.
+//!   Only where its address is on this node: to look at what is sent on would cost every packet of
+//!   every connection a twentieth of its way.
 //! - A frontend without a server refuses too, and so do sources that are not allowed: clients hear
 //!   it at once, and nothing else that listens on this node gets their connection.
 //! - A server that connects to itself through a frontend has its source rewritten in any case; its
 //!   answers would not come back this way otherwise.
 //!
-//! An update keeps the chains of hooks and the counters of servers that stay, and replaces all rules.
-//! Both forms are one transaction: every packet sees the rules from before or from after.
+//! An update replaces the rules of the chains that change, and leaves the others, their turns and the
+//! counters of servers alone. Both forms are one transaction: every packet sees the rules from before
+//! or from after.
+//!
+//! Clients of TCP keep their port when their address is rewritten, if it is free. A server that has
+//! closed a connection remembers it for a minute (TIME-WAIT), and takes another from the same port
+//! only if it is newer by the sender's clock or sequence numbers (RFC 6191 §2). Ports by chance bring
+//! together clients whose clocks have nothing to do with each other: half of those SYNs go unheard,
+//! and a busy frontend stands still.
 
 mod share;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -248,31 +257,42 @@ impl Ruleset {
         // The declaration makes sure that there is a table to delete.
         let mut text = format!("table inet {}\n", self.table);
         text.push_str(&self.remove());
-        self.declare(&mut text);
+        self.write_table(&mut text, &self.counters(), &self.chains());
         text
     }
 
-    /// From the rules of `previous` to these.
+    /// From the rules of `previous` to these; nothing when they are the same.
     #[must_use]
     pub fn update(&self, previous: &Self) -> String {
         let table = &self.table;
-        let mut text = format!("flush table inet {table}\n");
-        let chains = self.chains();
-        for chain in previous.chains() {
-            if !chains.contains(&chain) {
-                line(&mut text, format_args!("delete chain inet {table} {chain}"));
-            }
+        let before: BTreeMap<String, String> = previous.chains().into_iter().collect();
+        let mut chains = self.chains();
+        let names: BTreeSet<String> = chains.iter().map(|(name, _)| name.clone()).collect();
+        chains.retain(|(name, rules)| before.get(name) != Some(rules));
+        let gone = || before.keys().filter(|name| !names.contains(*name));
+        let mut text = String::new();
+        // First all rules that lead to chains that go.
+        let changed = chains.iter().map(|(name, _)| name);
+        for chain in changed
+            .filter(|name| before.contains_key(*name))
+            .chain(gone())
+        {
+            line(&mut text, format_args!("flush chain inet {table} {chain}"));
         }
-        let counters = self.counters();
-        for counter in previous.counters() {
-            if !counters.contains(&counter) {
-                line(
-                    &mut text,
-                    format_args!("delete counter inet {table} {counter}"),
-                );
-            }
+        for chain in gone() {
+            line(&mut text, format_args!("delete chain inet {table} {chain}"));
         }
-        self.declare(&mut text);
+        let (old, new) = (previous.counters(), self.counters());
+        for counter in old.difference(&new) {
+            line(
+                &mut text,
+                format_args!("delete counter inet {table} {counter}"),
+            );
+        }
+        let counters: Vec<&String> = new.difference(&old).collect();
+        if !chains.is_empty() || !counters.is_empty() {
+            self.write_table(&mut text, counters, &chains);
+        }
         text
     }
 
@@ -300,89 +320,81 @@ impl Ruleset {
             .collect()
     }
 
-    /// Chains that come and go.
-    fn chains(&self) -> BTreeSet<String> {
-        let mut chains = self.counters();
-        for frontend in &self.frontends {
-            for family in frontend.families() {
-                chains.insert(frontend.chain(family));
-            }
-        }
-        chains
-    }
-
-    fn declare(&self, text: &mut String) {
+    fn write_table<'a>(
+        &self,
+        text: &mut String,
+        counters: impl IntoIterator<Item = &'a String>,
+        chains: &[(String, String)],
+    ) {
         line(text, format_args!("table inet {} {{", self.table));
-        for counter in self.counters() {
+        for counter in counters {
             line(text, format_args!("\tcounter {counter} {{\n\t}}"));
         }
-        for frontend in &self.frontends {
-            declare_servers(text, frontend);
-            for family in frontend.families() {
-                declare_frontend(text, frontend, family);
-            }
-        }
-        self.declare_dispatch(text);
-        self.declare_stray(text);
-        self.declare_masquerade(text);
-        line(
-            text,
-            format_args!("\tchain questions {{\n\t\tmeta mark {QUESTION_MARK:#x} notrack\n\t}}"),
-        );
-        for (chain, kind, hook, priority, target) in [
-            ("untracked", "filter", "output", -300, "questions"),
-            ("prerouting", "nat", "prerouting", -100, "services"),
-            ("output", "nat", "output", -100, "services"),
-            ("input", "filter", "input", 0, "stray"),
-            ("forward", "filter", "forward", 0, "stray"),
-            ("local", "filter", "output", 0, "stray"),
-        ] {
-            line(text, format_args!("\tchain {chain} {{"));
-            line(
-                text,
-                format_args!("\t\ttype {kind} hook {hook} priority {priority}; policy accept;"),
-            );
-            line(text, format_args!("\t\tjump {target}\n\t}}"));
+        for (name, rules) in chains {
+            text.push_str(&format!("\tchain {name} {{\n{rules}\t}}\n"));
         }
         text.push_str("}\n");
     }
 
+    /// Every chain and its rules, those that are led to first.
+    fn chains(&self) -> Vec<(String, String)> {
+        let mut chains = Vec::new();
+        for frontend in &self.frontends {
+            for server in &frontend.servers {
+                let name = frontend.server_chain(server);
+                let rules = server_rules(frontend, server, &name);
+                chains.push((name, rules));
+            }
+            for family in frontend.families() {
+                chains.push((frontend.chain(family), frontend_rules(frontend, family)));
+            }
+        }
+        chains.push(("services".to_owned(), self.dispatch()));
+        chains.push(("refuse".to_owned(), REFUSE.to_owned()));
+        chains.push(("stray".to_owned(), self.stray()));
+        chains.push(("postrouting".to_owned(), self.masquerade()));
+        for (chain, kind, hook, priority, rules) in [
+            ("untracked", "filter", "output", -300, notrack()),
+            ("prerouting", "nat", "prerouting", -100, SERVICES.to_owned()),
+            ("output", "nat", "output", -100, SERVICES.to_owned()),
+            ("input", "filter", "input", 0, STRAY.to_owned()),
+            ("local", "filter", "output", 0, STRAY.to_owned()),
+        ] {
+            let hook =
+                format!("\t\ttype {kind} hook {hook} priority {priority}; policy accept;\n{rules}");
+            chains.push((chain.to_owned(), hook));
+        }
+        chains
+    }
+
     /// From a packet's destination to its frontend.
-    fn declare_dispatch(&self, text: &mut String) {
-        text.push_str("\tchain services {\n");
-        text.push_str("\t\ttcp flags & (syn | ack) != syn return\n");
-        self.declare_destinations(text, |frontend, family| Some(frontend.chain(family)));
-        text.push_str("\t}\n");
+    fn dispatch(&self) -> String {
+        let mut text = "\t\ttcp flags & (syn | ack) != syn return\n".to_owned();
+        self.declare_destinations(&mut text, KernelFrontend::chain);
+        text
     }
 
     /// What was meant for a frontend and goes nowhere.
-    fn declare_stray(&self, text: &mut String) {
-        text.push_str("\tchain refuse {\n");
-        text.push_str("\t\tmeta l4proto tcp reject with tcp reset\n");
-        text.push_str("\t\treject with icmpx port-unreachable\n\t}\n");
-        text.push_str("\tchain stray {\n");
-        text.push_str("\t\tct state != { new, invalid, untracked } return\n");
-        text.push_str("\t\tct status dnat return\n");
+    fn stray(&self) -> String {
+        let mut text = "\t\tct status dnat return\n".to_owned();
         // A reset needs none for an answer.
         text.push_str("\t\ttcp flags & rst == rst return\n");
-        self.declare_destinations(text, |_, _| Some("refuse".to_owned()));
-        text.push_str("\t}\n");
+        self.declare_destinations(&mut text, |_, _| "refuse".to_owned());
+        text
     }
 
     /// A rule for each shape of destination, that leads to what `target` says.
     fn declare_destinations(
         &self,
         text: &mut String,
-        target: impl Fn(&KernelFrontend, Family) -> Option<String>,
+        target: impl Fn(&KernelFrontend, Family) -> String,
     ) {
         for family in [Family::V4, Family::V6] {
             let mut exact = BTreeSet::new();
             let mut wildcard = BTreeSet::new();
             for frontend in &self.frontends {
                 let protocol = frontend.protocol;
-                let Some(target) = target(frontend, family) else {
-                    continue;
-                };
+                let target = target(frontend, family);
                 for listen in &frontend.listen {
                     if Family::of(listen.ip()) != family {
                         continue;
@@ -418,38 +430,40 @@ impl Ruleset {
         }
     }
 
-    fn declare_masquerade(&self, text: &mut String) {
-        text.push_str("\tchain postrouting {\n");
-        text.push_str("\t\ttype nat hook postrouting priority 100; policy accept;\n");
+    fn masquerade(&self) -> String {
+        let mut text = "\t\ttype nat hook postrouting priority 100; policy accept;\n".to_owned();
         text.push_str("\t\tct status and dnat != dnat return\n");
         for frontend in &self.frontends {
             let ports: BTreeSet<u16> = frontend.listen.iter().map(SocketAddr::port).collect();
             for family in frontend.families() {
-                declare_masquerade_of(text, frontend, family, &ports);
+                declare_masquerade_of(&mut text, frontend, family, &ports);
             }
         }
-        text.push_str("\t}\n");
+        text
     }
 }
 
-fn declare_servers(text: &mut String, frontend: &KernelFrontend) {
-    let protocol = frontend.protocol;
-    for server in &frontend.servers {
-        let chain = frontend.server_chain(server);
-        let word = Family::of(server.address.ip()).word();
-        line(text, format_args!("\tchain {chain} {{"));
-        line(
-            text,
-            format_args!(
-                "\t\tcounter name {chain} meta l4proto {protocol} dnat {word} to {}\n\t}}",
-                server.address
-            ),
-        );
-    }
+/// The rules of a hook that leads to frontends.
+const SERVICES: &str = "\t\tjump services\n";
+
+/// Those of a hook that finds strays. The first rule is all that most packets from and to the node see.
+const STRAY: &str = "\t\tct state established,related accept\n\t\tjump stray\n";
+
+const REFUSE: &str =
+    "\t\tmeta l4proto tcp reject with tcp reset\n\t\treject with icmpx port-unreachable\n";
+
+fn notrack() -> String {
+    format!("\t\tmeta mark {QUESTION_MARK:#x} notrack\n")
 }
 
-fn declare_frontend(text: &mut String, frontend: &KernelFrontend, family: Family) {
-    line(text, format_args!("\tchain {} {{", frontend.chain(family)));
+fn server_rules(frontend: &KernelFrontend, server: &KernelServer, counter: &str) -> String {
+    let (protocol, address) = (frontend.protocol, server.address);
+    let word = Family::of(address.ip()).word();
+    format!("\t\tcounter name {counter} meta l4proto {protocol} dnat {word} to {address}\n")
+}
+
+fn frontend_rules(frontend: &KernelFrontend, family: Family) -> String {
+    let mut text = String::new();
     let word = family.word();
     let networks = |list: &[IpNet]| -> BTreeSet<String> {
         IpNet::aggregate(&list.to_vec())
@@ -461,7 +475,7 @@ fn declare_frontend(text: &mut String, frontend: &KernelFrontend, family: Family
     let denied = networks(&frontend.deny);
     if !denied.is_empty() {
         line(
-            text,
+            &mut text,
             format_args!("\t\t{word} saddr {{ {} }} return", list(&denied)),
         );
     }
@@ -471,15 +485,15 @@ fn declare_frontend(text: &mut String, frontend: &KernelFrontend, family: Family
             text.push_str("\t\treturn\n");
         } else {
             line(
-                text,
+                &mut text,
                 format_args!("\t\t{word} saddr != {{ {} }} return", list(&allowed)),
             );
         }
     }
     if let Some(rule) = choice(frontend, family) {
-        line(text, format_args!("\t\t{rule}"));
+        line(&mut text, format_args!("\t\t{rule}"));
     }
-    text.push_str("\t}\n");
+    text
 }
 
 fn declare_masquerade_of(
@@ -505,9 +519,13 @@ fn declare_masquerade_of(
         list(&ports)
     });
     let rule = if frontend.masquerade {
-        // Ports by chance: in order, connections made at the same time by several cores collide.
+        let ports = match frontend.protocol {
+            Protocol::Tcp => "",
+            // Clients that send from a low port, as of NTP, have few others to share.
+            Protocol::Udp => " to :1024-65535 fully-random",
+        };
         format!(
-            "{word} daddr . {protocol} dport {{ {} }} masquerade fully-random",
+            "{word} daddr . {protocol} dport {{ {} }} masquerade{ports}",
             list(&servers)
         )
     } else {

@@ -4,7 +4,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::Entry;
+use super::{Entry, Scope};
 
 /// A header: length, type, flags, sequence, port; then family, version and resource.
 const HEADER: usize = 16;
@@ -29,8 +29,13 @@ const DUMP: u16 = 0x300;
 const ORIGINAL: u16 = 1;
 const REPLY: u16 = 2;
 const STATUS: u16 = 3;
+const PROTOCOL_INFO: u16 = 4;
 const ID: u16 = 12;
 const ZONE: u16 = 18;
+const STATUS_MASK: u16 = 26;
+/// Attributes within each other: what is known of TCP, and its state.
+const TCP_INFO: u16 = 1;
+const TCP_STATE: u16 = 1;
 /// Bits of an attribute's type that say how it is built.
 const TYPE_MASK: u16 = 0x3fff;
 /// The status of an entry whose destination is rewritten.
@@ -47,9 +52,18 @@ pub(super) enum Part {
     End(i32),
 }
 
-/// Asks for all entries.
-pub(super) fn list() -> Vec<u8> {
-    message(LIST, REQUEST | DUMP, 0, &[])
+/// Asks for all entries, or those whose destination is rewritten. A kernel before 5.15 gives all.
+pub(super) fn list(scope: Scope) -> Vec<u8> {
+    let mut wanted = Vec::new();
+    if scope == Scope::Forwarded {
+        for kind in [STATUS, STATUS_MASK] {
+            // Header and number.
+            wanted.extend(8_u16.to_ne_bytes());
+            wanted.extend(kind.to_ne_bytes());
+            wanted.extend(DESTINATION_NAT.to_be_bytes());
+        }
+    }
+    message(LIST, REQUEST | DUMP, 0, &wanted)
 }
 
 /// Asks to delete `entry`.
@@ -118,10 +132,12 @@ fn part(kind: u16, body: &[u8]) -> Part {
 
 fn entry(attributes: &[u8]) -> Option<Entry> {
     let (mut original, mut reply, mut status, mut key) = (None, None, 0, Vec::new());
+    let mut tcp_state = None;
     for attribute in Attributes(attributes) {
         match attribute.kind {
             ORIGINAL => original = tuple(attribute.value),
             REPLY => reply = tuple(attribute.value),
+            PROTOCOL_INFO => tcp_state = state_of_tcp(attribute.value),
             STATUS => status = u32::from_be_bytes(*attribute.value.first_chunk()?),
             _ => {}
         }
@@ -136,8 +152,15 @@ fn entry(attributes: &[u8]) -> Option<Entry> {
         destination: original.destination,
         answers_from: reply.source,
         is_forwarded: status & DESTINATION_NAT != 0,
+        tcp_state,
         key,
     })
+}
+
+fn state_of_tcp(attributes: &[u8]) -> Option<u8> {
+    let mut infos = Attributes(attributes).filter(|info| info.kind == TCP_INFO);
+    let mut states = Attributes(infos.next()?.value).filter(|state| state.kind == TCP_STATE);
+    states.next()?.value.first().copied()
 }
 
 /// One direction of a flow.
@@ -246,6 +269,10 @@ mod tests {
             original.clone(),
             direction(REPLY, [10, 0, 0, 2], [192, 0, 2, 1], [443, 1024]),
             attribute(STATUS, &DESTINATION_NAT.to_be_bytes()),
+            attribute(
+                PROTOCOL_INFO,
+                &attribute(TCP_INFO, &attribute(TCP_STATE, &[3])),
+            ),
             id.clone(),
         ]
         .concat();
@@ -262,6 +289,7 @@ mod tests {
             destination: "192.0.2.1:6443".parse().unwrap(),
             answers_from: "10.0.0.2:443".parse().unwrap(),
             is_forwarded: true,
+            tcp_state: Some(3),
             key: key.clone(),
         };
         let request = delete(&expected);

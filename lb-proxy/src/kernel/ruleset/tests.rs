@@ -49,27 +49,64 @@ fn the_whole_table_is_made_in_one_transaction() {
     assert_eq!(ruleset(vec![api, dns]).install(), expected);
 }
 
+fn check_update(before: &[&KernelFrontend], after: &[&KernelFrontend], expected: &[&str]) {
+    let ruleset = |all: &[&KernelFrontend]| ruleset(all.iter().map(|it| (*it).clone()).collect());
+    let text = ruleset(after).update(&ruleset(before));
+    // Chains and commands, without rules.
+    let touched = text.lines().filter(|line| {
+        let is_rule = line.starts_with("\t\t") || line.ends_with('}');
+        !is_rule && !line.starts_with("table ")
+    });
+    let touched: Vec<String> = touched
+        .map(|line| line.replace(" inet outpost_lb", "").replace('\t', ""))
+        .collect();
+    assert_eq!(touched, expected);
+}
+
 #[test]
-fn an_update_drops_what_went_and_keeps_counters_of_what_stays() {
-    let before = ruleset(vec![frontend(
-        Share::Random,
-        &[("10.0.0.1:1", 1, true), ("10.0.0.2:1", 1, true)],
-    )]);
-    let after = ruleset(vec![frontend(Share::Random, &[("10.0.0.1:1", 1, true)])]);
-    let text = after.update(&before);
-    let head: Vec<&str> = text.lines().take(6).collect();
-    assert_eq!(
-        head,
-        [
-            "flush table inet outpost_lb",
-            "delete chain inet outpost_lb server/api/2",
-            "delete counter inet outpost_lb server/api/2",
-            "table inet outpost_lb {",
-            "\tcounter server/api/1 {",
-            "\t}",
-        ]
+fn an_update_touches_what_changes() {
+    let (a, b) = ("10.0.0.1:1", "10.0.0.2:1");
+    let both = frontend(Share::Random, &[(a, 1, true), (b, 1, true)]);
+    let down = frontend(Share::Random, &[(a, 1, true), (b, 1, false)]);
+    let one = frontend(Share::Random, &[(a, 1, true)]);
+    let mut other = frontend(Share::RoundRobin, &[(a, 1, true), (b, 1, true)]);
+    other.name = "other".into();
+    other.listen = vec!["192.0.2.100:443".parse().unwrap()];
+    check_update(&[&both, &other], &[&both, &other], &[]);
+    // The turns of the other frontend go on.
+    let choice = ["flush chain frontend/api/v4", "chain frontend/api/v4 {"];
+    check_update(&[&both, &other], &[&down, &other], &choice);
+    check_update(&[&down, &other], &[&both, &other], &choice);
+    check_update(
+        &[&both],
+        &[&one],
+        &[
+            "flush chain frontend/api/v4",
+            "flush chain postrouting",
+            "flush chain server/api/2",
+            "delete chain server/api/2",
+            "delete counter server/api/2",
+            "chain frontend/api/v4 {",
+            "chain postrouting {",
+        ],
     );
-    assert!(!before.update(&before).contains("delete"));
+    check_update(
+        &[&one],
+        &[&one, &other],
+        &[
+            "flush chain services",
+            "flush chain stray",
+            "flush chain postrouting",
+            "counter server/other/1 {",
+            "counter server/other/2 {",
+            "chain server/other/1 {",
+            "chain server/other/2 {",
+            "chain frontend/other/v4 {",
+            "chain services {",
+            "chain stray {",
+            "chain postrouting {",
+        ],
+    );
 }
 
 #[test]
@@ -176,15 +213,12 @@ fn sources_that_are_not_allowed_are_not_forwarded() {
         "10.128.0.0/9".parse().unwrap(),
     ]);
     frontend.deny = vec!["10.1.0.0/16".parse().unwrap(), "::/0".parse().unwrap()];
-    let mut text = String::new();
-    declare_frontend(&mut text, &frontend, Family::V4);
     assert_eq!(
-        text,
-        "\tchain frontend/api/v4 {\n\t\tip saddr { 10.1.0.0/16 } return\n\
-         \t\tip saddr != { 10.0.0.0/8 } return\n\t\tgoto server/api/1\n\t}\n"
+        frontend_rules(&frontend, Family::V4),
+        "\t\tip saddr { 10.1.0.0/16 } return\n\
+         \t\tip saddr != { 10.0.0.0/8 } return\n\t\tgoto server/api/1\n"
     );
     frontend.allow = Some(Vec::new());
-    text.clear();
-    declare_frontend(&mut text, &frontend, Family::V4);
-    assert!(text.contains("\t\treturn\n"));
+    let rules = frontend_rules(&frontend, Family::V4);
+    assert!(rules.contains("\t\treturn\n"));
 }
