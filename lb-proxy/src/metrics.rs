@@ -31,7 +31,7 @@ pub const SESSIONS: &str = "lb_proxy_sessions";
 pub const SESSIONS_LIMIT: &str = "lb_proxy_sessions_limit";
 /// Connections accepted.
 pub const ACCEPTED: &str = "lb_proxy_accepted_connections";
-/// Accepts that failed.
+/// How often nothing was accepted for a moment, for want of descriptors or memory.
 pub const ACCEPT_ERRORS: &str = "lb_proxy_accept_errors";
 /// Times a listener rested because its frontend or the process was full.
 pub const FULL: &str = "lb_proxy_full";
@@ -165,7 +165,7 @@ impl Scrape {
             (ACCEPTED, "Connections accepted", &counters.accepted),
             (
                 ACCEPT_ERRORS,
-                "Accepts that failed",
+                "Pauses in accepting for want of descriptors or memory",
                 &counters.accept_errors,
             ),
             (FULL, "Times a listener rested", &counters.full),

@@ -98,7 +98,7 @@ pub struct Counters {
     pub sessions: AtomicU64,
     /// Connections accepted.
     pub accepted: AtomicU64,
-    /// Accepts that failed, for want of descriptors or memory.
+    /// How often nothing was accepted for a moment, for want of descriptors or memory.
     pub accept_errors: AtomicU64,
     /// Attempts to connect to a server.
     pub connects: AtomicU64,
@@ -137,6 +137,8 @@ pub(crate) struct Shared {
     /// A worker has a listener that rests until a session ends.
     pub(crate) resting: AtomicBool,
     pub(crate) next_id: AtomicU64,
+    /// Until when nothing is said of shortages, in ticks.
+    pub(crate) warn_at: AtomicU64,
     pub(crate) epoch: Epoch,
 }
 
@@ -181,6 +183,7 @@ impl Engine {
             mailboxes,
             resting: AtomicBool::new(false),
             next_id: AtomicU64::new(1),
+            warn_at: AtomicU64::new(0),
             epoch: Epoch::new(),
         });
         // Dropped on an error, it stops the threads it has.
@@ -363,6 +366,8 @@ impl Engine {
     ///
     /// When a worker does not answer; then all go on.
     pub(crate) fn freeze(&self) -> io::Result<Vec<Parcel>> {
+        // What one gives to another is on its way in the other's mailbox then, before the next command.
+        self.ask(Command::KeepAll);
         let answers = self.ask(Command::Freeze);
         let is_whole = answers.len() == self.shared.mailboxes.len();
         let parcels = answers.into_iter().flatten().collect();

@@ -10,6 +10,7 @@ mod liveness;
 mod names;
 mod operate;
 mod proxy_header;
+mod shortage;
 mod site;
 mod swap;
 mod swap_datagrams;

@@ -303,7 +303,8 @@ pub fn n_descriptors(process: u32) -> usize {
     std::fs::read_dir(directory).map_or(0, Iterator::count)
 }
 
-/// The proportional share of memory of a process, in bytes.
+/// The memory that is a process's own, in bytes: not its share of the program's file, which grows when
+/// other processes of the same program end.
 ///
 /// # Panics
 ///
@@ -312,7 +313,7 @@ pub fn n_descriptors(process: u32) -> usize {
 pub fn memory(process: u32) -> u64 {
     let path = format!("/proc/{process}/smaps_rollup");
     let text = std::fs::read_to_string(Path::new(&path)).expect("the process runs");
-    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
+    let line = text.lines().find_map(|line| line.strip_prefix("Pss_Anon:"));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
     kib.and_then(|kib| kib.trim().parse::<u64>().ok())
         .expect("Linux says it so")

@@ -13,7 +13,7 @@ use super::connection::{Session, Stage};
 use super::pump::{Side, Signs};
 use super::slab::Token;
 use super::sys;
-use super::worker::{Ending, Worker};
+use super::worker::{Ending, REST, Worker, is_shortage};
 use crate::access_log::Cause;
 use crate::pool::{Choice, Hint, Server, Slot, Tried, Wait};
 use crate::proxy_protocol::{Header, Version, write_v1, write_v2};
@@ -257,16 +257,20 @@ impl Worker {
         };
         let address = server.address;
         session.stage = Stage::Connecting;
-        let before = session.target.replace(Arc::clone(&server));
-        session.slot = Some(slot);
-        self.count_attempt(&server, before.as_deref());
         let socket = match open(address, &backend.policy) {
             Ok(socket) => socket,
+            Err(error) if is_shortage(error) => {
+                self.wait_for_resources(index, &backend.policy, error);
+                return Attempt::Over;
+            }
             Err(error) => {
                 self.out_of_resources(index, error);
                 return Attempt::Over;
             }
         };
+        let before = session.target.replace(Arc::clone(&server));
+        session.slot = Some(slot);
+        self.count_attempt(&server, before.as_deref());
         match rustix::net::connect(&socket, &address) {
             Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => {}
             Err(error) => return self.failed_at_once(index, error),
@@ -377,6 +381,22 @@ impl Worker {
         }
         self.end(index, Ending::reset(cause_of(error)));
         false
+    }
+
+    /// There is no descriptor or memory for a way to a server. The session tries again in a moment, as
+    /// long as it would wait for a server with room.
+    fn wait_for_resources(&mut self, index: u32, policy: &Policy, error: Errno) {
+        // Until after the next try: others would take what this one waits for.
+        self.rest_all(2 * REST);
+        let now = self.now;
+        let Some(session) = self.sessions.get_mut(index) else {
+            return;
+        };
+        if now.since(session.accepted) >= policy.queue_timeout {
+            return self.out_of_resources(index, error);
+        }
+        session.stage = Stage::Pausing;
+        self.arm(index, REST);
     }
 
     pub(super) fn out_of_resources(&mut self, index: u32, error: Errno) {

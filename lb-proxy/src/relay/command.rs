@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use rustix::event::EventfdFlags;
 use super::connection::Parcel;
 use super::listener::Share;
 use crate::queue::Wake;
+use crate::table::Frontend;
 
 /// Something for a worker to do.
 pub(super) enum Command {
@@ -23,6 +25,10 @@ pub(super) enum Command {
     Kill(Filter, mpsc::Sender<usize>),
     /// Reset sessions accepted on these addresses and tell how many.
     ResetLocal(Vec<IpAddr>, mpsc::Sender<usize>),
+    /// Begin a session with a connection that another worker has accepted and counted.
+    Accepted(OwnedFd, SocketAddr, Arc<Frontend>),
+    /// Begin what is accepted here alone, until sessions are given back.
+    KeepAll(mpsc::Sender<()>),
     /// Stop moving and hand out every session.
     Freeze(mpsc::Sender<Vec<Parcel>>),
     /// Go on with these sessions.
@@ -39,6 +45,8 @@ pub(crate) struct Mailbox {
     commands: Mutex<Vec<Command>>,
     /// Tokens of sessions that wait for a server with room, and may try again.
     called: Mutex<Vec<u64>>,
+    /// How many sessions the worker has, about.
+    pub(super) sessions: AtomicUsize,
     pub(super) event: OwnedFd,
 }
 
@@ -61,6 +69,7 @@ impl Mailbox {
         Ok(Self {
             commands: Mutex::default(),
             called: Mutex::default(),
+            sessions: AtomicUsize::new(0),
             event: rustix::event::eventfd(0, flags)?,
         })
     }

@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use rustix::time::Timespec;
 
-use super::command::Mailbox;
+use super::command::{Command, Mailbox};
 use super::connection::{Micros, Session, Stage, canonical, reset_on_close};
 use super::pump::{Side, Signs, Tools};
 use super::slab::{Slab, Token};
@@ -41,10 +41,10 @@ const EVENTS: usize = 512;
 const ACCEPTS: usize = 64;
 
 /// A listener rests this long when there is no descriptor or memory for what it would accept.
-const REST: Duration = Duration::from_millis(100);
+pub(super) const REST: Duration = Duration::from_millis(100);
 
 /// How often a shortage is logged at most.
-const WARN_EVERY: Duration = Duration::from_secs(10);
+const WARN_EVERY: Duration = Duration::from_secs(60);
 
 /// A session as old as this gets the options that only matter to long ones: short ones, which are most,
 /// are spared the calls.
@@ -80,11 +80,11 @@ pub(super) struct Worker {
     pub(super) n_queued: usize,
     /// When queues are looked at again, for room that appears without a session ending.
     stir_at: u64,
-    /// Until when nothing is said of shortages.
-    warn_at: u64,
     pub(super) now: Micros,
     random: u64,
     life: Life,
+    /// Others are about to be frozen: what is given to them now may be lost.
+    keeps_all: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,10 +146,10 @@ impl Worker {
             young: VecDeque::new(),
             n_queued: 0,
             stir_at: 0,
-            warn_at: 0,
             now,
             random: u64::from_ne_bytes(seed) | 1,
             life: Life::Serving,
+            keeps_all: false,
         };
         worker.new_epoll()?;
         Ok(worker)
@@ -209,6 +209,8 @@ impl Worker {
             self.wake_listeners();
             self.stir_now_and_then();
             self.count_spliced();
+            let n_sessions = self.sessions.len();
+            self.mailbox.sessions.store(n_sessions, Ordering::Relaxed);
         }
         self.end_all();
     }
@@ -362,7 +364,7 @@ impl Worker {
                     self.counters().accepted.fetch_add(1, Ordering::Relaxed);
                     frontend.tally.total.fetch_add(1, Ordering::Relaxed);
                     match peer.and_then(|peer| SocketAddr::try_from(peer).ok()) {
-                        Some(peer) => self.begin(socket, canonical(peer), frontend),
+                        Some(peer) => self.begin_somewhere(socket, canonical(peer), frontend),
                         None => self.release(&frontend),
                     }
                     continue;
@@ -371,12 +373,8 @@ impl Worker {
             }
             match accepted {
                 Err(Errno::AGAIN) => return false,
-                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
-                    self.counters()
-                        .accept_errors
-                        .fetch_add(1, Ordering::Relaxed);
-                    let until = self.now.tick().saturating_add(ticks(REST));
-                    self.rest(place, Watch::Resting { until });
+                Err(error) if is_shortage(error) => {
+                    self.rest_all(REST);
                     return false;
                 }
                 // The listener itself is of no use, as when somebody it is shared with has shut it down.
@@ -444,6 +442,23 @@ impl Worker {
         }
     }
 
+    /// Begins a session here, or with the worker that has the fewest when that are far fewer: who is
+    /// woken first for a shared socket would have all that last.
+    fn begin_somewhere(&mut self, socket: OwnedFd, peer: SocketAddr, frontend: Arc<Frontend>) {
+        let own = self.sessions.len();
+        let sessions = |mailbox: &Arc<Mailbox>| mailbox.sessions.load(Ordering::Relaxed);
+        let idlest = self.shared.mailboxes.iter().min_by_key(|it| sessions(it));
+        let target = idlest.filter(|it| !self.keeps_all && is_far_below(sessions(it), own));
+        match target {
+            Some(mailbox) => {
+                // Counted at once, or a burst would all go there.
+                mailbox.sessions.fetch_add(1, Ordering::Relaxed);
+                mailbox.send(Command::Accepted(socket, peer, frontend));
+            }
+            None => self.begin(socket, peer, frontend),
+        }
+    }
+
     fn begin(&mut self, socket: OwnedFd, peer: SocketAddr, frontend: Arc<Frontend>) {
         if frontend.accept_proxy == AcceptProxy::No && !frontend.sources.admit(peer.ip()) {
             frontend.tally.denied.fetch_add(1, Ordering::Relaxed);
@@ -492,6 +507,11 @@ impl Worker {
         let Some(Some(listening)) = self.listeners.get_mut(place) else {
             return;
         };
+        if let (Watch::Resting { until }, Watch::Resting { until: later }) =
+            (&mut listening.state, state)
+        {
+            *until = later.max(*until);
+        }
         if listening.state != Watch::Watched {
             return;
         }
@@ -511,14 +531,31 @@ impl Worker {
         }
     }
 
+    /// There is no descriptor or memory for another session: all listeners rest. What one of them
+    /// accepts would only be turned away, and may as well wait for its turn.
+    pub(super) fn rest_all(&mut self, time: Duration) {
+        self.counters()
+            .accept_errors
+            .fetch_add(1, Ordering::Relaxed);
+        let until = self.now.tick().saturating_add(ticks(time));
+        for place in 0..self.listeners.len() {
+            self.rest(place, Watch::Resting { until });
+        }
+    }
+
     /// True when nothing was said of a shortage for a while: it would be said for every connection.
-    pub(super) fn may_warn(&mut self) -> bool {
+    pub(super) fn may_warn(&self) -> bool {
         let now = self.now.tick();
-        if now < self.warn_at {
+        let warn_at = self.shared.warn_at.load(Ordering::Relaxed);
+        if now < warn_at {
             return false;
         }
-        self.warn_at = now.saturating_add(ticks(WARN_EVERY));
-        true
+        let next = now.saturating_add(ticks(WARN_EVERY));
+        // Another worker may say it at this moment.
+        self.shared
+            .warn_at
+            .compare_exchange(warn_at, next, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
     }
 
     /// Serves listeners again that have rested long enough.
@@ -566,6 +603,20 @@ impl Worker {
             }
         }
     }
+}
+
+/// True when a worker with `theirs` sessions should rather have the next than one with `own`: it costs a
+/// wake-up, which a difference by chance is not worth.
+fn is_far_below(theirs: usize, own: usize) -> bool {
+    own >= theirs + 4 + theirs / 4
+}
+
+/// True when a call failed for want of descriptors or memory, of which there may be more in a moment.
+pub(super) fn is_shortage(error: Errno) -> bool {
+    matches!(
+        error,
+        Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM
+    )
 }
 
 /// The bit of an event's data that says which side it is about.

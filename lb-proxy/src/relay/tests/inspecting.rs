@@ -6,9 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::rig::{
-    Rig, accept, is_reset, patient, pattern, read_exact, read_to_end, server, until,
-};
+use super::rig::{Rig, accept, is_reset, patient, pattern, read_exact, read_to_end, server, until};
 use crate::pool::{Registry, ServerSettings, Settings};
 use crate::table::{AcceptProxy, Backend, Frontend, Policy, Route, SendProxy, Table};
 

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::rig::{
-    Rig, accept, is_reset, named_echo, patient, read_exact, read_to_end, server, until,
+    Rig, accept, is_reset, named_echo, patient, pattern, read_exact, read_to_end, server, until,
 };
 use crate::relay::{BindOptions, Filter, Listener, SessionState};
 use crate::table::{Frontend, Route, Table};
@@ -290,4 +290,30 @@ fn a_session_gets_its_options_when_it_has_lived_a_while() {
     until("keep-alive", || {
         table(port).is_some_and(|timer| timer.starts_with("02"))
     });
+}
+
+#[test]
+fn sessions_that_last_are_spread_over_workers_that_share_a_socket() {
+    let rig = Rig::new(&[named_echo("")]);
+    let mut listener = rig.listener();
+    listener.sockets.truncate(1);
+    let rig = rig.start_with(vec![listener]);
+    let mut clients: Vec<_> = (0..60).map(|_| rig.connect()).collect();
+    rig.until_sessions(60);
+    // Whoever is woken first would have them all.
+    let mailboxes = &rig.engine().shared.mailboxes;
+    until("sessions are spread", || {
+        let sessions = mailboxes
+            .iter()
+            .map(|it| it.sessions.load(Ordering::Relaxed));
+        let sessions: Vec<usize> = sessions.collect();
+        sessions.iter().sum::<usize>() == 60 && sessions.iter().all(|n| *n >= 20)
+    });
+    for (number, client) in clients.iter_mut().enumerate() {
+        let word = pattern(9, number as u64);
+        client.write_all(&word).unwrap();
+        assert_eq!(read_exact(client, 9), word);
+    }
+    drop(clients);
+    rig.until_sessions(0);
 }

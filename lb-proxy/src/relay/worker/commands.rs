@@ -39,6 +39,11 @@ impl Worker {
                 Command::ResetLocal(addresses, answer) => {
                     answer.send(self.reset_local(&addresses)).ok();
                 }
+                Command::Accepted(socket, peer, frontend) => self.begin(socket, peer, frontend),
+                Command::KeepAll(answer) => {
+                    self.keeps_all = true;
+                    answer.send(()).ok();
+                }
                 Command::Freeze(answer) => {
                     let parcels = self.freeze();
                     if let Err(lost) = answer.send(parcels) {
@@ -232,6 +237,7 @@ impl Worker {
         if self.life == Life::Frozen {
             self.life = Life::Serving;
         }
+        self.keeps_all = false;
         for Parcel(session) in parcels {
             self.adopt_one(session);
         }

@@ -1,0 +1,87 @@
+//! Descriptors run out, and clients wait instead of being turned away.
+
+use std::net::TcpStream;
+use std::time::Duration;
+
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+use tests::daemon::Daemon;
+use tests::lb::{FRONT, Place, n_descriptors, pair};
+use tests::scratch::{at, loopback};
+use tests::stream::{PATIENCE, Server, connect, receive, send};
+
+/// How long descriptors are short.
+const SHORTAGE: Duration = Duration::from_secs(2);
+
+/// Sessions there is room for.
+const ROOM: usize = 8;
+
+fn limit(lb: &Daemon, descriptors: usize) {
+    let process = Pid::from_raw(lb.id().try_into().unwrap());
+    let wanted = Rlimit {
+        current: Some(descriptors.try_into().unwrap()),
+        // The hard limit is the one it has inherited.
+        maximum: getrlimit(Resource::Nofile).maximum,
+    };
+    prlimit(process, Resource::Nofile, wanted).unwrap();
+}
+
+fn exchange(stream: &TcpStream) -> Result<(), String> {
+    receive(stream, 7, 500)
+}
+
+fn counter(metrics: &str, name: &str) -> u64 {
+    let line = metrics.lines().find(|line| line.starts_with(name)).unwrap();
+    line.rsplit_once(' ').unwrap().1.parse().unwrap()
+}
+
+#[test]
+fn clients_wait_while_descriptors_are_short() {
+    let server = Server::echo(at(loopback(), FRONT));
+    let place = Place::new();
+    let lb = place.start(&pair(&place, "", "", &[server.address()]));
+    // What is opened once is open then.
+    let first = connect(place.front());
+    send(&first, 7, 500, 500).unwrap();
+    assert_eq!(exchange(&first), Ok(()));
+    drop((first, place.metrics()));
+    std::thread::sleep(Duration::from_millis(300));
+    // And half a session more: the last is accepted, and finds no way to its server.
+    limit(&lb, n_descriptors(lb.id()) + 2 * ROOM + 1);
+
+    let clients: Vec<TcpStream> = (0..3 * ROOM)
+        .map(|_| {
+            let client = connect(place.front());
+            send(&client, 7, 500, 500).unwrap();
+            client
+        })
+        .collect();
+    std::thread::sleep(SHORTAGE);
+    let mut waiting = Vec::new();
+    let mut served = Vec::new();
+    for client in clients {
+        client.set_nonblocking(true).unwrap();
+        let has_answer = client.peek(&mut [0]).is_ok_and(|length| length > 0);
+        client.set_nonblocking(false).unwrap();
+        match has_answer {
+            true => served.push(client),
+            false => waiting.push(client),
+        }
+    }
+    // The process opens and closes a few of its own.
+    let n_served = served.len();
+    assert!((ROOM - 2..=ROOM + 2).contains(&n_served), "{n_served}");
+    // Whoever leaves makes room for another; nobody was turned away.
+    for client in served.into_iter().chain(waiting) {
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        assert_eq!(exchange(&client), Ok(()));
+        drop(client);
+    }
+    let metrics = place.metrics();
+    let pauses = counter(&metrics, "lb_proxy_accept_errors_total");
+    // Each of two workers tries ten times a second, and a session that waits as often.
+    assert!((1..200).contains(&pauses), "{pauses} pauses");
+    let log = lb.log();
+    let told = log.lines().filter(|line| line.contains("for want of"));
+    assert_eq!(told.count(), 1, "{log}");
+    lb.stop();
+}
