@@ -69,11 +69,11 @@ pub struct Keepalived {
 }
 
 impl Keepalived {
-    /// Starts it.
+    /// Starts it, and waits until it has begun: what that takes is the machine's, not the protocol's.
     ///
     /// # Panics
     ///
-    /// Panics if it is not installed.
+    /// Panics if it is not installed, or does not begin.
     #[must_use]
     pub fn start(machine: &Machine, instance: &Instance) -> Self {
         let scratch = Scratch::new("keepalived");
@@ -88,10 +88,14 @@ impl Keepalived {
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a descriptor"))
             .stderr(log);
-        Self {
+        let keepalived = Self {
             child: command.spawn().expect("keepalived is installed"),
             scratch,
-        }
+        };
+        wait::for_it("keepalived begins", PATIENCE, || {
+            keepalived.log().contains("Startup complete")
+        });
+        keepalived
     }
 
     /// What it logged.
