@@ -151,6 +151,16 @@ mod tests {
     use super::*;
     use crate::record::NodeId;
 
+    /// The mode, how many peers there are, what each follower holds, and what is decided at once and
+    /// at last.
+    type Case = (
+        Mode,
+        usize,
+        &'static [u64],
+        Option<Outcome>,
+        Option<Outcome>,
+    );
+
     fn position(sequence: u64) -> Position {
         let origin = NodeId {
             name: "a".parse().unwrap(),
@@ -180,8 +190,8 @@ mod tests {
         let enough = Some(Outcome::Enough);
         let fewer = Some(Outcome::Fewer);
         let refused = Some(Outcome::Refused);
-        // (mode, peers, what each reachable follower holds, at once, at last) for a write at 5
-        let table: &[(Mode, usize, &[u64], Option<Outcome>, Option<Outcome>)] = &[
+        // Of a write at 5.
+        let table: &[Case] = &[
             (MajorityOfReachable, 0, &[], enough, enough),
             (Strict, 0, &[], enough, enough),
             (MajorityOfReachable, 2, &[], fewer, fewer),

@@ -21,7 +21,7 @@ impl Backoff {
         let doublings = failures.saturating_sub(1);
         let factor = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX);
         let wait = self.first.saturating_mul(factor).min(self.longest);
-        wait - wait / 1024 * u32::from(spread)
+        wait.saturating_sub(wait / 1024 * u32::from(spread))
     }
 }
 

@@ -190,6 +190,10 @@ pub fn repairs(here: &Registers, there: &Registers) -> Vec<Stamped> {
 
 /// Something that two nodes do not have alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "short lists, mostly of the larger kind"
+)]
 pub enum Difference {
     /// A register that does not show the same.
     Register {

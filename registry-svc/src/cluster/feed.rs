@@ -140,7 +140,7 @@ impl Feed {
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             beat.tick().await;
-            self.step(|intake, now| intake.tick(now));
+            self.step(Intake::tick);
         }
     }
 
@@ -566,10 +566,6 @@ pub(super) fn wall_clock() -> u64 {
 }
 
 /// The clock.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a shell; the clock of the runtime"
-)]
 pub(super) fn now() -> Instant {
     Instant::now()
 }

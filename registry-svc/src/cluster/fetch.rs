@@ -543,7 +543,7 @@ impl Reader {
     async fn run(mut self, flight: Option<Arc<Flight>>) {
         let served = match flight {
             Some(flight) => self.follow(&flight).await,
-            None => self.from_disk().await,
+            None => self.read_disk().await,
         };
         if let Err(error) = served {
             // The client may be gone already.
@@ -557,7 +557,7 @@ impl Reader {
         while self.at < self.end {
             let landing = progress.borrow_and_update().landing.clone();
             match landing {
-                Some(Landing::Held) => return self.from_disk().await,
+                Some(Landing::Held) => return self.read_disk().await,
                 Some(_) => return Err(io::Error::other("the content could not be had whole")),
                 None => {}
             }
@@ -572,7 +572,7 @@ impl Reader {
                         return Err(io::Error::other("the transfer has ended"));
                     }
                 }
-                Piece::Gone => self.from_peer(&mut progress).await?,
+                Piece::Gone => self.read_peer(&mut progress).await?,
             }
         }
         Ok(())
@@ -584,7 +584,7 @@ impl Reader {
     }
 
     /// What the window has no longer, from a peer: until it ends, fails, or the blob is here.
-    async fn from_peer(&mut self, progress: &mut watch::Receiver<Progress>) -> io::Result<()> {
+    async fn read_peer(&mut self, progress: &mut watch::Receiver<Progress>) -> io::Result<()> {
         let candidates = self.fetcher.candidates(&self.digest, Some(&self.first));
         for peer in candidates {
             let Ok((_, opened)) = open_at(&peer, &self.digest, self.at).await else {
@@ -613,7 +613,7 @@ impl Reader {
         landed(progress).await
     }
 
-    async fn from_disk(&mut self) -> io::Result<()> {
+    async fn read_disk(&mut self) -> io::Result<()> {
         let part = self.at..self.end;
         if part.is_empty() {
             return Ok(());

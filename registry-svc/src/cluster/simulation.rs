@@ -4,18 +4,23 @@
 //! not on their disks, disks are wiped. All chance comes from one seed; a failure names it, and
 //! `SIM_SEED=17 cargo test -p registry-svc simulation` replays it.
 
+mod chance;
+mod clients;
+mod disk;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use super::acknowledge::{Follower, Followers, Mode, Outcome as Acknowledged};
+use self::chance::Random;
+use self::disk::{Disk, sums};
+use super::acknowledge::{Follower, Followers, Mode};
 use super::backoff::Backoff;
-use super::buckets::{self, Buckets, Registers, bucket_of};
+use super::buckets::{self, Registers, bucket_of};
 use super::intake::{Intake, Kind, Limits, Outcome, Output};
 use super::wire as form;
-use crate::digest::{Algorithm, Digest};
-use crate::hlc::Clock;
-use crate::record::{Fact, Key, Link, NodeId, Position, Record, Stamped, Vector};
-use crate::reference::{NodeName, RepositoryName, Tag};
+use crate::digest::Digest;
+use crate::record::{Key, NodeId, Position, Record, Stamped, Vector};
+use crate::reference::NodeName;
 
 /// How many seeds a run tries.
 const SEEDS: u64 = 30;
@@ -82,17 +87,6 @@ impl Tally {
         self.swept += other.swept;
         self.restarts += other.restarts;
     }
-}
-
-/// What outlives a crash.
-#[derive(Debug, Default)]
-struct Disk {
-    registers: Registers,
-    /// Content, and when it was last written or asked for.
-    held: BTreeMap<Digest, u64>,
-    journal: Vec<Record>,
-    vector: Vector,
-    clock: Clock,
 }
 
 #[derive(Debug)]
@@ -281,6 +275,7 @@ impl World {
         self.nodes[at].up && self.nodes[at].life == life
     }
 
+    #[expect(clippy::too_many_lines, reason = "an arm for each event")]
     fn perform(&mut self, event: Event) {
         match event {
             Event::Ask { from, to } => {
@@ -546,183 +541,6 @@ impl World {
         self.outputs(at);
     }
 
-    //--- Clients
-
-    fn client(&mut self) {
-        let up: Vec<usize> = (0..self.nodes.len())
-            .filter(|at| self.nodes[*at].up)
-            .collect();
-        let Some(at) = self.random.pick(&up) else {
-            return;
-        };
-        let repository: RepositoryName = format!("r{}", self.random.below(3)).parse().unwrap();
-        let tag: Tag = format!("t{}", self.random.below(4)).parse().unwrap();
-        let shown = self.nodes[at].disk.manifests(&repository);
-        match self.random.below(10) {
-            0 => self.state(
-                at,
-                vec![Fact::Tag {
-                    repository,
-                    tag,
-                    target: None,
-                }],
-            ),
-            1 if !shown.is_empty() => {
-                let digest = self.random.pick(&shown).unwrap();
-                self.delete(at, &repository, digest);
-            }
-            2 if !shown.is_empty() => self.push_index(at, repository, tag, &shown),
-            _ => self.push_image(at, repository, tag),
-        }
-    }
-
-    /// Pushes blobs and a manifest; at times the blobs went to another node before.
-    fn push_image(&mut self, at: usize, repository: RepositoryName, tag: Tag) {
-        let blobs: Vec<Digest> = (0..1 + self.random.below(3))
-            .map(|_| self.digest(40))
-            .collect();
-        let first = match self.random.chance(30) {
-            true => usize::try_from(self.random.below(self.nodes.len() as u64)).unwrap(),
-            false => at,
-        };
-        if !self.linked(first, at) {
-            return;
-        }
-        for digest in &blobs {
-            self.nodes[first].disk.held.insert(*digest, self.time);
-            self.nodes[at].disk.held.insert(*digest, self.time);
-            let fact = Fact::Blob {
-                repository: repository.clone(),
-                digest: *digest,
-                size: Some(1),
-            };
-            self.state(first, vec![fact]);
-        }
-        let refers: Vec<(Digest, Kind)> = blobs.iter().map(|blob| (*blob, Kind::Blob)).collect();
-        self.put(at, repository, tag, refers);
-    }
-
-    /// Pushes an index of manifests that are there, and at times of one that is nowhere.
-    fn push_index(&mut self, at: usize, repository: RepositoryName, tag: Tag, shown: &[Digest]) {
-        let mut refers: Vec<(Digest, Kind)> = Vec::new();
-        for _ in 0..2 {
-            let child = self.random.pick(shown).unwrap();
-            if !refers.contains(&(child, Kind::Manifest)) {
-                refers.push((child, Kind::Manifest));
-            }
-        }
-        if self.random.chance(30) {
-            let missing = self.digest(u64::MAX);
-            self.nowhere.insert(missing);
-            refers.push((missing, Kind::Manifest));
-            self.tally.sparse += 1;
-        }
-        self.put(at, repository, tag, refers);
-    }
-
-    fn put(
-        &mut self,
-        at: usize,
-        repository: RepositoryName,
-        tag: Tag,
-        refers: Vec<(Digest, Kind)>,
-    ) {
-        let digest = self.digest(u64::MAX);
-        let mut facts = Vec::new();
-        for (content, kind) in refers
-            .iter()
-            .filter(|(content, _)| !self.nowhere.contains(content))
-        {
-            // The links of what a manifest refers to are stated again with it.
-            facts.push(match kind {
-                Kind::Blob => Fact::Blob {
-                    repository: repository.clone(),
-                    digest: *content,
-                    size: Some(1),
-                },
-                Kind::Manifest => manifest(&repository, *content),
-            });
-        }
-        facts.push(manifest(&repository, digest));
-        facts.push(Fact::Tag {
-            repository,
-            tag,
-            target: Some(digest),
-        });
-        self.content.insert(digest, refers);
-        self.nodes[at].disk.held.insert(digest, self.time);
-        self.state(at, facts);
-    }
-
-    fn delete(&mut self, at: usize, repository: &RepositoryName, digest: Digest) {
-        let mut facts = vec![Fact::Manifest {
-            repository: repository.clone(),
-            digest,
-            link: None,
-        }];
-        for register in self.nodes[at].disk.registers.values() {
-            if let Fact::Tag {
-                repository: of,
-                tag,
-                target: Some(target),
-            } = &register.fact
-                && of == repository
-                && *target == digest
-            {
-                facts.push(Fact::Tag {
-                    repository: of.clone(),
-                    tag: tag.clone(),
-                    target: None,
-                });
-            }
-        }
-        self.state(at, facts);
-    }
-
-    /// The node states facts of its own, and awaits their acknowledgement.
-    fn state(&mut self, at: usize, facts: Vec<Fact>) {
-        let time = self.time;
-        let node = &mut self.nodes[at];
-        let record = Record {
-            origin: node.id.clone(),
-            sequence: node.disk.vector.of(&node.id) + 1,
-            stamp: node.disk.clock.tick(time),
-            facts,
-        };
-        let stamped = record.facts.iter().map(|fact| stamped(&record, fact));
-        node.writes
-            .push((record.position().unwrap(), stamped.collect(), time + 10_000));
-        node.disk.apply(record);
-        self.check(at);
-        self.acknowledge(at);
-    }
-
-    fn acknowledge(&mut self, at: usize) {
-        let (now, time) = (self.now(), self.time);
-        let node = &mut self.nodes[at];
-        let (acknowledged, tally) = (&mut self.acknowledged, &mut self.tally);
-        node.writes.retain(|(position, facts, deadline)| {
-            match node.followers.decide(position, now, time >= *deadline) {
-                None => true,
-                Some(answer) => {
-                    if answer.outcome == Acknowledged::Enough {
-                        tally.acknowledged += 1;
-                        acknowledged.extend(facts.iter().cloned());
-                    } else {
-                        tally.fewer += 1;
-                    }
-                    false
-                }
-            }
-        });
-    }
-
-    /// One of few digests, or a new one.
-    fn digest(&mut self, of: u64) -> Digest {
-        let number = self.random.below(of);
-        Digest::of(Algorithm::Sha256, &number.to_be_bytes())
-    }
-
     //--- Sweep and faults
 
     /// Takes away what nothing visible refers to and nobody asked for lately.
@@ -845,109 +663,6 @@ impl World {
     }
 }
 
-impl Disk {
-    /// Takes a record, durably.
-    fn apply(&mut self, record: Record) {
-        if record.sequence != 0 && !self.vector.advance(&record.origin, record.sequence) {
-            return;
-        }
-        self.clock.observe(record.stamp);
-        for fact in &record.facts {
-            let new = stamped(&record, fact);
-            let register = self
-                .registers
-                .entry(fact.key())
-                .or_insert_with(|| new.clone());
-            if new.rank() > register.rank() {
-                *register = new;
-            }
-        }
-        self.journal.push(record);
-    }
-
-    /// A record without what has been overwritten, as a compacted journal has it.
-    fn live(&self, record: &Record) -> Record {
-        let mut record = record.clone();
-        let rank = record.rank();
-        record.facts.retain(|fact| {
-            self.registers
-                .get(&fact.key())
-                .is_some_and(|register| register.rank() <= rank)
-        });
-        record
-    }
-
-    /// Whether a statement holds here, or a later one does.
-    fn has(&self, stated: &Stamped) -> bool {
-        let register = self.registers.get(&stated.fact.key());
-        // A tombstone is as good as nothing where nothing is shown.
-        let missing = stated.fact.is_tombstone();
-        register.map_or(missing, |register| register.rank() >= stated.rank())
-    }
-
-    fn live_content(&self) -> Vec<Digest> {
-        let registers = self.registers.values();
-        registers
-            .filter_map(|register| match &register.fact {
-                Fact::Blob {
-                    digest,
-                    size: Some(_),
-                    ..
-                }
-                | Fact::Manifest {
-                    digest,
-                    link: Some(_),
-                    ..
-                } => Some(*digest),
-                _ => None,
-            })
-            .collect()
-    }
-
-    fn manifests(&self, repository: &RepositoryName) -> Vec<Digest> {
-        let registers = self.registers.values();
-        registers
-            .filter_map(|register| match &register.fact {
-                Fact::Manifest {
-                    repository: of,
-                    digest,
-                    link: Some(_),
-                } if of == repository => Some(*digest),
-                _ => None,
-            })
-            .collect()
-    }
-}
-
-fn stamped(record: &Record, fact: &Fact) -> Stamped {
-    Stamped {
-        origin: record.origin.clone(),
-        sequence: record.sequence,
-        stamp: record.stamp,
-        fact: fact.clone(),
-    }
-}
-
-fn manifest(repository: &RepositoryName, digest: Digest) -> Fact {
-    Fact::Manifest {
-        repository: repository.clone(),
-        digest,
-        link: Some(Link {
-            media_type: "a/b".into(),
-            size: 1,
-            subject: None,
-        }),
-    }
-}
-
-fn sums(registers: &Registers) -> Buckets {
-    let mut sums = Buckets::default();
-    registers
-        .values()
-        .for_each(|register| sums.add_register(register));
-    sums
-}
-
 fn limits() -> Limits {
     Limits {
         queue: 8,
@@ -959,32 +674,5 @@ fn limits() -> Limits {
             first: Duration::from_millis(200),
             longest: Duration::from_secs(3),
         },
-    }
-}
-
-/// Numbers that look random (`SplitMix64`).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    /// True so many times of a hundred.
-    fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-
-    fn pick<T: Copy>(&mut self, of: &[T]) -> Option<T> {
-        let at = usize::try_from(self.below(of.len().max(1) as u64)).unwrap();
-        of.get(at).copied()
     }
 }

@@ -30,10 +30,6 @@ impl Throttle {
         let Some(rate) = self.rate else {
             return;
         };
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "a shell; the clock of the runtime"
-        )]
         let now = Instant::now();
         let until = self.reserve(octets, rate, now);
         tokio::time::sleep_until(until).await;
@@ -58,7 +54,6 @@ mod tests {
     use super::*;
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "any instant does")]
     fn octets_wait_until_those_before_them_are_paid_for() {
         let throttle = Throttle::new(Some(1_000_000));
         let now = Instant::now();

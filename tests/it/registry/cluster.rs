@@ -86,9 +86,6 @@ impl Site {
         let node = &self.nodes[at];
         let mut command = node.machine.command(binary("registry-svc"));
         command.arg("diff").arg(&self.nodes[other].name);
-        command
-            .arg("--config")
-            .arg(self.scratch.join(&format!("{}.toml", node.name)));
         let (status, out, error) = run(command);
         (status.code(), out + &error)
     }
@@ -171,6 +168,15 @@ impl Node {
 
     /// Pushes a blob in two requests; the second may go to another node.
     fn push_blob(&self, then: &Self, file: &Path, digest: &Digest) -> u16 {
+        let path = self.begin();
+        let join = if path.contains('?') { '&' } else { '?' };
+        let finish = format!("{path}{join}digest={digest}");
+        then.send("PUT", &finish, Some(file), "application/octet-stream")
+            .0
+    }
+
+    /// Begins an upload session; its path.
+    fn begin(&self) -> String {
         let begin = format!("/v2/{REPOSITORY}/blobs/uploads/");
         let (status, head) = self.send("POST", &begin, None, "application/octet-stream");
         assert_eq!(status, 202, "{head}");
@@ -178,11 +184,7 @@ impl Node {
         let path = location
             .split_once("/v2/")
             .map_or(location.as_str(), |(_, path)| path);
-        let path = format!("/v2/{}", path.trim_start_matches('/'));
-        let join = if path.contains('?') { '&' } else { '?' };
-        let finish = format!("{path}{join}digest={digest}");
-        then.send("PUT", &finish, Some(file), "application/octet-stream")
-            .0
+        format!("/v2/{}", path.trim_start_matches('/'))
     }
 
     /// Pushes an image with one layer; the status, and what else the registry said.
@@ -432,14 +434,11 @@ fn killed_in_a_push(site: &mut Site) {
     let content = layer(70, 4_000_000);
     let file = site.scratch.join("killed");
     std::fs::write(&file, &content).unwrap();
-    let url = site.nodes[0].url(&format!(
-        "/v2/{REPOSITORY}/blobs/uploads/?digest={}",
-        sha256(&content)
-    ));
+    let url = site.nodes[0].url(&site.nodes[0].begin());
     let mut pushing = site.nodes[0]
         .machine
         .command("curl")
-        .args(["-s", "-X", "POST", "--limit-rate", "400k", "-H", "Expect:"])
+        .args(["-s", "-X", "PATCH", "--limit-rate", "400k", "-H", "Expect:"])
         .args(["-H", "Content-Type: application/octet-stream", "-T"])
         .arg(&file)
         .arg(&url)
