@@ -33,6 +33,7 @@ use daemon_base::calendar::Timestamp;
 use daemon_base::snapshot::Cell;
 use hyper::header::{AUTHORIZATION, HOST, HeaderValue};
 use hyper::http::request::Parts;
+use hyper::http::uri::Authority;
 
 use self::acl::{Acl, Who};
 use self::certificate::Subject;
@@ -466,7 +467,7 @@ impl Tokens {
             return Some(realm.clone());
         }
         let host = || head.headers.get(HOST)?.to_str().ok();
-        let named = head.uri.authority().map(|authority| authority.as_str());
+        let named = head.uri.authority().map(Authority::as_str);
         let authority = challenge::authority(named.or_else(host)?)?;
         let scheme = if peer.is_tls { "https" } else { "http" };
         Some(format!("{scheme}://{authority}{TOKEN_PATH}"))

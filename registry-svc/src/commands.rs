@@ -106,6 +106,7 @@ fn named(config: &Config) -> Problems {
         problems.push(Problem::new(exit::chain(&error)));
     }
     problems.extend(service::check_access(config));
+    problems.extend(service::check_storage(config).map(Problem::new));
     if let Err(error) = webhook::check(&config.webhooks) {
         problems.push(Problem::new(exit::chain(&error)));
     }

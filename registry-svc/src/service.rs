@@ -11,6 +11,7 @@
 mod access;
 pub(crate) mod cluster;
 mod predecessor;
+mod storage;
 mod workers;
 
 use std::net::{SocketAddr, TcpListener};
@@ -49,6 +50,7 @@ use workers::Workers;
 
 pub(crate) use access::{check as check_access, policy};
 pub(crate) use predecessor::PATH as HAND_OVER;
+pub(crate) use storage::check as check_storage;
 
 /// The name of the listeners among inherited sockets.
 pub const SOCKET: &str = "registry";
@@ -121,22 +123,18 @@ impl Service for Registry {
         let is_inherited = context.inherited.any();
         let listeners = listeners(&config, &mut context.inherited)?;
         let for_nodes = cluster::listeners(&config, &mut context.inherited)?;
-        let root = match predecessor::take(&config, is_inherited).await {
-            Ok(root) => root,
-            Err(error) => return Err(StartError::new(exit::SOFTWARE, error)),
-        };
+        let root = predecessor::take(&config, is_inherited)
+            .await
+            .map_err(|error| StartError::new(exit::SOFTWARE, error))?;
         let workers = Workers::start(config.workers)
             .map_err(|error| StartError::io("the data path does not start", &error))?;
         let store = open(&workers, &config).await?;
         let access = Access::new(policy(&config)?);
-        let (tls, certificates) = match &config.tls {
-            None => (None, None),
-            Some(tls) => {
-                let loaded =
-                    tls::load(tls).map_err(|error| StartError::new(exit::CONFIG, error))?;
-                (Some(Cell::new(loaded.config)), Some(loaded.certificates))
-            }
-        };
+        let loaded = config.tls.as_ref().map(tls::load).transpose();
+        let loaded = loaded.map_err(|error| StartError::new(exit::CONFIG, error))?;
+        let (tls, certificates) = loaded
+            .map(|loaded| (Cell::new(loaded.config), loaded.certificates))
+            .unzip();
         let instance: Arc<str> = node(&config).as_str().into();
         let webhooks = Webhooks::start(&config.webhooks, &config.root, &instance)
             .map_err(|error| StartError::new(exit::SOFTWARE, error))?;
@@ -162,11 +160,8 @@ impl Service for Registry {
         if let Some(cluster) = &cluster {
             cluster::serve(cluster, for_nodes, &api, guard, &workers).await?;
         }
-        let (served, settings) = (tls.clone(), server_settings(&config));
-        let server = workers
-            .run(async move { Server::start(listeners, api, served, settings) })
-            .await
-            .map_err(|error| StartError::io("the listeners cannot be served", &error))?;
+        let settings = server_settings(&config);
+        let server = serve(&workers, listeners, api, tls.clone(), settings).await?;
         let shown = Cell::new(config);
         let registry = Self {
             server,
@@ -382,6 +377,20 @@ fn say_read_only(readiness: &Readiness, is_read_only: bool) {
 /// The listeners that were inherited, else new ones.
 fn listeners(config: &Config, inherited: &mut Inherited) -> Result<Vec<TcpListener>, StartError> {
     Ok(listen::tcp(inherited, SOCKET, &config.listen)?)
+}
+
+/// Serves clients until the drain.
+async fn serve(
+    workers: &Workers,
+    listeners: Vec<TcpListener>,
+    api: Arc<Api>,
+    tls: Option<Arc<Cell<ServerConfig>>>,
+    settings: server::Settings,
+) -> Result<Server, StartError> {
+    workers
+        .run(async move { Server::start(listeners, api, tls, settings) })
+        .await
+        .map_err(|error| StartError::io("the listeners cannot be served", &error))
 }
 
 async fn open(workers: &Workers, config: &Config) -> Result<Store, StartError> {

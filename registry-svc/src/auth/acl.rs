@@ -8,6 +8,7 @@
 //!
 //! Never looks at passwords or tokens.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -189,7 +190,7 @@ impl Acl {
         }
         let mut rules = parts.rules;
         // The longest first: the first that matches then says how long the others have to be.
-        rules.sort_by(|a, b| b.repositories.weight().cmp(&a.repositories.weight()));
+        rules.sort_by_key(|rule| Reverse(rule.repositories.weight()));
         Self {
             rules,
             groups: of_user

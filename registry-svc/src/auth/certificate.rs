@@ -21,7 +21,7 @@ pub struct Subject {
 impl fmt::Display for Subject {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let first = self.common_name.as_ref();
-        let name = first.or(self.uris.first()).or(self.dns.first());
+        let name = first.or_else(|| self.uris.first().or_else(|| self.dns.first()));
         formatter.write_str(name.map_or("?", |name| name))
     }
 }

@@ -32,14 +32,14 @@ pub(super) fn status_args(args: &AskArgs) -> StatusArgs {
 /// Says what two nodes do not have alike.
 pub(super) fn diff(node: &str, args: &StatusArgs) -> ExitCode {
     let path = format!("{}?node={}", routes::DIFF, encoded(node));
-    let value = match ask(args, &path) {
+    let value = &match ask(args, &path) {
         Ok(value) => value,
         Err(code) => return code,
     };
     if args.json {
         outln!("{value:#}");
     } else {
-        print::out(format_args!("{}", status::difference_lines(&value)));
+        print::out(format_args!("{}", status::difference_lines(value)));
     }
     match value["differences"].as_array() {
         Some(all) if all.is_empty() => exit::code(exit::OK),

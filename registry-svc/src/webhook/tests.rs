@@ -239,5 +239,5 @@ fn identifiers_are_random_uuids() {
     let (first, second) = (unique(), unique());
     assert_ne!(first, second);
     assert_eq!(first.len(), 36);
-    assert_eq!(&first[14..15], "4");
+    assert_eq!(first.chars().nth(14), Some('4'));
 }

@@ -1,0 +1,16 @@
+//! What can be said of `[s3]` without reaching it.
+
+use crate::config::Config;
+
+/// What is wrong with it.
+pub(crate) fn check(config: &Config) -> Option<String> {
+    let s3 = config.s3.as_ref()?;
+    if !cfg!(feature = "s3") {
+        return Some("[s3]: this registry-svc is built without object stores".to_owned());
+    }
+    let files = [&s3.access_key, &s3.secret_key];
+    files.into_iter().chain(&s3.ca).find_map(|path| {
+        let error = daemon_base::disk::read(path).err()?;
+        Some(format!("cannot read {}: {error}", path.display()))
+    })
+}
