@@ -411,7 +411,7 @@ impl Mirrors {
         let reference = Reference::Digest(*digest);
         let asked = self.fetch(route, &reference).await?;
         match asked {
-            Answer::Yes(manifest) => Ok(Some(found(self.begin(route, manifest, None).await))),
+            Answer::Yes(manifest) => Ok(Some(found(self.begin(route, manifest, None)))),
             Answer::No => Ok(None),
             Answer::Silence => Err(MirrorError::Unreachable),
         }
@@ -460,7 +460,7 @@ impl Mirrors {
                 stored
             }
             None => match self.fetch(route, &Reference::Digest(*digest)).await? {
-                Answer::Yes(manifest) => self.begin(route, manifest, Some(tag)).await,
+                Answer::Yes(manifest) => self.begin(route, manifest, Some(tag)),
                 Answer::No => return Ok(None),
                 Answer::Silence => return self.stale(route, tag).await,
             },
@@ -552,7 +552,7 @@ fn found(stored: Stored) -> Found {
 
 impl Mirrors {
     /// Keeps a manifest until all that it refers to is here, and has that brought here.
-    async fn begin(&self, route: &Route, remote: RemoteManifest, tag: Option<&Tag>) -> Stored {
+    fn begin(&self, route: &Route, remote: RemoteManifest, tag: Option<&Tag>) -> Stored {
         self.0.manifests.missed();
         let stored = Stored {
             digest: remote.digest,

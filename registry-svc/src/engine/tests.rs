@@ -102,7 +102,7 @@ fn walk(top: &Path, directory: &Path, found: &mut Vec<String>) {
     }
 }
 
-fn body(octets: Vec<u8>) -> impl tokio_stream::Stream<Item = io::Result<Bytes>> + Send {
+fn body(octets: &[u8]) -> impl tokio_stream::Stream<Item = io::Result<Bytes>> + Send + use<> {
     let pieces: Vec<io::Result<Bytes>> = octets
         .chunks(100_000)
         .map(|piece| Ok(Bytes::copy_from_slice(piece)))
@@ -122,7 +122,7 @@ async fn content(store: &Store, digest: &Digest) -> Vec<u8> {
 
 /// Octets that differ from place to place.
 fn pattern(length: usize) -> Vec<u8> {
-    (0..length).map(|at| (at % 251) as u8).collect()
+    (0..=250).cycle().take(length).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -137,10 +137,7 @@ async fn content_is_in_the_bucket_and_survives_a_restart() {
         .into();
     let store = rig.store().await;
     for (octets, digest) in [&small, &large].into_iter().zip(&digests) {
-        let pushed = store
-            .push(&name, digest, None, body(octets.clone()))
-            .await
-            .unwrap();
+        let pushed = store.push(&name, digest, None, body(octets)).await.unwrap();
         assert_eq!(pushed.size, octets.len() as u64);
     }
     let document = format!(
@@ -182,9 +179,7 @@ async fn what_is_not_what_it_is_said_to_be_never_gets_a_key() {
     let store = rig.store().await;
     let name: RepositoryName = "a".parse().unwrap();
     let wanted = Digest::of(Algorithm::Sha256, b"right");
-    let pushed = store
-        .push(&name, &wanted, None, body(b"wrong".to_vec()))
-        .await;
+    let pushed = store.push(&name, &wanted, None, body(b"wrong")).await;
     assert!(
         matches!(pushed, Err(StoreError::DigestMismatch { .. })),
         "{pushed:?}"
@@ -201,7 +196,7 @@ async fn what_is_hidden_comes_back_or_goes() {
     let octets = pattern(1000);
     let digest = Digest::of(Algorithm::Sha512, &octets);
     store
-        .push(&name, &digest, None, body(octets.clone()))
+        .push(&name, &digest, None, body(octets))
         .await
         .unwrap();
     store.close().await;

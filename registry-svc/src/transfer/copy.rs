@@ -143,7 +143,7 @@ impl Copy {
                 Ok(whole) => wholes.push((item, whole)),
                 Err(error) => {
                     if self.failed(&item, None, &error) {
-                        return self.ended().await;
+                        return self.ended();
                     }
                 }
             }
@@ -153,7 +153,7 @@ impl Copy {
             && let Err((item, digest, error)) = self.in_order(&wholes).await
             && self.failed(&item, Some(&digest), &error)
         {
-            return self.ended().await;
+            return self.ended();
         }
         for (item, whole) in wholes {
             self.progress.at(&item);
@@ -161,13 +161,13 @@ impl Copy {
                 Ok(()) => self.report.n_copied += 1,
                 Err((digest, error)) => {
                     if self.failed(&item, digest.as_ref(), &error) {
-                        return self.ended().await;
+                        return self.ended();
                     }
                 }
             }
             self.progress.image_done();
         }
-        self.ended().await
+        self.ended()
     }
 
     /// What of these is not there.
@@ -186,10 +186,10 @@ impl Copy {
         wanted
     }
 
-    async fn ended(self) -> Result<Report, TransferError> {
+    fn ended(self) -> Result<Report, TransferError> {
         let is_broken = self.report.is_stopped && self.sink.is_sequential();
         if !is_broken {
-            self.sink.finish().await?;
+            self.sink.finish()?;
         }
         let mut report = self.report;
         report.n_blobs = self.progress.blobs_copied();

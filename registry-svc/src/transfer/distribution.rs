@@ -158,10 +158,14 @@ mod tests {
         Digest::of(Algorithm::Sha256, octets)
     }
 
+    fn shard(hex: &str) -> &str {
+        hex.get(..2).unwrap()
+    }
+
     fn with_blob(files: Memory, octets: &[u8]) -> Memory {
         let hex = digest(octets).hex();
         files.file(
-            &format!("{TOP}blobs/sha256/{}/{hex}/data", &hex[..2]),
+            &format!("{TOP}blobs/sha256/{}/{hex}/data", shard(&hex)),
             octets,
         )
     }
@@ -226,13 +230,13 @@ mod tests {
     #[test]
     fn a_blob_is_where_its_digest_says() {
         let hex = digest(b"x").hex();
-        let right = format!("sha256/{}/{hex}/data", &hex[..2]);
+        let right = format!("sha256/{}/{hex}/data", shard(&hex));
         assert_eq!(blob(&right), Some(digest(b"x")));
         for wrong in [
             format!("sha256/zz/{hex}/data"),
-            format!("sha256/{}/{hex}", &hex[..2]),
-            format!("{}/{hex}/data", &hex[..2]),
-            format!("sha512/{}/{hex}/data", &hex[..2]),
+            format!("sha256/{}/{hex}", shard(&hex)),
+            format!("{}/{hex}/data", shard(&hex)),
+            format!("sha512/{}/{hex}/data", shard(&hex)),
         ] {
             assert_eq!(blob(&wrong), None, "{wrong}");
         }

@@ -191,7 +191,7 @@ impl Sink {
     /// # Errors
     ///
     /// When that fails.
-    pub async fn finish(&self) -> Result<(), TransferError> {
+    pub fn finish(&self) -> Result<(), TransferError> {
         match self {
             Self::Store(_) | Self::Registry(_) => Ok(()),
             Self::Tree(sink) => sink.finish(),
