@@ -196,7 +196,7 @@ async fn what_is_hidden_comes_back_or_goes() {
     let octets = pattern(1000);
     let digest = Digest::of(Algorithm::Sha512, &octets);
     store
-        .push(&name, &digest, None, body(octets))
+        .push(&name, &digest, None, body(&octets))
         .await
         .unwrap();
     store.close().await;
