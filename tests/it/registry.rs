@@ -2,5 +2,6 @@
 
 mod clients;
 mod cluster;
+mod protocol;
 mod sweep;
 mod transfer;
