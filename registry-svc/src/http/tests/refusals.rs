@@ -274,7 +274,7 @@ fn a_repository_holds_no_more_than_it_may() {
     block_on(async {
         let registry = Registry::open().await;
         let quota = |repositories: &str, size| config::Quota {
-            repositories: crate::auth::glob::Glob::parse(repositories).unwrap(),
+            repositories: auth::glob::Glob::parse(repositories).unwrap(),
             size,
         };
         let bounds = config::Space {
