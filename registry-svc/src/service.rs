@@ -451,6 +451,7 @@ pub(crate) fn store_settings(config: &Config) -> Settings {
             IndexKind::Sled => store::IndexKind::Sled,
             IndexKind::Memory => store::IndexKind::Memory,
         },
+        index_memory: config.index.cache,
         trial: std::env::current_exe().ok(),
         lease: config.sweep.grace,
         ..Settings::new(config.root.clone(), node(config))

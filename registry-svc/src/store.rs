@@ -61,6 +61,8 @@ pub struct Settings {
     pub node: NodeName,
     /// What the index is kept in.
     pub index: IndexKind,
+    /// How many octets of an index on disk are kept in memory.
+    pub index_memory: u64,
     /// A program that opens a doubtful index first when called as `PROGRAM index-trial DIRECTORY`:
     /// what kills that program must not kill this one.
     pub trial: Option<PathBuf>,
@@ -91,6 +93,9 @@ impl Settings {
     /// Manifests kept in memory: hundreds of releases' worth, and small beside the page cache.
     const CACHE: usize = 16 << 20;
 
+    /// The index in memory: a site's facts are some megabytes.
+    const INDEX_MEMORY: u64 = 64 << 20;
+
     /// The usual settings.
     #[must_use]
     pub fn new(root: PathBuf, node: NodeName) -> Self {
@@ -98,6 +103,7 @@ impl Settings {
             root,
             node,
             index: IndexKind::default(),
+            index_memory: Self::INDEX_MEMORY,
             trial: None,
             segment: Self::SEGMENT,
             cache: Self::CACHE,
@@ -260,7 +266,8 @@ pub(crate) struct Inner {
     names: Mutex<Names>,
     buffers: Arc<Buffers>,
     is_read_only: AtomicBool,
-    is_sled: bool,
+    /// The directory of the index; none when it is in memory.
+    index: Option<String>,
     /// Keeps other processes away.
     _lock: Box<dyn fmt::Debug + Send + Sync>,
 }
@@ -337,7 +344,7 @@ impl Store {
             }),
             buffers: Arc::default(),
             is_read_only: AtomicBool::new(false),
-            is_sled: settings.index == IndexKind::Sled,
+            index: opened.index,
             _lock: opened.lock,
         };
         let inner = Arc::new(inner);
@@ -351,10 +358,11 @@ impl Store {
         let inner = Arc::clone(&self.inner);
         let closed = blocking(move || {
             inner.writer.close();
-            let index = if inner.is_sled && inner.current.n_failed() == 0 {
-                Some(open::leave(inner.current.view().index())?)
-            } else {
-                None
+            let index = match &inner.index {
+                Some(name) if inner.current.n_failed() == 0 => {
+                    Some(open::leave(inner.current.view().index(), name.clone())?)
+                }
+                _ => None,
             };
             let place = inner.current.applied();
             Clean { place, index }

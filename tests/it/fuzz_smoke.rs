@@ -4,8 +4,8 @@
 
 use tests::fuzz::{
     CLIENT_HELLO, HANDOVER, HAPROXY_CFG, HEALTH, KEEPALIVED_CONF, NAMED_CONF, PROXY_HEADER, QUERY,
-    REGISTRY_ARCHIVE, REGISTRY_MANIFEST, REGISTRY_NAMES, REGISTRY_RANGE, RESPONSE, SETTINGS,
-    Target, VRRP, ZONE,
+    REGISTRY_ARCHIVE, REGISTRY_JOURNAL, REGISTRY_MANIFEST, REGISTRY_NAMES, REGISTRY_RANGE,
+    RESPONSE, SETTINGS, Target, VRRP, ZONE,
 };
 
 fn smoke(target: Target, steps: usize) {
@@ -79,4 +79,9 @@ fn no_name_range_or_manifest_upsets_the_registry() {
     smoke(REGISTRY_NAMES, 40_000);
     smoke(REGISTRY_RANGE, 40_000);
     smoke(REGISTRY_MANIFEST, 10_000);
+}
+
+#[test]
+fn no_journal_upsets_the_registry() {
+    smoke(REGISTRY_JOURNAL, 20_000);
 }

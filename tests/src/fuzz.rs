@@ -14,6 +14,7 @@ mod named_conf;
 mod proxy_header;
 mod query;
 mod registry_archive;
+mod registry_journal;
 mod registry_manifest;
 mod registry_names;
 mod registry_range;
@@ -154,6 +155,13 @@ pub const REGISTRY_MANIFEST: Target = Target {
     name: "registry_manifest",
     body: registry_manifest::body,
     words: registry_manifest::WORDS,
+};
+
+/// Segments of the registry's journal.
+pub const REGISTRY_JOURNAL: Target = Target {
+    name: "registry_journal",
+    body: registry_journal::body,
+    words: &["ocp4/release", "sha256:", "master-0"],
 };
 
 impl Target {

@@ -19,7 +19,7 @@ use bytes::Bytes;
 
 use super::{Access, Disk, File, Room, Status};
 
-/// Chance that comes out the same for the same seed: SplitMix64.
+/// Chance that comes out the same for the same seed: `SplitMix64`.
 #[derive(Clone, Debug)]
 pub(crate) struct Chance(u64);
 
@@ -510,9 +510,8 @@ impl File for FaultyFile {
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
         let mut medium = self.disk.begin(Kind::Look)?;
         let octets = &medium.content(self.file).octets;
-        let rest = octets
-            .get(usize::try_from(at).unwrap()..)
-            .unwrap_or_default();
+        let at = usize::try_from(at).map_err(io::Error::other)?;
+        let rest = octets.get(at..).unwrap_or_default();
         let length = rest.len().min(buffer.len());
         buffer[..length].copy_from_slice(&rest[..length]);
         Ok(length)
@@ -530,7 +529,7 @@ impl File for FaultyFile {
             // What fails, or is cut off, has been done in part.
             Err(_) => {
                 let length = medium.chance.below(octets.len() as u64 + 1);
-                octets[..usize::try_from(length).unwrap()].to_vec()
+                octets[..usize::try_from(length).map_err(io::Error::other)?].to_vec()
             }
         };
         self.write(&mut medium, Write::At(at, written));

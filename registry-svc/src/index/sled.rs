@@ -14,9 +14,6 @@ use std::time::Duration;
 
 use super::{Batch, Entry, Index, IndexError, Summary, summary};
 
-/// How much of the database is kept in memory. A site's facts are some megabytes.
-const CACHE: u64 = 16 << 20;
-
 /// A database, open.
 #[derive(Clone)]
 pub struct SledIndex {
@@ -24,14 +21,15 @@ pub struct SledIndex {
 }
 
 impl SledIndex {
-    /// Opens a database, or makes one in a directory that is not there.
+    /// Opens a database, or makes one in a directory that is not there; keeps about `memory` octets
+    /// of it in memory.
     ///
     /// # Errors
     ///
     /// Fails when it does not open within `limit`.
-    pub fn open(directory: &Path, limit: Duration) -> Result<Self, IndexError> {
+    pub fn open(directory: &Path, memory: u64, limit: Duration) -> Result<Self, IndexError> {
         let directory = directory.to_owned();
-        on_a_thread(limit, move || Self::open_here(&directory))
+        on_a_thread(limit, move || Self::open_here(&directory, memory))
     }
 
     /// Opens a database that must hold what it held when it was closed.
@@ -41,12 +39,13 @@ impl SledIndex {
     /// Fails when it does not open within `limit`, or holds something else.
     pub fn open_as_left(
         directory: &Path,
+        memory: u64,
         left: Summary,
         limit: Duration,
     ) -> Result<Self, IndexError> {
         let directory = directory.to_owned();
         on_a_thread(limit, move || {
-            let index = Self::open_here(&directory)?;
+            let index = Self::open_here(&directory, memory)?;
             if summary(&index)? == left {
                 Ok(index)
             } else {
@@ -55,12 +54,12 @@ impl SledIndex {
         })
     }
 
-    fn open_here(directory: &Path) -> Result<Self, IndexError> {
+    fn open_here(directory: &Path, memory: u64) -> Result<Self, IndexError> {
         guard(|| {
             let database = ::sled::Config::new()
                 .path(directory)
                 .mode(::sled::Mode::HighThroughput)
-                .cache_capacity(CACHE)
+                .cache_capacity(memory)
                 // What is durable is the journal; this is flushed when it is closed.
                 .flush_every_ms(None)
                 .open()?;

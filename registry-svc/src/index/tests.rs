@@ -20,7 +20,12 @@ use crate::reference::{RepositoryName, Tag};
 fn on_each(check: impl Fn(Arc<dyn Index>)) {
     check(Arc::new(MemoryIndex::default()));
     let scratch = Scratch::new("index");
-    let index = SledIndex::open(&scratch.path().join("sled"), Duration::from_secs(60)).unwrap();
+    let index = SledIndex::open(
+        &scratch.path().join("sled"),
+        1 << 20,
+        Duration::from_secs(60),
+    )
+    .unwrap();
     check(Arc::new(index));
 }
 

@@ -26,7 +26,8 @@ pub fn asked(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> 
         return None;
     }
     let directory = arguments.next()?;
-    let result = SledIndex::open(Path::new(&directory), LIMIT).and_then(|index| summary(&index));
+    let result =
+        SledIndex::open(Path::new(&directory), MEMORY, LIMIT).and_then(|index| summary(&index));
     Some(match result {
         Ok(_) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
@@ -41,13 +42,14 @@ pub fn asked(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> 
 pub fn open(
     program: Option<&Path>,
     directory: &Path,
+    memory: u64,
     left: Summary,
     limit: Duration,
 ) -> Result<SledIndex, IndexError> {
     if let Some(program) = program {
         run(program, directory, limit)?;
     }
-    SledIndex::open_as_left(directory, left, limit)
+    SledIndex::open_as_left(directory, memory, left, limit)
 }
 
 fn run(program: &Path, directory: &Path, limit: Duration) -> Result<(), IndexError> {
@@ -78,6 +80,9 @@ fn run(program: &Path, directory: &Path, limit: Duration) -> Result<(), IndexErr
 
 /// How long opening and reading a database may take: it is some megabytes.
 pub const LIMIT: Duration = Duration::from_secs(10);
+
+/// What the trial keeps of a database in memory.
+const MEMORY: u64 = 16 << 20;
 
 /// How often is looked whether the trial is over.
 const LOOK: Duration = Duration::from_millis(2);

@@ -116,8 +116,11 @@ enum Statement {
 #[derive(Debug)]
 struct Request {
     statement: Statement,
-    done: oneshot::Sender<Result<Option<Position>, JournalError>>,
+    done: Reply,
 }
+
+/// Tells who asked where the record stands.
+type Reply = oneshot::Sender<Result<Option<Position>, JournalError>>;
 
 /// What the thread has.
 #[derive(Debug)]
@@ -152,10 +155,7 @@ struct Group {
     records: Vec<Arc<Record>>,
     payloads: Vec<Vec<u8>>,
     vector: Vector,
-    replies: Vec<(
-        oneshot::Sender<Result<Option<Position>, JournalError>>,
-        Option<Position>,
-    )>,
+    replies: Vec<(Reply, Option<Position>)>,
 }
 
 impl State {

@@ -65,7 +65,8 @@ fn a_record_reads_and_writes_the_same() {
 #[test]
 fn a_record_with_one_fact_that_is_wrong_is_refused_as_a_whole() {
     use wire::fact::Kind;
-    let broken: [(&str, fn(&mut wire::Record)); 6] = [
+    type Breaks = fn(&mut wire::Record);
+    let broken: [(&str, Breaks); 6] = [
         ("origin", |record| record.origin = None),
         ("node", |record| {
             record.origin.as_mut().unwrap().name = "A B".to_owned();

@@ -42,12 +42,21 @@ const APPLIED_AT_ONCE: usize = 1000;
 //--- Marks
 
 /// What an orderly stop left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Clean {
     /// Where the journal ended.
     pub(crate) place: Place,
-    /// What the index held; none when it was in memory.
-    pub(crate) index: Option<Summary>,
+    /// The index; none when it was in memory.
+    pub(crate) index: Option<Left>,
+}
+
+/// A database that an orderly stop left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Left {
+    /// What it held.
+    pub(crate) summary: Summary,
+    /// Its directory.
+    pub(crate) name: String,
 }
 
 impl Clean {
@@ -56,8 +65,9 @@ impl Clean {
     pub(crate) fn write(&self, disk: &dyn Disk, layout: &Layout) -> io::Result<()> {
         let Place { segment, at } = self.place;
         let mut text = format!("journal {segment} {at}\n");
-        if let Some(Summary { n_entries, sum }) = self.index {
-            text += &format!("index {SCHEMA} {n_entries} {sum}\n");
+        if let Some(Left { summary, name }) = &self.index {
+            let Summary { n_entries, sum } = summary;
+            text += &format!("index {SCHEMA} {n_entries} {sum} {name}\n");
         }
         write_whole(disk, &layout.mark(Self::NAME), text.as_bytes())
     }
@@ -85,10 +95,17 @@ impl Clean {
             let schema: u32 = words.next()?.parse().ok()?;
             let n_entries = words.next()?.parse().ok()?;
             let sum = words.next()?.parse().ok()?;
-            (schema == SCHEMA).then_some(Summary { n_entries, sum })
+            let name = words.next().filter(|name| is_name(name))?.to_owned();
+            let summary = Summary { n_entries, sum };
+            (schema == SCHEMA).then_some(Left { summary, name })
         });
         Some(Self { place, index })
     }
+}
+
+/// Whether a text is the name of a database's directory.
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|octet| octet.is_ascii_hexdigit())
 }
 
 /// Checks the version of what is there, and says who this node is in this life of its disk.
@@ -112,11 +129,7 @@ fn identify(disk: &dyn Disk, layout: &Layout, settings: &Settings) -> Result<Nod
                 .map_err(|_| StoreError::Damaged("node-id is not a number".to_owned()))?
         }
         None => {
-            let mut octets = [0; 8];
-            SystemRandom::new()
-                .fill(&mut octets)
-                .map_err(|_| StoreError::io("get random numbers")(io::ErrorKind::Other.into()))?;
-            let incarnation = u64::from_le_bytes(octets);
+            let incarnation = random()?;
             let text = format!("{incarnation:016x}\n");
             write_whole(disk, &path, text.as_bytes()).map_err(doing())?;
             incarnation
@@ -126,6 +139,14 @@ fn identify(disk: &dyn Disk, layout: &Layout, settings: &Settings) -> Result<Nod
         name: settings.node.clone(),
         incarnation,
     })
+}
+
+fn random() -> Result<u64, StoreError> {
+    let mut octets = [0; 8];
+    SystemRandom::new()
+        .fill(&mut octets)
+        .map_err(|_| StoreError::io("get random numbers")(io::ErrorKind::Other.into()))?;
+    Ok(u64::from_le_bytes(octets))
 }
 
 //--- Opening
@@ -141,6 +162,8 @@ pub(crate) struct Opened {
     pub(crate) vector: Vector,
     pub(crate) clock: Clock,
     pub(crate) view: View,
+    /// The directory of the index; none when it is in memory.
+    pub(crate) index: Option<String>,
     pub(crate) recovery: Recovery,
     pub(crate) lock: Box<dyn std::fmt::Debug + Send + Sync>,
 }
@@ -171,15 +194,21 @@ pub(crate) fn open(
 
     let mut recovery = Recovery::default();
     let mut history = History::default();
-    let (view, replayed) = index(
+    let Indexed {
+        view,
+        replayed,
+        name,
+    } = index(
         settings,
         layout,
-        clean,
+        clean.as_ref(),
         &directory,
         &mut history,
         &mut recovery,
     )?;
-    let is_as_left = clean.is_some_and(|clean| clean.place == replayed.end);
+    let is_as_left = clean
+        .as_ref()
+        .is_some_and(|clean| clean.place == replayed.end);
     let (segment, end) = last_segment(&directory, &replayed, is_as_left)?;
     directory.clean()?;
     recovery.n_records = replayed.n_records;
@@ -194,6 +223,7 @@ pub(crate) fn open(
         vector: history.vector,
         clock: history.clock,
         view,
+        index: name,
         recovery,
         lock,
     })
@@ -213,35 +243,52 @@ impl History {
     }
 }
 
+/// The journal, and an index of it.
+struct Indexed {
+    view: View,
+    replayed: Replayed,
+    /// The directory of the index; none when it is in memory.
+    name: Option<String>,
+}
+
 /// Reads the journal and has an index of it: the one that an orderly stop left, or a new one.
 fn index(
     settings: &Settings,
     layout: &Layout,
-    clean: Option<Clean>,
+    clean: Option<&Clean>,
     directory: &Directory,
     history: &mut History,
     recovery: &mut Recovery,
-) -> Result<(View, Replayed), StoreError> {
+) -> Result<Indexed, StoreError> {
     let (disk, path) = (&*directory.disk, &directory.path);
     let mut reason = "it is kept in memory".to_owned();
     if settings.index == IndexKind::Sled {
         match as_left(settings, layout, clean) {
-            Ok((index, place)) => {
+            Ok((index, clean, name)) => {
                 let replayed = files::replay(disk, path, None, &mut |record| {
                     history.add(&record);
                     Ok(())
                 })?;
-                if replayed.end == place {
-                    return Ok((View::new(Arc::new(index)), replayed));
+                if replayed.end == clean.place {
+                    return Ok(Indexed {
+                        view: View::new(Arc::new(index)),
+                        replayed,
+                        name: Some(name),
+                    });
                 }
                 "the journal does not end where the index does".clone_into(&mut reason);
             }
             Err(why) => reason = why,
         }
-        match anew(&layout.index(), directory, history) {
-            Ok(done) => {
+        let name = format!("{:016x}", random()?);
+        match anew(settings, &layout.index(), &name, directory, history) {
+            Ok((view, replayed)) => {
                 recovery.rebuilt = Some(reason);
-                return Ok(done);
+                return Ok(Indexed {
+                    view,
+                    replayed,
+                    name: Some(name),
+                });
             }
             Err(Anew::Journal(error)) => return Err(error.into()),
             Err(Anew::Index(error)) => {
@@ -253,29 +300,40 @@ fn index(
     recovery.rebuilt = Some(reason);
     let view = View::new(Arc::new(MemoryIndex::default()));
     match fill(&view, directory, history) {
-        Ok(replayed) => Ok((view, replayed)),
+        Ok(replayed) => Ok(Indexed {
+            view,
+            replayed,
+            name: None,
+        }),
         Err(Anew::Journal(error)) => Err(error.into()),
         Err(Anew::Index(error)) => Err(error.into()),
     }
 }
 
 /// The index as an orderly stop left it, and where the journal ended then; or why there is none.
-fn as_left(
+fn as_left<'a>(
     settings: &Settings,
     layout: &Layout,
-    clean: Option<Clean>,
-) -> Result<(SledIndex, Place), String> {
+    clean: Option<&'a Clean>,
+) -> Result<(SledIndex, &'a Clean, String), String> {
     let clean = clean.ok_or("the last stop was not an orderly one")?;
     let left = clean
         .index
+        .as_ref()
         .ok_or("the last stop left none of this version")?;
-    let directory = layout.index();
+    let directory = layout.index().join(&left.name);
     if !directory.is_dir() {
         return Err("it is gone".to_owned());
     }
-    trial::open(settings.trial.as_deref(), &directory, left, trial::LIMIT)
-        .map(|index| (index, clean.place))
-        .map_err(|error| error.to_string())
+    trial::open(
+        settings.trial.as_deref(),
+        &directory,
+        settings.index_memory,
+        left.summary,
+        trial::LIMIT,
+    )
+    .map(|index| (index, clean, left.name.clone()))
+    .map_err(|error| error.to_string())
 }
 
 /// Why a new index was not made.
@@ -284,19 +342,28 @@ enum Anew {
     Journal(JournalError),
 }
 
-/// Makes a new database of the journal.
+/// Makes a new database of the journal, in a directory that never was: threads of one that was open
+/// in this process a moment ago may write files into theirs.
 fn anew(
+    settings: &Settings,
     path: &Path,
+    name: &str,
     directory: &Directory,
     history: &mut History,
 ) -> Result<(View, Replayed), Anew> {
     let failed = |error: io::Error| Anew::Index(IndexError::Failed(error.to_string()));
-    match std::fs::remove_dir_all(path) {
+    let removed = if path.is_dir() {
+        std::fs::remove_dir_all(path)
+    } else {
+        std::fs::remove_file(path)
+    };
+    match removed {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
         _ => {}
     }
-    let index = SledIndex::open(path, trial::LIMIT).map_err(Anew::Index)?;
-    let view = View::new(Arc::new(index));
+    std::fs::create_dir(path).map_err(failed)?;
+    let index = SledIndex::open(&path.join(name), settings.index_memory, trial::LIMIT);
+    let view = View::new(Arc::new(index.map_err(Anew::Index)?));
     let replayed = fill(&view, directory, history)?;
     Ok((view, replayed))
 }
@@ -411,13 +478,14 @@ fn missing(disk: &dyn Disk, layout: &Layout, view: &View) -> Result<Vec<Digest>,
             }
             let look = StoreError::io("look for a blob");
             let status = disk.status(&layout.blob(&digest)).map_err(look)?;
-            let is_whole = status.is_some_and(|status| status.size == size);
-            // What the sweep took is taken back when it is asked for.
-            let is_trashed = || {
-                disk.status(&layout.trashed(&digest))
-                    .is_ok_and(|it| it.is_some())
+            let is_whole = match status {
+                Some(status) => status.size == size,
+                // What the sweep took is taken back when it is asked for.
+                None => disk
+                    .status(&layout.trashed(&digest))
+                    .is_ok_and(|trashed| trashed.is_some()),
             };
-            if !is_whole && !(status.is_none() && is_trashed()) {
+            if !is_whole {
                 missing.push(digest);
             }
         }
@@ -446,7 +514,8 @@ pub(crate) fn rebuild(
 }
 
 /// Flushes an index that is to be found again, and says what it holds.
-pub(crate) fn leave(index: &dyn Index) -> Result<Summary, IndexError> {
+pub(crate) fn leave(index: &dyn Index, name: String) -> Result<Left, IndexError> {
     index.flush()?;
-    crate::index::summary(index)
+    let summary = crate::index::summary(index)?;
+    Ok(Left { summary, name })
 }

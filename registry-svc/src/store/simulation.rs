@@ -93,14 +93,14 @@ struct Effect {
 
 impl Model {
     fn note(&mut self, effect: &Effect, is_acknowledged: bool) {
-        note(&mut self.blobs, &effect.blobs, false, is_acknowledged);
+        note(&mut self.blobs, &effect.blobs, &false, is_acknowledged);
         note(
             &mut self.manifests,
             &effect.manifests,
-            false,
+            &false,
             is_acknowledged,
         );
-        note(&mut self.tags, &effect.tags, None, is_acknowledged);
+        note(&mut self.tags, &effect.tags, &None, is_acknowledged);
     }
 
     /// Digests that a repository has for sure.
@@ -116,7 +116,7 @@ impl Model {
 fn note<K: Ord + Clone, V: Ord + Clone>(
     possible: &mut Possible<K, V>,
     effect: &[(K, V)],
-    before: V,
+    before: &V,
     is_acknowledged: bool,
 ) {
     for (key, value) in effect {
@@ -292,8 +292,10 @@ impl Run {
     async fn push(&mut self, store: &Store, repository: RepositoryName, totals: &mut Totals) {
         let (digest, octets) = self.content();
         let length = Some(octets.len() as u64);
-        let result = store.push(&repository, &digest, length, body(octets)).await;
-        self.outcome(blob(repository, digest), &result, totals);
+        let result = store
+            .push(&repository, &digest, length, body(&octets))
+            .await;
+        self.outcome(&blob(repository, digest), &result, totals);
     }
 
     async fn upload(&mut self, store: &Store, repository: RepositoryName, totals: &mut Totals) {
@@ -317,7 +319,7 @@ impl Run {
         let to = usize::try_from(session.offset + n_next).unwrap();
         let piece = session.content.slice(from..to);
         match store
-            .append(&owner, &id, Some(session.offset), None, body(piece))
+            .append(&owner, &id, Some(session.offset), None, body(&piece))
             .await
         {
             Ok(offset) => {
@@ -332,13 +334,13 @@ impl Run {
         }
         let digest = Digest::of(Algorithm::Sha256, &session.content);
         let result = store.finish(&owner, &id, &digest).await;
-        self.outcome(blob(owner, digest), &result, totals);
+        self.outcome(&blob(owner, digest), &result, totals);
     }
 
     async fn manifest(&mut self, store: &Store, repository: RepositoryName, totals: &mut Totals) {
         let (manifest, effect) = self.new_manifest(&repository);
         let result = store.put_manifest(&repository, manifest).await;
-        self.outcome(effect, &result, totals);
+        self.outcome(&effect, &result, totals);
     }
 
     fn new_manifest(&mut self, repository: &RepositoryName) -> (NewManifest, Effect) {
@@ -381,7 +383,7 @@ impl Run {
                 tags: vec![((repository, tag), None)],
                 ..Effect::default()
             };
-            return self.outcome(effect, &result, totals);
+            return self.outcome(&effect, &result, totals);
         }
         let here = |key: &&(RepositoryName, Digest)| key.0 == repository;
         let manifests: Vec<_> = self.model.manifests.keys().filter(here).cloned().collect();
@@ -402,7 +404,7 @@ impl Run {
             manifests: vec![(key, false)],
             ..Effect::default()
         };
-        self.outcome(effect, &result, totals);
+        self.outcome(&effect, &result, totals);
     }
 
     async fn unlink(&mut self, store: &Store, repository: RepositoryName, totals: &mut Totals) {
@@ -417,7 +419,7 @@ impl Run {
         for (_, is_there) in &mut effect.blobs {
             *is_there = false;
         }
-        self.outcome(effect, &result, totals);
+        self.outcome(&effect, &result, totals);
     }
 
     /// Several at once, which share syncs of the journal.
@@ -432,7 +434,7 @@ impl Run {
             tasks.spawn(async move {
                 (
                     number,
-                    store.push(&repository, &digest, None, body(octets)).await,
+                    store.push(&repository, &digest, None, body(&octets)).await,
                 )
             });
         }
@@ -444,13 +446,13 @@ impl Run {
         results.sort_by_key(|(_, result)| result.is_ok());
         for (number, result) in results {
             let effect = effects.remove(&number).unwrap();
-            self.outcome(effect, &result, totals);
+            self.outcome(&effect, &result, totals);
         }
     }
 
     fn outcome<T: Debug>(
         &mut self,
-        effect: Effect,
+        effect: &Effect,
         result: &Result<T, StoreError>,
         totals: &mut Totals,
     ) {
@@ -461,7 +463,7 @@ impl Run {
         if let Err(StoreError::MissingBlobs(_) | StoreError::DigestMismatch { .. }) = result {
             panic!("seed {}: {result:?}", self.seed);
         }
-        self.model.note(&effect, result.is_ok());
+        self.model.note(effect, result.is_ok());
     }
 
     //--- Afterwards
@@ -471,7 +473,7 @@ impl Run {
         let mut visible = BTreeSet::new();
         for ((repository, digest), values) in &mut self.model.blobs {
             let found = store.blob(repository, digest).await.unwrap();
-            settle(seed, &(&*repository, &*digest), values, found.is_some());
+            settle(seed, &(repository, digest), values, found.is_some());
             if let Some(size) = found {
                 let expected = &self.model.content[digest];
                 assert_eq!(size, expected.len() as u64, "seed {seed} {digest}");
@@ -485,7 +487,7 @@ impl Run {
         for ((repository, digest), values) in &mut self.model.manifests {
             let reference = Reference::Digest(*digest);
             let found = store.manifest(repository, &reference).await.unwrap();
-            settle(seed, &(&*repository, &*digest), values, found.is_some());
+            settle(seed, &(repository, digest), values, found.is_some());
             if let Some(found) = found {
                 assert_eq!(found.bytes, self.model.content[digest], "seed {seed}");
                 visible.insert((repository.clone(), *digest));
@@ -500,7 +502,7 @@ impl Run {
             let reference = Reference::Tag(tag.clone());
             let found = store.manifest(repository, &reference).await.unwrap();
             let found = found.map(|found| found.digest);
-            settle(seed, &(&*repository, &*tag), values, found);
+            settle(seed, &(repository, tag), values, found);
             if found.is_some() {
                 tags.entry(repository.clone())
                     .or_default()
@@ -533,7 +535,7 @@ impl Run {
                 let rest = session.content.slice(usize::try_from(offset).unwrap()..);
                 let (owner, id) = (&session.repository, &session.id);
                 store
-                    .append(owner, id, Some(offset), None, body(rest))
+                    .append(owner, id, Some(offset), None, body(&rest))
                     .await
                     .unwrap();
                 let digest = Digest::of(Algorithm::Sha256, &session.content);
@@ -561,7 +563,7 @@ fn blob(repository: RepositoryName, digest: Digest) -> Effect {
     }
 }
 
-fn body(octets: Bytes) -> impl tokio_stream::Stream<Item = io::Result<Bytes>> + Send + Unpin {
+fn body(octets: &Bytes) -> impl tokio_stream::Stream<Item = io::Result<Bytes>> + Send + Unpin {
     let pieces: Vec<_> = octets
         .chunks(4000)
         .map(Bytes::copy_from_slice)
