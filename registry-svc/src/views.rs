@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use daemon_base::calendar::Timestamp;
 use serde_json::{Value, json};
@@ -20,9 +20,6 @@ use crate::survey::{Holding, Survey};
 
 /// Facts that are read at once.
 const PIECE: usize = 4096;
-
-/// A survey older than this is made anew when something has changed since.
-const FRESH: Duration = Duration::from_secs(5);
 
 /// The most tags that are shown of one repository.
 const TAGS: usize = 10_000;
@@ -128,7 +125,6 @@ pub struct Looker {
 
 #[derive(Clone)]
 struct Last {
-    at: Instant,
     change: u64,
     survey: Arc<Survey>,
 }
@@ -164,7 +160,7 @@ impl Looker {
         }
     }
 
-    /// What the store holds, no older than some seconds.
+    /// What the store holds; added up anew when something has changed since the last time.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -172,7 +168,7 @@ impl Looker {
         let change = *self.store.changes().borrow();
         let last = self.lock().clone();
         if let Some(last) = last
-            && (last.change == change || last.at.elapsed() < FRESH)
+            && last.change == change
         {
             return Ok(last.survey);
         }
@@ -183,7 +179,6 @@ impl Looker {
             Err(error) => return Err(StoreError::Damaged(error.to_string())),
         };
         *self.lock() = Some(Last {
-            at: now(),
             change,
             survey: Arc::clone(&survey),
         });
@@ -354,11 +349,6 @@ fn subject(parsed: Option<&Manifest>) -> Value {
 /// Milliseconds since the epoch, as people read them.
 fn moment(milliseconds: u64) -> String {
     Timestamp(UNIX_EPOCH + Duration::from_millis(milliseconds)).to_string()
-}
-
-#[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]
