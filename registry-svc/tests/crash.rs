@@ -4,6 +4,14 @@
 //! `CRASH_ROUNDS` and `CRASH_SEED` ask for more, and for others. What a loss of power does is
 //! simulated inside of the crate, on a disk that forgets.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::unwrap_in_result,
+    clippy::panic_in_result_fn,
+    clippy::indexing_slicing,
+    reason = "a test fails where something is missing"
+)]
+
 use std::collections::BTreeMap;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -20,6 +28,9 @@ const ROUNDS: u64 = 24;
 
 /// Clients at once; each has a repository of its own.
 const CLIENTS: u64 = 4;
+
+/// How long a registry lives at most: clients whose connections were closed make no more.
+const BURST: Duration = Duration::from_secs(2);
 
 /// Longer than anything here takes, even on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -47,7 +58,7 @@ fn a_killed_registry_has_everything_it_acknowledged() {
             let before = n_acknowledged.load(Ordering::Relaxed);
             let wanted = before + chance.below(80);
             let begun = now();
-            while n_acknowledged.load(Ordering::Relaxed) < wanted && begun.elapsed() < LIMIT {
+            while n_acknowledged.load(Ordering::Relaxed) < wanted && begun.elapsed() < BURST {
                 thread::sleep(Duration::from_micros(100));
             }
             thread::sleep(Duration::from_micros(chance.below(3000)));
@@ -113,7 +124,8 @@ impl Pusher {
     fn push(&mut self, connection: &mut Connection) -> io::Result<()> {
         let length = self.chance.below(60_000) + 1;
         let seed = self.chance.next().to_le_bytes();
-        let octets: Vec<u8> = seed.into_iter().cycle().take(length as usize).collect();
+        let length = usize::try_from(length).unwrap();
+        let octets: Vec<u8> = seed.into_iter().cycle().take(length).collect();
         let digest = Digest::of(Algorithm::Sha256, &octets);
         self.content.insert(digest, octets.clone());
         // Until it is answered both are right.
@@ -387,7 +399,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Chance that comes out the same for the same seed: SplitMix64.
+/// Chance that comes out the same for the same seed: `SplitMix64`.
 struct Chance(u64);
 
 impl Chance {
