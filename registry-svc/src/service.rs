@@ -154,7 +154,6 @@ impl Service for Registry {
         let api = Api::new(parts, Arc::clone(&limits))
             .mirroring(mirrors.clone())
             .within(space.clone());
-        drop(workers.handle().spawn(space.clone().run()));
         let api = Arc::new(api);
         let (nodes, guard) = Drain::new();
         if let Some(cluster) = &cluster {
@@ -185,8 +184,7 @@ impl Service for Registry {
         };
         registry.follow(certificates);
         registry.survey();
-        let upkeep = registry.upkeep.clone();
-        drop(registry.workers.handle().spawn(upkeep.run()));
+        registry.tend();
         registry.show(context);
         tracing::info!("Serving: {}", registry.shown.current().summary());
         Ok(registry)
@@ -330,6 +328,13 @@ impl Registry {
                 tokio::time::sleep(SURVEY).await;
             }
         }));
+    }
+
+    /// Looks at the room of the disk, and runs what is due, from here on.
+    fn tend(&self) {
+        let workers = self.workers.handle();
+        drop(workers.spawn(self.space.clone().run()));
+        drop(workers.spawn(self.upkeep.clone().run()));
     }
 
     /// Adds metrics and paths to what the admin listener shows.

@@ -44,7 +44,7 @@ pub(super) fn perform(args: &LookArgs, task: Task) -> ExitCode {
             return exit::code(error.code());
         }
     };
-    if let Some(error) = report["error"].as_str() {
+    if let Some(error) = report.get("error").and_then(Value::as_str) {
         errln!("{error}");
         return exit::code(exit::SOFTWARE);
     }
@@ -56,9 +56,15 @@ pub(super) fn perform(args: &LookArgs, task: Task) -> ExitCode {
             }
             outln!("{report:#}");
         }
-        false => outln!("{}", report["text"].as_str().unwrap_or_default()),
+        false => outln!(
+            "{}",
+            report
+                .get("text")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        ),
     }
-    match report["whole"].as_bool() {
+    match report.get("whole").and_then(Value::as_bool) {
         Some(false) => exit::code(exit::DATA),
         _ => exit::code(exit::OK),
     }
@@ -77,16 +83,18 @@ async fn done(args: &LookArgs, task: Task) -> Result<Value, LookError> {
                 return Err(LookError::Refused(text.trim_end().to_owned()));
             }
             let started: Value = serde_json::from_str(&text).map_err(LookError::Answer)?;
+            let number = started.get("number").unwrap_or(&Value::Null);
             let mut progress = Progress::new(args.json);
             loop {
                 tokio::time::sleep(ASK).await;
                 let answer = admin::get(address, "/upkeep").await.map_err(refused)?;
-                let status = serde_json::from_str(&answer.text()).map_err(LookError::Answer)?;
-                if let Some(report) = report_of(&status, &started["number"]) {
+                let status: Value =
+                    serde_json::from_str(&answer.text()).map_err(LookError::Answer)?;
+                if let Some(report) = report_of(&status, number) {
                     progress.end();
                     return Ok(report);
                 }
-                progress.show(&status["running"]);
+                progress.show(&status);
             }
         }
         Reached::Disk(opened) => {
@@ -102,7 +110,7 @@ async fn done(args: &LookArgs, task: Task) -> Result<Value, LookError> {
                 None => Value::Null,
                 Some((number, mut work)) => {
                     while tokio::time::timeout(ASK, &mut work).await.is_err() {
-                        progress.show(&upkeep.status()["running"]);
+                        progress.show(&upkeep.status());
                     }
                     progress.end();
                     report_of(&upkeep.status(), &number.into()).unwrap_or_default()
@@ -118,9 +126,9 @@ async fn done(args: &LookArgs, task: Task) -> Result<Value, LookError> {
 fn report_of(status: &Value, number: &Value) -> Option<Value> {
     ["last_sweep", "last_scrub"]
         .into_iter()
-        .map(|last| &status[last])
-        .find(|last| last["number"] == *number)
-        .map(|last| last["report"].clone())
+        .filter_map(|last| status.get(last))
+        .find(|last| last.get("number") == Some(number))
+        .and_then(|last| last.get("report").cloned())
 }
 
 /// Tells people on standard error that it goes on.
@@ -139,14 +147,25 @@ impl Progress {
         }
     }
 
-    fn show(&mut self, running: &Value) {
-        if self.is_quiet || running.is_null() {
+    fn show(&mut self, status: &Value) {
+        let Some(running) = status.get("running").filter(|it| !it.is_null()) else {
+            return;
+        };
+        if self.is_quiet {
             return;
         }
-        let task = running["task"].as_str().unwrap_or_default();
-        let seconds = running["seconds"].as_f64().unwrap_or_default();
-        let mebibytes = running["read_bytes"].as_u64().unwrap_or_default() >> 20;
-        let line = format!("{task}: {seconds:.0} s, {mebibytes} MiB read");
+        let number = |name| {
+            running
+                .get(name)
+                .and_then(Value::as_f64)
+                .unwrap_or_default()
+        };
+        let task = running
+            .get("task")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        let (seconds, mebibytes) = (number("seconds"), number("read_bytes") / 1_048_576.0);
+        let line = format!("{task}: {seconds:.0} s, {mebibytes:.0} MiB read");
         if self.is_terminal {
             daemon_base::print::err(format_args!("\r{line}\x1b[K"));
         } else if self.n_shown % TELL == TELL - 1 {

@@ -16,10 +16,7 @@ pub(super) fn body(data: &[u8]) {
         }
         other => panic!("{other:?}"),
     }
-    assert!(!matches!(
-        frame::take(&framed, place + 1),
-        Found::Frame(_)
-    ));
+    assert!(!matches!(frame::take(&framed, place + 1), Found::Frame(_)));
     segment(data);
 }
 
