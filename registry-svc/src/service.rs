@@ -135,9 +135,7 @@ impl Service for Registry {
         let (tls, certificates) = loaded
             .map(|loaded| (Cell::new(loaded.config), loaded.certificates))
             .unzip();
-        let instance: Arc<str> = node(&config).as_str().into();
-        let webhooks = Webhooks::start(&config.webhooks, &config.root, &instance)
-            .map_err(|error| StartError::new(exit::SOFTWARE, error))?;
+        let webhooks = webhooks(&config)?;
         let cluster = cluster::start(&config, &store, &workers).await?;
         let http = Http::default();
         let limits = Cell::new(limits(&config));
@@ -447,6 +445,12 @@ pub(crate) fn disk(config: &Config) -> Result<Arc<dyn Disk>, StartError> {
             Err(StartError::new(exit::CONFIG, reason))
         }
     }
+}
+
+fn webhooks(config: &Config) -> Result<Webhooks, StartError> {
+    let instance: Arc<str> = node(config).as_str().into();
+    Webhooks::start(&config.webhooks, &config.root, &instance)
+        .map_err(|error| StartError::new(exit::SOFTWARE, error))
 }
 
 /// How the store of a configuration is opened.
