@@ -67,6 +67,24 @@ pub const DISK_SIZE: &str = "registry_svc_disk_size_bytes";
 pub const DISK_FREE: &str = "registry_svc_disk_free_bytes";
 /// Upload sessions that have begun and not ended.
 pub const UPLOADS: &str = "registry_svc_upload_sessions";
+/// Sweeps since the start.
+pub const SWEEPS: &str = "registry_svc_sweeps";
+/// How long the last one took.
+pub const SWEEP_DURATION: &str = "registry_svc_sweep_duration_seconds";
+/// Blobs that sweeps moved to the trash.
+pub const SWEEP_TRASHED: &str = "registry_svc_sweep_trashed_blobs";
+/// Blobs that sweeps deleted.
+pub const SWEEP_DELETED: &str = "registry_svc_sweep_deleted_blobs";
+/// Their octets.
+pub const SWEEP_DELETED_BYTES: &str = "registry_svc_sweep_deleted_bytes";
+/// Scrubs since the start.
+pub const SCRUBS: &str = "registry_svc_scrubs";
+/// Octets that scrubs read.
+pub const SCRUB_READ: &str = "registry_svc_scrub_read_bytes";
+/// Blobs that scrubs found damaged.
+pub const SCRUB_DAMAGED: &str = "registry_svc_scrub_damaged_blobs";
+/// Blobs that scrubs fetched anew from other nodes.
+pub const SCRUB_REPAIRED: &str = "registry_svc_scrub_repaired_blobs";
 
 /// Repositories with series of their own; a scraper that keeps more of them has other troubles.
 const MOST_REPOSITORIES: usize = 1000;

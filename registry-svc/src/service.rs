@@ -163,7 +163,7 @@ impl Service for Registry {
         let registry = Self {
             server,
             looker: Looker::new(store.clone()),
-            upkeep: Upkeep::new(store.clone(), cluster.clone(), Arc::clone(&shown)),
+            upkeep: Upkeep::new(&store, cluster.as_ref(), Some(&space), &shown),
             store,
             cluster,
             nodes,
@@ -237,6 +237,7 @@ impl Service for Registry {
             "held": self.looker.last().map(|survey| crate::status::held(&survey)),
             "cluster": self.cluster.as_ref().map(cluster::status),
             "upkeep": self.upkeep.status(),
+            "space": self.space.status(),
             "webhooks": crate::status::webhooks(&self.webhooks.status()),
         })
     }

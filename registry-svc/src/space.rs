@@ -30,6 +30,18 @@ pub enum Standing {
     Full,
 }
 
+impl Standing {
+    /// Its name in what is shown.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ample => "ample",
+            Self::Scarce => "scarce",
+            Self::Full => "full",
+        }
+    }
+}
+
 /// Why a push has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {

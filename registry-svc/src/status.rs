@@ -110,6 +110,8 @@ fn write_detail(text: &mut String, detail: &Value) -> std::fmt::Result {
             octets(number(&held["bytes"])),
         )?;
     }
+    write_space(text, &detail["space"])?;
+    write_upkeep(text, &detail["upkeep"])?;
     let requests = &detail["requests"];
     writeln!(
         text,
@@ -134,6 +136,44 @@ fn write_detail(text: &mut String, detail: &Value) -> std::fmt::Result {
             Some(error) => writeln!(text, "  FAILS: {error}")?,
             None => writeln!(text)?,
         }
+    }
+    Ok(())
+}
+
+fn write_space(text: &mut String, space: &Value) -> std::fmt::Result {
+    if !space["free_bytes"].is_number() {
+        return Ok(());
+    }
+    write!(
+        text,
+        "{} free of {}",
+        octets(number(&space["free_bytes"])),
+        octets(number(&space["total_bytes"])),
+    )?;
+    match space["standing"].as_str() {
+        Some("scarce") => writeln!(text, ", FILLING UP"),
+        Some("full") => writeln!(text, ", FULL: nothing is pushed any more"),
+        _ => writeln!(text),
+    }
+}
+
+fn write_upkeep(text: &mut String, upkeep: &Value) -> std::fmt::Result {
+    if let Some(task) = upkeep.pointer("/running/task").and_then(Value::as_str) {
+        writeln!(text, "{task} is running")?;
+    }
+    let of_sweep = |what: &str| upkeep.pointer(&format!("/last_sweep/report/{what}/blobs"));
+    if let (Some(trashed), Some(deleted)) = (of_sweep("trashed"), of_sweep("deleted")) {
+        let (trashed, deleted) = (number(trashed), number(deleted));
+        writeln!(
+            text,
+            "last sweep: {trashed} blobs to the trash, {deleted} deleted"
+        )?;
+    }
+    if upkeep.pointer("/last_scrub/report/whole") == Some(&Value::Bool(false)) {
+        writeln!(
+            text,
+            "last scrub: NOT EVERYTHING IS WHOLE: see `registry-svc verify`"
+        )?;
     }
     Ok(())
 }

@@ -11,27 +11,21 @@ use tokio::task::JoinHandle;
 
 use crate::cluster::Cluster;
 use crate::config::Config;
-use crate::metrics::Sample;
+use crate::metrics::{self, Sample};
 use crate::scrub::{self, Pace};
+use crate::space::{Space, Standing};
 use crate::store::{Store, StoreError};
 use crate::sweep::{self, Mode};
 
 /// How often it is looked whether something is due.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// How often a full disk is swept: what one sweep moves to the trash the next one deletes.
+const SWEEP_WHEN_FULL: Duration = Duration::from_secs(30);
+
 /// With other nodes, what nobody needs stays at least this long: a blob may have been pushed to one
 /// node, and its manifest be on its way to another.
 pub const GRACE_AMONG_NODES: Duration = Duration::from_hours(24);
-
-const SWEEPS: &str = "registry_svc_sweeps";
-const SWEEP_SECONDS: &str = "registry_svc_sweep_duration_seconds";
-const TRASHED: &str = "registry_svc_sweep_trashed_blobs";
-const DELETED: &str = "registry_svc_sweep_deleted_blobs";
-const DELETED_BYTES: &str = "registry_svc_sweep_deleted_bytes";
-const SCRUBS: &str = "registry_svc_scrubs";
-const SCRUBBED_BYTES: &str = "registry_svc_scrub_read_bytes";
-const DAMAGED: &str = "registry_svc_scrub_damaged_blobs";
-const REPAIRED: &str = "registry_svc_scrub_repaired_blobs";
 
 /// What can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +73,7 @@ pub struct Upkeep(Arc<Inner>);
 struct Inner {
     store: Store,
     cluster: Option<Cluster>,
+    space: Option<Space>,
     config: Arc<Cell<Config>>,
     state: Mutex<State>,
     /// Octets that the scrub under way has read.
@@ -122,12 +117,18 @@ impl Upkeep {
     /// Of a store, at the times that the configuration says. Nothing runs before
     /// [`run`](Self::run).
     #[must_use]
-    pub fn new(store: Store, cluster: Option<Cluster>, config: Arc<Cell<Config>>) -> Self {
+    pub fn new(
+        store: &Store,
+        cluster: Option<&Cluster>,
+        space: Option<&Space>,
+        config: &Arc<Cell<Config>>,
+    ) -> Self {
         let begun = now();
         Self(Arc::new(Inner {
-            store,
-            cluster,
-            config,
+            store: store.clone(),
+            cluster: cluster.cloned(),
+            space: space.cloned(),
+            config: Arc::clone(config),
             state: Mutex::new(State {
                 running: None,
                 n_started: 0,
@@ -160,10 +161,19 @@ impl Upkeep {
         let is_past = |interval: Option<Duration>, last: Instant| {
             interval.is_some_and(|interval| last.elapsed() >= interval)
         };
-        if is_past(config.sweep.interval, state.swept) && !config.read_only {
+        let interval = match self.is_full() {
+            true => config.sweep.interval.map(|it| it.min(SWEEP_WHEN_FULL)),
+            false => config.sweep.interval,
+        };
+        if is_past(interval, state.swept) && !config.read_only {
             return Some(Task::Sweep);
         }
         is_past(config.scrub.interval, state.scrubbed).then_some(Task::Scrub)
+    }
+
+    fn is_full(&self) -> bool {
+        let space = self.0.space.as_ref();
+        space.is_some_and(|space| space.standing() == Standing::Full)
     }
 
     /// Starts a task and gives its number; none while another runs. Has to be called in the runtime
@@ -201,6 +211,10 @@ impl Upkeep {
             if self.0.cluster.is_some() {
                 settings.grace = settings.grace.max(GRACE_AMONG_NODES);
             }
+            if self.is_full() {
+                // Nobody can push what is in the trash anew; the first grace and leases still hold.
+                settings.trash = Duration::ZERO;
+            }
             let mode = match task {
                 Task::DryRun => Mode::DryRun,
                 _ => Mode::Sweep,
@@ -208,6 +222,9 @@ impl Upkeep {
             let report = sweep::sweep(&self.0.store, &settings, mode).await?;
             if mode == Mode::Sweep {
                 self.0.totals.swept(&report);
+                if let Some(space) = &self.0.space {
+                    space.expect(report.trashed.octets + report.in_trash.octets);
+                }
                 tracing::info!(
                     trashed = report.trashed.n,
                     deleted = report.deleted.n,
@@ -293,33 +310,41 @@ impl Upkeep {
         #[expect(clippy::cast_precision_loss, reason = "shown as seconds")]
         let seconds = milliseconds as f64 / 1000.0;
         vec![
-            counter(SWEEPS, "Sweeps", &totals.sweeps),
+            counter(metrics::SWEEPS, "Sweeps", &totals.sweeps),
             Sample::gauge(
-                SWEEP_SECONDS,
+                metrics::SWEEP_DURATION,
                 "How long the last sweep took",
                 Vec::new(),
                 seconds,
             ),
             counter(
-                TRASHED,
+                metrics::SWEEP_TRASHED,
                 "Blobs that sweeps moved to the trash",
                 &totals.trashed,
             ),
-            counter(DELETED, "Blobs that sweeps deleted", &totals.deleted),
             counter(
-                DELETED_BYTES,
+                metrics::SWEEP_DELETED,
+                "Blobs that sweeps deleted",
+                &totals.deleted,
+            ),
+            counter(
+                metrics::SWEEP_DELETED_BYTES,
                 "Octets that sweeps deleted",
                 &totals.deleted_octets,
             ),
-            counter(SCRUBS, "Scrubs", &totals.scrubs),
+            counter(metrics::SCRUBS, "Scrubs", &totals.scrubs),
             counter(
-                SCRUBBED_BYTES,
+                metrics::SCRUB_READ,
                 "Octets that scrubs read",
                 &totals.scrubbed_octets,
             ),
-            counter(DAMAGED, "Blobs that scrubs found damaged", &totals.damaged),
             counter(
-                REPAIRED,
+                metrics::SCRUB_DAMAGED,
+                "Blobs that scrubs found damaged",
+                &totals.damaged,
+            ),
+            counter(
+                metrics::SCRUB_REPAIRED,
                 "Blobs that scrubs fetched anew from other nodes",
                 &totals.repaired,
             ),

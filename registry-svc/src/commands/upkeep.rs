@@ -104,7 +104,7 @@ async fn done(args: &LookArgs, task: Task) -> Result<Value, LookError> {
                 None => v1::parse(&Document::inline("defaults", DEFAULTS))
                     .map_err(|problems| LookError::Refused(problems.to_string()))?,
             };
-            let upkeep = Upkeep::new(opened.store.clone(), None, Cell::new(config));
+            let upkeep = Upkeep::new(&opened.store, None, None, &Cell::new(config));
             let mut progress = Progress::new(args.json);
             let report = match upkeep.start(task) {
                 None => Value::Null,

@@ -97,6 +97,17 @@ impl Space {
         })
     }
 
+    /// How full the disk is, as JSON.
+    #[must_use]
+    pub fn status(&self) -> serde_json::Value {
+        let room = self.room().ok();
+        serde_json::json!({
+            "standing": self.standing().name(),
+            "free_bytes": room.map(|room| room.free),
+            "total_bytes": room.map(|room| room.total),
+        })
+    }
+
     /// Looks after the disk for as long as it is polled.
     pub async fn run(self) {
         loop {
