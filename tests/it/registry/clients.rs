@@ -290,7 +290,7 @@ fn a_client_with_mirrors_pulls_what_the_source_no_longer_gives() {
     let mut command = skopeo(&["--registries-conf"]);
     command
         .arg(&conf)
-        .args(["copy", "-q"])
+        .args(["copy", "-q", "--preserve-digests"])
         .arg(format!("docker://quay.example.org/openshift@{digest}"))
         .arg(format!("oci:{}:1", pulled.display()));
     succeed(command);
