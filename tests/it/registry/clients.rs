@@ -376,7 +376,7 @@ fn podman_logs_in_pushes_and_another_pulls() {
     let found = succeed(podman(
         files,
         "two",
-        &["search", "--cert-dir", &trust, &format!("{name}/app")],
+        &["search", "--tls-verify=false", &format!("{name}/app")],
     ));
     assert!(found.contains("team/app"), "{found}");
 }

@@ -200,7 +200,8 @@ fn copy_as_is(from: &str, to: &str) {
 #[test]
 #[ignore = "podman wants root"]
 fn archives_of_podman_come_in_unchanged() {
-    let scratch = Scratch::new("registry-podman");
+    // podman takes no more than 50 characters for its directory of running things.
+    let scratch = Scratch::new("podman");
     let layout = scratch.join("layout");
     let pushed = make_image(&layout, 100_000);
     let podman = |arguments: &[&str]| {
@@ -209,7 +210,7 @@ fn archives_of_podman_come_in_unchanged() {
         command
             .arg(scratch.join("podman"))
             .arg("--runroot")
-            .arg(scratch.join("podman-run"));
+            .arg(scratch.join("run"));
         command.args(arguments);
         let (status, stdout, stderr) = run(command);
         assert!(status.success(), "podman {arguments:?}:\n{stdout}{stderr}");
