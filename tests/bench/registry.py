@@ -276,7 +276,7 @@ def table(results):
 OURS = """version = "v1"
 listen = ["127.0.0.1:{port}"]
 plain = true
-admin = "127.0.0.1:{admin}"
+admin.listen = "127.0.0.1:{admin}"
 root = "{root}"
 
 [access]

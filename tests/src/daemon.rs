@@ -125,7 +125,8 @@ impl Daemon {
                     writeln!(self.told, "{text}").expect("strings take everything");
                     continue;
                 }
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock) => {}
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
                 Err(error) => panic!("notify socket of {}: {error}", self.label),
             }
             if let Some(status) = self.child.try_wait().expect("own child") {
