@@ -7,8 +7,7 @@ mod upkeep;
 use std::io::Read as _;
 use std::process::ExitCode;
 
-use clap::Parser;
-use daemon_base::args::ServeArgs as BaseServeArgs;
+use daemon_base::args::{self, ServeArgs as BaseServeArgs};
 use daemon_base::config::{Document, Problem, Problems};
 use daemon_base::{disk, errln, exit, outln, run};
 
@@ -22,17 +21,9 @@ use crate::{status, tls, webhook};
 
 /// Runs the command line.
 pub fn run(arguments: Vec<String>) -> ExitCode {
-    let cli = match Cli::try_parse_from(arguments) {
+    let cli: Cli = match args::parse(arguments) {
         Ok(cli) => cli,
-        Err(error) => {
-            // Help and version go to standard output and are no error.
-            let code = match error.use_stderr() {
-                true => exit::USAGE,
-                false => exit::OK,
-            };
-            drop(error.print());
-            return exit::code(code);
-        }
+        Err(code) => return code,
     };
     match cli.verb {
         Verb::Serve(args) => serve(&args),
