@@ -39,3 +39,4 @@ pub mod upkeep;
 pub mod upload;
 pub mod views;
 pub mod webhook;
+mod window;

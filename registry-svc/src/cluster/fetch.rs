@@ -10,7 +10,7 @@
 //! before the digest is known to be right: a client sees a connection that breaks, never a whole blob
 //! that is wrong.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,10 +29,7 @@ use super::throttle::Throttle;
 use crate::digest::Digest;
 use crate::reference::NodeName;
 use crate::store::{Store, StoreError};
-
-/// Octets of a flight that stay at hand for those who wait: as many as a client on the same network
-/// lags behind for a moment.
-const WINDOW: usize = 4 << 20;
+use crate::window::{Piece, Window};
 
 /// Pieces on their way to the disk or to a client. Each is at most a quarter of a mebibyte, so a slow
 /// reader holds one mebibyte.
@@ -101,20 +98,6 @@ struct Progress {
     at: u64,
     /// How it ended.
     landing: Option<Landing>,
-}
-
-/// What came last.
-#[derive(Debug, Default)]
-struct Window {
-    pieces: VecDeque<(u64, Bytes)>,
-    length: usize,
-}
-
-/// What the window has at an offset.
-enum Piece {
-    Here(Bytes),
-    NotYet,
-    Gone,
 }
 
 impl Fetcher {
@@ -339,36 +322,13 @@ impl Flight {
 
     /// Keeps a piece for those who wait, and tells them.
     fn arrived(&self, at: u64, piece: &Bytes) {
-        let mut window = self.window();
-        window.length += piece.len();
-        window.pieces.push_back((at, piece.clone()));
-        while window.length > WINDOW {
-            let Some((_, oldest)) = window.pieces.pop_front() else {
-                break;
-            };
-            window.length -= oldest.len();
-        }
-        drop(window);
+        self.window().push(at, piece);
         let end = at + piece.len() as u64;
         self.progress.send_modify(|progress| progress.at = end);
     }
 
     fn piece(&self, at: u64) -> Piece {
-        let window = self.window();
-        let after = window.pieces.partition_point(|(start, _)| *start <= at);
-        let Some((start, piece)) = after.checked_sub(1).and_then(|one| window.pieces.get(one))
-        else {
-            // Nothing so early: it is gone, unless nothing has come at all.
-            return match window.pieces.is_empty() {
-                true => Piece::NotYet,
-                false => Piece::Gone,
-            };
-        };
-        let skip = usize::try_from(at - start).unwrap_or(usize::MAX);
-        match skip < piece.len() {
-            true => Piece::Here(piece.slice(skip..)),
-            false => Piece::NotYet,
-        }
+        self.window().at(at)
     }
 
     fn window(&self) -> std::sync::MutexGuard<'_, Window> {

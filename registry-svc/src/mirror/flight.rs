@@ -5,7 +5,7 @@
 //! given the last piece before the digest is known to be right: a client sees a connection that breaks,
 //! never a whole blob that is wrong.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,10 +18,8 @@ use tokio_stream::wrappers::ReceiverStream;
 use crate::client::connection::ByteStream;
 use crate::digest::Digest;
 use crate::store::{Store, StoreError};
+use crate::window::{Piece, Window};
 
-/// Octets of a flight that stay at hand for those who wait: as many as a client on the same network
-/// lags behind for a moment.
-const WINDOW: usize = 4 << 20;
 /// Pieces on their way to the disk or to a client. Each is at most a quarter of a mebibyte.
 const PIECES: usize = 4;
 /// Flights at once. Beyond them clients are told that there is nothing, and ask elsewhere.
@@ -56,19 +54,6 @@ pub(super) enum Landing {
     Held,
     /// It is not.
     Failed,
-}
-
-#[derive(Debug, Default)]
-struct Window {
-    pieces: VecDeque<(u64, Bytes)>,
-    length: usize,
-}
-
-/// What the window has at an offset.
-enum Piece {
-    Here(Bytes),
-    NotYet,
-    Gone,
 }
 
 impl Flights {
@@ -197,36 +182,13 @@ impl Flight {
 
     /// Keeps a piece for those who wait, and tells them.
     fn arrived(&self, at: u64, piece: &Bytes) {
-        let mut window = self.window();
-        window.length += piece.len();
-        window.pieces.push_back((at, piece.clone()));
-        while window.length > WINDOW {
-            let Some((_, oldest)) = window.pieces.pop_front() else {
-                break;
-            };
-            window.length -= oldest.len();
-        }
-        drop(window);
+        self.window().push(at, piece);
         let end = at + u64::try_from(piece.len()).unwrap_or(u64::MAX);
         self.progress.send_modify(|progress| progress.at = end);
     }
 
     fn piece(&self, at: u64) -> Piece {
-        let window = self.window();
-        let after = window.pieces.partition_point(|(start, _)| *start <= at);
-        let Some((start, piece)) = after.checked_sub(1).and_then(|one| window.pieces.get(one))
-        else {
-            // Nothing so early: it is gone, unless nothing has come at all.
-            return match window.pieces.is_empty() {
-                true => Piece::NotYet,
-                false => Piece::Gone,
-            };
-        };
-        let skip = usize::try_from(at - start).unwrap_or(usize::MAX);
-        match skip < piece.len() {
-            true => Piece::Here(piece.slice(skip..)),
-            false => Piece::NotYet,
-        }
+        self.window().at(at)
     }
 
     fn window(&self) -> std::sync::MutexGuard<'_, Window> {
