@@ -9,6 +9,7 @@ pub mod tally;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use daemon_base::metrics::{Page, float};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
@@ -17,9 +18,10 @@ use crate::store::Store;
 use crate::survey::Survey;
 use crate::webhook::{self, EndpointStatus};
 
-use page::{Page, Unit};
+use page::{Unit, histogram};
 
-pub use page::{Labels, Sample, Value, labels};
+pub use daemon_base::metrics::{Labels, labels};
+pub use page::{Sample, Value};
 pub use tally::{Handler, Http, Underway};
 
 /// Requests by handler, method and status.
@@ -131,9 +133,9 @@ pub struct Scrape {
 
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let mut page = Page(&mut encoder);
+        let mut page = Page::new(&mut encoder);
         requests(&mut page, &self.http)?;
-        page.samples(&self.sources.read())
+        page::samples(&mut page, &self.sources.read())
     }
 }
 
@@ -148,29 +150,24 @@ fn requests(page: &mut Page<'_, '_>, http: &Http) -> fmt::Result {
             all.extend(of);
             counts.push((labels(&all), count));
         }
-        durations.push((labels(&of), one.durations));
+        durations.push((labels(&of), histogram(&one.durations, Unit::Seconds)));
     }
     let (mut in_flight, mut received, mut sent) = (Vec::new(), Vec::new(), Vec::new());
     for one in http.sizes() {
         let of = || labels(&[("handler", one.handler)]);
-        in_flight.push((of(), page::float(one.in_flight)));
+        in_flight.push((of(), float(one.in_flight)));
         if one.received.count() > 0 {
-            received.push((of(), one.received));
-            sent.push((of(), one.sent));
+            received.push((of(), histogram(&one.received, Unit::Bytes)));
+            sent.push((of(), histogram(&one.sent, Unit::Bytes)));
         }
     }
     page.counters(REQUESTS, "Requests", counts)?;
-    page.histograms(
-        REQUEST_DURATION,
-        "How long requests took",
-        Unit::Seconds,
-        durations,
-    )?;
+    page.histograms(REQUEST_DURATION, "How long requests took", durations)?;
     page.gauges(IN_FLIGHT, "Requests under way", in_flight)?;
     let help = "Octets of bodies of requests";
-    page.histograms(REQUEST_SIZE, help, Unit::Bytes, received)?;
+    page.histograms(REQUEST_SIZE, help, received)?;
     let help = "Octets of bodies of responses";
-    page.histograms(RESPONSE_SIZE, help, Unit::Bytes, sent)
+    page.histograms(RESPONSE_SIZE, help, sent)
 }
 
 /// What is held, as it was last found out.
@@ -269,7 +266,7 @@ pub fn notifications(endpoints: &[EndpointStatus]) -> Vec<Sample> {
             EVENTS_PENDING,
             "Events that wait",
             name,
-            page::float(waiting),
+            float(waiting),
         ));
         for (code, count) in &endpoint.answers {
             let code = code.to_string();
