@@ -16,7 +16,7 @@ use tokio::task::spawn_blocking;
 
 use crate::cluster::Cluster;
 use crate::digest::{Algorithm, Digest, Hasher};
-use crate::disk::{Access, Disk};
+use crate::disk::Access;
 use crate::store::{Store, StoreError};
 use crate::sweep::mark;
 
@@ -168,50 +168,42 @@ async fn hash(store: &Store, digest: Digest, pace: &Pace) -> io::Result<Option<(
 /// Moves a damaged blob to the quarantine.
 async fn put_away(store: &Store, digest: Digest) -> Result<(), StoreError> {
     let _alone = store.alone(&digest).await;
-    on_disk(store, "put a damaged blob away", move |disk, layout| {
-        match disk.rename(&layout.blob(&digest), &layout.quarantined(&digest)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            moved => moved?,
-        }
-        disk.sync_directory(&layout.quarantine())?;
-        disk.sync_directory(&layout.shard(digest.algorithm(), digest.shard()))
-    })
-    .await?;
+    store
+        .on_disk("put a damaged blob away", move |disk, layout| {
+            match disk.rename(&layout.blob(&digest), &layout.quarantined(&digest)) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                moved => moved?,
+            }
+            disk.sync_directory(&layout.quarantine())?;
+            disk.sync_directory(&layout.shard(digest.algorithm(), digest.shard()))
+        })
+        .await?;
     store.forget(&digest);
     Ok(())
 }
 
 async fn list(store: &Store, algorithm: Algorithm, shard: u8) -> Result<Vec<Digest>, StoreError> {
-    on_disk(store, "list a directory", move |disk, layout| {
-        let names = disk.list(&layout.shard(algorithm, shard))?;
-        let parse = |name: String| format!("{algorithm}:{name}").parse().ok();
-        Ok(names
-            .unwrap_or_default()
-            .into_iter()
-            .filter_map(parse)
-            .collect())
-    })
-    .await
+    store
+        .on_disk("list a directory", move |disk, layout| {
+            let names = disk.list(&layout.shard(algorithm, shard))?;
+            let parse = |name: String| format!("{algorithm}:{name}").parse().ok();
+            Ok(names
+                .unwrap_or_default()
+                .into_iter()
+                .filter_map(parse)
+                .collect())
+        })
+        .await
 }
 
 async fn is_held(store: &Store, digest: &Digest) -> Result<bool, StoreError> {
     let digest = *digest;
-    on_disk(store, "look for a blob", move |disk, layout| {
-        Ok(disk.status(&layout.blob(&digest))?.is_some()
-            || disk.status(&layout.trashed(&digest))?.is_some())
-    })
-    .await
-}
-
-async fn on_disk<T: Send + 'static>(
-    store: &Store,
-    doing: &'static str,
-    work: impl FnOnce(&dyn Disk, &crate::store::layout::Layout) -> io::Result<T> + Send + 'static,
-) -> Result<T, StoreError> {
-    let (disk, layout) = (Arc::clone(store.disk()), store.layout().clone());
-    let done = spawn_blocking(move || work(&*disk, &layout)).await;
-    done.unwrap_or_else(|error| Err(io::Error::other(error)))
-        .map_err(StoreError::io(doing))
+    store
+        .on_disk("look for a blob", move |disk, layout| {
+            Ok(disk.status(&layout.blob(&digest))?.is_some()
+                || disk.status(&layout.trashed(&digest))?.is_some())
+        })
+        .await
 }
 
 //--- Showing

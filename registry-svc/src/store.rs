@@ -494,6 +494,20 @@ impl Store {
         &self.inner.disk
     }
 
+    /// Runs work on the files themselves, on a thread that may block.
+    ///
+    /// # Errors
+    ///
+    /// Fails as the work does; `doing` says at what.
+    pub async fn on_disk<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        work: impl FnOnce(&dyn Disk, &Layout) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let inner = Arc::clone(&self.inner);
+        blocking(move || work(&*inner.disk, &inner.layout).map_err(StoreError::io(doing))).await
+    }
+
     /// How many indexes failed since the start.
     #[must_use]
     pub fn n_failed_indexes(&self) -> u64 {

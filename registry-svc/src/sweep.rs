@@ -18,15 +18,11 @@ pub(crate) mod mark;
 mod report;
 
 use std::collections::HashSet;
-use std::io;
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
-
-use tokio::task::spawn_blocking;
 
 use crate::config::{Sweep as Settings, Untagged};
 use crate::digest::{Algorithm, Digest};
-use crate::disk::Disk;
 use crate::index::key::{BLOB, MANIFEST};
 use crate::record::Key;
 use crate::store::layout::{Layout, remove_if_there};
@@ -128,23 +124,25 @@ impl Sweep<'_> {
                 report.wanted.add(blob.size);
                 continue;
             }
-            self.on_disk("move a blob to the trash", move |disk, layout| {
-                let trashed = layout.trashed(&blob.digest);
-                disk.rename(&layout.blob(&blob.digest), &trashed)?;
-                // Its second grace begins here.
-                disk.touch(&trashed)
-            })
-            .await?;
+            self.store
+                .on_disk("move a blob to the trash", move |disk, layout| {
+                    let trashed = layout.trashed(&blob.digest);
+                    disk.rename(&layout.blob(&blob.digest), &trashed)?;
+                    // Its second grace begins here.
+                    disk.touch(&trashed)
+                })
+                .await?;
             self.store.forget(&blob.digest);
             report.trashed.add(blob.size);
             n_moved += 1;
         }
         if n_moved > 0 {
-            self.on_disk("sync what was moved", move |disk, layout| {
-                disk.sync_directory(&layout.trash())?;
-                disk.sync_directory(&layout.shard(algorithm, shard))
-            })
-            .await?;
+            self.store
+                .on_disk("sync what was moved", move |disk, layout| {
+                    disk.sync_directory(&layout.trash())?;
+                    disk.sync_directory(&layout.shard(algorithm, shard))
+                })
+                .await?;
         }
         Ok(())
     }
@@ -161,6 +159,7 @@ impl Sweep<'_> {
                 let digest = blob.digest;
                 let _alone = self.store.alone(&digest).await;
                 let is_gone = self
+                    .store
                     .on_disk("empty the trash", move |disk, layout| {
                         remove_if_there(disk, &layout.trashed(&digest))?;
                         // Pushed anew meanwhile: the repositories have it.
@@ -221,36 +220,26 @@ impl Sweep<'_> {
     /// The files of a directory whose names are digests.
     async fn list(
         &self,
-        directory: std::path::PathBuf,
+        directory: PathBuf,
         parse: impl Fn(&str) -> Option<Digest> + Send + 'static,
     ) -> Result<Vec<Found>, StoreError> {
-        self.on_disk("list a directory", move |disk, _| {
-            let mut found = Vec::new();
-            for name in disk.list(&directory)?.unwrap_or_default() {
-                if let Some(digest) = parse(&name)
-                    && let Some(status) = disk.status(&directory.join(&name))?
-                {
-                    found.push(Found {
-                        digest,
-                        size: status.size,
-                        modified: status.modified,
-                    });
+        self.store
+            .on_disk("list a directory", move |disk, _| {
+                let mut found = Vec::new();
+                for name in disk.list(&directory)?.unwrap_or_default() {
+                    if let Some(digest) = parse(&name)
+                        && let Some(status) = disk.status(&directory.join(&name))?
+                    {
+                        found.push(Found {
+                            digest,
+                            size: status.size,
+                            modified: status.modified,
+                        });
+                    }
                 }
-            }
-            Ok(found)
-        })
-        .await
-    }
-
-    async fn on_disk<T: Send + 'static>(
-        &self,
-        doing: &'static str,
-        work: impl FnOnce(&dyn Disk, &Layout) -> io::Result<T> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        let (disk, layout) = (Arc::clone(self.store.disk()), self.store.layout().clone());
-        let done = spawn_blocking(move || work(&*disk, &layout)).await;
-        done.unwrap_or_else(|error| Err(io::Error::other(error)))
-            .map_err(StoreError::io(doing))
+                Ok(found)
+            })
+            .await
     }
 }
 

@@ -1,6 +1,7 @@
 //! What goes and what stays, alone and among pushes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
