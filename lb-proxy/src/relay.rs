@@ -367,12 +367,15 @@ impl Engine {
     /// When a worker does not answer; then all go on.
     pub(crate) fn freeze(&self) -> io::Result<Vec<Parcel>> {
         // What one gives to another is on its way in the other's mailbox then, before the next command.
-        self.ask(Command::KeepAll);
-        let answers = self.ask(Command::Freeze);
-        let is_whole = answers.len() == self.shared.mailboxes.len();
-        let parcels = answers.into_iter().flatten().collect();
-        if is_whole {
-            return Ok(parcels);
+        let n_workers = self.shared.mailboxes.len();
+        let mut parcels = Vec::new();
+        if self.ask(Command::KeepAll).len() == n_workers {
+            let answers = self.ask(Command::Freeze);
+            let is_whole = answers.len() == n_workers;
+            parcels = answers.into_iter().flatten().collect();
+            if is_whole {
+                return Ok(parcels);
+            }
         }
         self.adopt(parcels);
         Err(io::ErrorKind::TimedOut.into())

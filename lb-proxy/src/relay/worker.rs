@@ -345,6 +345,11 @@ impl Worker {
 
     /// Takes connections from a listener; true when it may have more at once.
     fn accept(&mut self, place: usize) -> bool {
+        if self.life != Life::Serving {
+            // The worker was frozen by an event that came together with this one: what is accepted now
+            // would belong to nobody. Whoever serves the socket next finds it there.
+            return false;
+        }
         for _ in 0..ACCEPTS {
             let Some(Some(listening)) = self.listeners.get(place) else {
                 return false;

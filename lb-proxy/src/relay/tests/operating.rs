@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::rig::{
@@ -316,4 +316,33 @@ fn sessions_that_last_are_spread_over_workers_that_share_a_socket() {
     }
     drop(clients);
     rig.until_sessions(0);
+}
+
+#[test]
+fn who_is_frozen_accepts_nothing() {
+    let rig = Rig::new(&[named_echo("")]).start();
+    let address = rig.address();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    // Its end is the test's own doing, so it may be refused by a full backlog.
+                    drop(TcpStream::connect(address));
+                }
+            });
+        }
+        for _ in 0..200 {
+            let parcels = rig.engine().freeze().unwrap();
+            std::thread::sleep(Duration::from_millis(1));
+            let counted = rig.engine().shared.counters.sessions.load(Ordering::Relaxed);
+            let held = parcels.len() as u64;
+            rig.engine().adopt(parcels);
+            if counted != held {
+                stop.store(true, Ordering::Relaxed);
+            }
+            assert_eq!(counted, held, "sessions that belong to nobody");
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
 }
