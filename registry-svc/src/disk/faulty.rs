@@ -519,9 +519,10 @@ impl File for FaultyFile {
 
     fn write_at(&self, pieces: &[Bytes], at: u64) -> io::Result<()> {
         let octets = pieces.concat();
-        let result = self.disk.begin(Kind::Write).map(drop);
         let mut medium = self.disk.medium();
-        if medium.life != self.disk.life {
+        let was_over = medium.is_over || medium.life != self.disk.life;
+        let result = medium.begin(self.disk.life, Kind::Write);
+        if was_over {
             return result;
         }
         let written = match &result {
@@ -547,8 +548,8 @@ impl File for FaultyFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        let result = self.disk.begin(Kind::Sync).map(drop);
         let mut medium = self.disk.medium();
+        let result = medium.begin(self.disk.life, Kind::Sync);
         let is_over = medium.life != self.disk.life || medium.is_over;
         if is_over || medium.faults.lie == Some(Lie::Files) {
             return result;

@@ -338,3 +338,46 @@ fn after_a_sync_that_failed_nothing_is_written_until_a_restart() {
         store.delete_tag(&repository(), &tag).await.unwrap();
     });
 }
+
+#[test]
+fn a_seal_that_failed_to_sync_is_written_again_before_anything_follows_it() {
+    run(async {
+        let tag: Tag = "latest".parse().unwrap();
+        for seed in 0..32 {
+            // Every batch wants a segment of its own.
+            let disk = FaultyDisk::new(seed);
+            let store = open(&disk, 1).await.unwrap();
+            push(&store, 0..3).await.unwrap();
+            disk.set_faults(Faults {
+                unsynced: 1000,
+                ..Faults::default()
+            });
+            let refused = store.delete_tag(&repository(), &tag).await;
+            assert!(matches!(refused, Err(StoreError::ReadOnly)), "{refused:?}");
+            drop(store);
+            // The seal is still to be read, and only a loss of power will show that it is not there.
+            let disk = kill(&disk);
+            let store = open(&disk, 1).await.unwrap();
+            push(&store, 3..5).await.unwrap();
+            drop(store);
+            let disk = disk.next_life(End::PowerLoss, Faults::default());
+            let store = open(&disk, 1).await.unwrap();
+            assert_eq!(latest(&store).await, "{\"number\":4}", "seed {seed}");
+        }
+    });
+}
+
+#[test]
+fn a_successor_that_is_left_over_does_not_keep_the_journal_from_going_on_to_the_next() {
+    run(async {
+        let disk = FaultyDisk::new(8);
+        let store = open(&disk, 1).await.unwrap();
+        push(&store, 0..1).await.unwrap();
+        disk.create(&Path::new(ROOT).join(segment(2))).unwrap();
+        push(&store, 1..3).await.unwrap();
+        store.close().await;
+        // What compacts it is dead.
+        let disk = kill(&disk);
+        assert_eq!(read(&disk).unwrap().0.end.segment, 3);
+    });
+}

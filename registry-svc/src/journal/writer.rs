@@ -281,7 +281,16 @@ impl State {
     fn rotate(&mut self) -> Result<(), JournalError> {
         let number = self.end.segment + 1;
         let path = self.directory.path.join(files::segment(number));
-        let Ok(next) = self.directory.disk.create(&path) else {
+        let mut created = self.directory.disk.create(&path);
+        if created
+            .as_ref()
+            .is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists)
+        {
+            // One that was made before and could not be removed again. It was never written.
+            drop(self.directory.disk.remove(&path));
+            created = self.directory.disk.create(&path);
+        }
+        let Ok(next) = created else {
             return Ok(());
         };
         let mut octets = Vec::new();

@@ -1,7 +1,7 @@
 //! Opening a store: what a crash left half done is finished or taken back.
 //!
 //! The mark of an orderly stop is taken away before anything else is touched; without it the index
-//! is made anew from the journal, and the journal's last segment is copied, because pages that an
+//! is made anew from the journal, and the end of the journal is copied, because pages that an
 //! earlier process failed to sync may look whole until the next loss of power.
 
 use std::collections::HashSet;
@@ -389,6 +389,9 @@ fn fill(view: &View, directory: &Directory, history: &mut History) -> Result<Rep
 }
 
 /// The segment that is written on.
+///
+/// What no orderly stop has vouched for is copied before anything follows it: the segment, and one
+/// before it whose seal may be the last that was written.
 fn last_segment(
     directory: &Directory,
     replayed: &Replayed,
@@ -398,13 +401,19 @@ fn last_segment(
     let disk = &*directory.disk;
     let path = |segment| directory.path.join(files::segment(segment));
     let Place { segment, at } = replayed.end;
-    if is_as_left && !replayed.is_sealed && segment != 0 {
-        let file = disk.open(&path(segment), Access::Write).map_err(doing())?;
-        return Ok((file, replayed.end));
-    }
     // A successor that was made before the segment was sealed, and never used.
     let next = path(segment + 1);
     remove_if_there(disk, &next).map_err(doing())?;
+    let mut copied = None;
+    if !is_as_left && segment != 0 {
+        let before = segment - 1;
+        if at == 0 && replayed.files.segments.contains(&before) {
+            let file = disk.open(&path(before), Access::Read).map_err(doing())?;
+            let length = file.size().map_err(doing())?;
+            copy(directory, before, length).map_err(doing())?;
+        }
+        copied = Some(copy(directory, segment, at).map_err(doing())?);
+    }
     if segment == 0 || replayed.is_sealed {
         let file = disk.create(&next).map_err(doing())?;
         disk.sync_directory(&directory.path).map_err(doing())?;
@@ -414,20 +423,26 @@ fn last_segment(
         };
         return Ok((file, end));
     }
-    let copy = || -> io::Result<Box<dyn File>> {
-        let temporary = directory
-            .path
-            .join(format!("{}.tmp", files::segment(segment)));
-        remove_if_there(disk, &temporary)?;
-        let old = disk.open(&path(segment), Access::Read)?;
-        let new = disk.create(&temporary)?;
-        copy_octets(&*old, &*new, at)?;
-        new.sync()?;
-        disk.rename(&temporary, &path(segment))?;
-        disk.sync_directory(&directory.path)?;
-        Ok(new)
+    let file = match copied {
+        Some(file) => file,
+        None => disk.open(&path(segment), Access::Write).map_err(doing())?,
     };
-    Ok((copy().map_err(doing())?, replayed.end))
+    Ok((file, replayed.end))
+}
+
+/// Puts a copy of the first octets of a segment in its place, durably.
+fn copy(directory: &Directory, segment: u64, length: u64) -> io::Result<Box<dyn File>> {
+    let disk = &*directory.disk;
+    let path = directory.path.join(files::segment(segment));
+    let temporary = path.with_extension("log.tmp");
+    remove_if_there(disk, &temporary)?;
+    let old = disk.open(&path, Access::Read)?;
+    let new = disk.create(&temporary)?;
+    copy_octets(&*old, &*new, length)?;
+    new.sync()?;
+    disk.rename(&temporary, &path)?;
+    disk.sync_directory(&directory.path)?;
+    Ok(new)
 }
 
 fn copy_octets(from: &dyn File, to: &dyn File, length: u64) -> io::Result<()> {
