@@ -227,10 +227,10 @@ impl Cluster {
 
     //--- Content
 
-    /// Whether some peer that can be reached holds content, whatever repository has it.
+    /// Whether some peer that may be reached holds content, whatever repository has it.
     pub async fn has(&self, digest: &Digest) -> bool {
         let mut asked = JoinSet::new();
-        for peer in self.0.peers.iter().filter(|peer| peer.is_connected()) {
+        for peer in self.0.peers.iter().filter(|peer| peer.may_answer()) {
             let mut client = peer.control();
             let request = proto::registry::HasRequest {
                 digests: vec![digest.to_string()],

@@ -124,6 +124,12 @@ impl Peer {
         self.connected.load(Ordering::Acquire)
     }
 
+    /// Whether it is worth waiting for: it is there, or nobody has found out yet that it is not. A node
+    /// that has just started is asked for images before it has met the others.
+    pub(super) fn may_answer(&self) -> bool {
+        self.is_connected() || self.lock().error.is_empty()
+    }
+
     pub(super) fn set_connected(&self, connected: bool) {
         self.connected.store(connected, Ordering::Release);
     }

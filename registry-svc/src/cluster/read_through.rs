@@ -41,10 +41,10 @@ pub struct Remote {
     pub node: NodeName,
 }
 
-/// Asks all peers that can be reached what they show.
+/// Asks all peers that may be reached what they show.
 pub(super) fn ask(peers: &[Arc<Peer>], wanted: &Wanted) -> JoinSet<Option<(NodeName, Found)>> {
     let mut asked = JoinSet::new();
-    for peer in peers.iter().filter(|peer| peer.is_connected()) {
+    for peer in peers.iter().filter(|peer| peer.may_answer()) {
         let mut client = peer.control();
         let (name, request) = (peer.name.clone(), wire::FindRequest::from(wanted));
         asked.spawn(async move {
@@ -114,7 +114,7 @@ impl Cluster {
         Ok(bytes.freeze())
     }
 
-    /// Asks all peers that can be reached. What is named by its digest is the same everywhere: the
+    /// Asks all peers that may be reached. What is named by its digest is the same everywhere: the
     /// first answer does. Of a tag the latest statement holds.
     async fn find(&self, wanted: &Wanted) -> Option<Remote> {
         let mut asked = ask(self.peers(), wanted);

@@ -292,6 +292,28 @@ fn what_is_pushed_to_one_node_is_shown_whole_by_all() {
 }
 
 #[test]
+fn a_node_that_has_just_started_asks_the_others_before_it_says_no() {
+    run(async {
+        let site = Site::new(3);
+        let first = site.start(0).await;
+        let layers = [octets(1, 300_000)];
+        let (digest, _) = push(&first.store, "v1", &layers).await;
+        // The third node stays away.
+        let second = site.start(1).await;
+        let reference = Reference::Tag("v1".parse().unwrap());
+        let found = second
+            .cluster
+            .find_manifest(&repository(), &reference)
+            .await;
+        assert_eq!(found.map(|found| found.digest), Some(digest));
+        let blob = sha256(&layers[0]);
+        let remote = second.cluster.find_blob(&repository(), &blob).await;
+        let content = read(&second.cluster, &remote.unwrap(), 0..300_000).await;
+        assert_eq!(content.unwrap(), layers[0]);
+    });
+}
+
+#[test]
 fn nodes_that_were_apart_become_equal_and_a_wiped_one_is_filled_again() {
     run(async {
         let site = Site::new(3);
