@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::rig::{Rig, accept, is_reset, patient, pattern, read_exact, read_to_end, server, until};
+use super::rig::{
+    LIMIT, Rig, accept, is_reset, patient, pattern, read_exact, read_to_end, server, until,
+};
 use crate::pool::{Registry, ServerSettings, Settings};
 use crate::table::{AcceptProxy, Backend, Frontend, Policy, Route, SendProxy, Table};
 
@@ -170,11 +172,11 @@ fn a_header_received_is_passed_on_with_its_addresses() {
 }
 
 /// Two backends: `a` by name, `b` for everything else; what each listens on, and a running rig.
-fn by_name() -> (Rig, std::net::TcpListener, std::net::TcpListener) {
+fn by_name(inspect_timeout: Duration) -> (Rig, std::net::TcpListener, std::net::TcpListener) {
     let (a, a_address) = server();
     let (b, b_address) = server();
     let mut rig = Rig::new(&[a_address]);
-    rig.frontend.route.inspect_timeout = Duration::from_millis(150);
+    rig.frontend.route.inspect_timeout = inspect_timeout;
     let rig = rig.start();
     let mut registry = Registry::new();
     let mut backend = |name: &str, address| {
@@ -187,7 +189,7 @@ fn by_name() -> (Rig, std::net::TcpListener, std::net::TcpListener) {
     };
     let mut route = Route::to(1);
     route.names.add("*.apps.example.org", 0);
-    route.inspect_timeout = Duration::from_millis(150);
+    route.inspect_timeout = inspect_timeout;
     let frontend = Frontend::new("api", Vec::new(), route);
     rig.cell.publish(Table {
         frontends: vec![Arc::new(frontend)],
@@ -199,7 +201,7 @@ fn by_name() -> (Rig, std::net::TcpListener, std::net::TcpListener) {
 
 #[test]
 fn a_name_chooses_the_backend_however_it_is_cut() {
-    let (rig, a, b) = by_name();
+    let (rig, a, b) = by_name(LIMIT);
     for (per_record, piece) in [(4000, 4000), (4000, 1), (5, 4000), (1, 100)] {
         let bytes = hello("console.apps.example.org", per_record);
         let mut client = rig.connect();
@@ -219,7 +221,7 @@ fn a_name_chooses_the_backend_however_it_is_cut() {
 
 #[test]
 fn what_has_no_name_goes_to_the_default() {
-    let (rig, _a, b) = by_name();
+    let (rig, _a, b) = by_name(Duration::from_millis(150));
     // No TLS at all, silence, half a hello, and more than anybody looks into.
     let mut plain = rig.connect();
     plain.write_all(b"SSH-2.0-x\r\n").unwrap();

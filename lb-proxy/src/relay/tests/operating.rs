@@ -335,7 +335,12 @@ fn who_is_frozen_accepts_nothing() {
         for _ in 0..200 {
             let parcels = rig.engine().freeze().unwrap();
             std::thread::sleep(Duration::from_millis(1));
-            let counted = rig.engine().shared.counters.sessions.load(Ordering::Relaxed);
+            let counted = rig
+                .engine()
+                .shared
+                .counters
+                .sessions
+                .load(Ordering::Relaxed);
             let held = parcels.len() as u64;
             rig.engine().adopt(parcels);
             if counted != held {
