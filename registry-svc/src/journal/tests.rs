@@ -124,6 +124,8 @@ fn a_view_of_the_journal_is_the_view_that_wrote_it() {
             .unwrap();
         let registers = store.registers(None, 9999).unwrap();
         store.close().await;
+        // What compacts it is dead.
+        let disk = kill(&disk);
         let view = View::new(Arc::new(MemoryIndex::default()));
         view.apply(&read(&disk).unwrap().1).unwrap();
         assert_eq!(view.registers(None, 9999).unwrap(), registers);
