@@ -18,6 +18,9 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 
+/// What a disk wants aligned that is written past the page cache: the largest logical block there is.
+pub const ALIGNMENT: usize = 4096;
+
 /// A file system as the store sees it.
 pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// Makes a file that is not there yet, to read and write.
@@ -114,6 +117,16 @@ pub trait File: fmt::Debug + Send + Sync {
     ///
     /// Fails as the system does; a part may have been written then.
     fn write_at(&self, pieces: &[Bytes], at: u64) -> io::Result<()>;
+
+    /// Writes all octets. Those that are aligned to [`ALIGNMENT`], in memory, in the file and in their
+    /// number, go past the page cache where the system can do that.
+    ///
+    /// # Errors
+    ///
+    /// Fails as the system does; a part may have been written then.
+    fn write_block(&self, octets: &[u8], at: u64) -> io::Result<()> {
+        self.write_at(&[Bytes::copy_from_slice(octets)], at)
+    }
 
     /// Makes room for `length` octets without changing the file's size. A file system that cannot
     /// does nothing.

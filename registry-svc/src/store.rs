@@ -9,6 +9,7 @@
 //! Blocking work runs on the runtime's blocking threads; a [`Store`] is a handle and cheap to clone.
 
 pub mod blob;
+mod block;
 mod cache;
 mod incoming;
 pub mod layout;

@@ -3,15 +3,17 @@
 use std::fmt;
 use std::fs;
 use std::io::{self, IoSlice};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use rustix::fs::{FallocateFlags, FlockOperation, Mode, Timespec, Timestamps, UTIME_NOW};
+use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags, Timespec, Timestamps, UTIME_NOW};
 use rustix::io::Errno;
 
-use super::{Access, Disk, File, Room, Status};
+use super::{ALIGNMENT, Access, Disk, File, Room, Status};
 
 /// Files as the kernel has them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,13 +23,13 @@ impl Disk for RealDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn File>> {
         let mut options = fs::OpenOptions::new();
         options.read(true).write(true).create_new(true).mode(0o600);
-        Ok(Box::new(RealFile(options.open(path)?)))
+        Ok(Box::new(RealFile::new(options.open(path)?)))
     }
 
     fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn File>> {
         let mut options = fs::OpenOptions::new();
         options.read(true).write(access == Access::Write);
-        Ok(Box::new(RealFile(options.open(path)?)))
+        Ok(Box::new(RealFile::new(options.open(path)?)))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -111,12 +113,37 @@ impl Disk for RealDisk {
 }
 
 #[derive(Debug)]
-struct RealFile(fs::File);
+struct RealFile {
+    file: fs::File,
+    /// The same file, past the page cache; none where the file system cannot.
+    direct: OnceLock<Option<fs::File>>,
+}
+
+impl RealFile {
+    fn new(file: fs::File) -> Self {
+        Self {
+            file,
+            direct: OnceLock::new(),
+        }
+    }
+
+    fn direct(&self) -> Option<&fs::File> {
+        let open = || {
+            // The flag is of an open file, so it takes another one, of whatever name it has.
+            let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+            let flags = OFlags::WRONLY | OFlags::DIRECT | OFlags::CLOEXEC;
+            rustix::fs::open(path, flags, Mode::empty()).ok()
+        };
+        self.direct
+            .get_or_init(|| open().map(fs::File::from))
+            .as_ref()
+    }
+}
 
 impl File for RealFile {
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
         loop {
-            match self.0.read_at(buffer, at) {
+            match self.file.read_at(buffer, at) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => return result,
             }
@@ -130,7 +157,7 @@ impl File for RealFile {
             let mut rest = slices.as_mut_slice();
             IoSlice::advance_slices(&mut rest, 0);
             while !rest.is_empty() {
-                let written = match rustix::io::pwritev(&self.0, rest, at) {
+                let written = match rustix::io::pwritev(&self.file, rest, at) {
                     Err(Errno::INTR) => continue,
                     Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                     result => result?,
@@ -142,11 +169,28 @@ impl File for RealFile {
         Ok(())
     }
 
+    fn write_block(&self, octets: &[u8], at: u64) -> io::Result<()> {
+        let is_aligned = octets.as_ptr().addr().is_multiple_of(ALIGNMENT)
+            && octets.len().is_multiple_of(ALIGNMENT)
+            && at.is_multiple_of(ALIGNMENT as u64);
+        if is_aligned
+            && !octets.is_empty()
+            && let Some(direct) = self.direct()
+        {
+            match direct.write_all_at(octets, at) {
+                // Some file systems only say so now.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+                result => return result,
+            }
+        }
+        self.file.write_all_at(octets, at)
+    }
+
     fn allocate(&self, length: u64) -> io::Result<()> {
         if length == 0 {
             return Ok(());
         }
-        match rustix::fs::fallocate(&self.0, FallocateFlags::KEEP_SIZE, 0, length) {
+        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, length) {
             // Room is then found while writing, or not.
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             result => Ok(result?),
@@ -154,20 +198,20 @@ impl File for RealFile {
     }
 
     fn truncate(&self, length: u64) -> io::Result<()> {
-        self.0.set_len(length)
+        self.file.set_len(length)
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.0.sync_data()
+        self.file.sync_data()
     }
 
     fn seal(&self) -> io::Result<()> {
-        rustix::fs::fchmod(&self.0, Mode::RUSR | Mode::RGRP | Mode::ROTH)?;
+        rustix::fs::fchmod(&self.file, Mode::RUSR | Mode::RGRP | Mode::ROTH)?;
         Ok(())
     }
 
     fn size(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 }
 

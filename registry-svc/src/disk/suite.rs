@@ -6,7 +6,42 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-use super::{Access, Disk};
+use super::{ALIGNMENT, Access, Disk, File};
+
+/// Blocks that are aligned and others may follow each other in any order.
+fn check_blocks(file: &dyn File) {
+    let block = |octet: u8, length: usize| {
+        let memory = vec![octet; length + 2 * ALIGNMENT];
+        let begin = memory.as_ptr().align_offset(ALIGNMENT);
+        (memory, begin)
+    };
+    let (a, at) = block(b'a', 2 * ALIGNMENT);
+    let (b, from) = block(b'b', ALIGNMENT);
+    let length = ALIGNMENT as u64;
+    file.write_block(&a[at..at + 2 * ALIGNMENT], 0).unwrap();
+    file.write_block(&a[at..at + 100], 2 * length).unwrap();
+    file.write_block(&b[from..from + ALIGNMENT], length)
+        .unwrap();
+    file.write_block(&b[from + 1..][..ALIGNMENT], 2 * length)
+        .unwrap();
+    file.write_block(&b[from..from + ALIGNMENT], 3 * length + 1)
+        .unwrap();
+    let mut content = vec![0; 5 * ALIGNMENT];
+    let mut n_read = 0;
+    loop {
+        match file.read_at(&mut content[n_read..], n_read as u64).unwrap() {
+            0 => break,
+            more => n_read += more,
+        }
+    }
+    assert_eq!(n_read, 4 * ALIGNMENT + 1);
+    assert!(content[..ALIGNMENT].iter().all(|octet| *octet == b'a'));
+    let hole = 3 * ALIGNMENT;
+    assert!(content[ALIGNMENT..hole].iter().all(|octet| *octet == b'b'));
+    assert_eq!(content[hole], 0);
+    assert!(content[hole + 1..n_read].iter().all(|octet| *octet == b'b'));
+    file.truncate(5).unwrap();
+}
 
 /// Checks a disk in an empty directory.
 pub(crate) fn check(disk: &dyn Disk, root: &Path) {
@@ -31,6 +66,7 @@ pub(crate) fn check(disk: &dyn Disk, root: &Path) {
     assert_eq!(file.read_at(&mut buffer, 0).unwrap(), 5);
     assert_eq!(buffer.get(..5).unwrap(), b"aXcde");
     assert_eq!(file.read_at(&mut buffer, 5).unwrap(), 0);
+    check_blocks(&*file);
     file.truncate(2).unwrap();
     file.sync().unwrap();
     file.seal().unwrap();

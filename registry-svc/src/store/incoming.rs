@@ -1,8 +1,8 @@
 //! Content on its way in: hashed while it is written, in batches, off the runtime's threads.
 //!
-//! Pieces of a body are gathered until they are worth a hop to a blocking thread, which hashes and
-//! writes them while the next are gathered. What is written is in the file of a session, or in one
-//! that goes when its [`Incoming`] does.
+//! Pieces of a body are gathered until they are worth a hop to a blocking thread, which hashes them
+//! and writes them, whole blocks past the page cache, while the next are gathered. What is written is
+//! in the file of a session, or in one that goes when its [`Incoming`] does.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,9 +15,10 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio_stream::{Stream, StreamExt as _};
 
 use super::StoreError;
+use super::block::Block;
 use super::layout::{Layout, remove_if_there};
 use crate::digest::{Algorithm, Digest, Hasher};
-use crate::disk::{Access, Disk, File};
+use crate::disk::{ALIGNMENT, Access, Disk, File};
 
 /// What is gathered before it is written: large enough that the hop to another thread is nothing
 /// beside hashing it, small enough to stay in the processor's cache.
@@ -36,8 +37,12 @@ pub(crate) struct Incoming {
     path: PathBuf,
     /// None until the first octet comes.
     file: Option<Arc<dyn File>>,
-    /// How many octets there are; others may look.
+    /// How many octets there are, in the file and in the block; others may look.
     size: Arc<AtomicU64>,
+    /// How many of them are in the file.
+    n_written: u64,
+    /// What follows them.
+    block: Option<Block>,
     /// Of all octets; none when some came before a restart.
     hasher: Option<Hasher>,
     algorithm: Algorithm,
@@ -53,6 +58,8 @@ impl Incoming {
             path,
             file: None,
             size: Arc::default(),
+            n_written: 0,
+            block: None,
             hasher: Some(Hasher::new(algorithm)),
             algorithm,
             allocated: 0,
@@ -72,6 +79,7 @@ impl Incoming {
                 let file: Arc<dyn File> = file?.into();
                 let size = file.size()?;
                 incoming.size.store(size, Ordering::Release);
+                incoming.n_written = size;
                 incoming.file = Some(file);
                 incoming.hasher = (size == 0).then(|| Hasher::new(algorithm));
             }
@@ -99,29 +107,76 @@ impl Incoming {
         Ok(())
     }
 
-    /// Adds pieces.
+    /// Adds pieces. When that fails, those of them that are in the file stay.
     pub(crate) fn write(&mut self, pieces: &[Bytes]) -> io::Result<()> {
-        let at = self.size();
-        let file = self.file()?;
-        file.write_at(pieces, at)?;
-        let mut length = 0;
-        for piece in pieces {
+        let result = pieces.iter().try_for_each(|piece| {
             if let Some(hasher) = &mut self.hasher {
                 hasher.update(piece);
             }
-            length += piece.len() as u64;
+            self.put(piece)
+        });
+        self.settle(result)
+    }
+
+    /// Has everything in the file, and holds no memory any more.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        let result = match self.block.take() {
+            Some(block) => self.write_out(block.octets()),
+            None => Ok(()),
+        };
+        self.settle(result)
+    }
+
+    fn put(&mut self, mut octets: &[u8]) -> io::Result<()> {
+        let past = self.n_written % ALIGNMENT as u64;
+        if past != 0 && self.block.is_none() {
+            let to_go = usize::try_from(ALIGNMENT as u64 - past).unwrap_or(ALIGNMENT);
+            let (first, rest) = octets.split_at(to_go.min(octets.len()));
+            self.write_out(first)?;
+            octets = rest;
         }
-        self.size.store(at + length, Ordering::Release);
+        while !octets.is_empty() {
+            let mut block = self.block.take().unwrap_or_else(Block::new);
+            octets = block.take(octets);
+            if block.is_full() {
+                self.write_out(block.octets())?;
+                block.clear();
+            }
+            self.block = Some(block);
+        }
         Ok(())
+    }
+
+    fn write_out(&mut self, octets: &[u8]) -> io::Result<()> {
+        let at = self.n_written;
+        self.file()?.write_block(octets, at)?;
+        self.n_written = at + octets.len() as u64;
+        Ok(())
+    }
+
+    /// Counts what there is. After a failure that is what is in the file, which has to be hashed anew.
+    fn settle(&mut self, result: io::Result<()>) -> io::Result<()> {
+        if result.is_err() {
+            self.block = None;
+            self.hasher = None;
+        }
+        let gathered = self.block.as_ref().map_or(0, |block| block.octets().len());
+        let size = self.n_written + gathered as u64;
+        self.size.store(size, Ordering::Release);
+        result
     }
 
     /// Names the content by its digest, durably; returns its size. Afterwards there is no file
     /// under the old name, also when it failed.
     pub(crate) fn publish(mut self, layout: &Layout, digest: &Digest) -> Result<u64, StoreError> {
-        let result = self.check(digest).and_then(|()| {
-            self.place(layout, digest)
-                .map_err(StoreError::io("store content"))
-        });
+        let result = self
+            .flush()
+            .map_err(StoreError::io("store content"))
+            .and_then(|()| self.check(digest))
+            .and_then(|()| {
+                self.place(layout, digest)
+                    .map_err(StoreError::io("store content"))
+            });
         if result.is_err() {
             self.remove();
         }
@@ -293,7 +348,7 @@ pub(crate) async fn pump<S: Slot>(
             weight = 0;
         }
     };
-    let at_work = match at_work.next(gathered).await {
+    let at_work = match at_work.last(gathered).await {
         Ok(at_work) => at_work,
         Err(ended) => return ended,
     };
@@ -312,14 +367,31 @@ enum AtWork<S> {
 }
 
 impl<S: Slot> AtWork<S> {
-    /// Begins to write pieces when the last are written.
+    /// Begins to write pieces when those before are written.
     async fn next(self, pieces: Vec<Bytes>) -> Result<Self, Ended<S>> {
+        self.write(pieces, |incoming, pieces| incoming.write(pieces))
+            .await
+    }
+
+    /// The same with the last of them: what is acknowledged is in the file.
+    async fn last(self, pieces: Vec<Bytes>) -> Result<Self, Ended<S>> {
+        let write = |incoming: &mut Incoming, pieces: &[Bytes]| {
+            incoming.write(pieces).and_then(|()| incoming.flush())
+        };
+        self.write(pieces, write).await
+    }
+
+    async fn write(
+        self,
+        pieces: Vec<Bytes>,
+        write: impl FnOnce(&mut Incoming, &[Bytes]) -> io::Result<()> + Send + 'static,
+    ) -> Result<Self, Ended<S>> {
         let (mut slot, length) = self.idle().await?;
         Ok(Self::Writing(spawn_blocking(move || {
             let result = match slot.incoming() {
                 Some(incoming) => length
                     .map_or(Ok(()), |length| incoming.allocate(length))
-                    .and_then(|()| incoming.write(&pieces)),
+                    .and_then(|()| write(incoming, &pieces)),
                 None => Err(io::ErrorKind::NotFound.into()),
             };
             (slot, result)

@@ -1,0 +1,77 @@
+//! Octets gathered into blocks that can go to the disk past the page cache.
+//!
+//! Copying what is pushed into the page cache costs more than all else that is done with it, on a
+//! machine whose memory its host has yet to provide several times more, and takes the place of what
+//! the node needs. A block that is aligned in memory and in the file spares that.
+
+use crate::disk::ALIGNMENT;
+
+/// The length of a block: long enough that the disk is not waited for often, short enough for one
+/// to be held by every push that is under way.
+#[cfg(not(test))]
+pub(crate) const BLOCK: usize = 1 << 20;
+
+/// In tests of a length that the small content of simulated pushes fills.
+#[cfg(test)]
+pub(crate) const BLOCK: usize = 2 * ALIGNMENT;
+
+/// Octets from an aligned place of a file on, in aligned memory.
+#[derive(Debug)]
+pub(crate) struct Block {
+    memory: Vec<u8>,
+    /// Where the aligned part of the memory begins.
+    begin: usize,
+}
+
+impl Block {
+    pub(crate) fn new() -> Self {
+        // Octets that are not used are never touched, and take no memory.
+        let mut memory = Vec::<u8>::with_capacity(BLOCK + ALIGNMENT);
+        let begin = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
+        memory.resize(begin, 0);
+        Self { memory, begin }
+    }
+
+    /// Takes as much of `octets` as there is room for, and returns the rest.
+    pub(crate) fn take<'a>(&mut self, octets: &'a [u8]) -> &'a [u8] {
+        let room = BLOCK - self.octets().len();
+        let (taken, rest) = octets.split_at(room.min(octets.len()));
+        self.memory.extend_from_slice(taken);
+        rest
+    }
+
+    pub(crate) fn octets(&self) -> &[u8] {
+        self.memory.get(self.begin..).unwrap_or_default()
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.octets().len() == BLOCK
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.memory.truncate(self.begin);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_aligned_and_never_moves() {
+        let mut block = Block::new();
+        for round in 0..3_u8 {
+            let octets = vec![round; BLOCK / 3];
+            let mut n_taken = 0;
+            while !block.is_full() {
+                n_taken += octets.len() - block.take(&octets).len();
+                assert!(block.octets().as_ptr().addr().is_multiple_of(ALIGNMENT));
+            }
+            assert_eq!(n_taken, BLOCK);
+            assert_eq!(block.take(&octets), octets);
+            assert!(block.octets().iter().all(|octet| *octet == round));
+            block.clear();
+            assert_eq!(block.octets(), b"");
+        }
+    }
+}
