@@ -1,0 +1,16 @@
+//! The NTP client and server of a site: one time, also on an island.
+//!
+//! ```text
+//!   samples ┌──────────────────────── engine (core) ────────────────────────┐ rate, step, status
+//! ─────────►│ association: packets of one source   timekeeper: what time it is│──────────────────► clock
+//! requests  │ responder: what a client is told     local, orphan, leap        │ datagrams
+//! ─────────►└─────────────────────────────────────────────────────────────────┘──────────────────► network
+//!              poll loop, one thread             snapshots ──► admin, metrics, healthd: another thread
+//! ```
+//!
+//! The core is told datagrams with their stamps and the time, and gives actions; it never reads a clock. Corrections are counted
+//! on the raw clock ([`time::RawTime`]), which nobody adjusts, so that what the agent does to the clock never disturbs what
+//! it knows.
+
+pub mod time;
+pub mod view;

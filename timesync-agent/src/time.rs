@@ -1,0 +1,208 @@
+//! Moments, spans and the forms that NTP gives them.
+
+use std::ops::{Add, Sub};
+
+/// Nanoseconds of a second.
+pub const SECOND: i64 = 1_000_000_000;
+/// Seconds from 1900-01-01, where the first era of NTP begins, to 1970-01-01 (RFC 5905 §6).
+const UNIX_IN_NTP: i128 = 2_208_988_800;
+
+/// A span in nanoseconds, positive or negative.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Span(pub i64);
+
+impl Span {
+    /// No time at all.
+    pub const ZERO: Self = Self(0);
+
+    /// The nearest whole nanosecond; out of range goes to the end of the range, and NaN is nothing.
+    #[must_use]
+    pub fn from_seconds(seconds: f64) -> Self {
+        Self(nanoseconds(seconds))
+    }
+
+    /// In seconds. Exact below 104 days.
+    #[must_use]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "the loss is below a nanosecond for a hundred days"
+    )]
+    pub fn seconds(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+}
+
+impl Add for Span {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl Sub for Span {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+/// A reading of the raw clock (`CLOCK_MONOTONIC_RAW`), in nanoseconds: no step, no slew, the crystal alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RawTime(pub i64);
+
+/// A reading of the wall clock (`CLOCK_REALTIME`) or of another's, in nanoseconds since 1970-01-01T00:00:00Z without leap seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UnixTime(pub i64);
+
+/// Both clocks, read at one moment. What `now` is in this crate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// The clock that measures.
+    pub raw: RawTime,
+    /// The clock that is corrected and shown.
+    pub wall: UnixTime,
+}
+
+macro_rules! moment {
+    ($name:ident) => {
+        impl Add<Span> for $name {
+            type Output = Self;
+
+            fn add(self, span: Span) -> Self {
+                Self(self.0.saturating_add(span.0))
+            }
+        }
+
+        impl Sub<Span> for $name {
+            type Output = Self;
+
+            fn sub(self, span: Span) -> Self {
+                Self(self.0.saturating_sub(span.0))
+            }
+        }
+
+        impl Sub for $name {
+            type Output = Span;
+
+            fn sub(self, other: Self) -> Span {
+                Span(self.0.saturating_sub(other.0))
+            }
+        }
+    };
+}
+
+moment!(RawTime);
+moment!(UnixTime);
+
+/// A timestamp as packets have it: seconds since the beginning of an era and 2⁻³² fractions (RFC 5905 §6). Zero is "none".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct NtpTimestamp(pub u64);
+
+impl NtpTimestamp {
+    /// "None".
+    pub const ZERO: Self = Self(0);
+
+    /// The moment in its own era.
+    #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the era is what falls off, as RFC 5905 §6 has it"
+    )]
+    pub fn of(time: UnixTime) -> Self {
+        let since_1900 = i128::from(time.0) + UNIX_IN_NTP * i128::from(SECOND);
+        let fractions = since_1900 * (1_i128 << 32);
+        // The nearest fraction.
+        Self((fractions + i128::from(SECOND) / 2).div_euclid(i128::from(SECOND)) as u64)
+    }
+
+    /// The moment within 68 years of `pivot` that this stands for.
+    #[must_use]
+    #[expect(
+        clippy::cast_possible_wrap,
+        reason = "a difference of timestamps is signed, RFC 5905 §6"
+    )]
+    pub fn near(self, pivot: UnixTime) -> UnixTime {
+        let difference = i128::from(self.0.wrapping_sub(Self::of(pivot).0) as i64);
+        let nanoseconds = (difference * i128::from(SECOND) + (1 << 31)) >> 32;
+        let time = i128::from(pivot.0) + nanoseconds;
+        UnixTime(i64::try_from(time).unwrap_or(if time < 0 { i64::MIN } else { i64::MAX }))
+    }
+}
+
+/// A span as packets have it for root delay and root dispersion: 16 bits of seconds, 16 of fractions (RFC 5905 §6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NtpShort(pub u32);
+
+impl NtpShort {
+    /// Not less than `seconds`, as a bound on an error has to be; from 0 to 65,536 s.
+    #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the cast saturates, which is what is wanted"
+    )]
+    pub fn from_seconds(seconds: f64) -> Self {
+        Self((seconds * 65_536.0).ceil() as u32)
+    }
+
+    /// In seconds.
+    #[must_use]
+    pub fn seconds(self) -> f64 {
+        f64::from(self.0) / 65_536.0
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the cast saturates, which is what is wanted"
+)]
+fn nanoseconds(seconds: f64) -> i64 {
+    (seconds * 1e9).round() as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timestamps_come_back_in_every_era() {
+        for time in [
+            UnixTime(0),
+            UnixTime(1_795_229_845_598_817_733),
+            // The second era of NTP begins.
+            UnixTime(2_085_978_496 * SECOND),
+            UnixTime(2_085_978_495_999_999_999),
+            UnixTime(4_102_444_800 * SECOND),
+            UnixTime(-1),
+        ] {
+            for pivot in [-2_000_000_000, -1, 0, 1, 2_000_000_000] {
+                let pivot = time + Span(pivot * SECOND);
+                assert_eq!(NtpTimestamp::of(time).near(pivot), time, "{time:?}");
+            }
+        }
+        assert_eq!(
+            NtpTimestamp::of(UnixTime(0)).0,
+            2_208_988_800 << 32,
+            "RFC 5905 figure 4"
+        );
+    }
+
+    #[test]
+    fn bounds_on_errors_are_rounded_up() {
+        assert_eq!(NtpShort::from_seconds(0.0), NtpShort(0));
+        assert_eq!(NtpShort::from_seconds(1e-9), NtpShort(1));
+        assert_eq!(NtpShort::from_seconds(-1.0), NtpShort(0));
+        assert_eq!(NtpShort::from_seconds(1.5), NtpShort(0x1_8000));
+        assert_eq!(NtpShort::from_seconds(1e9), NtpShort(u32::MAX));
+    }
+
+    #[test]
+    fn spans_have_an_end() {
+        assert_eq!(Span::from_seconds(1e300), Span(i64::MAX));
+        assert_eq!(Span::from_seconds(f64::NAN), Span(0));
+        assert_eq!(Span::from_seconds(-0.25), Span(-250_000_000));
+    }
+}

@@ -1,0 +1,244 @@
+//! What others see of the engine: one value, made at one moment and never changed.
+//!
+//! The poll loop publishes it; status, metrics, chronyc's protocol and healthd read it. Words are chronyc's where it has one.
+
+use std::net::IpAddr;
+
+use crate::time::{RawTime, Reading, Span, UnixTime};
+
+/// Whether the last minute of the day has 60 seconds (RFC 5905 §7.3, LI).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Leap {
+    /// 60.
+    #[default]
+    Normal,
+    /// 61.
+    Insert,
+    /// 59.
+    Delete,
+    /// The clock is not synchronised.
+    Unsynchronised,
+}
+
+/// How good the time of this node is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClockState {
+    /// No time from anywhere.
+    #[default]
+    Unsynchronised,
+    /// Samples come, and the clock is on its way.
+    Syncing,
+    /// The clock follows its sources.
+    Locked,
+    /// Sources are gone; the clock runs on with the frequency that was learned.
+    Holdover,
+    /// This node gives its own time (`local`).
+    Local,
+}
+
+/// Everything, at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// When.
+    pub now: Reading,
+    /// How good the time is.
+    pub state: ClockState,
+    /// The clock and what it follows.
+    pub tracking: Tracking,
+    /// Each source, in the order of the configuration.
+    pub sources: Vec<SourceView>,
+    /// Names that have no address yet.
+    pub n_unresolved: u32,
+}
+
+/// The clock and what it follows; `chronyc tracking`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tracking {
+    /// Reference ID; 127.127.1.1 for the own clock, 0 for none.
+    pub reference_id: u32,
+    /// Address of the source that leads.
+    pub address: Option<IpAddr>,
+    /// Stratum that is told to clients; 0 for none.
+    pub stratum: u8,
+    /// Leap second at hand.
+    pub leap: Leap,
+    /// When the clock was last told what time it is.
+    pub reference_time: UnixTime,
+    /// What is left to be corrected, in seconds; positive if the clock is slow (behind true time).
+    pub correction: f64,
+    /// Estimated offset at the last update, in seconds; positive if the clock was slow.
+    pub last_offset: f64,
+    /// Long-term average of the offset, in seconds.
+    pub rms_offset: f64,
+    /// By how much the clock would gain without correction, in parts per million; positive if fast.
+    pub frequency: f64,
+    /// What the leading source would add to the frequency, in parts per million.
+    pub residual_frequency: f64,
+    /// Bound on the error of the frequency, in parts per million.
+    pub skew: f64,
+    /// Round trip to the primary source, in seconds (RFC 5905 §7.3).
+    pub root_delay: f64,
+    /// Error collected on the way to the primary source, in seconds (RFC 5905 §7.3), as of now.
+    pub root_dispersion: f64,
+    /// Between the last two updates, in seconds.
+    pub update_interval: f64,
+    /// Updates so far.
+    pub n_updates: u64,
+    /// Steps so far.
+    pub n_steps: u64,
+}
+
+/// What a source is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SourceMode {
+    /// An NTP server.
+    #[default]
+    Server,
+    /// A clock of this machine.
+    ReferenceClock,
+}
+
+/// What selection said of a source; chronyc's second column.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SourceState {
+    /// `?`: no reply, or none that can be used, or not allowed to be selected.
+    #[default]
+    Unselectable,
+    /// `x`: disagrees with the majority.
+    Falseticker,
+    /// `~`: varies too much.
+    TooVariable,
+    /// `-`: agrees, and is not combined.
+    Outlier,
+    /// `+`: combined with the best.
+    Combined,
+    /// `*`: leads.
+    Best,
+}
+
+/// One source; `chronyc sources`, `sourcestats` and `ntpdata`.
+#[derive(Clone, Debug, Default)]
+pub struct SourceView {
+    /// As the configuration has it: name, address or reference clock.
+    pub name: String,
+    /// Where it is; none for a reference clock.
+    pub address: Option<IpAddr>,
+    /// Reference ID; of a reference clock its own, else derived from the address.
+    pub reference_id: u32,
+    /// What it is.
+    pub mode: SourceMode,
+    /// What selection said.
+    pub state: SourceState,
+    /// Its stratum.
+    pub stratum: u8,
+    /// Polling interval, as a power of two in seconds.
+    pub poll: i8,
+    /// The last eight polls, the newest in the lowest bit; set when answered.
+    pub reach: u8,
+    /// Whether it is polled at all.
+    pub online: bool,
+    /// Whether it is in a burst.
+    pub burst: bool,
+    /// When the last sample was taken.
+    pub last_sample: Option<RawTime>,
+    /// Offset of the last sample as corrected since, in seconds; positive if the clock is slow.
+    pub adjusted_offset: f64,
+    /// Offset of the last sample as measured, in seconds.
+    pub measured_offset: f64,
+    /// Half of the round trip and dispersion of the last sample, in seconds.
+    pub sample_error: f64,
+    /// Statistics of its samples.
+    pub statistics: SourceStatistics,
+    /// The last valid packet and what it said; none before the first one and for reference clocks.
+    pub packet: Option<PacketView>,
+}
+
+/// Statistics over the samples of a source; `chronyc sourcestats`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SourceStatistics {
+    /// Samples that count.
+    pub n_samples: u32,
+    /// Runs of residuals of the same sign.
+    pub n_runs: u32,
+    /// From the oldest to the newest.
+    pub span: Span,
+    /// Estimated residual frequency, in parts per million.
+    pub frequency: f64,
+    /// Bound on its error, in parts per million.
+    pub skew: f64,
+    /// Estimated offset now, in seconds; positive if the clock is slow.
+    pub offset: f64,
+    /// Bound on its error, in seconds.
+    pub offset_error: f64,
+    /// Standard deviation of samples, in seconds.
+    pub deviation: f64,
+}
+
+/// How a timestamp came about; chronyc's letters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StampSource {
+    /// `D`: the process read the clock.
+    #[default]
+    Daemon,
+    /// `K`: the kernel.
+    Kernel,
+    /// `H`: the network card.
+    Hardware,
+}
+
+/// The last valid packet of a source and its counters; `chronyc ntpdata`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PacketView {
+    /// Port of the source.
+    pub port: u16,
+    /// Own address.
+    pub local_address: Option<IpAddr>,
+    /// LI.
+    pub leap: Leap,
+    /// VN.
+    pub version: u8,
+    /// Mode, RFC 5905 figure 10.
+    pub mode: u8,
+    /// Stratum.
+    pub stratum: u8,
+    /// Poll, as a power of two in seconds.
+    pub poll: i8,
+    /// Precision, as a power of two in seconds.
+    pub precision: i8,
+    /// Root delay, in seconds.
+    pub root_delay: f64,
+    /// Root dispersion, in seconds.
+    pub root_dispersion: f64,
+    /// Reference ID.
+    pub reference_id: u32,
+    /// Reference timestamp.
+    pub reference_time: UnixTime,
+    /// Offset, in seconds; positive if the clock is slow.
+    pub offset: f64,
+    /// Round trip, in seconds.
+    pub delay: f64,
+    /// Dispersion of the sample, in seconds.
+    pub dispersion: f64,
+    /// What the server took to answer, in seconds.
+    pub response_time: f64,
+    /// Asymmetry of jitter, from −0.5 to 0.5.
+    pub jitter_asymmetry: f64,
+    /// Tests passed, chrony's bits: 1, 2, 3, 5, 6, 7, A, B, C, D from the highest of ten.
+    pub tests: u16,
+    /// In interleaved mode.
+    pub interleaved: bool,
+    /// With a key.
+    pub authenticated: bool,
+    /// How the time of sending was taken.
+    pub transmit_stamp: StampSource,
+    /// How the time of arrival was taken.
+    pub receive_stamp: StampSource,
+    /// Packets sent.
+    pub n_sent: u32,
+    /// Packets received.
+    pub n_received: u32,
+    /// Packets received that were valid.
+    pub n_valid: u32,
+    /// Packets that gave a sample.
+    pub n_good: u32,
+}
