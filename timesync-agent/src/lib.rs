@@ -12,5 +12,7 @@
 //! on the raw clock ([`time::RawTime`]), which nobody adjusts, so that what the agent does to the clock never disturbs what
 //! it knows.
 
+pub mod keys;
 pub mod time;
 pub mod view;
+pub mod wire;
