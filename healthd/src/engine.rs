@@ -84,6 +84,11 @@ impl Engine {
         look(&self.shared.lock())
     }
 
+    /// Looks at the hub, and is told the time.
+    pub fn look_now<R>(&self, look: impl FnOnce(&Hub, Moment) -> R) -> R {
+        look(&self.shared.lock(), now())
+    }
+
     /// The newest generation, waited for with `changed`.
     #[must_use]
     pub fn generations(&self) -> watch::Receiver<u64> {

@@ -1,4 +1,4 @@
-//! The contract's service: `Watch`, `Report`, `List`, `SetAdminState`.
+//! The contract's service: `Watch`, `Report`, `List`, `SetAdminState`, `ReportClock`.
 //!
 //! Each `Watch` stream has one task: it reads statements, follows the generation and sends what the
 //! subscriber has not seen. A subscriber that reads slowly holds up nobody: what changes meanwhile is
@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use daemon_base::drain::Guard;
-use proto::health::{AdminState, HealthError, Target};
+use proto::health::{AdminState, ClockReport, HealthError, Target};
 use proto::wire;
 use proto::wire::health_server::Health;
 use tokio::sync::{mpsc, watch};
@@ -110,7 +110,12 @@ impl Health for HealthApi {
         &self,
         _: Request<wire::ListRequest>,
     ) -> Result<Response<wire::ListResponse>, Status> {
-        let response = self.engine.look(|hub| wire::ListResponse {
+        let response = self.engine.look_now(|hub, now| wire::ListResponse {
+            clocks: hub
+                .clocks()
+                .iter()
+                .map(|clock| wire_form::clock(clock, now.steady))
+                .collect(),
             generation: hub.generation(),
             targets: hub
                 .board()
@@ -142,9 +147,32 @@ impl Health for HealthApi {
             generation,
         }))
     }
+
+    async fn report_clock(
+        &self,
+        request: Request<wire::ClockReport>,
+    ) -> Result<Response<wire::ReportClockResponse>, Status> {
+        let report = ClockReport::try_from(request.into_inner());
+        let report = report.map_err(|error| Status::invalid_argument(error.to_string()))?;
+        self.take_clock(report)?;
+        Ok(Response::new(wire::ReportClockResponse {}))
+    }
 }
 
 impl HealthApi {
+    /// Keeps a report, and says so when the state is another.
+    fn take_clock(&self, report: ClockReport) -> Result<(), Status> {
+        let (name, state) = (report.reporter.clone(), report.state);
+        let taken = self
+            .engine
+            .step(|hub, now| hub.clocks_mut().report(report, now));
+        let before = taken.map_err(|error| Status::resource_exhausted(error.to_string()))?;
+        if let Some(before) = before {
+            tracing::info!(name, %before, %state, "Clock changed its state");
+        }
+        Ok(())
+    }
+
     /// Whether a probe follows from an observation.
     fn take_evidence(&self, observation: wire::Observation) -> bool {
         let target = observation.target.map(Target::try_from);

@@ -20,6 +20,7 @@ use proto::health::{AdminState, Liveness, Target};
 
 use crate::admin_rules::{AdminRules, Scope};
 use crate::board::{Board, Entry, Finding, Known};
+use crate::clocks::Clocks;
 use crate::moment::Moment;
 use crate::schedule::{Pace, Scheduler, TargetId};
 use crate::verdict::Effect;
@@ -113,6 +114,7 @@ pub struct Subscriber {
 pub struct Hub {
     limits: Limits,
     board: Board,
+    clocks: Clocks,
     scheduler: Scheduler,
     subscribers: BTreeMap<SubscriberId, Subscriber>,
     next_subscriber: u64,
@@ -131,6 +133,7 @@ impl Hub {
         let mut hub = Self {
             limits,
             board: Board::new(restored.generation, restored.rules),
+            clocks: Clocks::default(),
             scheduler: Scheduler::new(limits.in_flight, seed),
             subscribers: BTreeMap::new(),
             next_subscriber: 0,
@@ -157,6 +160,17 @@ impl Hub {
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
         self.scheduler.set_max_in_flight(limits.in_flight);
+    }
+
+    /// The clocks of nodes.
+    #[must_use]
+    pub fn clocks(&self) -> &Clocks {
+        &self.clocks
+    }
+
+    /// The clocks of nodes, to take in what is reported.
+    pub fn clocks_mut(&mut self) -> &mut Clocks {
+        &mut self.clocks
     }
 
     //--- Subscribers

@@ -9,11 +9,12 @@
 //!                    engine (tells the time)      state (disk), metrics, status
 //! ```
 //!
-//! Cores: [`hub`], [`schedule`], [`verdict`], [`board`], [`admin_rules`], [`tally`], [`moment`], [`page`]. They are told
+//! Cores: [`hub`], [`schedule`], [`verdict`], [`board`], [`admin_rules`], [`clocks`], [`tally`], [`moment`], [`page`]. They are told
 //! the time and do no I/O; everything else is shell. The contract is in the crate `proto`.
 
 pub mod admin_rules;
 pub mod board;
+pub mod clocks;
 pub mod config;
 pub mod engine;
 pub mod grpc;

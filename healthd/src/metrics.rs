@@ -6,8 +6,9 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use daemon_base::metrics::Metrics;
+use daemon_base::metrics::{Labels as PageLabels, Metrics, Page, labels};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _};
 use prometheus_client::metrics::MetricType;
@@ -16,7 +17,7 @@ use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
-use proto::health::{Liveness, Target};
+use proto::health::{ClockReport, ClockState, Liveness, Target};
 
 use crate::board::{Entry, Finding};
 use crate::engine::Engine;
@@ -51,6 +52,16 @@ pub const TARGET_UP: &str = "healthd_target_up";
 pub const TARGET_TRANSITIONS: &str = "healthd_target_transitions";
 /// `healthd_target_probe_duration_seconds{id,kind,address}`: how long a target's probes took.
 pub const TARGET_PROBE_DURATION: &str = "healthd_target_probe_duration_seconds";
+/// `healthd_clock_state{reporter,state}`: 1 for the state that a node's clock is in, 0 for the others.
+pub const CLOCK_STATE: &str = "healthd_clock_state";
+/// `healthd_clock_offset_seconds{reporter}`: what the clock is off; positive if it is slow.
+pub const CLOCK_OFFSET: &str = "healthd_clock_offset_seconds";
+/// `healthd_clock_root_distance_seconds{reporter}`: bound on its error.
+pub const CLOCK_ROOT_DISTANCE: &str = "healthd_clock_root_distance_seconds";
+/// `healthd_clock_stratum{reporter}`: what clients of the node are told.
+pub const CLOCK_STRATUM: &str = "healthd_clock_stratum";
+/// `healthd_clock_age_seconds{reporter}`: how long ago the report came.
+pub const CLOCK_AGE: &str = "healthd_clock_age_seconds";
 
 /// Upper bounds of the buckets of lateness, in seconds: a timer is late by a millisecond or two.
 const LATENESS_BOUNDS: [f64; 7] = [0.001, 0.002, 0.005, 0.02, 0.1, 0.5, 2.5];
@@ -155,13 +166,65 @@ impl Collector for TargetCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let max_series = self.max_series.load(Ordering::Relaxed);
         // What is written is copied first: a slow scraper must not hold the hub.
-        let (totals, series) = self.engine.look(|hub| {
+        let (totals, series, clocks) = self.engine.look_now(|hub, now| {
             let series = hub.board().entries().take(max_series);
-            (Totals::of(hub), series.map(Series::of).collect::<Vec<_>>())
+            let series = series.map(Series::of).collect::<Vec<_>>();
+            let clocks = hub.clocks().iter();
+            let clocks = clocks.map(|clock| (clock.report.clone(), clock.age(now.steady)));
+            (Totals::of(hub), series, clocks.collect::<Vec<_>>())
         });
         totals.encode(&mut encoder, series.len())?;
-        encode_series(&mut encoder, &series)
+        encode_series(&mut encoder, &series)?;
+        encode_clocks(&mut Page::new(&mut encoder), &clocks)
     }
+}
+
+/// There are no more clocks than [`Clocks`](crate::clocks::Clocks) holds.
+fn encode_clocks(page: &mut Page<'_, '_>, clocks: &[(ClockReport, Duration)]) -> fmt::Result {
+    let states = clocks.iter().flat_map(|(report, _)| {
+        ClockState::ALL.map(|state| {
+            let labels = [("reporter", &*report.reporter), ("state", state.name())];
+            let is_in = f64::from(u8::from(state == report.state));
+            (self::labels(&labels), is_in)
+        })
+    });
+    page.gauges(
+        CLOCK_STATE,
+        "The state of a node's clock.",
+        states.collect(),
+    )?;
+    let each = |value: fn(&ClockReport, Duration) -> f64| -> Vec<(PageLabels, f64)> {
+        let all = clocks.iter();
+        let all = all.map(|(report, age)| {
+            let labels = labels(&[("reporter", &*report.reporter)]);
+            (labels, value(report, *age))
+        });
+        all.collect()
+    };
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "exact to the nanosecond for a hundred days"
+    )]
+    let offsets = each(|report, _| report.offset as f64 / 1e9);
+    page.gauges(
+        CLOCK_OFFSET,
+        "What a node's clock is off; positive if slow.",
+        offsets,
+    )?;
+    let distances = each(|report, _| report.root_distance.as_secs_f64());
+    page.gauges(
+        CLOCK_ROOT_DISTANCE,
+        "Bound on the error of a node's clock.",
+        distances,
+    )?;
+    let strata = each(|report, _| f64::from(report.stratum));
+    page.gauges(
+        CLOCK_STRATUM,
+        "Stratum that clients of a node are told.",
+        strata,
+    )?;
+    let ages = each(|_, age| age.as_secs_f64());
+    page.gauges(CLOCK_AGE, "How long ago a node's clock was reported.", ages)
 }
 
 struct Totals {

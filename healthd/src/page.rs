@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde_json::Value;
 
-use crate::status::{rows, word};
+use crate::status::{clock_words, rows, word};
 
 /// How often a browser asks again, in seconds.
 const REFRESH: u32 = 2;
@@ -49,6 +49,7 @@ pub fn render(detail: &Value) -> String {
     if nodes.is_empty() {
         body.push_str("<p>Nobody asks for a target yet.</p>\n");
     }
+    body.push_str(&clocks(detail));
     let subscribers: Vec<String> = rows(detail, "subscribers")
         .map(|subscriber| escaped(word(subscriber, "name")))
         .collect();
@@ -67,6 +68,34 @@ pub fn render(detail: &Value) -> String {
             true => "nobody".to_owned(),
             false => subscribers.join(", "),
         },
+    )
+}
+
+/// The clocks of nodes, if any is reported.
+fn clocks(detail: &Value) -> String {
+    let mut rows = rows(detail, "clocks").map(clock_row).peekable();
+    if rows.peek().is_none() {
+        return String::new();
+    }
+    let rows: String = rows.collect();
+    format!(
+        "<h2>Clocks</h2>\n<table>\n<tr><th>node</th><th>clock</th><th>since</th></tr>\n{rows}</table>\n"
+    )
+}
+
+fn clock_row(clock: &Value) -> String {
+    let is_stale = clock.get("stale").and_then(Value::as_bool) == Some(true);
+    let class = match word(clock, "state") {
+        _ if is_stale => "unknown",
+        "locked" | "local" => "up",
+        "unsynchronised" => "down",
+        _ => "unknown",
+    };
+    format!(
+        "<tr><td>{}</td><td class=\"{class}\">{}</td><td>{}</td></tr>\n",
+        escaped(word(clock, "reporter")),
+        escaped(&clock_words(clock)),
+        escaped(word(clock, "since")),
     )
 }
 
@@ -154,6 +183,20 @@ mod tests {
             !page.contains("<script>") && !page.contains("<b>"),
             "{page}"
         );
+    }
+
+    #[test]
+    fn clocks_stand_by_themselves() {
+        let clock = json!({
+            "reporter": "master-0", "state": "locked", "stale": false, "since": "2026-11-21T09:31:00.000Z",
+            "offset-seconds": -0.000_012, "root-distance-seconds": 0.0015, "stratum": 3, "leap": "insert second",
+            "sources": 4, "selectable-sources": 3, "reference": "<ntp>",
+        });
+        let page = render(&json!({"clocks": [clock]}));
+        let words = "<td>master-0</td><td class=\"up\">locked to &lt;ntp&gt;, stratum 3, offset -0.012 ms, \
+                     root distance 1.500 ms, 3 of 4 sources, leap: insert second</td>";
+        assert!(page.contains(words), "{page}");
+        assert!(!render(&Value::Null).contains("Clocks"));
     }
 
     #[test]

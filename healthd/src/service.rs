@@ -145,7 +145,8 @@ impl Service for Healthd {
     }
 
     fn status(&self) -> Value {
-        self.engine.look(|hub| status::detail(hub, &self.names))
+        self.engine
+            .look_now(|hub, now| status::detail(hub, &self.names, now))
     }
 
     async fn drain(self, deadline: Duration) -> bool {
@@ -168,7 +169,7 @@ impl Healthd {
 fn add_page(admin: &Routes, engine: &Engine, names: &[String]) {
     let (engine, names) = (engine.clone(), names.to_owned());
     admin.get("/", move |_| {
-        let detail = engine.look(|hub| status::detail(hub, &names));
+        let detail = engine.look_now(|hub, now| status::detail(hub, &names, now));
         async move { Reply::html(page::render(&detail)) }
     });
 }

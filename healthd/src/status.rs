@@ -9,12 +9,14 @@ use proto::health::Liveness;
 use serde_json::{Value, json};
 
 use crate::board::Entry;
+use crate::clocks::Clock;
 use crate::hub::Hub;
+use crate::moment::Moment;
 use crate::wire_form;
 
 /// Everything an operator would ask the hub.
 #[must_use]
-pub fn detail(hub: &Hub, listeners: &[String]) -> Value {
+pub fn detail(hub: &Hub, listeners: &[String], now: Moment) -> Value {
     let (in_flight, limit) = hub.in_flight();
     let subscribers = hub.subscribers().map(|subscriber| {
         json!({
@@ -30,6 +32,7 @@ pub fn detail(hub: &Hub, listeners: &[String]) -> Value {
         "probes": { "in-flight": in_flight, "limit": limit },
         "subscribers": subscribers.collect::<Vec<_>>(),
         "targets": hub.board().entries().map(target).collect::<Vec<_>>(),
+        "clocks": hub.clocks().iter().map(|one| clock(one, now)).collect::<Vec<_>>(),
     })
 }
 
@@ -57,6 +60,32 @@ fn target(entry: &Entry) -> Value {
         "reason": entry.reason,
         "transitions": entry.tally.n_transitions,
     })
+}
+
+fn clock(clock: &Clock, now: Moment) -> Value {
+    let report = &clock.report;
+    json!({
+        "reporter": report.reporter,
+        "state": report.state.name(),
+        "stale": clock.is_stale(now.steady),
+        "age-seconds": clock.age(now.steady).as_secs_f64(),
+        "since": time(Some(clock.since)),
+        "offset-seconds": seconds(report.offset),
+        "root-distance-seconds": report.root_distance.as_secs_f64(),
+        "stratum": report.stratum,
+        "leap": report.leap.name(),
+        "sources": report.n_sources,
+        "selectable-sources": report.n_selectable,
+        "reference": report.reference,
+    })
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "exact to the nanosecond for a hundred days"
+)]
+fn seconds(nanoseconds: i64) -> f64 {
+    nanoseconds as f64 / 1e9
 }
 
 fn time(since_1970: Option<Duration>) -> Value {
@@ -97,7 +126,47 @@ pub fn render(status: &Value) -> String {
     for target in rows(detail, "targets") {
         text.push_str(&row(target, width.unwrap_or(0)));
     }
+    for clock in rows(detail, "clocks") {
+        text.push_str(&clock_row(clock));
+    }
     text
+}
+
+/// A clock in words: `clock of master-0: locked to 192.0.2.1, stratum 3, …`.
+fn clock_row(clock: &Value) -> String {
+    format!(
+        "  clock of {}: {}, since {}\n",
+        word(clock, "reporter"),
+        clock_words(clock),
+        word(clock, "since")
+    )
+}
+
+/// How good a clock is, in a line.
+pub(crate) fn clock_words(clock: &Value) -> String {
+    let number = |key: &str| clock.get(key).and_then(Value::as_f64).unwrap_or(0.0);
+    let count = |key: &str| clock.get(key).and_then(Value::as_u64).unwrap_or(0);
+    let reference = match word(clock, "reference") {
+        "" | "-" => String::new(),
+        reference => format!(" to {reference}"),
+    };
+    let leap = match word(clock, "leap") {
+        "normal" | "not synchronised" | "-" => String::new(),
+        leap => format!(", leap: {leap}"),
+    };
+    let stale = match clock.get("stale").and_then(Value::as_bool) {
+        Some(true) => format!(", not heard of for {:.0} s", number("age-seconds")),
+        _ => String::new(),
+    };
+    format!(
+        "{}{reference}, stratum {}, offset {:+.3} ms, root distance {:.3} ms, {} of {} sources{leap}{stale}",
+        word(clock, "state"),
+        count("stratum"),
+        number("offset-seconds") * 1e3,
+        number("root-distance-seconds") * 1e3,
+        count("selectable-sources"),
+        count("sources"),
+    )
 }
 
 fn row(target: &Value, width: usize) -> String {

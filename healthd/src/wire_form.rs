@@ -1,12 +1,13 @@
 //! Entries of the board as the contract carries them, to subscribers and to disk.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use prost::Message as _;
 use proto::health::Target;
 use proto::wire;
 
 use crate::board::{Entry, Known};
+use crate::clocks::Clock;
 
 /// An entry, with its place in the statement it answers.
 #[must_use]
@@ -24,6 +25,17 @@ pub fn status(place: u32, entry: &Entry) -> wire::TargetStatus {
     }
 }
 
+/// A clock, with its age.
+#[must_use]
+pub fn clock(clock: &Clock, now: Instant) -> wire::ClockStatus {
+    wire::ClockStatus {
+        report: Some((&clock.report).into()),
+        since_ms: millis(Some(clock.since)),
+        age_ms: millis(Some(clock.age(now))),
+        stale: clock.is_stale(now),
+    }
+}
+
 /// What an entry written before a restart says; `None` when its target cannot be probed.
 #[must_use]
 pub fn known(status: wire::TargetStatus) -> Option<Known> {
@@ -38,8 +50,8 @@ pub fn known(status: wire::TargetStatus) -> Option<Known> {
     })
 }
 
-fn millis(since_1970: Option<Duration>) -> u64 {
-    since_1970.map_or(0, |time| {
+fn millis(time: Option<Duration>) -> u64 {
+    time.map_or(0, |time| {
         u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
     })
 }

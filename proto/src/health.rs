@@ -12,9 +12,12 @@ use prost::Message as _;
 
 use crate::wire;
 
+mod clock;
 mod convert;
 #[cfg(test)]
 mod tests;
+
+pub use clock::{ClockReport, ClockState, Leap};
 
 /// What is probed. Its identity is all of it: two equal targets share one probe.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -371,6 +374,9 @@ pub enum HealthError {
     /// A number beyond what its field means.
     #[error("{0} is out of range for {1}")]
     Range(u32, &'static str),
+    /// Who reports a clock has no name, or none that can be shown.
+    #[error("the reporter's name is not 1 to 64 letters without control characters")]
+    Reporter,
     /// The bytes are no message of the contract.
     #[error("not a health message")]
     Malformed,

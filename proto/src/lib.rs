@@ -3,14 +3,16 @@
 //! [`wire`] is generated from `proto/outpost/health/v1/health.proto`, whose comments are the
 //! contract. [`health`] holds the same things as typed values that cannot be wrong: what comes
 //! over the wire is parsed into them or refused. With the feature `client`, [`watch`] keeps one
-//! `Watch` stream alive and hands out snapshots, and [`report`] one `Report` stream for what
-//! subscribers find out themselves.
+//! `Watch` stream alive and hands out snapshots, [`report`] one `Report` stream for what
+//! subscribers find out themselves, and [`clock`] tells how good a node's clock is.
 //!
 //! [`registry`] is generated from `proto/outpost/registry/v1`: what registries keep in their journals
 //! and send each other. Its typed values are the registry's own, because nobody else has them.
 //!
 //! Knows no service and no daemon.
 
+#[cfg(feature = "client")]
+pub mod clock;
 #[cfg(feature = "client")]
 pub mod endpoint;
 pub mod health;

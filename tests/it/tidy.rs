@@ -58,6 +58,7 @@ const CORES: &[&str] = &[
     "dns-wire/src",
     "healthd/src/admin_rules.rs",
     "healthd/src/board.rs",
+    "healthd/src/clocks.rs",
     "healthd/src/hub.rs",
     "healthd/src/moment.rs",
     "healthd/src/page.rs",

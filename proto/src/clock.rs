@@ -1,0 +1,274 @@
+//! Tells healthd how good the clock of this node is.
+//!
+//! [`ClockReporter`] is given every new value from any thread, without waiting; healthd is told the
+//! newest one: at once when something has changed that people ask for, else now and then so that what
+//! it knows stays true. When healthd is gone the value is kept, and told when it is back.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tonic::Code;
+use tonic::transport::Channel;
+
+use crate::endpoint::Endpoint;
+use crate::health::ClockReport;
+use crate::retry::{Backoff, chain};
+use crate::wire;
+use crate::wire::health_client::HealthClient;
+
+/// Between two reports in which nothing but numbers has moved. A third of what a report holds, so that
+/// one lost report makes nothing stale.
+const REFRESH: Duration = Duration::from_secs(10);
+/// Between two reports at least: a clock that cannot make up its mind is no reason to flood.
+const GAP: Duration = Duration::from_millis(200);
+/// healthd has this long to answer.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// A healthd of an earlier version takes no reports; it is asked again this seldom.
+const UNKNOWN_WAIT: Duration = Duration::from_secs(30);
+
+/// Keeps healthd told; dropping it ends that.
+#[derive(Debug)]
+pub struct ClockReporter {
+    newest: watch::Sender<Option<ClockReport>>,
+    link: Arc<Mutex<Link>>,
+    task: JoinHandle<()>,
+}
+
+/// How the telling goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Link {
+    /// Whether the last attempt reached healthd.
+    pub connected: bool,
+    /// Reports that healthd has taken.
+    pub n_reports: u64,
+    /// Why the last attempt failed; empty while connected.
+    pub error: String,
+}
+
+impl ClockReporter {
+    /// Connects when there is something to tell; needs a tokio runtime.
+    #[must_use]
+    pub fn start(endpoint: Endpoint) -> Self {
+        let (newest, values) = watch::channel(None);
+        let link = Arc::new(Mutex::new(Link::default()));
+        let teller = Teller {
+            endpoint,
+            values,
+            link: Arc::clone(&link),
+        };
+        Self {
+            newest,
+            link,
+            task: tokio::spawn(teller.run()),
+        }
+    }
+
+    /// Makes this the newest value. Never waits.
+    pub fn report(&self, report: ClockReport) {
+        self.newest.send_if_modified(|newest| {
+            let is_news = newest
+                .as_ref()
+                .is_none_or(|before| is_news(before, &report));
+            *newest = Some(report);
+            is_news
+        });
+    }
+
+    /// How the telling goes.
+    #[must_use]
+    pub fn link(&self) -> Link {
+        self.link
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+impl Drop for ClockReporter {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Whether somebody would want to know at once: everything but the numbers that always move.
+fn is_news(before: &ClockReport, after: &ClockReport) -> bool {
+    let numbers = ClockReport {
+        offset: after.offset,
+        root_distance: after.root_distance,
+        ..before.clone()
+    };
+    numbers != *after
+}
+
+/// The task behind a [`ClockReporter`].
+struct Teller {
+    endpoint: Endpoint,
+    values: watch::Receiver<Option<ClockReport>>,
+    link: Arc<Mutex<Link>>,
+}
+
+/// Why healthd was not told.
+struct Failure {
+    reason: String,
+    /// It answered, and does not know how to take a report.
+    is_unknown: bool,
+}
+
+impl Teller {
+    async fn run(mut self) {
+        let mut wait = Backoff::default();
+        let mut client = None;
+        if self.values.changed().await.is_err() {
+            return;
+        }
+        loop {
+            let report = self.values.borrow_and_update().clone();
+            let Some(report) = report else { return };
+            let told = self.tell(&mut client, &report).await;
+            let pause = match &told {
+                Ok(()) => {
+                    wait = Backoff::default();
+                    GAP
+                }
+                Err(failure) if failure.is_unknown => UNKNOWN_WAIT,
+                Err(_) => {
+                    client = None;
+                    wait.next()
+                }
+            };
+            let is_told = told.is_ok();
+            self.note(told);
+            tokio::time::sleep(pause).await;
+            if is_told {
+                // The end of the wait without a change is a refresh.
+                let waited = tokio::time::timeout(REFRESH, self.values.changed()).await;
+                if let Ok(Err(_)) = waited {
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn tell(
+        &self,
+        client: &mut Option<HealthClient<Channel>>,
+        report: &ClockReport,
+    ) -> Result<(), Failure> {
+        let reached = match client {
+            Some(reached) => reached,
+            None => {
+                let channel = self.endpoint.connect().await.map_err(|error| Failure {
+                    reason: chain(&error),
+                    is_unknown: false,
+                })?;
+                client.insert(HealthClient::new(channel))
+            }
+        };
+        let call = reached.report_clock(wire::ClockReport::from(report));
+        match tokio::time::timeout(TIMEOUT, call).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(status)) => Err(Failure {
+                reason: status.message().to_owned(),
+                is_unknown: status.code() == Code::Unimplemented,
+            }),
+            Err(_) => Err(Failure {
+                reason: "no answer in time".to_owned(),
+                is_unknown: false,
+            }),
+        }
+    }
+
+    fn note(&self, told: Result<(), Failure>) {
+        let mut link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+        let was_connected = link.connected;
+        match told {
+            Ok(()) => {
+                link.connected = true;
+                link.n_reports += 1;
+                link.error.clear();
+                if !was_connected {
+                    tracing::info!(endpoint = %self.endpoint, "healthd is told of the clock");
+                }
+            }
+            Err(Failure { reason, .. }) => {
+                link.connected = false;
+                if was_connected || link.error.is_empty() {
+                    tracing::warn!(endpoint = %self.endpoint, error = reason, "healthd is not told of the clock");
+                }
+                link.error = reason;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::health::{ClockState, Leap};
+
+    fn report(offset: i64) -> ClockReport {
+        ClockReport {
+            reporter: "master-0".to_owned(),
+            state: ClockState::Locked,
+            offset,
+            root_distance: Duration::from_millis(1),
+            stratum: 3,
+            leap: Leap::Normal,
+            n_sources: 4,
+            n_selectable: 4,
+            reference: "192.0.2.1".to_owned(),
+            valid: Duration::from_secs(30),
+        }
+    }
+
+    #[test]
+    fn numbers_that_move_are_no_news() {
+        assert!(!is_news(&report(1), &report(2)));
+        let unlocked = ClockReport {
+            state: ClockState::Holdover,
+            ..report(1)
+        };
+        assert!(is_news(&report(1), &unlocked));
+        let led = ClockReport {
+            reference: "192.0.2.2".to_owned(),
+            ..report(1)
+        };
+        assert!(is_news(&report(1), &led));
+    }
+
+    #[test]
+    fn a_healthd_that_is_not_there_is_asked_again_and_nobody_waits() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let nowhere: Endpoint = "unix:/nonexistent/healthd.sock".parse().unwrap();
+            let reporter = ClockReporter::start(nowhere);
+            assert_eq!(reporter.link(), Link::default(), "nothing to tell yet");
+            for offset in 0..100 {
+                reporter.report(report(offset));
+            }
+            let failed = async {
+                while reporter.link().error.is_empty() {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(5), failed)
+                .await
+                .unwrap();
+            assert_eq!(reporter.link().n_reports, 0);
+            assert_eq!(
+                reporter
+                    .newest
+                    .borrow()
+                    .as_ref()
+                    .map(|newest| newest.offset),
+                Some(99),
+                "the last value is kept"
+            );
+        });
+    }
+}
