@@ -13,6 +13,7 @@
 //! it knows.
 
 pub mod keys;
+pub mod responder;
 pub mod settings;
 pub mod time;
 pub mod view;

@@ -1,0 +1,5 @@
+//! Answers to NTP clients.
+
+mod reference;
+
+pub use reference::Reference;
