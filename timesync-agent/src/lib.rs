@@ -13,6 +13,7 @@
 //! it knows.
 
 pub mod keys;
+pub mod random;
 pub mod responder;
 pub mod settings;
 pub mod time;
