@@ -148,6 +148,11 @@ const CORES: &[&str] = &[
     "registry-svc/src/upload.rs",
     "registry-svc/src/webhook/envelope.rs",
     "registry-svc/src/webhook/patience.rs",
+    "timesync-agent/src/history.rs",
+    "timesync-agent/src/page.rs",
+    "timesync-agent/src/time.rs",
+    "timesync-agent/src/view.rs",
+    "timesync-agent/src/words.rs",
 ];
 
 /// What a core never says: sockets, clocks, threads, chance, logs, the runtime, the shell's crates.

@@ -12,10 +12,16 @@
 //! on the raw clock ([`time::RawTime`]), which nobody adjusts, so that what the agent does to the clock never disturbs what
 //! it knows.
 
+pub mod health;
+pub mod history;
 pub mod keys;
 pub mod random;
 pub mod responder;
+pub mod metrics;
+pub mod page;
 pub mod settings;
+pub mod status;
 pub mod time;
 pub mod view;
 pub mod wire;
+pub mod words;

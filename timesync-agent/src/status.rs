@@ -1,0 +1,290 @@
+//! What `/status` shows as `detail`, and what `timesync-agent status` makes of it.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use daemon_base::calendar::Timestamp;
+use daemon_base::run::headline;
+use proto::clock::Link;
+use serde_json::{Value, json};
+
+use crate::time::{RawTime, UnixTime};
+use crate::view::{SourceView, View};
+use crate::words;
+
+/// What the process is besides what it sees.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// Where clients are answered.
+    pub listeners: Vec<String>,
+    /// Whether the clock is corrected; false for `--no-clock`.
+    pub is_clock_corrected: bool,
+    /// How healthd is told; none when it is not.
+    pub healthd: Option<Link>,
+}
+
+/// Everything an operator would ask.
+#[must_use]
+pub fn detail(view: &View, around: &Surroundings) -> Value {
+    let tracking = &view.tracking;
+    json!({
+        "serves": words::summary(view),
+        "state": words::state(view.state),
+        "corrects-clock": around.is_clock_corrected,
+        "listeners": around.listeners,
+        "reference": words::reference(view),
+        "reference-id": format!("{:08X}", tracking.reference_id),
+        "reference-time": time(tracking.reference_time),
+        "stratum": tracking.stratum,
+        "leap": words::leap(tracking.leap),
+        "correction-seconds": finite(tracking.correction),
+        "last-offset-seconds": finite(tracking.last_offset),
+        "rms-offset-seconds": finite(tracking.rms_offset),
+        "frequency-ppm": finite(tracking.frequency),
+        "residual-frequency-ppm": finite(tracking.residual_frequency),
+        "skew-ppm": finite(tracking.skew),
+        "root-delay-seconds": finite(tracking.root_delay),
+        "root-dispersion-seconds": finite(tracking.root_dispersion),
+        "root-distance-seconds": finite(words::root_distance(view)),
+        "update-interval-seconds": finite(tracking.update_interval),
+        "updates": tracking.n_updates,
+        "steps": tracking.n_steps,
+        "unresolved-names": view.n_unresolved,
+        "sources": view.sources.iter().map(|one| source(one, view.now.raw)).collect::<Vec<_>>(),
+        "healthd": around.healthd.as_ref().map(|link| json!({
+            "connected": link.connected,
+            "reports": link.n_reports,
+            "error": link.error,
+        })),
+    })
+}
+
+fn source(source: &SourceView, now: RawTime) -> Value {
+    let statistics = &source.statistics;
+    json!({
+        "name": source.name,
+        "address": source.address.map(|address| address.to_string()),
+        "mode": words::mode(source.mode),
+        "state": words::source_state(source.state),
+        "online": source.online,
+        "stratum": source.stratum,
+        "poll": source.poll,
+        "reach": format!("{:o}", source.reach),
+        "last-sample-seconds": source.last_sample.map(|at| (now - at).seconds()),
+        "offset-seconds": finite(source.adjusted_offset),
+        "measured-offset-seconds": finite(source.measured_offset),
+        "error-seconds": finite(source.sample_error),
+        "samples": statistics.n_samples,
+        "frequency-ppm": finite(statistics.frequency),
+        "skew-ppm": finite(statistics.skew),
+        "deviation-seconds": finite(statistics.deviation),
+        "interleaved": source.packet.is_some_and(|packet| packet.interleaved),
+        "authenticated": source.packet.is_some_and(|packet| packet.authenticated),
+    })
+}
+
+/// JSON has no infinity.
+fn finite(value: f64) -> Value {
+    serde_json::Number::from_f64(value).map_or(Value::Null, Value::Number)
+}
+
+fn time(time: UnixTime) -> Value {
+    let since_1970 = u64::try_from(time.0).ok().filter(|since| *since > 0);
+    since_1970.map_or(Value::Null, |since| {
+        Timestamp(UNIX_EPOCH + Duration::from_nanos(since))
+            .to_string()
+            .into()
+    })
+}
+
+//--- Words
+
+/// The status as lines for people.
+#[must_use]
+pub fn render(status: &Value) -> String {
+    let mut text = headline(status);
+    let detail = status.get("detail").unwrap_or(&Value::Null);
+    let corrects = match detail.get("corrects-clock").and_then(Value::as_bool) {
+        Some(false) => "; the clock is left alone",
+        _ => "",
+    };
+    text.push_str(&format!("{}{corrects}\n", word(detail, "serves")));
+    text.push_str(&format!(
+        "  offset {} now, {} at the last update, {} RMS\n",
+        words::offset(number(detail, "correction-seconds")),
+        words::offset(number(detail, "last-offset-seconds")),
+        words::seconds(number(detail, "rms-offset-seconds")),
+    ));
+    text.push_str(&format!(
+        "  frequency {:+.3} ppm within {:.3} ppm, root distance {}, leap: {}\n",
+        number(detail, "frequency-ppm"),
+        number(detail, "skew-ppm"),
+        words::seconds(number(detail, "root-distance-seconds")),
+        word(detail, "leap"),
+    ));
+    for listener in rows(detail, "listeners").filter_map(Value::as_str) {
+        text.push_str(&format!("  answers at {listener}\n"));
+    }
+    if let Some(healthd) = detail.get("healthd").filter(|link| link.is_object()) {
+        match healthd.get("connected").and_then(Value::as_bool) {
+            Some(true) => text.push_str("  healthd is told\n"),
+            _ => text.push_str(&format!(
+                "  healthd is not told: {}\n",
+                word(healthd, "error")
+            )),
+        }
+    }
+    let sources: Vec<&Value> = rows(detail, "sources").collect();
+    let width = sources.iter().map(|source| title(source).chars().count());
+    let width = width.max().unwrap_or(0);
+    for source in &sources {
+        text.push_str(&row(source, width));
+    }
+    if let Some(n) = detail.get("unresolved-names").and_then(Value::as_u64)
+        && n > 0
+    {
+        text.push_str(&format!("  {n} names have no address yet\n"));
+    }
+    text
+}
+
+fn row(source: &Value, width: usize) -> String {
+    let poll = source.get("poll").and_then(Value::as_i64).unwrap_or(0);
+    let poll = words::poll(i8::try_from(poll).unwrap_or(0));
+    let sample = match source.get("last-sample-seconds").and_then(Value::as_f64) {
+        Some(age) => format!(
+            "{} ± {}, {age:.0} s ago",
+            words::offset(number(source, "offset-seconds")),
+            words::seconds(number(source, "error-seconds")),
+        ),
+        None => "no sample yet".to_owned(),
+    };
+    format!(
+        "  {:<12} {:<width$}  stratum {:<2} every {poll}, reach {}, {sample}\n",
+        word(source, "state"),
+        title(source),
+        source.get("stratum").and_then(Value::as_u64).unwrap_or(0),
+        word(source, "reach"),
+    )
+}
+
+/// The name, with the address where that is another.
+fn title(source: &Value) -> String {
+    let name = word(source, "name");
+    match source.get("address").and_then(Value::as_str) {
+        Some(address) if address != name => format!("{name} ({address})"),
+        _ => name.to_owned(),
+    }
+}
+
+/// The entries of a list; none when there is no such list.
+fn rows<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
+    let list = value.get(key).and_then(Value::as_array);
+    list.into_iter().flatten()
+}
+
+/// A text, or `-` when there is none.
+fn word<'a>(value: &'a Value, key: &str) -> &'a str {
+    value.get(key).and_then(Value::as_str).unwrap_or("-")
+}
+
+fn number(value: &Value, key: &str) -> f64 {
+    value.get(key).and_then(Value::as_f64).unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::{Reading, SECOND};
+    use crate::view::{ClockState, SourceState, Tracking};
+
+    fn view() -> View {
+        View {
+            now: Reading {
+                raw: RawTime(100 * SECOND),
+                wall: UnixTime(1_795_229_845 * SECOND),
+            },
+            state: ClockState::Locked,
+            tracking: Tracking {
+                stratum: 3,
+                reference_id: 0xC000_0201,
+                reference_time: UnixTime(1_795_229_845 * SECOND),
+                correction: -12e-6,
+                frequency: 1.571,
+                skew: 0.394,
+                root_dispersion: f64::INFINITY,
+                ..Tracking::default()
+            },
+            sources: vec![
+                SourceView {
+                    name: "ntp.example.org".to_owned(),
+                    address: "192.0.2.1".parse().ok(),
+                    state: SourceState::Best,
+                    stratum: 2,
+                    poll: 6,
+                    reach: 0o377,
+                    last_sample: Some(RawTime(83 * SECOND)),
+                    adjusted_offset: 20e-6,
+                    sample_error: 1e-3,
+                    ..SourceView::default()
+                },
+                SourceView {
+                    name: "192.0.2.2".to_owned(),
+                    address: "192.0.2.2".parse().ok(),
+                    poll: -1,
+                    ..SourceView::default()
+                },
+            ],
+            n_unresolved: 1,
+        }
+    }
+
+    fn around() -> Surroundings {
+        Surroundings {
+            listeners: vec!["udp 0.0.0.0:123".to_owned()],
+            is_clock_corrected: false,
+            healthd: Some(Link {
+                connected: false,
+                n_reports: 0,
+                error: "refused".to_owned(),
+            }),
+        }
+    }
+
+    #[test]
+    fn the_status_is_a_few_lines_and_a_table() {
+        let status = json!({
+            "service": "timesync-agent", "version": "0.1.0", "revision": "abc", "state": "serving",
+            "ready": true, "uptime_seconds": 9.0, "detail": detail(&view(), &around()),
+        });
+        let text = render(&status);
+        let tail: Vec<&str> = text.lines().skip(1).collect();
+        assert_eq!(
+            tail,
+            [
+                "locked to ntp.example.org, stratum 3; the clock is left alone",
+                "  offset -12.000 µs now, +0.000 ns at the last update, 0.000 ns RMS",
+                "  frequency +1.571 ppm within 0.394 ppm, root distance 0.000 ns, leap: normal",
+                "  answers at udp 0.0.0.0:123",
+                "  healthd is not told: refused",
+                "  best         ntp.example.org (192.0.2.1)  stratum 2  every 64 s, reach 377, +20.000 µs ± 1.000 ms, 17 s ago",
+                "  unselectable 192.0.2.2                    stratum 0  every 1/2 s, reach 0, no sample yet",
+                "  1 names have no address yet",
+            ]
+        );
+    }
+
+    #[test]
+    fn json_holds_numbers_and_times() {
+        let detail = detail(&view(), &around());
+        assert_eq!(detail["reference-time"], "2026-11-21T02:57:25.000Z");
+        assert_eq!(detail["reference-id"], "C0000201");
+        assert_eq!(detail["root-distance-seconds"], Value::Null);
+        assert_eq!(detail["sources"][0]["last-sample-seconds"], 17.0);
+        assert_eq!(detail["sources"][1]["last-sample-seconds"], Value::Null);
+    }
+
+    #[test]
+    fn an_answer_that_says_nothing_is_still_printed() {
+        assert!(render(&Value::Null).contains('-'));
+    }
+}
