@@ -15,10 +15,12 @@
 pub mod health;
 pub mod history;
 pub mod keys;
-pub mod random;
-pub mod responder;
 pub mod metrics;
 pub mod page;
+pub mod pmc;
+pub mod random;
+pub mod refclock;
+pub mod responder;
 pub mod settings;
 pub mod status;
 pub mod time;

@@ -3,6 +3,7 @@
 //! Both ways to write a configuration, TOML and chrony.conf, end here. Spans, delays and distances are in seconds and
 //! frequencies in parts per million (as chrony's are), polls are powers of two in seconds. Offsets are positive if the local clock is slow.
 
+mod ptp;
 mod refclock;
 
 use std::net::{IpAddr, SocketAddr};
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 
+pub use ptp::{PtpDelay, PtpSettings, PtpStamps, PtpTransport};
 pub use refclock::{
     ExternalPulses, PhcOptions, RefclockDriver, RefclockOptions, RefclockSettings, reference_id,
     reference_id_text,

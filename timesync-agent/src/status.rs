@@ -235,6 +235,7 @@ mod tests {
                 },
             ],
             n_unresolved: 1,
+            ..View::default()
         }
     }
 

@@ -49,6 +49,8 @@ pub struct View {
     pub sources: Vec<SourceView>,
     /// Names that have no address yet.
     pub n_unresolved: u32,
+    /// Clocks that follow a grandmaster of PTP.
+    pub ptp: Vec<PtpView>,
 }
 
 /// The clock and what it follows; `chronyc tracking`.
@@ -241,4 +243,69 @@ pub struct PacketView {
     pub n_valid: u32,
     /// Packets that gave a sample.
     pub n_good: u32,
+}
+
+/// A clock that follows a grandmaster of PTP (IEEE 1588).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PtpView {
+    /// Its place among the reference clocks.
+    pub clock: usize,
+    /// Who speaks the protocol: `ptp4l`, or this program.
+    pub process: &'static str,
+    /// The interface; empty as long as it is not known.
+    pub interface: String,
+    /// What the port is.
+    pub role: PtpRole,
+    /// Whether the grandmaster is followed.
+    pub state: PtpState,
+    /// offsetFromMaster as last measured, in seconds: positive if this node is ahead, as PTP has it.
+    pub offset: Option<f64>,
+    /// The largest of them, by magnitude, in seconds.
+    pub max_offset: f64,
+    /// meanDelay, in seconds.
+    pub delay: Option<f64>,
+    /// By how much the local clock gains on the grandmaster, in parts per million, as last estimated.
+    pub frequency: Option<f64>,
+    /// clockClass of the grandmaster; that of this clock without one.
+    pub class: u8,
+    /// grandmasterIdentity.
+    pub grandmaster: Option<[u8; 8]>,
+    /// domainNumber.
+    pub domain: u8,
+    /// stepsRemoved.
+    pub steps_removed: u16,
+    /// currentUtcOffset, where it is valid, in seconds.
+    pub utc_offset: Option<i32>,
+    /// Measurements so far.
+    pub n_measured: u64,
+}
+
+/// What a port is; numbers and names of `openshift_ptp_interface_role`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PtpRole {
+    /// PASSIVE.
+    Passive = 0,
+    /// SLAVE: it follows a master.
+    Slave = 1,
+    /// MASTER: others follow it.
+    Master = 2,
+    /// FAULTY.
+    Faulty = 3,
+    /// Anything else.
+    #[default]
+    Unknown = 4,
+    /// LISTENING: it waits for a master.
+    Listening = 5,
+}
+
+/// Whether a grandmaster is followed; numbers and names of `openshift_ptp_clock_state`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PtpState {
+    /// FREERUN: none was there, or it is gone for long.
+    #[default]
+    FreeRun = 0,
+    /// LOCKED: measurements come.
+    Locked = 1,
+    /// HOLDOVER: they came until a moment ago.
+    Holdover = 2,
 }

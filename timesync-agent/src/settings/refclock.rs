@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::SelectOptions;
+use super::{PtpSettings, SelectOptions};
 
 /// A clock of this machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,7 +14,7 @@ pub struct RefclockSettings {
 }
 
 /// How a reference clock is read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum RefclockDriver {
     /// `PHC`: a PTP hardware clock.
     Phc {
@@ -49,6 +49,8 @@ pub enum RefclockDriver {
         /// The domain.
         domain: u8,
     },
+    /// A grandmaster of PTP, which this node follows by itself (`[[ptp]]`); no driver of chrony.
+    Ptp(PtpSettings),
 }
 
 impl RefclockDriver {
@@ -61,6 +63,7 @@ impl RefclockDriver {
             Self::Sock { .. } => "SOCK",
             Self::Pps { .. } => "PPS",
             Self::Ptp4l { .. } => "PTP4L",
+            Self::Ptp(_) => "PTP",
         }
     }
 }

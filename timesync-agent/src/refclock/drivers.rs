@@ -1,0 +1,477 @@
+//! The shell of reference clocks: opens what they are read from, and reads it.
+//!
+//! It lives in the thread that keeps the time and never waits: a driver is read when its time has come, a socket when the poll
+//! loop says that it has something.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::Receiver;
+
+use crate::pmc;
+use crate::settings::{RefclockDriver, RefclockSettings};
+use crate::time::{RawTime, Reading, UnixTime};
+use crate::view::{Leap, PtpView};
+
+use super::{Context, Made, ReferenceClock, Scale, Told, What, phc, pps, shm, sock, sys};
+
+/// Datagrams taken from one socket before the loop goes on; the rest waits for its next turn.
+const AT_ONCE: usize = 64;
+
+/// What comes of a clock.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Output {
+    /// Its place in the configuration.
+    pub clock: usize,
+    /// Its sample; none if it had nothing to say since the last one.
+    pub sample: Option<Made>,
+}
+
+/// All reference clocks of the configuration.
+#[derive(Debug, Default)]
+pub struct Clocks {
+    clocks: Vec<Clock>,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Clock {
+    core: ReferenceClock,
+    /// None if it could not be opened.
+    driver: Option<Driver>,
+}
+
+/// A clock that cannot be read.
+#[derive(Debug)]
+pub struct Failure {
+    /// Its place in the configuration.
+    pub clock: usize,
+    /// What the system said.
+    pub error: io::Error,
+}
+
+impl Clocks {
+    /// Opens all of them; those that cannot be opened stay silent, and are told of. `slaves` are what PTP slaves tell, by the
+    /// place of the clock.
+    #[must_use]
+    pub fn open(
+        settings: &[RefclockSettings],
+        mut slaves: Vec<(usize, Receiver<Told>)>,
+        now: Reading,
+    ) -> (Self, Vec<Failure>) {
+        let mut failures = Vec::new();
+        let mut clocks = Vec::new();
+        for (index, settings) in settings.iter().enumerate() {
+            let slave = slaves.iter().position(|(clock, _)| *clock == index);
+            let slave = slave.map(|position| slaves.swap_remove(position).1);
+            let driver = match Driver::open(&settings.driver, slave) {
+                Ok(driver) => Some(driver),
+                Err(error) => {
+                    failures.push(Failure {
+                        clock: index,
+                        error,
+                    });
+                    None
+                }
+            };
+            let core = ReferenceClock::new(settings.clone(), now);
+            clocks.push(Clock { core, driver });
+        }
+        (Self { clocks }, failures)
+    }
+
+    /// What the poll loop waits for, beside the time: the place of a clock, and a descriptor that may get something to read.
+    pub fn descriptors(&self) -> impl Iterator<Item = (usize, RawFd)> {
+        let descriptor = |clock: &Clock| clock.driver.as_ref()?.descriptor();
+        self.clocks
+            .iter()
+            .enumerate()
+            .filter_map(move |(index, clock)| Some((index, descriptor(clock)?)))
+    }
+
+    /// When [`Self::handle_timeout`] is to be called.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<RawTime> {
+        let timeouts = self.clocks.iter().map(|clock| clock.core.poll_timeout());
+        timeouts.min()
+    }
+
+    /// A descriptor of [`Self::descriptors`] has something to read.
+    pub fn handle_readable(&mut self, clock: usize, context: &Context) {
+        let Some(readable) = self.clocks.get_mut(clock) else {
+            return;
+        };
+        let told = readable.driver.as_mut().map(Driver::receive);
+        self.tell(clock, told.unwrap_or_default(), context);
+    }
+
+    /// Reads what is due; gives what has become of it.
+    pub fn handle_timeout(&mut self, context: &Context, now: Reading) -> Vec<Output> {
+        let mut outputs = Vec::new();
+        for index in 0..self.clocks.len() {
+            let Some(clock) = self.clocks.get_mut(index) else {
+                break;
+            };
+            let due = clock.core.handle_timeout(now);
+            if due.read {
+                let told = clock.driver.as_mut().map(Driver::read);
+                self.tell(index, told.unwrap_or_default(), context);
+            }
+            if due.make
+                && let Some(clock) = self.clocks.get_mut(index)
+            {
+                outputs.push(Output {
+                    clock: index,
+                    sample: clock.core.make(),
+                });
+            }
+        }
+        outputs
+    }
+
+    /// The clocks themselves, for whoever shows them.
+    pub fn cores(&self) -> impl Iterator<Item = &ReferenceClock> {
+        self.clocks.iter().map(|clock| &clock.core)
+    }
+
+    /// What each ptp4l says of itself.
+    pub fn ptp(&self) -> impl Iterator<Item = PtpView> {
+        let clocks = self.clocks.iter().enumerate();
+        clocks.filter_map(|(index, clock)| match clock.driver.as_ref()? {
+            Driver::Ptp4l(ptp4l) => Some(ptp4l.client.view(index)),
+            _ => None,
+        })
+    }
+
+    fn tell(&mut self, index: usize, told: Vec<Told>, context: &Context) {
+        if told.is_empty() {
+            return;
+        }
+        let lock = self
+            .clocks
+            .get(index)
+            .and_then(|clock| clock.core.settings().options.lock);
+        let seconds = lock.and_then(|id| {
+            let mut clocks = self.clocks.iter();
+            let named = clocks.find(|clock| clock.core.settings().options.reference_id == id);
+            named?.core.last()
+        });
+        let now = sys::reading();
+        if let Some(clock) = self.clocks.get_mut(index) {
+            for told in &told {
+                if let Err(reason) = clock.core.tell(told, seconds, context, now) {
+                    tracing::debug!(clock = index, ?reason, "Reference clock was of no use");
+                }
+            }
+        }
+    }
+}
+
+/// How one clock is read.
+#[derive(Debug)]
+enum Driver {
+    Phc(Phc),
+    Shm(sys::Segment),
+    Sock { socket: OwnedFd, path: PathBuf },
+    Pps(Pps),
+    Ptp4l(Box<Ptp4l>),
+    Ptp(Receiver<Told>),
+}
+
+impl Driver {
+    fn open(driver: &RefclockDriver, slave: Option<Receiver<Told>>) -> io::Result<Self> {
+        match driver {
+            RefclockDriver::Phc { device, options } => {
+                if options.external_pulses.is_some() {
+                    // Its pulses would be a second clock; the time of the clock itself is what is read here.
+                    return Err(io::ErrorKind::Unsupported.into());
+                }
+                Phc::open(device, options.no_cross).map(Self::Phc)
+            }
+            RefclockDriver::Shm { segment, mode } => {
+                let key = shm::FIRST_KEY.wrapping_add(*segment);
+                sys::Segment::attach(key, *mode).map(Self::Shm)
+            }
+            RefclockDriver::Sock { path } => listen(path),
+            RefclockDriver::Pps { device, clear } => Pps::open(device, *clear).map(Self::Pps),
+            RefclockDriver::Ptp4l { socket, domain } => {
+                Ok(Self::Ptp4l(Box::new(Ptp4l::open(socket, *domain)?)))
+            }
+            RefclockDriver::Ptp(_) => slave
+                .map(Self::Ptp)
+                .ok_or_else(|| io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    fn descriptor(&self) -> Option<RawFd> {
+        match self {
+            Self::Sock { socket, .. } => Some(socket.as_raw_fd()),
+            Self::Ptp4l(ptp4l) => Some(ptp4l.socket.as_raw_fd()),
+            Self::Phc(_) | Self::Shm(_) | Self::Pps(_) | Self::Ptp(_) => None,
+        }
+    }
+
+    /// Its time has come.
+    fn read(&mut self) -> Vec<Told> {
+        match self {
+            Self::Phc(phc) => phc.read().into_iter().collect(),
+            Self::Shm(segment) => shared(segment).into_iter().collect(),
+            Self::Pps(pps) => pps.read().into_iter().collect(),
+            Self::Ptp(receiver) => receiver.try_iter().take(AT_ONCE).collect(),
+            Self::Ptp4l(ptp4l) => {
+                ptp4l.ask();
+                Vec::new()
+            }
+            Self::Sock { .. } => Vec::new(),
+        }
+    }
+
+    /// Its descriptor has something.
+    fn receive(&mut self) -> Vec<Told> {
+        match self {
+            Self::Sock { socket, .. } => received(socket),
+            Self::Ptp4l(ptp4l) => ptp4l.receive(),
+            Self::Phc(_) | Self::Shm(_) | Self::Pps(_) | Self::Ptp(_) => Vec::new(),
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if let Self::Sock { path, .. } = self {
+            // A writer learns so that nobody listens. If it is gone, that is what was wanted.
+            drop(std::fs::remove_file(path));
+        }
+    }
+}
+
+/// A time of the wall clock on the raw clock, by a reading of both shortly after.
+fn on_raw(wall: UnixTime, now: Reading) -> RawTime {
+    now.raw - (now.wall - wall)
+}
+
+/// What a clock said at a time of the wall clock.
+fn told(wall: UnixTime, clock: UnixTime, leap: Leap, dispersion: f64) -> Told {
+    Told {
+        at: on_raw(wall, sys::reading()),
+        what: What::Time {
+            time: clock,
+            scale: Scale::Configured,
+        },
+        dispersion,
+        leap,
+    }
+}
+
+//--- SHM
+
+fn shared(segment: &sys::Segment) -> Option<Told> {
+    let (copy, count) = segment.copy();
+    let decoded = shm::decode(&copy, count);
+    if decoded != Err(shm::NoSample::NotValid) {
+        segment.take();
+    }
+    let sample = decoded.ok()?;
+    Some(told(sample.received, sample.clock, sample.leap, 0.0))
+}
+
+//--- SOCK
+
+fn listen(path: &Path) -> io::Result<Driver> {
+    // What is left of an earlier run is in the way.
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let socket = sys::bind(Some(path))?;
+    let path = path.to_owned();
+    Ok(Driver::Sock { socket, path })
+}
+
+fn received(socket: &OwnedFd) -> Vec<Told> {
+    // One octet more, so that what is too long is not taken for a sample.
+    let mut buffer = [0; sock::SIZE + 1];
+    let mut all = Vec::new();
+    for _ in 0..AT_ONCE {
+        let Ok(length) = sys::receive(socket, &mut buffer) else {
+            break;
+        };
+        let Some(sample) = buffer.get(..length).and_then(sock::decode) else {
+            continue;
+        };
+        let mut told = told(sample.local, sample.clock(), sample.leap, 0.0);
+        if sample.is_pulse {
+            told.what = What::Pulse {
+                time: sample.clock(),
+            };
+        }
+        all.push(told);
+    }
+    all
+}
+
+//--- PHC
+
+/// A hardware clock.
+#[derive(Debug)]
+struct Phc {
+    device: OwnedFd,
+    way: Way,
+}
+
+/// How it is read: the most exact way that its driver has.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Precise,
+    Extended,
+    Plain,
+}
+
+impl Phc {
+    fn open(device: &Path, no_cross: bool) -> io::Result<Self> {
+        let device = sys::open(device)?;
+        let ways = [Way::Precise, Way::Extended, Way::Plain];
+        let mut refused = io::ErrorKind::Unsupported.into();
+        for way in ways.into_iter().skip(usize::from(no_cross)) {
+            let phc = Self {
+                device: device.try_clone()?,
+                way,
+            };
+            match phc.pair() {
+                Ok(Some(_)) => return Ok(phc),
+                Ok(None) => {}
+                Err(error) => refused = error,
+            }
+        }
+        Err(refused)
+    }
+
+    fn pair(&self) -> io::Result<Option<phc::Pair>> {
+        let head = phc::head();
+        match self.way {
+            Way::Precise => {
+                let mut answer = [0; phc::PRECISE_SIZE];
+                sys::request(&self.device, phc::PRECISE, &mut answer)?;
+                Ok(phc::precise(&answer))
+            }
+            Way::Extended => {
+                let mut answer = [0; phc::EXTENDED_SIZE];
+                begin(&mut answer, &head);
+                sys::request(&self.device, phc::EXTENDED, &mut answer)?;
+                Ok(phc::extended(&answer))
+            }
+            Way::Plain => {
+                let mut answer = [0; phc::PLAIN_SIZE];
+                begin(&mut answer, &head);
+                sys::request(&self.device, phc::PLAIN, &mut answer)?;
+                Ok(phc::plain(&answer))
+            }
+        }
+    }
+
+    fn read(&self) -> Option<Told> {
+        let pair = self.pair().ok()??;
+        let at = match pair.system {
+            phc::System::Raw(raw) => raw,
+            phc::System::Wall(wall) => on_raw(wall, sys::reading()),
+        };
+        Some(Told {
+            at,
+            what: What::Time {
+                time: pair.clock,
+                scale: Scale::Configured,
+            },
+            dispersion: pair.took.seconds() / 2.0,
+            leap: Leap::Normal,
+        })
+    }
+}
+
+fn begin(answer: &mut [u8], head: &[u8]) {
+    for (octet, value) in answer.iter_mut().zip(head) {
+        *octet = *value;
+    }
+}
+
+//--- PPS
+
+/// Pulses.
+#[derive(Debug)]
+struct Pps {
+    device: OwnedFd,
+    clear: bool,
+    last: u32,
+}
+
+impl Pps {
+    fn open(device: &Path, clear: bool) -> io::Result<Self> {
+        let device = sys::open(device)?;
+        let mut parameters = pps::parameters(clear);
+        sys::request(&device, pps::SET_PARAMETERS, &mut parameters)?;
+        Ok(Self {
+            device,
+            clear,
+            last: 0,
+        })
+    }
+
+    fn read(&mut self) -> Option<Told> {
+        let mut answer = pps::request();
+        sys::request(&self.device, pps::FETCH, &mut answer).ok()?;
+        let pulse = pps::decode(&answer, self.clear)?;
+        if pulse.sequence == std::mem::replace(&mut self.last, pulse.sequence) {
+            return None;
+        }
+        Some(Told {
+            what: What::Pulse { time: UnixTime(0) },
+            ..told(pulse.at, pulse.at, Leap::Normal, 0.0)
+        })
+    }
+}
+
+//--- ptp4l
+
+/// ptp4l, which says by how much its clock is off.
+#[derive(Debug)]
+struct Ptp4l {
+    socket: OwnedFd,
+    server: PathBuf,
+    client: pmc::Client,
+}
+
+impl Ptp4l {
+    fn open(server: &Path, domain: u8) -> io::Result<Self> {
+        Ok(Self {
+            socket: sys::bind(None)?,
+            server: server.to_owned(),
+            client: pmc::Client::new(domain),
+        })
+    }
+
+    /// Asks once for each data set; the answers come to the socket.
+    fn ask(&mut self) {
+        for id in pmc::Client::WANTED {
+            let request = self.client.request(id);
+            // ptp4l may be away; then nothing comes.
+            drop(sys::send(&self.socket, &request, &self.server));
+        }
+    }
+
+    fn receive(&mut self) -> Vec<Told> {
+        let mut buffer = [0; pmc::LONGEST];
+        let mut all = Vec::new();
+        for _ in 0..AT_ONCE {
+            let Ok(length) = sys::receive(&self.socket, &mut buffer) else {
+                break;
+            };
+            let datagram = buffer.get(..length).unwrap_or_default();
+            if let Some(measured) = self.client.handle(datagram) {
+                all.push(told(measured.local, measured.master, measured.leap, 0.0));
+            }
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests;
