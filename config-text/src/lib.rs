@@ -4,6 +4,7 @@
 //! For every parser of such text: the configuration, zones, and peers' files. Reads nothing.
 
 mod files;
+mod nearest;
 mod rejected;
 pub mod toml;
 
@@ -12,6 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use files::{Files, OneFile};
+pub use nearest::nearest;
 pub use rejected::Rejected;
 
 /// A place in a text file; lines and columns count from 1.

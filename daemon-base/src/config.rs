@@ -9,7 +9,6 @@
 //! Never looks at what the values mean; a service's own `config.rs` does.
 
 mod common;
-mod nearest;
 mod parse;
 mod units;
 
@@ -26,8 +25,7 @@ use serde::de::DeserializeOwned;
 use crate::disk;
 
 pub use common::{AdminListen, AdminSpec, Common, LogSpec};
-pub use config_text::{Position, Problem};
-pub use nearest::nearest;
+pub use config_text::{Position, Problem, nearest};
 pub use units::{ByteSize, HumanDuration, UnitError};
 
 //--- Problems

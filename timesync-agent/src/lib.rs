@@ -12,6 +12,7 @@
 //! on the raw clock ([`time::RawTime`]), which nobody adjusts, so that what the agent does to the clock never disturbs what
 //! it knows.
 
+pub mod chrony_conf;
 pub mod health;
 pub mod history;
 pub mod keys;

@@ -13,8 +13,8 @@ use ipnet::IpNet;
 
 pub use ptp::{PtpDelay, PtpSettings, PtpStamps, PtpTransport};
 pub use refclock::{
-    ExternalPulses, PhcOptions, RefclockDriver, RefclockOptions, RefclockSettings, reference_id,
-    reference_id_text,
+    DEFAULT_PTP_SOCKET, ExternalPulses, PhcOptions, RefclockDriver, RefclockOptions,
+    RefclockSettings, reference_id, reference_id_text,
 };
 
 /// Everything.
@@ -44,8 +44,6 @@ pub struct Settings {
     pub logs: LogSettings,
     /// `keyfile`: symmetric keys.
     pub key_file: Option<PathBuf>,
-    /// The process.
-    pub process: ProcessSettings,
 }
 
 //--- Sources
@@ -96,6 +94,8 @@ pub const MAX_POOL_SOURCES: usize = 16;
 pub const MIN_POLL: i8 = -7;
 /// The longest polling interval, half a year.
 pub const MAX_POLL: i8 = 24;
+/// `maxunreach` unless given.
+pub const DEFAULT_MAX_UNREACH: u32 = 100_000;
 /// A sub-second interval is for servers with a round trip below this.
 pub const MAX_SUBSECOND_DELAY: f64 = 0.01;
 
@@ -154,8 +154,8 @@ pub struct SourceOptions {
     pub copy: bool,
     /// `ipv4`, `ipv6`: addresses of one family alone.
     pub family: Option<Family>,
-    /// `maxunreach`: polls without answer after which no more is sent until the source is asked for; `None` is never.
-    pub max_unreach: Option<u32>,
+    /// `maxunreach`: polls without answer after which it is not selected, whatever it said before; chrony 4.8.
+    pub max_unreach: u32,
 }
 
 impl Default for SourceOptions {
@@ -185,7 +185,7 @@ impl Default for SourceOptions {
             select: SelectOptions::default(),
             copy: false,
             family: None,
-            max_unreach: None,
+            max_unreach: DEFAULT_MAX_UNREACH,
         }
     }
 }
@@ -771,17 +771,4 @@ impl Default for LogSettings {
             temperature: false,
         }
     }
-}
-
-/// The process.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ProcessSettings {
-    /// `pidfile`; none unless given, since whoever starts this program knows it.
-    pub pid_file: Option<PathBuf>,
-    /// `sched_priority`, from 1 to 100 of `SCHED_FIFO`; 0 is the usual scheduler.
-    pub priority: u8,
-    /// `lock_all`: memory stays in memory.
-    pub lock_memory: bool,
-    /// `dumpdir`: where the samples of sources are kept between runs.
-    pub dump_directory: Option<PathBuf>,
 }

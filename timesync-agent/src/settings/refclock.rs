@@ -127,6 +127,8 @@ pub struct RefclockOptions {
     pub min_samples: Option<u32>,
     /// `maxsamples`.
     pub max_samples: Option<u32>,
+    /// `maxunreach`: polls without sample after which it is not selected; chrony 4.8.
+    pub max_unreach: u32,
     /// `prefer`, `noselect`, `trust`, `require`.
     pub select: SelectOptions,
 }
@@ -152,6 +154,7 @@ impl Default for RefclockOptions {
             local: false,
             min_samples: None,
             max_samples: None,
+            max_unreach: super::DEFAULT_MAX_UNREACH,
             select: SelectOptions::default(),
         }
     }
@@ -178,3 +181,6 @@ pub fn reference_id_text(id: u32) -> String {
         .map(char::from)
         .collect()
 }
+
+/// Where ptp4l answers management messages.
+pub const DEFAULT_PTP_SOCKET: &str = "/var/run/ptp4l";

@@ -3,6 +3,7 @@
 /// The candidate most like `word`, if any is like it at all.
 ///
 /// Case, `_` and `-` do not count; at most a third of the letters may differ.
+#[must_use]
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = fold(word);
     candidates
