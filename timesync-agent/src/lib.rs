@@ -25,6 +25,7 @@ pub mod responder;
 pub mod settings;
 pub mod status;
 pub mod time;
+pub mod timekeeper;
 pub mod view;
 pub mod wire;
 pub mod words;

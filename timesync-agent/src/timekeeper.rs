@@ -1,0 +1,552 @@
+//! Everything about what time it is: samples in, corrections of the clock out.
+//!
+//! ```text
+//! sample ──► filter of its source ──► select ──► combine ──► discipline ──► rate, step
+//!            (raw clock)              (who is right)         (wall clock)
+//! ```
+//!
+//! No packets, no names, no sockets, no clock: `now` is an argument. Offsets are positive if the wall clock is slow, that is,
+//! true time less wall time. Filters live on the raw clock, which nobody corrects.
+
+mod discipline;
+mod filter;
+mod leap;
+mod local;
+mod select;
+mod types;
+mod update;
+
+use std::collections::VecDeque;
+
+use self::discipline::Discipline;
+use self::filter::{Filter, Taken};
+use self::leap::LeapSeconds;
+use self::select::Failure;
+pub use self::types::{
+    Drift, Effect, LeapSecond, Note, Reference, Sample, SourceId, SourceOptions, Status, Verdict,
+};
+use crate::settings::{ClockSettings, Local, MakeStep, SelectionSettings, Settings};
+use crate::time::{RawTime, Reading, Span, UnixTime};
+use crate::view::{ClockState, SourceState, SourceView, Tracking};
+
+/// Reference ID of the own clock, 127.127.1.1.
+pub const LOCAL_REFERENCE_ID: u32 = 0x7F7F_0101;
+/// Effects that wait to be done. More than this only if nobody takes them.
+const MAX_EFFECTS: usize = 1024;
+/// Of several sources, the first one that answers is not followed before half of them did, or this has passed: one that is
+/// wrong must not be followed for being quick.
+const PATIENCE: Span = Span(2 * crate::time::SECOND);
+/// Updates after which a clock that is within its root distance is locked.
+const LOCKED_UPDATES: u64 = 4;
+/// A clock further off than this is not locked, whatever the root distance.
+const LOCKED_WITHIN: f64 = 0.1;
+/// The polling interval is so long that the uncertainty it adds is this part of the noise of one sample.
+const POLL_GROWTH: f64 = 0.65;
+
+/// A source and what is known of it.
+#[derive(Clone, Debug)]
+struct Source {
+    id: SourceId,
+    reference_id: u32,
+    options: SourceOptions,
+    filter: Filter,
+    last: Option<Sample>,
+    reach: u8,
+    state: SourceState,
+    score: f64,
+    poll: i8,
+    /// True time less wall time by the last sample alone.
+    measured: f64,
+}
+
+/// What all sources together say.
+#[derive(Clone, Copy, Debug)]
+struct Knowledge {
+    at: RawTime,
+    /// True time less raw time at `at`, in nanoseconds, and what is less than a nanosecond in seconds.
+    ahead: i64,
+    frequency: f64,
+    /// Of the offset.
+    deviation: f64,
+}
+
+impl Knowledge {
+    /// True time less wall time, in seconds.
+    fn offset(&self, now: Reading) -> f64 {
+        let gained = self.frequency * (now.raw - self.at).seconds();
+        let ahead = self
+            .ahead
+            .saturating_sub(now.wall.0.saturating_sub(now.raw.0));
+        Span(ahead).seconds() + gained
+    }
+}
+
+/// What the leading source says of the way to the primary source.
+#[derive(Clone, Copy, Debug)]
+struct Root {
+    source: SourceId,
+    reference_id: u32,
+    stratum: u8,
+    at: Reading,
+    delay: f64,
+    dispersion: f64,
+    /// It is another orphan, and nothing stands behind its time.
+    orphan: bool,
+}
+
+/// What time it is.
+#[derive(Clone, Debug)]
+pub struct Timekeeper {
+    selection: SelectionSettings,
+    clock: ClockSettings,
+    local: Option<Local>,
+    max_samples: Option<u32>,
+    sources: Vec<Source>,
+    discipline: Discipline,
+    leap: LeapSeconds,
+    knowledge: Option<Knowledge>,
+    root: Option<Root>,
+    /// Whether a source is followed right now.
+    following: bool,
+    failure: Option<Failure>,
+    first_sample: Option<RawTime>,
+    local_active: bool,
+    /// The root distance was below `activate`.
+    local_allowed: bool,
+    free_running: bool,
+    started: RawTime,
+    drift_saved: Option<RawTime>,
+    effects: VecDeque<Effect>,
+}
+
+impl Timekeeper {
+    /// Begins with the frequency that was learned earlier.
+    #[must_use]
+    pub fn new(settings: &Settings, drift: Option<Drift>, now: Reading) -> Self {
+        // A clock that gains has to be slowed down.
+        let frequency = drift.map(|drift| (-drift.ppm * 1e-6, drift.skew.max(0.01) * 1e-6));
+        let mut timekeeper = Self {
+            selection: settings.selection.clone(),
+            clock: settings.clock.clone(),
+            local: settings.local,
+            max_samples: settings.client.max_samples,
+            sources: Vec::new(),
+            discipline: Discipline::new(&settings.clock, frequency),
+            leap: LeapSeconds::new(settings.leap.mode),
+            knowledge: None,
+            root: None,
+            following: false,
+            failure: None,
+            first_sample: None,
+            local_active: false,
+            local_allowed: false,
+            free_running: false,
+            started: now.raw,
+            drift_saved: None,
+            effects: VecDeque::new(),
+        };
+        timekeeper.set_rate();
+        timekeeper.review_local(now);
+        timekeeper
+    }
+
+    /// Other rules from now on. What is known of sources stays.
+    pub fn configure(&mut self, settings: &Settings, now: Reading) {
+        self.selection = settings.selection.clone();
+        self.clock = settings.clock.clone();
+        self.local = settings.local;
+        self.max_samples = settings.client.max_samples;
+        self.leap.mode = settings.leap.mode;
+        self.discipline.allow_steps(self.clock.makestep);
+        self.reselect(None, now);
+    }
+
+    /// Whether the clock is let alone: nothing is corrected, and [`Reference`] says how far off the wall clock is.
+    pub fn set_free_running(&mut self, free_running: bool) {
+        self.free_running = free_running;
+    }
+
+    /// Leap seconds that are known, in any order.
+    pub fn set_leap_table(&mut self, table: &[LeapSecond], now: Reading) {
+        self.leap.set_table(table);
+        self.plan_leap(now);
+    }
+
+    /// A source is known from now on. Its reference ID is derived from its address, or of a reference clock its own.
+    pub fn add_source(&mut self, id: SourceId, reference_id: u32, options: SourceOptions) {
+        let known = self
+            .discipline
+            .frequency_known
+            .then(|| (self.discipline.frequency, self.discipline.skew.max(1e-8)));
+        let mut filter = Filter::new(known, options.min_delay);
+        filter.restrict(options.asymmetry, options.max_samples.or(self.max_samples));
+        self.sources.push(Source {
+            id,
+            reference_id,
+            filter,
+            last: None,
+            reach: 0,
+            state: SourceState::Unselectable,
+            score: 1.0,
+            poll: options.minpoll,
+            measured: 0.0,
+            options,
+        });
+    }
+
+    /// A source is gone.
+    pub fn remove_source(&mut self, id: SourceId, now: Reading) {
+        self.sources.retain(|source| source.id != id);
+        self.reselect(None, now);
+    }
+
+    /// Other options of a source, such as chronyc's commands give.
+    pub fn change_source(&mut self, id: SourceId, options: SourceOptions, now: Reading) {
+        if let Some(source) = self.source_mut(id) {
+            source.poll = source.poll.clamp(options.minpoll, options.maxpoll);
+            source.options = options;
+        }
+        self.reselect(None, now);
+    }
+
+    /// Takes a measurement.
+    pub fn sample(&mut self, id: SourceId, sample: Sample, now: Reading) -> Verdict {
+        if self.leap.is_close(now.wall) {
+            return Verdict::LeapSecond;
+        }
+        let Some(source) = self.source_mut(id) else {
+            return Verdict::Unknown;
+        };
+        let verdict = source.admit(&sample, now);
+        if !matches!(verdict, Verdict::Good) {
+            return verdict;
+        }
+        let offset = Span::from_seconds(source.options.offset);
+        let ahead = sample.ahead.saturating_add(offset.0);
+        source.last = Some(sample);
+        source.reach |= 1;
+        let wall_ahead = now.wall.0.saturating_sub(now.raw.0);
+        source.measured = Span(ahead.saturating_sub(wall_ahead)).seconds();
+        let taken = source
+            .filter
+            .sample(sample.at, ahead, sample.delay, sample.dispersion);
+        self.first_sample.get_or_insert(now.raw);
+        if taken == Taken::Reset {
+            self.note(Note::SourceReset(id));
+        }
+        self.update_poll(id);
+        self.reselect(Some(id), now);
+        if taken == Taken::Contradicts {
+            Verdict::Contradiction
+        } else {
+            Verdict::Good
+        }
+    }
+
+    /// The reach register after a poll. A source that did not answer eight times is not selected.
+    pub fn reached(&mut self, id: SourceId, reach: u8, now: Reading) {
+        let Some(source) = self.source_mut(id) else {
+            return;
+        };
+        let lost = source.reach != 0 && reach == 0;
+        source.reach = reach;
+        if lost {
+            self.reselect(None, now);
+        }
+    }
+
+    /// The polling interval that is of use, within the source's bounds.
+    #[must_use]
+    pub fn advise_poll(&self, id: SourceId) -> i8 {
+        self.sources
+            .iter()
+            .find(|source| source.id == id)
+            .map_or(0, |source| source.poll)
+    }
+
+    /// What is to be done; ask until there is nothing.
+    pub fn poll_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    /// What the kernel really took of the rate that was asked for, in parts per billion.
+    pub fn applied(&mut self, parts_per_billion: f64, _now: Reading) {
+        self.discipline.applied = parts_per_billion;
+    }
+
+    /// When [`Timekeeper::handle_timeout`] has something to do.
+    #[must_use]
+    pub fn poll_timeout(&self, now: Reading) -> Option<RawTime> {
+        let leap = self.leap.until(now.wall).map(|span| {
+            // Slewing changes when it is; it is looked at again in time.
+            now.raw + Span((span.0 / 2).max(span.0.min(crate::time::SECOND)).max(0))
+        });
+        let patience = match self.first_sample {
+            Some(first) if self.discipline.n_updates == 0 => Some(first + PATIENCE),
+            _ => None,
+        };
+        let patience = patience.filter(|at| *at > now.raw);
+        [
+            self.discipline.slew_ends(),
+            leap,
+            patience,
+            self.local_timeout(now),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// Time has passed.
+    pub fn handle_timeout(&mut self, now: Reading) {
+        self.pass_leap(now);
+        self.plan_leap(now);
+        self.discipline.advance(now.raw);
+        self.set_rate();
+        if self.discipline.n_updates == 0 && self.first_sample.is_some() {
+            self.reselect(None, now);
+        }
+        self.review_local(now);
+    }
+
+    /// chronyc's `makestep` without arguments: what is left is corrected at once.
+    pub fn makestep(&mut self, now: Reading) {
+        let Some(knowledge) = self.knowledge else {
+            return;
+        };
+        let span = Span::from_seconds(knowledge.offset(now));
+        self.step(span);
+        self.set_rate();
+    }
+
+    /// chronyc's `makestep` with arguments.
+    pub fn allow_steps(&mut self, makestep: Option<MakeStep>) {
+        self.clock.makestep = makestep;
+        self.discipline.allow_steps(makestep);
+    }
+
+    /// chronyc's `maxupdateskew`, in parts per million.
+    pub fn set_max_update_skew(&mut self, ppm: f64) {
+        self.clock.max_update_skew = ppm;
+    }
+
+    /// chronyc's `local` with and without arguments.
+    pub fn set_local(&mut self, local: Option<Local>, now: Reading) {
+        self.local = local;
+        self.reselect(None, now);
+    }
+
+    /// chronyc's `reselect`.
+    pub fn reselect_now(&mut self, now: Reading) {
+        self.root = None;
+        self.reselect(None, now);
+    }
+
+    /// chronyc's `reselectdist`, in seconds.
+    pub fn set_reselect_distance(&mut self, distance: f64) {
+        self.selection.reselect_distance = distance;
+    }
+
+    /// Forgets the samples of a source (`None`: of all), as chronyc's `reset sources` does.
+    pub fn reset_source(&mut self, id: Option<SourceId>, now: Reading) {
+        let known = (self.discipline.frequency, self.discipline.skew.max(1e-7));
+        for source in &mut self.sources {
+            if id.is_none_or(|id| source.id == id) {
+                source.filter = Filter::new(Some(known), source.options.min_delay);
+                source.last = None;
+            }
+        }
+        self.reselect(None, now);
+    }
+
+    /// chronyc's `refresh` of the drift file: `writertc`'s neighbour, `dump`.
+    #[must_use]
+    pub fn drift(&self) -> Option<Drift> {
+        self.discipline.frequency_known.then(|| Drift {
+            ppm: -self.discipline.frequency * 1e6,
+            skew: self.discipline.skew * 1e6,
+        })
+    }
+
+    /// True time less wall time, in seconds; nothing before the first update.
+    #[must_use]
+    pub fn offset(&self, now: Reading) -> Option<f64> {
+        self.knowledge.map(|knowledge| knowledge.offset(now))
+    }
+
+    /// The best estimate of true time.
+    #[must_use]
+    pub fn time_at(&self, raw: RawTime) -> Option<UnixTime> {
+        self.knowledge.map(|knowledge| {
+            let gained = knowledge.frequency * (raw - knowledge.at).seconds();
+            UnixTime(raw.0.saturating_add(knowledge.ahead)) + Span::from_seconds(gained)
+        })
+    }
+
+    /// How good the time is.
+    #[must_use]
+    pub fn state(&self, now: Reading) -> ClockState {
+        if self.local_active {
+            return ClockState::Local;
+        }
+        let (Some(knowledge), Some(root)) = (&self.knowledge, &self.root) else {
+            return ClockState::Unsynchronised;
+        };
+        if !self.following {
+            return ClockState::Holdover;
+        }
+        let bound = (root.delay / 2.0 + root.dispersion).min(LOCKED_WITHIN);
+        if self.discipline.n_updates >= LOCKED_UPDATES && knowledge.offset(now).abs() <= bound {
+            ClockState::Locked
+        } else {
+            ClockState::Syncing
+        }
+    }
+
+    /// What clients are told.
+    #[must_use]
+    pub fn reference(&self, now: Reading) -> Reference {
+        let offset = match &self.knowledge {
+            Some(knowledge) => knowledge.offset(now),
+            None => 0.0,
+        };
+        let base = Reference {
+            at: now.wall,
+            offset: if self.free_running { offset } else { 0.0 },
+            offset_rate: match &self.knowledge {
+                Some(knowledge) if self.free_running => knowledge.frequency,
+                _ => 0.0,
+            },
+            ..Reference::default()
+        };
+        if let (true, Some(local)) = (self.local_active, self.local) {
+            return Reference {
+                leap: self.leap.pending(),
+                stratum: local.stratum,
+                reference_id: LOCAL_REFERENCE_ID,
+                reference_time: now.wall,
+                ..base
+            };
+        }
+        let Some(root) = &self.root else {
+            return base;
+        };
+        let rate = self.dispersion_rate();
+        let left = if self.free_running { 0.0 } else { offset.abs() };
+        Reference {
+            leap: self.leap.pending(),
+            stratum: root.stratum.saturating_add(1).min(16),
+            reference_id: root.reference_id,
+            reference_time: root.at.wall,
+            root_delay: root.delay,
+            root_dispersion: root.dispersion
+                + left
+                + rate * (now.raw - root.at.raw).seconds().max(0.0),
+            dispersion_rate: rate,
+            ..base
+        }
+    }
+
+    /// What chronyc's `tracking` says.
+    #[must_use]
+    pub fn tracking(&self, now: Reading) -> Tracking {
+        let reference = self.reference(now);
+        let leading = self.root.as_ref().and_then(|root| {
+            let source = self
+                .sources
+                .iter()
+                .find(|source| source.id == root.source)?;
+            source.filter.estimate(now.raw)
+        });
+        Tracking {
+            reference_id: reference.reference_id,
+            address: None,
+            stratum: if reference.is_synchronised() {
+                reference.stratum
+            } else {
+                0
+            },
+            leap: reference.leap,
+            reference_time: reference.reference_time,
+            correction: self.offset(now).unwrap_or(0.0),
+            last_offset: self.discipline.last_offset,
+            rms_offset: self.discipline.rms_offset(),
+            frequency: -self.discipline.frequency * 1e6,
+            residual_frequency: leading.map_or(0.0, |estimate| {
+                (self.discipline.frequency - estimate.frequency) * 1e6
+            }),
+            skew: self.discipline.skew * 1e6,
+            root_delay: reference.root_delay,
+            root_dispersion: reference.root_dispersion,
+            update_interval: self.discipline.update_interval,
+            n_updates: self.discipline.n_updates,
+            n_steps: self.discipline.n_steps,
+        }
+    }
+
+    /// Fills in what is known here of a source.
+    pub fn source(&self, id: SourceId, now: Reading, view: &mut SourceView) {
+        let Some(source) = self.sources.iter().find(|source| source.id == id) else {
+            return;
+        };
+        view.reference_id = source.reference_id;
+        view.mode = source.options.mode;
+        view.state = source.state;
+        view.poll = source.poll;
+        view.reach = source.reach;
+        if let Some(sample) = &source.last {
+            view.stratum = sample.stratum;
+            view.last_sample = Some(sample.at);
+            view.sample_error = sample.delay / 2.0 + sample.dispersion;
+            let wall_ahead = now.wall.0.saturating_sub(now.raw.0);
+            let gained = self.discipline.frequency * (now.raw - sample.at).seconds();
+            view.adjusted_offset = Span(sample.ahead.saturating_sub(wall_ahead)).seconds() + gained;
+            view.measured_offset = source.measured;
+        }
+        view.statistics = source.filter.statistics(now.raw, self.discipline.frequency);
+        if let Some(estimate) = source.filter.estimate(now.raw) {
+            view.statistics.offset = source.offset(&estimate, now);
+        }
+    }
+
+    /// The leading source.
+    #[must_use]
+    pub fn leading(&self) -> Option<SourceId> {
+        self.root
+            .as_ref()
+            .filter(|_| self.following)
+            .map(|root| root.source)
+    }
+
+    fn source_mut(&mut self, id: SourceId) -> Option<&mut Source> {
+        self.sources.iter_mut().find(|source| source.id == id)
+    }
+
+    fn effect(&mut self, effect: Effect) {
+        if self.effects.len() < MAX_EFFECTS {
+            self.effects.push_back(effect);
+        }
+    }
+
+    fn note(&mut self, note: Note) {
+        self.effect(Effect::Note(note));
+    }
+
+    fn set_rate(&mut self) {
+        if self.free_running {
+            return;
+        }
+        if let Some(rate) = self.discipline.rate() {
+            self.effect(Effect::SetRate(rate));
+        }
+    }
+
+    fn step(&mut self, span: Span) {
+        if self.free_running {
+            return;
+        }
+        self.discipline.stepped();
+        self.effect(Effect::Step(span));
+        self.note(Note::Stepped(span));
+    }
+}

@@ -1,0 +1,171 @@
+//! Round trips of one source: the shortest, how much longer they usually are, and whether the way has changed.
+
+use std::collections::VecDeque;
+
+/// Round trips that are remembered one by one.
+const RECENT: usize = 64;
+/// Blocks of which the shortest round trip is remembered, so that the floor is known from a thousand of them.
+const BLOCKS: usize = 16;
+/// Round trips that decide whether the way has become longer: a burst of congestion on a path that is polled at leisure is
+/// shorter, and in the midst of longer ones the spread gives it away.
+const CHANGE: usize = 12;
+/// Median excess of the sum of two exponential delays, in means of one of them.
+const MEDIAN_OF_TWO: f64 = 1.678;
+/// What a first round trip may be above the floor, as a part of it, before there is a second one to tell.
+const FIRST_SPREAD: f64 = 0.1;
+
+/// Round trips of one source.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Path {
+    /// The latest, the newest last.
+    recent: VecDeque<f64>,
+    /// Shortest of each full block, the newest last.
+    blocks: VecDeque<f64>,
+    /// Shortest of the block that is being filled, and how many it has.
+    block: Option<(f64, usize)>,
+    /// Given by the configuration.
+    given: Option<f64>,
+    /// Shortest of all that are remembered.
+    shortest: f64,
+    /// Their number.
+    n: usize,
+    /// Mean of what one of both ways adds, from the median.
+    spread: f64,
+}
+
+impl Path {
+    pub(super) fn new(given: Option<f64>) -> Self {
+        Self {
+            given,
+            ..Self::default()
+        }
+    }
+
+    /// Takes a round trip; true if it is the shortest by far, or shows that the way is another one: what was weighed with the
+    /// former floor was weighed wrongly.
+    pub(super) fn observe(&mut self, delay: f64) -> bool {
+        let before = (self.n > 0).then(|| self.floor());
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(delay);
+        let (shortest, n) = self
+            .block
+            .map_or((delay, 1), |(b, n)| (b.min(delay), n + 1));
+        if n == RECENT {
+            if self.blocks.len() == BLOCKS {
+                self.blocks.pop_front();
+            }
+            self.blocks.push_back(shortest);
+            self.block = None;
+        } else {
+            self.block = Some((shortest, n));
+        }
+        self.measure();
+        let changed = self.has_become_longer();
+        if changed {
+            self.forget();
+        }
+        changed
+            || before
+                .is_some_and(|before| before - self.floor() > 3.0 * self.floor_error().max(1e-9))
+    }
+
+    /// The round trip without any waiting, estimated: the shortest of n is above it.
+    pub(super) fn floor(&self) -> f64 {
+        self.given.unwrap_or_else(|| {
+            (self.shortest - FLOOR_SHIFT * self.spread / self.count().sqrt()).max(0.0)
+        })
+    }
+
+    /// Standard error of that.
+    pub(super) fn floor_error(&self) -> f64 {
+        if self.given.is_some() {
+            return 0.0;
+        }
+        FLOOR_ERROR * self.spread / self.count().sqrt()
+    }
+
+    /// The floor that the configuration gives.
+    pub(super) fn given(&self) -> Option<f64> {
+        self.given
+    }
+
+    /// The shortest round trip.
+    pub(super) fn shortest(&self) -> f64 {
+        self.shortest
+    }
+
+    /// Mean of what one of both ways usually adds.
+    pub(super) fn spread(&self) -> f64 {
+        self.spread
+    }
+
+    /// The quantile of the round trips that are remembered one by one.
+    pub(super) fn quantile(&self, quantile: f64) -> f64 {
+        let mut sorted: Vec<f64> = self.recent.iter().copied().collect();
+        sorted.sort_by(f64::total_cmp);
+        nth(&sorted, quantile)
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "the number is below 2000")]
+    fn count(&self) -> f64 {
+        self.n.max(1) as f64
+    }
+
+    fn measure(&mut self) {
+        self.shortest = self
+            .blocks
+            .iter()
+            .copied()
+            .chain(self.block.map(|(b, _)| b))
+            .fold(f64::INFINITY, f64::min);
+        self.n = self.blocks.len() * RECENT + self.block.map_or(0, |(_, n)| n);
+        let median = (self.quantile(0.5) - self.shortest) / MEDIAN_OF_TWO;
+        // One sample says nothing of the spread, a few say little.
+        let first = FIRST_SPREAD * self.shortest / (self.count() * self.count());
+        self.spread = median.max(first);
+    }
+
+    /// The way is longer if round trips are above the floor together, and by more than they differ among themselves.
+    /// Congestion is not: it comes with round trips of all lengths.
+    fn has_become_longer(&self) -> bool {
+        if self.given.is_some() || self.recent.len() < 2 * CHANGE {
+            return false;
+        }
+        let mut last: Vec<f64> = self.recent.iter().rev().take(CHANGE).copied().collect();
+        last.sort_by(f64::total_cmp);
+        let shortest = nth(&last, 0.0);
+        let spread = (nth(&last, 0.5) - shortest) / MEDIAN_OF_TWO;
+        shortest - self.shortest > 4.0 * spread + 1e-9
+    }
+
+    /// Keeps what belongs to the way that is taken.
+    fn forget(&mut self) {
+        let kept = self.recent.len().saturating_sub(CHANGE);
+        self.recent.drain(..kept);
+        self.blocks.clear();
+        let shortest = self.recent.iter().copied().fold(f64::INFINITY, f64::min);
+        self.block = Some((shortest, self.recent.len()));
+        self.measure();
+    }
+}
+
+/// The shortest of n is above the floor by this, in spreads over the root of n: Γ(3/2)·√2.
+const FLOOR_SHIFT: f64 = 1.253;
+/// With this standard error: √(2 − π/2).
+const FLOOR_ERROR: f64 = 0.655;
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "an index of a short list"
+)]
+fn nth(sorted: &[f64], quantile: f64) -> f64 {
+    let index = (quantile * sorted.len() as f64) as usize;
+    sorted
+        .get(index.min(sorted.len().saturating_sub(1)))
+        .copied()
+        .unwrap_or(0.0)
+}
