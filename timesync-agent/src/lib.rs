@@ -13,6 +13,9 @@
 //! it knows.
 
 pub mod chrony_conf;
+pub mod args;
+pub mod commands;
+pub mod config;
 pub mod health;
 pub mod history;
 pub mod keys;
@@ -22,6 +25,9 @@ pub mod pmc;
 pub mod random;
 pub mod refclock;
 pub mod responder;
+pub mod random;
+pub mod responder;
+pub mod service;
 pub mod settings;
 pub mod status;
 pub mod time;

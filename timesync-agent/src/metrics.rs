@@ -12,7 +12,7 @@ use daemon_base::snapshot::Cell;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
-use crate::view::{ClockState, SourceView, View};
+use crate::view::{ClockState, Leap, SourceView, View};
 use crate::words;
 
 /// 1 for the state that the clock is in, 0 for the others, by state.
@@ -142,7 +142,28 @@ fn clock(page: &mut Page<'_, '_>, view: &View) -> fmt::Result {
         "1 if clients may follow the time that they are given",
         flag(words::is_ready(view)),
     )?;
-    let leap = u8::try_from(tracking.leap as u32).unwrap_or(3);
+    estimate(page, view)?;
+    if tracking.reference_time.0 > 0 {
+        let told = (tracking.reference_time - crate::time::UnixTime(0)).seconds();
+        page.gauge(
+            REFERENCE_TIME,
+            "When the clock was last told what time it is",
+            told,
+        )?;
+    }
+    page.counter(UPDATES, "Updates of the clock", tracking.n_updates)?;
+    page.counter(STEPS, "Steps of the clock", tracking.n_steps)
+}
+
+/// Numbers of the clock.
+fn estimate(page: &mut Page<'_, '_>, view: &View) -> fmt::Result {
+    let tracking = &view.tracking;
+    let leap = match tracking.leap {
+        Leap::Normal => 0,
+        Leap::Insert => 1,
+        Leap::Delete => 2,
+        Leap::Unsynchronised => 3_u8,
+    };
     let gauges = [
         (
             OFFSET,
@@ -199,16 +220,7 @@ fn clock(page: &mut Page<'_, '_>, view: &View) -> fmt::Result {
     for (name, help, value) in gauges {
         page.gauge(name, help, value)?;
     }
-    if tracking.reference_time.0 > 0 {
-        let told = (tracking.reference_time - crate::time::UnixTime(0)).seconds();
-        page.gauge(
-            REFERENCE_TIME,
-            "When the clock was last told what time it is",
-            told,
-        )?;
-    }
-    page.counter(UPDATES, "Updates of the clock", tracking.n_updates)?;
-    page.counter(STEPS, "Steps of the clock", tracking.n_steps)
+    Ok(())
 }
 
 fn flag(is_set: bool) -> f64 {
@@ -390,7 +402,7 @@ mod tests {
 
     use super::*;
     use crate::time::RawTime;
-    use crate::view::{Leap, PacketView, SourceState, Tracking};
+    use crate::view::{PacketView, SourceState, Tracking};
 
     fn scraped(view: View) -> String {
         let metrics = Metrics::new("timesync-agent");

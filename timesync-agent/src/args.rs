@@ -1,0 +1,133 @@
+//! The command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use daemon_base::args::{LogArgs, StatusArgs};
+use proto::endpoint::HealthdArg;
+
+/// The configuration that is read when none is named.
+pub const DEFAULT_CONFIG: &str = "/etc/outpost/timesync-agent.toml";
+
+/// NTP client and server: one time for a site, also on an island
+///
+/// Follows NTP servers and clocks of this machine, corrects the system's clock, and gives the time to who may ask. Starts
+/// from its own configuration or from a chrony.conf, and answers chronyc.
+///
+/// Exit codes: 0 done, 64 usage, 69 not there, 70 failure, 77 no permission, 78 configuration.
+#[derive(Debug, Parser)]
+#[command(name = "timesync-agent", version = daemon_base::version!(), max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Serve in the foreground until SIGTERM
+    ///
+    /// SIGHUP reads the configuration again; one with a problem changes nothing. Sockets are taken from systemd where it
+    /// hands over any by the name `ntp`, and bound where not.
+    Serve(ServeArgs),
+    /// Check the configuration and print all problems
+    ///
+    /// Each problem is printed as `file:line:column: message`, after what is legal but odd. Exits with 0 when there is no
+    /// problem, and with 78 otherwise. Nothing is changed, and nothing is asked of a running agent.
+    Check(ConfigArgs),
+    /// Ask the running agent how it is doing
+    Status(StatusArgs),
+}
+
+/// Which files say what to do.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ConfigArgs {
+    /// Configuration file (TOML, `version = "v1"`)
+    #[arg(long, short, value_name = "FILE", conflicts_with = "chrony_conf")]
+    pub config: Option<PathBuf>,
+
+    /// Start from this chrony.conf, with everything it includes
+    ///
+    /// What is the agent's own (admin listener, healthd, logs) has its default, or comes from the other arguments.
+    #[arg(long, value_name = "FILE")]
+    pub chrony_conf: Option<PathBuf>,
+
+    /// Leave the clock alone: no privilege is needed, and the time that clients are given is what it says
+    #[arg(long, short = 'x')]
+    pub no_clock: bool,
+
+    /// Where healthd listens; wins over the configuration
+    #[arg(long, value_name = "unix:PATH|http://IP:PORT|none")]
+    pub healthd: Option<HealthdArg>,
+
+    /// Address of the admin listener; wins over the configuration
+    #[arg(long, value_name = "IP:PORT")]
+    pub admin: Option<SocketAddr>,
+}
+
+/// Arguments of `serve`.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ServeArgs {
+    /// Which files say what to do.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+
+    /// Set the clock once and exit
+    #[arg(long = "set-once", short = 'q', conflicts_with = "measure_once")]
+    pub set_once: bool,
+
+    /// Measure once, print how far the clock is off, and exit; the clock is left alone
+    #[arg(long = "measure-once", short = 'Q')]
+    pub measure_once: bool,
+
+    /// Stop after so many seconds
+    #[arg(long, short = 't', value_name = "SECONDS")]
+    pub timeout: Option<u32>,
+
+    /// How much to log and in which form.
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_of_the_peer_are_understood() {
+        let words = [
+            "timesync-agent",
+            "serve",
+            "--chrony-conf",
+            "/etc/chrony.conf",
+            "-x",
+            "-Q",
+        ];
+        let Verb::Serve(args) = Cli::try_parse_from(words).unwrap().verb else {
+            panic!("another verb");
+        };
+        assert!(args.config.no_clock && args.measure_once && !args.set_once);
+        assert_eq!(
+            args.config.chrony_conf,
+            Some(PathBuf::from("/etc/chrony.conf"))
+        );
+        let both = [
+            "timesync-agent",
+            "serve",
+            "--chrony-conf",
+            "a",
+            "--config",
+            "b",
+        ];
+        assert!(Cli::try_parse_from(both).is_err());
+    }
+}

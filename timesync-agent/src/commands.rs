@@ -1,0 +1,43 @@
+//! The verbs of the command line.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use daemon_base::args::{self, ServeArgs as BaseServeArgs};
+use daemon_base::{outln, run};
+
+use crate::args::{Cli, ConfigArgs, ServeArgs, Verb};
+use crate::config::{self, Config, DEFAULT_ADMIN};
+use crate::service::Timesync;
+use crate::status;
+
+/// Runs the command line.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli: Cli = match args::parse(arguments) {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    match cli.verb {
+        Verb::Serve(args) => serve(&args),
+        Verb::Check(args) => check(&args),
+        Verb::Status(args) => run::status(&args, DEFAULT_ADMIN, status::render),
+    }
+}
+
+fn serve(args: &ServeArgs) -> ExitCode {
+    let base = BaseServeArgs {
+        config: args.config.config.clone(),
+        log: args.log,
+    };
+    run::serve::<Timesync>(&base, || config::read(&args.config))
+}
+
+fn check(args: &ConfigArgs) -> ExitCode {
+    let checked = config::read(args);
+    if let Ok(config) = &checked {
+        for warning in &config.warnings {
+            outln!("warning: {warning}");
+        }
+    }
+    run::check(checked, Config::summary)
+}
