@@ -12,8 +12,8 @@
 //! on the raw clock ([`time::RawTime`]), which nobody adjusts, so that what the agent does to the clock never disturbs what
 //! it knows.
 
-pub mod chrony_conf;
 pub mod args;
+pub mod chrony_conf;
 pub mod commands;
 pub mod config;
 pub mod health;
@@ -24,8 +24,6 @@ pub mod page;
 pub mod pmc;
 pub mod random;
 pub mod refclock;
-pub mod responder;
-pub mod random;
 pub mod responder;
 pub mod service;
 pub mod settings;
