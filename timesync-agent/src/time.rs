@@ -5,7 +5,7 @@ use std::ops::{Add, Sub};
 /// Nanoseconds of a second.
 pub const SECOND: i64 = 1_000_000_000;
 /// Seconds from 1900-01-01, where the first era of NTP begins, to 1970-01-01 (RFC 5905 §6).
-const UNIX_IN_NTP: i128 = 2_208_988_800;
+const UNIX_IN_NTP: i64 = 2_208_988_800;
 
 /// A span in nanoseconds, positive or negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -107,15 +107,16 @@ impl NtpTimestamp {
     /// The moment in its own era.
     #[must_use]
     #[expect(
-        clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "the era is what falls off, as RFC 5905 §6 has it"
     )]
     pub fn of(time: UnixTime) -> Self {
-        let since_1900 = i128::from(time.0) + UNIX_IN_NTP * i128::from(SECOND);
-        let fractions = since_1900 * (1_i128 << 32);
-        // The nearest fraction.
-        Self((fractions + i128::from(SECOND) / 2).div_euclid(i128::from(SECOND)) as u64)
+        // Each request that is answered comes through here three times, so that it is done without wide divisions.
+        let seconds = time.0.div_euclid(SECOND) + UNIX_IN_NTP;
+        let nanoseconds = time.0.rem_euclid(SECOND);
+        // The nearest fraction; the last nanosecond of a second does not reach the next.
+        let fraction = ((nanoseconds << 32) + SECOND / 2) / SECOND;
+        Self((seconds as u64) << 32 | fraction as u64)
     }
 
     /// The moment within 68 years of `pivot` that this stands for.
