@@ -17,7 +17,6 @@ mod interleaved;
 mod policy;
 mod random;
 mod rate;
-mod reference;
 #[cfg(test)]
 mod tests;
 
@@ -26,7 +25,6 @@ pub use clients::{Access, ClientView, Service};
 pub use counters::{Counter, Statistics};
 pub use interleaved::Receipt;
 pub use policy::Policy;
-pub use reference::Reference;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -39,6 +37,7 @@ use rate::{Limit, Verdict};
 
 use crate::settings::RateLimit;
 use crate::time::{NtpShort, NtpTimestamp, UnixTime};
+use crate::timekeeper::Reference;
 use crate::view::{Leap, StampSource};
 use crate::wire::{
     LONGEST_PACKET, Message, Mode, NTS_AUTHENTICATOR, NTS_COOKIE, Packet,
@@ -52,6 +51,8 @@ pub const LONGEST_ANSWER: usize = LONGEST_PACKET;
 const NTP_PORT: u16 = 123;
 /// The reference ID of the kiss-o'-death for asking too often (RFC 5905 §7.4).
 const RATE: u32 = u32::from_be_bytes(*b"RATE");
+/// The stratum of who has no time to tell (RFC 5905 figure 11).
+const UNSYNCHRONISED_STRATUM: u8 = 16;
 /// Root delay and root dispersion while there is no time to tell, in seconds; chronyd's.
 const UNSYNCHRONISED_DISTANCE: f64 = 1.0;
 
@@ -259,7 +260,7 @@ impl Responder {
         let mut packet = told(&message.packet, policy, reference, request.received);
         // Ours are odd when something came, even when something left: so the two are never the same, and a client that
         // repeats one of the former is known by it.
-        packet.receive = self.blurred(reference.corrected(request.received), policy);
+        packet.receive = self.blurred(reference.time_at(request.received), policy);
         packet.receive.0 |= 1;
         packet.origin = message.packet.transmit;
         let wants_interleaved = policy.log_clients && message.packet.origin.0 & 1 == 1;
@@ -272,7 +273,7 @@ impl Responder {
         };
         let now = clock();
         let sent = before.map_or(now, |(transmitted, _)| transmitted);
-        packet.transmit = self.blurred(reference.corrected(sent), policy);
+        packet.transmit = self.blurred(reference.time_at(sent), policy);
         packet.transmit.0 &= !1;
         if before.is_some() {
             packet.origin = message.packet.receive;
@@ -360,7 +361,8 @@ fn told(request: &Packet, policy: &Policy, reference: &Reference, now: UnixTime)
         root_dispersion: NtpShort::from_seconds(UNSYNCHRONISED_DISTANCE),
         ..Packet::default()
     };
-    if !reference.is_synchronised() {
+    // Stratum 16 is told as 0 (RFC 5905 §7.3).
+    if !reference.is_synchronised() || reference.stratum >= UNSYNCHRONISED_STRATUM {
         return packet;
     }
     Packet {
