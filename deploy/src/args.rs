@@ -29,7 +29,7 @@ pub(crate) struct Outpost {
 pub(crate) enum Command {
     /// Run a whole site on this machine, on loopback addresses, until Ctrl-C
     ///
-    /// Runs the real services (healthd, dns-authd, dns-recursor, lb-proxy, registry-svc) as child
+    /// Runs the real services (healthd, dns-authd, dns-recursor, lb-proxy, registry-svc, timesync-agent) as child
     /// processes with the configuration of an example site: the domain ocp4.redhat.ren with three
     /// masters. Each master is a small TCP responder on a loopback address of its own, so that health
     /// checks have something to check; its registry port leads to registry-svc. No privileges are needed, and nothing outside the run directory
@@ -106,8 +106,8 @@ pub(crate) struct Places {
     #[arg(long, value_name = "PORT", default_value_t = 5301, value_parser = port())]
     pub(crate) authority_port: u16,
 
-    /// First of five ports, on NET.1, for the admin listeners of the services
-    #[arg(long, value_name = "PORT", default_value_t = 9401, value_parser = clap::value_parser!(u16).range(1..=65_531))]
+    /// First of six ports, on NET.1, for the admin listeners of the services
+    #[arg(long, value_name = "PORT", default_value_t = 9401, value_parser = clap::value_parser!(u16).range(1..=65_530))]
     pub(crate) admin_port: u16,
 
     /// Port of the masters' API server
@@ -125,6 +125,10 @@ pub(crate) struct Places {
     /// Port of registry-svc, on NET.1
     #[arg(long, value_name = "PORT", default_value_t = 5000, value_parser = port())]
     pub(crate) registry_svc_port: u16,
+
+    /// UDP port of timesync-agent, on NET.1, in place of 123, which needs privileges
+    #[arg(long, value_name = "PORT", default_value_t = 11_123, value_parser = port())]
+    pub(crate) time_port: u16,
 }
 
 /// Arguments of `master`.

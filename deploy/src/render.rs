@@ -8,6 +8,7 @@ mod dns_recursor;
 mod healthd;
 mod lb_proxy;
 mod registry_svc;
+mod timesync_agent;
 mod zone;
 
 use std::net::{IpAddr, SocketAddr};
@@ -39,6 +40,8 @@ pub(crate) struct Layout {
     pub(crate) proxy: IpAddr,
     /// Where registry-svc listens, in plain text: what the masters offer as registry leads there.
     pub(crate) registry: SocketAddr,
+    /// Where timesync-agent answers.
+    pub(crate) time: SocketAddr,
     /// The admin listeners.
     pub(crate) admin: PerService<SocketAddr>,
     /// How often each port of each master is probed.
@@ -71,6 +74,7 @@ pub(crate) fn render(site: &Site, layout: &Layout) -> Vec<File> {
             Service::DnsRecursor => dns_recursor::render(site, layout),
             Service::LbProxy => lb_proxy::render(site, layout),
             Service::RegistrySvc => registry_svc::render(layout),
+            Service::TimesyncAgent => timesync_agent::render(layout),
         };
         files.push(File {
             name: config_name(service),
@@ -138,12 +142,14 @@ mod tests {
             authority: at(5301),
             proxy: at(0).ip(),
             registry: at(5000),
+            time: at(11_123),
             admin: PerService {
                 healthd: at(9401),
                 dns_authd: at(9402),
                 dns_recursor: at(9403),
                 lb_proxy: at(9404),
                 registry_svc: at(9405),
+                timesync_agent: at(9406),
             },
             probe_interval: Duration::from_millis(500),
             drain: Duration::from_secs(2),

@@ -15,16 +15,19 @@ pub(crate) enum Service {
     LbProxy,
     /// Keeps the images of the site.
     RegistrySvc,
+    /// Gives the site its time.
+    TimesyncAgent,
 }
 
 impl Service {
     /// Every service, in the order in which they start; they stop in reverse.
-    pub(crate) const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::Healthd,
         Self::DnsAuthd,
         Self::DnsRecursor,
         Self::LbProxy,
         Self::RegistrySvc,
+        Self::TimesyncAgent,
     ];
 
     /// The name of the service, of its package and of its binary.
@@ -35,6 +38,7 @@ impl Service {
             Self::DnsRecursor => "dns-recursor",
             Self::LbProxy => "lb-proxy",
             Self::RegistrySvc => "registry-svc",
+            Self::TimesyncAgent => "timesync-agent",
         }
     }
 
@@ -45,7 +49,8 @@ impl Service {
             Self::DnsAuthd => Some(Self::DnsRecursor),
             Self::DnsRecursor => Some(Self::LbProxy),
             Self::LbProxy => Some(Self::RegistrySvc),
-            Self::RegistrySvc => None,
+            Self::RegistrySvc => Some(Self::TimesyncAgent),
+            Self::TimesyncAgent => None,
         }
     }
 
@@ -57,6 +62,7 @@ impl Service {
             Self::DnsRecursor => Some(Self::DnsAuthd),
             Self::LbProxy => Some(Self::DnsRecursor),
             Self::RegistrySvc => Some(Self::LbProxy),
+            Self::TimesyncAgent => Some(Self::RegistrySvc),
         }
     }
 }
@@ -80,6 +86,8 @@ pub(crate) struct PerService<T> {
     pub(crate) lb_proxy: T,
     /// What belongs to registry-svc.
     pub(crate) registry_svc: T,
+    /// What belongs to timesync-agent.
+    pub(crate) timesync_agent: T,
 }
 
 impl<T> PerService<T> {
@@ -91,6 +99,7 @@ impl<T> PerService<T> {
             dns_recursor: make(Service::DnsRecursor),
             lb_proxy: make(Service::LbProxy),
             registry_svc: make(Service::RegistrySvc),
+            timesync_agent: make(Service::TimesyncAgent),
         }
     }
 
@@ -102,6 +111,7 @@ impl<T> PerService<T> {
             Service::DnsRecursor => &self.dns_recursor,
             Service::LbProxy => &self.lb_proxy,
             Service::RegistrySvc => &self.registry_svc,
+            Service::TimesyncAgent => &self.timesync_agent,
         }
     }
 
@@ -113,6 +123,7 @@ impl<T> PerService<T> {
             Service::DnsRecursor => &mut self.dns_recursor,
             Service::LbProxy => &mut self.lb_proxy,
             Service::RegistrySvc => &mut self.registry_svc,
+            Service::TimesyncAgent => &mut self.timesync_agent,
         }
     }
 

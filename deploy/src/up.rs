@@ -122,6 +122,7 @@ fn run_in(
             dns_recursor: layout.dns.to_string(),
             lb_proxy: layout.proxy.to_string(),
             registry_svc: layout.registry.to_string(),
+            timesync_agent: layout.time.to_string(),
         },
         registry: layout.registry,
         control: control::socket(run_dir.path()),
@@ -200,13 +201,15 @@ fn layout(args: &UpArgs, directory: &Path) -> Layout {
         authority: at(args.places.authority_port),
         proxy: own.into(),
         registry: at(args.places.registry_svc_port),
-        // The range of the argument leaves room for four more.
+        time: at(args.places.time_port),
+        // The range of the argument leaves room for five more.
         admin: PerService {
             healthd: at(admin),
             dns_authd: at(admin.saturating_add(1)),
             dns_recursor: at(admin.saturating_add(2)),
             lb_proxy: at(admin.saturating_add(3)),
             registry_svc: at(admin.saturating_add(4)),
+            timesync_agent: at(admin.saturating_add(5)),
         },
         probe_interval: PROBE_INTERVAL,
         drain: Duration::from_secs(2),
@@ -229,6 +232,7 @@ fn wanted(site: &Site, layout: &Layout) -> Vec<Wanted> {
         wanted.push(Wanted::tcp(name, address));
     }
     wanted.push(Wanted::tcp("registry-svc", layout.registry));
+    wanted.push(Wanted::udp("timesync-agent", layout.time));
     for (service, address) in layout.admin.iter() {
         wanted.push(Wanted::tcp(
             &format!("the admin listener of {service}"),

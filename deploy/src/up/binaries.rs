@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(
             arguments(&place),
             format!(
-                "build --profile release --target-dir {} -p healthd -p dns-authd -p dns-recursor -p lb-proxy -p registry-svc",
+                "build --profile release --target-dir {} -p healthd -p dns-authd -p dns-recursor -p lb-proxy -p registry-svc -p timesync-agent",
                 target.display()
             )
         );

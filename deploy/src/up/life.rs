@@ -288,6 +288,9 @@ impl Life {
             (Page::AskRestart, Key::Char('r')) => self.handle(Input::Restart(Service::DnsRecursor)),
             (Page::AskRestart, Key::Char('p')) => self.handle(Input::Restart(Service::LbProxy)),
             (Page::AskRestart, Key::Char('s')) => self.handle(Input::Restart(Service::RegistrySvc)),
+            (Page::AskRestart, Key::Char('t')) => {
+                self.handle(Input::Restart(Service::TimesyncAgent));
+            }
             (Page::AskRestart | Page::Stopping, _) | (_, Key::Redraw | Key::Escape) => {}
             (Page::Site, Key::Char('l')) => self.page = Page::Log,
             (Page::Log, Key::Char('l')) => self.page = Page::Site,
@@ -490,7 +493,7 @@ impl Life {
         if let Some(printer) = self.printer.as_ref().filter(|_| wanted) {
             let text = clean(&event.to_string());
             printer.print(format!(
-                "{:>8.2}s  {:<13} {text}",
+                "{:>8.2}s  {:<15} {text}",
                 at.as_secs_f64(),
                 event.subject()
             ));
@@ -499,7 +502,7 @@ impl Life {
                 && let Some(line) = self.view.last_line(service)
             {
                 printer.print(format!(
-                    "{:>9}  {:<13} its last line: {}",
+                    "{:>9}  {:<15} its last line: {}",
                     "",
                     "",
                     clean(line)

@@ -83,6 +83,7 @@ fn serves(service: Service, detail: &Value, metrics: &str) -> Option<String> {
             1 => Some("1 repository".to_owned()),
             n => Some(format!("{n} repositories")),
         },
+        Service::TimesyncAgent => Some(detail.get("serves")?.as_str()?.to_owned()),
     }
 }
 
@@ -110,6 +111,7 @@ fn counter(service: Service) -> &'static str {
         Service::DnsRecursor => "coredns_dns_requests_total",
         Service::LbProxy => "haproxy_frontend_sessions_total",
         Service::RegistrySvc => "registry_http_requests_total",
+        Service::TimesyncAgent => "timesync_server_requests_total",
     }
 }
 

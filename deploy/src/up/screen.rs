@@ -96,7 +96,10 @@ fn lines(view: &View, page: Page, look: Look) -> Vec<Line> {
         lines.extend(log(view, look, room));
         lines.resize_with(look.rows.saturating_sub(1).max(1), Line::default);
     } else {
-        lines.push(Line::default());
+        // An old terminal's rows are for what happens.
+        if look.rows > 24 {
+            lines.push(Line::default());
+        }
         lines.extend(services(view, look));
         lines.push(Line::default());
         lines.extend(masters(view, look));
@@ -125,7 +128,7 @@ fn fit(lines: &mut Vec<Line>, view: &View, rows: usize) {
                 Line::new()
                     .dim(&format!(" {:>7.1}s  ", at.as_secs_f64()))
                     .plain(&format!(
-                        "{:<13} {}",
+                        "{:<15} {}",
                         event.subject(),
                         clean(&event.to_string())
                     )),
@@ -159,7 +162,7 @@ fn title(view: &View, look: Look) -> Line {
 
 fn services(view: &View, look: Look) -> Vec<Line> {
     let heading = format!(
-        " {:<13}{:<12}{:<25}{:>14} {:>6} {:>7}",
+        " {:<15}{:<12}{:<23}{:>14} {:>6} {:>7}",
         "SERVICE", "STATE", "SERVES", "PER SECOND", "UP", "PID"
     );
     let mut lines = vec![Line::new().dim(&heading)];
@@ -167,7 +170,7 @@ fn services(view: &View, look: Look) -> Vec<Line> {
         let mark = look.mark(row.state == State::Ready);
         let state = format!("{mark} {:<10}", row.state.word());
         let line = Line::new()
-            .bold(&format!(" {:<13}", service.name()))
+            .bold(&format!(" {:<15}", service.name()))
             .coloured(row.state.colour(), &state);
         lines.push(if let Some(reason) = row.state.reason() {
             line.plain(&clean(without_date(reason)))
@@ -178,8 +181,8 @@ fn services(view: &View, look: Look) -> Vec<Line> {
             let uptime = row.uptime.map(short).unwrap_or_default();
             let pid = row.pid.map(|pid| pid.to_string()).unwrap_or_default();
             line.plain(&format!(
-                "{:<25}{per_second:>14} {uptime:>6} {pid:>7}",
-                cut(&row.serves, 24)
+                "{:<23}{per_second:>14} {uptime:>6} {pid:>7}",
+                cut(&row.serves, 22)
             ))
         });
     }
@@ -187,7 +190,7 @@ fn services(view: &View, look: Look) -> Vec<Line> {
 }
 
 fn masters(view: &View, look: Look) -> Vec<Line> {
-    let mut heading = format!(" {:<13}{:<16}", "MASTER", "ADDRESS");
+    let mut heading = format!(" {:<15}{:<16}", "MASTER", "ADDRESS");
     for offer in &view.offers {
         // Writing to a `String` cannot fail.
         let _infallible = write!(heading, "{:<15}", format!("{} :{}", offer.what, offer.port));
@@ -199,7 +202,7 @@ fn masters(view: &View, look: Look) -> Vec<Line> {
 
 fn master_line(master: &MasterView, look: Look) -> Line {
     let mut line = Line::new()
-        .bold(&format!(" {:<13}", master.name))
+        .bold(&format!(" {:<15}", master.name))
         .plain(&format!("{:<16}", master.address));
     for seen in &master.seen {
         let mark = look.mark(*seen == Seen::Up);
@@ -217,7 +220,7 @@ fn master_line(master: &MasterView, look: Look) -> Line {
 
 /// The last lines of the log that fit, long ones on several rows.
 fn log(view: &View, look: Look, room: usize) -> Vec<Line> {
-    let width = look.columns.saturating_sub(14).max(20);
+    let width = look.columns.saturating_sub(16).max(20);
     let mut rows = Vec::new();
     for (service, line) in view.log.iter().rev().take(room) {
         let characters: Vec<char> = clean(without_date(line)).chars().collect();
@@ -229,7 +232,7 @@ fn log(view: &View, look: Look, room: usize) -> Vec<Line> {
                 ""
             };
             let text: String = piece.iter().collect();
-            pieces.push(Line::new().dim(&format!(" {name:<13}")).plain(&text));
+            pieces.push(Line::new().dim(&format!(" {name:<15}")).plain(&text));
         }
         rows.extend(pieces.into_iter().rev());
     }
@@ -274,6 +277,7 @@ fn keys(view: &View, page: Page) -> Line {
             .key("r", "dns-recursor")
             .key("p", "lb-proxy")
             .key("s", "registry-svc")
+            .key("t", "timesync-agent")
             .key("Esc", "none"),
         Page::Log => Line::new().key("l", "back to the site").key("q", "quit"),
         Page::Stopping => Line::new().bold(" Stopping.").key("q", "kill what is left"),
@@ -286,7 +290,7 @@ fn unit(service: Service) -> &'static str {
         Service::Healthd => "probes",
         Service::DnsAuthd | Service::DnsRecursor => "queries",
         Service::LbProxy => "sessions",
-        Service::RegistrySvc => "requests",
+        Service::RegistrySvc | Service::TimesyncAgent => "requests",
     }
 }
 

@@ -1,6 +1,6 @@
 //! The conductor, told stories.
 
-use super::Service::{DnsAuthd, DnsRecursor, Healthd, LbProxy, RegistrySvc};
+use super::Service::{DnsAuthd, DnsRecursor, Healthd, LbProxy, RegistrySvc, TimesyncAgent};
 use super::*;
 
 /// A step of a story: what happens so many milliseconds after the start.
@@ -50,7 +50,7 @@ fn told(at: u64, input: Input) -> (u64, Step) {
     (at, Step::Told(input))
 }
 
-/// All services started and ready within 50 ms.
+/// All services started and ready within 60 ms.
 fn running() -> Vec<(u64, Step)> {
     vec![
         told(0, Input::Begin),
@@ -59,13 +59,14 @@ fn running() -> Vec<(u64, Step)> {
         told(30, Input::Ready(DnsRecursor)),
         told(40, Input::Ready(LbProxy)),
         told(50, Input::Ready(RegistrySvc)),
+        told(60, Input::Ready(TimesyncAgent)),
     ]
 }
 
 fn after_running(more: Vec<(u64, Step)>) -> Vec<String> {
     let mut steps = running();
     steps.extend(more);
-    play(steps).split_off(10)
+    play(steps).split_off(12)
 }
 
 #[test]
@@ -83,6 +84,8 @@ fn each_service_starts_when_the_one_before_is_ready() {
             "lb-proxy: ready after 0.01 s",
             "spawn registry-svc",
             "registry-svc: ready after 0.01 s",
+            "spawn timesync-agent",
+            "timesync-agent: ready after 0.01 s",
         ]
     );
 }
@@ -96,7 +99,8 @@ fn a_service_that_is_slow_to_be_ready_holds_nobody_up_for_long() {
             (6_000, Step::Clock),
             (9_000, Step::Clock),
             (12_000, Step::Clock),
-            told(12_100, Input::Ready(Healthd)),
+            (15_000, Step::Clock),
+            told(15_100, Input::Ready(Healthd)),
         ]),
         [
             "spawn healthd",
@@ -104,7 +108,8 @@ fn a_service_that_is_slow_to_be_ready_holds_nobody_up_for_long() {
             "spawn dns-recursor",
             "spawn lb-proxy",
             "spawn registry-svc",
-            "healthd: ready after 12.10 s"
+            "spawn timesync-agent",
+            "healthd: ready after 15.10 s"
         ]
     );
 }
@@ -114,6 +119,7 @@ fn stop_goes_in_reverse_and_waits_for_each() {
     assert_eq!(
         after_running(vec![
             told(100, Input::Stop),
+            told(105, Input::Ended(TimesyncAgent, Ending::Code(0))),
             told(110, Input::Ended(RegistrySvc, Ending::Code(0))),
             told(120, Input::Ended(LbProxy, Ending::Code(0))),
             told(150, Input::Ended(DnsRecursor, Ending::Code(0))),
@@ -121,6 +127,8 @@ fn stop_goes_in_reverse_and_waits_for_each() {
             told(250, Input::Ended(Healthd, Ending::Code(0))),
         ]),
         [
+            "terminate timesync-agent",
+            "timesync-agent: stopped",
             "terminate registry-svc",
             "registry-svc: stopped",
             "terminate lb-proxy",
@@ -142,14 +150,14 @@ fn a_service_that_does_not_stop_is_killed() {
         after_running(vec![
             told(100, Input::Stop),
             (4_100, Step::Clock),
-            told(4_110, Input::Ended(RegistrySvc, Ending::Signal(9))),
+            told(4_110, Input::Ended(TimesyncAgent, Ending::Signal(9))),
         ]),
         [
+            "terminate timesync-agent",
+            "kill timesync-agent",
+            "timesync-agent: did not stop in time: killed",
+            "timesync-agent: stopped",
             "terminate registry-svc",
-            "kill registry-svc",
-            "registry-svc: did not stop in time: killed",
-            "registry-svc: stopped",
-            "terminate lb-proxy",
         ]
     );
 }
@@ -166,7 +174,7 @@ fn who_does_not_want_to_wait_has_everything_killed() {
 fn a_second_stop_changes_nothing() {
     assert_eq!(
         after_running(vec![told(100, Input::Stop), told(110, Input::Stop)]),
-        ["terminate registry-svc"]
+        ["terminate timesync-agent"]
     );
 }
 
@@ -281,12 +289,12 @@ fn a_restart_cuts_a_pause_short() {
 fn a_stop_during_a_restart_does_not_start_it_again() {
     assert_eq!(
         after_running(vec![
-            told(100, Input::Restart(RegistrySvc)),
+            told(100, Input::Restart(TimesyncAgent)),
             told(110, Input::Stop),
-            told(120, Input::Ended(RegistrySvc, Ending::Code(0))),
+            told(120, Input::Ended(TimesyncAgent, Ending::Code(0))),
         ])
         .split_off(2),
-        ["registry-svc: stopped", "terminate lb-proxy"]
+        ["timesync-agent: stopped", "terminate registry-svc"]
     );
 }
 

@@ -38,6 +38,7 @@ fn view() -> View {
             dns_recursor: service("127.0.0.1:5300", 4713, 12_345.6),
             lb_proxy: service("127.0.0.1, 2 open", 4714, 3.0),
             registry_svc: service("127.0.0.1:5000", 4715, 7.0),
+            timesync_agent: service("local, stratum 10", 4716, 2.0),
         },
         offers: vec![
             offer("API", 6443),
@@ -107,18 +108,18 @@ fn the_whole_site_fits_an_old_terminal() {
         shown,
         [
             " Outpost  ocp4 · ocp4.redhat.ren                                       up 3m13s",
+            " SERVICE        STATE       SERVES                     PER SECOND     UP     PID",
+            " healthd        ● ready     9 targets, 6 up            9.0 probes  3m12s    4711",
+            " dns-authd      ● ready     127.0.0.1:5301, 1 zone    0.4 queries  3m12s    4712",
+            " dns-recursor   ● ready     127.0.0.1:5300         12,346 queries  3m12s    4713",
+            " lb-proxy       ● ready     127.0.0.1, 2 open        3.0 sessions  3m12s    4714",
+            " registry-svc   ● ready     127.0.0.1:5000           7.0 requests  3m12s    4715",
+            " timesync-agent ● ready     local, stratum 10        2.0 requests  3m12s    4716",
             "",
-            " SERVICE      STATE       SERVES                       PER SECOND     UP     PID",
-            " healthd      ● ready     9 targets, 6 up              9.0 probes  3m12s    4711",
-            " dns-authd    ● ready     127.0.0.1:5301, 1 zone      0.4 queries  3m12s    4712",
-            " dns-recursor ● ready     127.0.0.1:5300           12,346 queries  3m12s    4713",
-            " lb-proxy     ● ready     127.0.0.1, 2 open          3.0 sessions  3m12s    4714",
-            " registry-svc ● ready     127.0.0.1:5000             7.0 requests  3m12s    4715",
-            "",
-            " MASTER       ADDRESS         API :6443      ingress :8443  registry :5443",
-            " master-0     127.0.0.13      ● up           ● up           ● up",
-            " master-1     127.0.0.14      ○ down         ○ down         ○ down         off",
-            " master-2     127.0.0.15      ○ unknown      ○ unknown      ○ unknown",
+            " MASTER         ADDRESS         API :6443      ingress :8443  registry :5443",
+            " master-0       127.0.0.13      ● up           ● up           ● up",
+            " master-1       127.0.0.14      ○ down         ○ down         ○ down         off",
+            " master-2       127.0.0.15      ○ unknown      ○ unknown      ○ unknown",
             "",
             " TRY, in another terminal",
             "   dig @127.0.0.1 -p 5300 api.ocp4.redhat.ren",
@@ -127,7 +128,7 @@ fn the_whole_site_fits_an_old_terminal() {
             "   outpost master down master-1",
             "",
             " EVENTS",
-            "    12.2s  master-1      taken down",
+            "    12.2s  master-1        taken down",
             "",
             " 0 1 2 master down or up   r restart a service   l log   q quit",
         ]
@@ -169,8 +170,8 @@ fn a_service_that_is_not_ready_says_why_where_it_says_what_it_serves() {
     view.services.dns_authd.state = State::NotReady("zones are loading\x1b[2J".to_owned());
     let shown = shown(&view, Page::Site, PLAIN);
     assert_eq!(
-        shown[4],
-        " dns-authd    ○ not ready zones are loading\\x1b[2J"
+        shown[3],
+        " dns-authd      ○ not ready zones are loading\\x1b[2J"
     );
 }
 
@@ -181,7 +182,7 @@ fn the_log_page_shows_the_last_lines() {
         view.log.push_back((Service::DnsAuthd, format!("line {n}")));
     }
     let shown = shown(&view, Page::Log, PLAIN);
-    assert_eq!(shown[21], " dns-authd    line 99");
+    assert_eq!(shown[21], " dns-authd      line 99");
     assert_eq!(shown[23], " l back to the site   q quit");
 }
 
@@ -191,14 +192,14 @@ fn a_long_line_of_log_goes_on_below() {
     let line = format!("2026-11-21T11:27:09.711Z WARN  {} the end", "x".repeat(60));
     view.log.push_back((Service::Healthd, line));
     let shown = shown(&view, Page::Log, PLAIN);
-    assert_eq!(shown[2], " healthd      Serving");
+    assert_eq!(shown[2], " healthd        Serving");
     assert_eq!(
         shown[3],
-        format!(" healthd      11:27:09.711Z WARN  {}", "x".repeat(46))
+        format!(" healthd        11:27:09.711Z WARN  {}", "x".repeat(44))
     );
     assert_eq!(
         shown[4],
-        format!("              {} the end", "x".repeat(14))
+        format!("                {} the end", "x".repeat(16))
     );
 }
 
