@@ -3,7 +3,8 @@
 //! Each thread serves one socket, and blocks in a single receive while the queue is empty; under load
 //! it receives and sends in batches (`recvmmsg`, `sendmmsg`). Buffers are made once: nothing is
 //! allocated per datagram. On a wildcard address the reply leaves from the address the query came to
-//! (`IP_PKTINFO`, `IPV6_PKTINFO`); elsewhere the kernel knows and is not asked.
+//! (`IP_PKTINFO`, `IPV6_PKTINFO`); elsewhere the kernel knows and is not asked. On request it also
+//! tells when a datagram came (`SO_TIMESTAMPNS`).
 //!
 //! Sockets may be shared with another process, which goes on when this one ends: the engine never
 //! shuts a socket down, and answers what is queued before it stops.
@@ -36,6 +37,7 @@ pub use counters::{Collector, Counters};
 pub use path::ReturnPath;
 
 use path::{Peer, Source};
+use sys::Told;
 use worker::Worker;
 
 use crate::run::Heartbeat;
@@ -76,6 +78,7 @@ pub struct Datagram<'a> {
     payload: &'a [u8],
     peer: Peer,
     source: Source,
+    arrived: Option<Duration>,
     socket: Option<&'a Arc<UdpSocket>>,
     bound: Option<IpAddr>,
 }
@@ -89,6 +92,7 @@ impl<'a> Datagram<'a> {
             payload,
             peer: Peer::new(peer),
             source: Source::Bound,
+            arrived: None,
             socket: None,
             bound: local,
         }
@@ -110,6 +114,13 @@ impl<'a> Datagram<'a> {
     #[must_use]
     pub fn local(&self) -> Option<IpAddr> {
         self.source.address().or(self.bound)
+    }
+
+    /// When the kernel got it, since 1970 on the wall clock; none unless
+    /// [asked for](EngineOptions::stamps_arrival).
+    #[must_use]
+    pub fn arrived(&self) -> Option<Duration> {
+        self.arrived
     }
 
     /// The way back, for a reply that another thread sends later.
@@ -139,6 +150,11 @@ pub struct EngineOptions {
     pub reply_capacity: usize,
     /// Datagrams received with one system call at most.
     pub batch: usize,
+    /// Replies sent with one system call at most; no more than a batch. Fewer leave sooner after they
+    /// were made, which matters to those that hold the time.
+    pub send_batch: usize,
+    /// Whether the kernel is asked when each datagram came (`SO_TIMESTAMPNS`).
+    pub stamps_arrival: bool,
 }
 
 impl Default for EngineOptions {
@@ -147,6 +163,8 @@ impl Default for EngineOptions {
             name: "engine",
             reply_capacity: 4096,
             batch: 64,
+            send_batch: 64,
+            stamps_arrival: false,
         }
     }
 }
@@ -197,7 +215,7 @@ impl Engine {
         }
         let sockets = sockets
             .into_iter()
-            .map(Socket::prepare)
+            .map(|socket| Socket::prepare(socket, &options))
             .collect::<io::Result<Vec<_>>>()?;
         let n_threads = threads.max(sockets.len());
         // Dropped on an error, it stops the threads it has.
@@ -293,29 +311,34 @@ struct Socket {
     socket: Arc<UdpSocket>,
     /// The address it is bound to, unless that is a wildcard.
     bound: Option<IpAddr>,
+    /// What each datagram tells.
+    told: Told,
     inode: u64,
 }
 
 impl Socket {
-    fn prepare(socket: UdpSocket) -> io::Result<Self> {
+    fn prepare(socket: UdpSocket, options: &EngineOptions) -> io::Result<Self> {
         socket.set_nonblocking(false)?;
         socket.set_read_timeout(Some(WAKE))?;
         socket.set_write_timeout(Some(WAKE))?;
         let address = socket.local_addr()?.ip();
         let bound = (!address.is_unspecified()).then_some(address);
-        if bound.is_none() {
+        let told = Told {
+            destination: bound.is_none(),
+            arrival: options.stamps_arrival,
+        };
+        if told.destination {
             sys::receive_destination(&socket, address)?;
+        }
+        if told.arrival {
+            sys::receive_arrival(&socket)?;
         }
         Ok(Self {
             inode: rustix::fs::fstat(&socket)?.st_ino,
             socket: Arc::new(socket),
             bound,
+            told,
         })
-    }
-
-    /// True when each datagram tells which address it came to.
-    fn tells_destination(&self) -> bool {
-        self.bound.is_none()
     }
 }
 

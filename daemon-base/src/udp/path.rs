@@ -5,14 +5,16 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::sys;
 
 /// Room for `sockaddr_in` (16 bytes) or `sockaddr_in6` (28 bytes).
 pub(super) const PEER_SIZE: usize = 28;
 
-/// Room for one control message with the larger `in6_pktinfo`, and to spare.
-pub(super) const CONTROL_SIZE: usize = 64;
+/// Room for one control message with the larger `in6_pktinfo` (40 bytes) and one with a timestamp (32
+/// bytes), and to spare.
+pub(super) const CONTROL_SIZE: usize = 96;
 
 /// Address families as the first two bytes of a socket address hold them.
 const FAMILY_V4: [u8; 2] = family(libc::AF_INET);
@@ -114,23 +116,6 @@ impl Source {
         }
     }
 
-    /// Reads the control messages of a received datagram.
-    pub(super) fn read(mut control: &[u8]) -> Self {
-        while let Some((length, level, kind)) = read_header(control) {
-            let Some(data) = control.get(HEADER..length) else {
-                break;
-            };
-            match (level, kind) {
-                (libc::IPPROTO_IP, libc::IP_PKTINFO) => return Self::from_v4_info(data),
-                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => return Self::from_v6_info(data),
-                _ => {}
-            }
-            let next = length.next_multiple_of(size_of::<usize>());
-            control = control.get(next..).unwrap_or_default();
-        }
-        Self::Bound
-    }
-
     /// `struct in_pktinfo`: interface, the local address that a reply has, the address in the header
     /// (which may be a broadcast).
     fn from_v4_info(data: &[u8]) -> Self {
@@ -186,6 +171,53 @@ impl Source {
         copy(body, &data);
         (HEADER + length).next_multiple_of(size_of::<usize>())
     }
+}
+
+/// What the kernel says of a datagram besides who sent it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ancillary {
+    pub(super) source: Source,
+    /// When it came, since 1970.
+    pub(super) arrived: Option<Duration>,
+}
+
+impl Ancillary {
+    /// Nothing was asked.
+    pub(super) const NONE: Self = Self {
+        source: Source::Bound,
+        arrived: None,
+    };
+
+    /// Reads the control messages of a received datagram.
+    pub(super) fn read(mut control: &[u8]) -> Self {
+        let mut ancillary = Self::NONE;
+        while let Some((length, level, kind)) = read_header(control) {
+            let Some(data) = control.get(HEADER..length) else {
+                break;
+            };
+            match (level, kind) {
+                (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                    ancillary.source = Source::from_v4_info(data);
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                    ancillary.source = Source::from_v6_info(data);
+                }
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => ancillary.arrived = since_1970(data),
+                _ => {}
+            }
+            let next = length.next_multiple_of(size_of::<usize>());
+            control = control.get(next..).unwrap_or_default();
+        }
+        ancillary
+    }
+}
+
+/// `struct timespec` of a machine whose words have 64 bits; none before 1970, and none on others.
+fn since_1970(data: &[u8]) -> Option<Duration> {
+    let (seconds, rest) = data.split_first_chunk::<8>()?;
+    let nanoseconds = i64::from_ne_bytes(*rest.first_chunk::<8>()?);
+    let seconds = u64::try_from(i64::from_ne_bytes(*seconds)).ok()?;
+    Some(Duration::new(seconds, u32::try_from(nanoseconds).ok()?))
 }
 
 /// Length, level and type of the first control message, if there is one.
@@ -290,6 +322,40 @@ impl fmt::Debug for ReturnPath {
 mod tests {
     use super::*;
 
+    fn only(source: Source) -> Ancillary {
+        Ancillary {
+            source,
+            arrived: None,
+        }
+    }
+
+    #[test]
+    fn a_stamp_is_read_beside_the_source() {
+        let message = |seconds: i64, nanoseconds: i64| {
+            let mut message = (HEADER + 16).to_ne_bytes().to_vec();
+            message.extend(libc::SOL_SOCKET.to_ne_bytes());
+            message.extend(libc::SCM_TIMESTAMPNS.to_ne_bytes());
+            message.extend(seconds.to_ne_bytes());
+            message.extend(nanoseconds.to_ne_bytes());
+            message
+        };
+        let source = Source::V4(Ipv4Addr::new(127, 0, 0, 2));
+        let mut rest = [0; CONTROL_SIZE];
+        let length = source.write(&mut rest);
+        for (seconds, nanoseconds, arrived) in [
+            (0, 0, Some(Duration::ZERO)),
+            (1_800_000_000, 7, Some(Duration::new(1_800_000_000, 7))),
+            (-1, 999_999_999, None),
+            (1, -1, None),
+        ] {
+            let control = [&message(seconds, nanoseconds), &rest[..length]].concat();
+            let ancillary = Ancillary { source, arrived };
+            assert_eq!(Ancillary::read(&control), ancillary);
+            let control = [&rest[..length], &message(seconds, nanoseconds)].concat();
+            assert_eq!(Ancillary::read(&control), ancillary);
+        }
+    }
+
     #[test]
     fn addresses_survive_the_kernels_form() {
         for text in [
@@ -322,7 +388,7 @@ mod tests {
         ] {
             let mut control = [0xaa; CONTROL_SIZE];
             let length = source.write(&mut control);
-            assert_eq!(Source::read(&control[..length]), source);
+            assert_eq!(Ancillary::read(&control[..length]), only(source));
         }
         assert_eq!(Source::Bound.write(&mut [0; CONTROL_SIZE]), 0);
     }
@@ -337,11 +403,15 @@ mod tests {
         ] {
             let mut control = [0; CONTROL_SIZE];
             let length = Source::V6(address.parse().unwrap(), 3).write(&mut control);
-            assert_eq!(Source::read(&control[..length]), Source::Bound, "{address}");
+            assert_eq!(
+                Ancillary::read(&control[..length]),
+                only(Source::Bound),
+                "{address}"
+            );
         }
         let mut control = [0; CONTROL_SIZE];
         let length = Source::V4(Ipv4Addr::UNSPECIFIED).write(&mut control);
-        assert_eq!(Source::read(&control[..length]), Source::Bound);
+        assert_eq!(Ancillary::read(&control[..length]), only(Source::Bound));
     }
 
     #[test]
@@ -349,11 +419,15 @@ mod tests {
         let mut control = [0; CONTROL_SIZE];
         let length = Source::V4(Ipv4Addr::LOCALHOST).write(&mut control);
         for cut in 0..length - 4 {
-            assert_eq!(Source::read(&control[..cut]), Source::Bound, "{cut}");
+            assert_eq!(
+                Ancillary::read(&control[..cut]),
+                only(Source::Bound),
+                "{cut}"
+            );
         }
         control[..8].copy_from_slice(&usize::MAX.to_ne_bytes());
-        assert_eq!(Source::read(&control), Source::Bound);
-        assert_eq!(Source::read(&[0; CONTROL_SIZE]), Source::Bound);
+        assert_eq!(Ancillary::read(&control), only(Source::Bound));
+        assert_eq!(Ancillary::read(&[0; CONTROL_SIZE]), only(Source::Bound));
     }
 
     #[test]
@@ -365,7 +439,7 @@ mod tests {
         // The same length, of a type nobody asked for.
         other[12..16].copy_from_slice(&99_i32.to_ne_bytes());
         let both = [&other[..length], &first[..length]].concat();
-        assert_eq!(Source::read(&both), source);
+        assert_eq!(Ancillary::read(&both), only(source));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
 
 use super::RECEIVE_CAPACITY;
-use super::path::{CONTROL_SIZE, PEER_SIZE, Peer, Source};
+use super::path::{Ancillary, CONTROL_SIZE, PEER_SIZE, Peer, Source};
 use super::worker::Sent;
 
 /// Distance of one received datagram from the next: an odd number of cache lines, so that their
@@ -45,7 +45,22 @@ struct Control([u8; CONTROL_SIZE]);
 pub(super) struct Message<'a> {
     pub(super) payload: &'a [u8],
     pub(super) peer: Peer,
-    pub(super) source: Source,
+    pub(super) ancillary: Ancillary,
+}
+
+/// What the kernel is asked to tell of each datagram, besides who sent it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Told {
+    /// Which address it came to.
+    pub(super) destination: bool,
+    /// When it came.
+    pub(super) arrival: bool,
+}
+
+impl Told {
+    fn anything(self) -> bool {
+        self.destination || self.arrival
+    }
 }
 
 //--- Memory
@@ -117,7 +132,9 @@ impl<T> Drop for Memory<T> {
 pub(super) struct Batch {
     size: usize,
     reply_capacity: usize,
-    tells_destination: bool,
+    /// Replies that are sent together at most.
+    send_size: usize,
+    told: Told,
     payloads: Memory<u8>,
     peers: Memory<Peer>,
     controls: Memory<Control>,
@@ -132,7 +149,7 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    pub(super) fn new(size: usize, reply_capacity: usize, tells_destination: bool) -> Self {
+    pub(super) fn new(size: usize, send_size: usize, reply_capacity: usize, told: Told) -> Self {
         let size = size.clamp(1, LARGEST_BATCH);
         let reply_capacity = reply_capacity.clamp(512, LONGEST_REPLY);
         let payloads = Memory::new(0, size * RECEIVE_STRIDE);
@@ -150,14 +167,15 @@ impl Batch {
             header.msg_name = peers.at(index).cast();
             header.msg_iov = receive_vectors.at(index);
             header.msg_iovlen = 1;
-            if tells_destination {
+            if told.anything() {
                 header.msg_control = controls.at(index).cast();
             }
         }
         Self {
             size,
             reply_capacity,
-            tells_destination,
+            send_size: send_size.clamp(1, size),
+            told,
             payloads,
             peers,
             controls,
@@ -174,7 +192,7 @@ impl Batch {
     /// Receives one datagram, blocking as the socket does.
     pub(super) fn receive_one(&mut self, socket: &UdpSocket) -> io::Result<usize> {
         self.make_ready(1);
-        if !self.tells_destination {
+        if !self.told.anything() {
             return self.receive_one_plain(socket);
         }
         let header = &mut self.received.get_mut(0).msg_hdr;
@@ -239,7 +257,7 @@ impl Batch {
 
     /// Restores the lengths that the last call has overwritten.
     fn make_ready(&mut self, count: usize) {
-        let control_length = if self.tells_destination {
+        let control_length = if self.told.anything() {
             CONTROL_SIZE
         } else {
             0
@@ -264,17 +282,17 @@ impl Batch {
         let peer = self.peers.get_mut(index);
         peer.length = header.msg_hdr.msg_namelen.min(length_of(PEER_SIZE));
         let peer = *peer;
-        let source = if self.tells_destination {
+        let ancillary = if self.told.anything() {
             let control = self.controls.get(index);
             let filled = header.msg_hdr.msg_controllen.min(CONTROL_SIZE);
-            Source::read(control.0.get(..filled).unwrap_or_default())
+            Ancillary::read(control.0.get(..filled).unwrap_or_default())
         } else {
-            Source::Bound
+            Ancillary::NONE
         };
         let message = Message {
             payload: self.payloads.slice(index * RECEIVE_STRIDE, length),
             peer,
-            source,
+            ancillary,
         };
         let reply = self
             .replies
@@ -282,9 +300,10 @@ impl Batch {
         Some((message, reply))
     }
 
-    /// True while another reply of full length fits.
+    /// True while another reply of full length fits behind those that are sent together.
     pub(super) fn has_room(&self) -> bool {
-        self.replies_used + self.reply_capacity <= self.replies.length
+        self.n_staged < self.send_size
+            && self.replies_used + self.reply_capacity <= self.replies.length
     }
 
     /// Puts the reply that [`Batch::message`] had room for behind those to be sent.
@@ -296,7 +315,7 @@ impl Batch {
             iov_len: length,
         };
         let mut control_length = 0;
-        if self.tells_destination {
+        if self.told.destination {
             control_length = source.write(&mut self.controls.get_mut(index).0);
         }
         let peer = self.peers.at(index);
@@ -425,10 +444,18 @@ pub(super) fn send_from(
 
 /// Makes every datagram tell which address it was sent to.
 pub(super) fn receive_destination(socket: &UdpSocket, address: IpAddr) -> io::Result<()> {
-    let (level, option) = match address {
-        IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_PKTINFO),
-        IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
-    };
+    match address {
+        IpAddr::V4(_) => switch_on(socket, libc::IPPROTO_IP, libc::IP_PKTINFO),
+        IpAddr::V6(_) => switch_on(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
+    }
+}
+
+/// Makes every datagram tell when the kernel got it.
+pub(super) fn receive_arrival(socket: &UdpSocket) -> io::Result<()> {
+    switch_on(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS)
+}
+
+fn switch_on(socket: &UdpSocket, level: libc::c_int, option: libc::c_int) -> io::Result<()> {
     let on: libc::c_int = 1;
     // SAFETY: `on` is an integer of the length given, and lives through the call.
     let result = unsafe {

@@ -3,7 +3,7 @@ use crate::listen::tests::has_ipv6;
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::AtomicUsize;
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::time::Instant;
 
 /// Answers with the payload, its letters in capitals and the address it came to.
@@ -46,6 +46,7 @@ fn options() -> EngineOptions {
         name: "test",
         reply_capacity: 4096,
         batch: 8,
+        ..EngineOptions::default()
     }
 }
 
@@ -515,4 +516,69 @@ fn counts_are_shown_to_a_scraper() {
         text.contains("\ndns_authd_udp_sent_datagrams_total 1\n"),
         "{text}"
     );
+}
+
+#[test]
+fn every_datagram_tells_when_it_came_if_asked() {
+    struct Arrivals {
+        told: mpsc::Sender<Option<Duration>>,
+        gate: Arc<Mutex<()>>,
+    }
+    impl Respond for Arrivals {
+        fn respond(&mut self, datagram: &Datagram<'_>, reply: &mut [u8]) -> Outcome {
+            drop(self.gate.lock().unwrap());
+            self.told.send(datagram.arrived()).unwrap();
+            let length = datagram.payload().len();
+            reply[..length].copy_from_slice(datagram.payload());
+            Outcome::Reply(length)
+        }
+    }
+    let now = || std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
+    let (plain, address) = bind("127.0.0.1:0");
+    let (mut sockets, mut targets) = bind_wildcards();
+    sockets.push(plain);
+    targets.push(("127.0.0.1:0", address));
+    let questions: Vec<String> = (0..20).map(|number| number.to_string()).collect();
+    for stamps_arrival in [false, true] {
+        let (told, arrivals) = mpsc::channel();
+        let gate = Arc::default();
+        let stamping = EngineOptions {
+            send_batch: 3,
+            stamps_arrival,
+            ..options()
+        };
+        let served = sockets.iter().map(|socket| socket.try_clone().unwrap());
+        let engine = Engine::start(served.collect(), 1, stamping, |_| Arrivals {
+            told: told.clone(),
+            gate: Arc::clone(&gate),
+        })
+        .unwrap();
+        let before = now();
+        // Nothing is answered until all are there, so that there are batches too.
+        let closed = gate.lock().unwrap();
+        let askers = targets.iter().map(|(from, target)| {
+            let asker = client(from);
+            for question in &questions {
+                asker.send_to(question.as_bytes(), target).unwrap();
+            }
+            asker
+        });
+        let askers: Vec<UdpSocket> = askers.collect();
+        drop(closed);
+        for (asker, (_, target)) in askers.iter().zip(&targets) {
+            for question in &questions {
+                assert_eq!(receive(asker), (question.clone(), *target));
+            }
+        }
+        assert!(engine.counters().batches() < 20 * 2);
+        engine.stop();
+        let after = now();
+        for _ in 0..questions.len() * targets.len() {
+            let arrived = arrivals.recv().unwrap();
+            assert_eq!(arrived.is_some(), stamps_arrival);
+            if let Some(arrived) = arrived {
+                assert!(before <= arrived && arrived <= after, "{arrived:?}");
+            }
+        }
+    }
 }

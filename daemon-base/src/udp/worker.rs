@@ -50,8 +50,9 @@ impl<R: Respond> Worker<R> {
     pub(super) fn run(mut self) {
         let mut batch = Batch::new(
             self.options.batch,
+            self.options.send_batch,
             self.options.reply_capacity,
-            self.socket.tells_destination(),
+            self.socket.told,
         );
         let mut pace = Pace::Quiet {
             look_in: LOOK_EVERY,
@@ -133,11 +134,12 @@ impl<R: Respond> Worker<R> {
                 continue;
             };
             let capacity = reply.len();
-            let source = message.source;
+            let source = message.ancillary.source;
             let datagram = Datagram {
                 payload: message.payload,
                 peer: message.peer,
                 source,
+                arrived: message.ancillary.arrived,
                 socket: Some(&self.socket.socket),
                 bound: self.socket.bound,
             };
