@@ -1,5 +1,6 @@
 //! The agent as the life of its process sees it: what is started, in which order, and ended.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use crate::health::Health;
 use crate::history::History;
 use crate::metrics::Scrape;
 use crate::page;
+use crate::responder::Tables;
 use crate::status::{self, Surroundings};
 use crate::view::View;
 use crate::words;
@@ -66,8 +68,10 @@ impl Service for Timesync {
         let views = Cell::new(View::default());
         let health = Arc::new(Health::start(config.health.clone(), config.node.clone()));
         let history = Arc::new(Mutex::new(History::default()));
+        let tables = Tables::new(config.settings.server.client_log_limit, seeds());
         let scrape = Scrape::new(
             Arc::clone(&views),
+            Arc::clone(&tables),
             config.node.clone(),
             config.corrects_clock,
         );
@@ -112,6 +116,12 @@ impl Service for Timesync {
         self.follower.abort();
         true
     }
+}
+
+/// What nobody outside can guess.
+fn seeds() -> [u64; 2] {
+    // The standard library seeds these hashers from the system.
+    [0, 1].map(|number: u64| RandomState::new().hash_one(number))
 }
 
 fn warn_all(config: &Config) {
