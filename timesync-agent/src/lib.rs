@@ -27,6 +27,8 @@ pub mod refclock;
 pub mod responder;
 pub mod service;
 pub mod settings;
+#[cfg(any(test, feature = "simulation"))]
+pub mod simulation;
 pub mod status;
 pub mod time;
 pub mod timekeeper;

@@ -42,6 +42,10 @@ const LOCKED_UPDATES: u64 = 4;
 const LOCKED_WITHIN: f64 = 0.1;
 /// The polling interval is so long that the uncertainty it adds is this part of the noise of one sample.
 const POLL_GROWTH: f64 = 0.65;
+/// And no more than this, in seconds: a clock that is to be within a millisecond has to be asked again before it is not.
+const POLL_BOUND: f64 = 300e-6;
+/// A burst goes on while the uncertainty at the first poll after it would be above this, in seconds.
+const BURST_GROWTH: f64 = 50e-6;
 
 /// A source and what is known of it.
 #[derive(Clone, Debug)]

@@ -27,8 +27,8 @@ const QUICK: usize = 16;
 const CONTRADICTIONS: u32 = 4;
 /// A likelihood below this is no explanation.
 const INCREDIBLE: f64 = 1e-4;
-/// Standard deviation of a frequency that nobody knows: crystals are within 100 ppm.
-const ANY_FREQUENCY: f64 = 150e-6;
+/// Standard deviations of a frequency that nobody knows: most crystals are within 30 ppm, some are not what they should be.
+const ANY_FREQUENCY: [f64; 2] = [25e-6, 250e-6];
 /// Random errors of stamps, as a part of the dispersion, which is a bound on them.
 const STAMP_NOISE: f64 = 0.1;
 
@@ -68,8 +68,8 @@ pub(super) enum Taken {
 /// What is known of one source.
 #[derive(Clone, Debug)]
 pub(super) struct Filter {
-    /// Frequency to begin with, and its standard deviation.
-    prior: (f64, f64),
+    /// Frequency that was learned earlier, and its standard deviation.
+    prior: Option<(f64, f64)>,
     asymmetry: Option<f64>,
     max_samples: usize,
     path: Path,
@@ -85,7 +85,7 @@ pub(super) struct Filter {
 impl Filter {
     pub(super) fn new(drift: Option<(f64, f64)>, min_delay: Option<f64>) -> Self {
         Self {
-            prior: drift.unwrap_or((0.0, ANY_FREQUENCY)),
+            prior: drift,
             asymmetry: None,
             max_samples: SAMPLES,
             path: Path::new(min_delay),
@@ -157,6 +157,7 @@ impl Filter {
         let likelihood = if self.points.len() <= QUICK || other_floor {
             self.refilter()
         } else {
+            self.merge_priors();
             self.weigh(point)
         };
         if likelihood > INCREDIBLE {
@@ -276,18 +277,10 @@ impl Filter {
     /// Everything that is remembered, weighed with what is known of the path by the end.
     fn refilter(&mut self) -> f64 {
         let points: Vec<Point> = self.points.drain(..).collect();
-        let credits: Vec<f64> = if points.len() > QUICK {
-            self.bank.iter().map(|model| model.credit).collect()
-        } else {
-            Vec::new()
-        };
         let mut likelihood = 1.0;
         for (index, point) in points.into_iter().enumerate() {
             if index == 0 {
                 self.begin(point);
-                for (model, credit) in self.bank.iter_mut().zip(&credits) {
-                    model.credit = *credit;
-                }
             }
             self.points.push_back(point);
             if index > 0 {
@@ -304,19 +297,37 @@ impl Filter {
         let edges = self.edges(&point, 0.0);
         let half = (edges.high - edges.low) / 2.0;
         let deviation = edges.softness.hypot(half / 1.732);
-        let (frequency, skew) = self.prior;
-        for noise in NOISES {
-            for wander in WANDERS {
-                self.bank.push(Model {
-                    wander: wander * wander,
-                    noise,
-                    offset: (edges.low + edges.high) / 2.0,
-                    frequency,
-                    offset_variance: deviation * deviation,
-                    covariance: 0.0,
-                    frequency_variance: skew * skew,
-                    credit: 0.0,
-                });
+        // What was learned may have become wrong since: one of the beliefs is always that nobody knows.
+        let [usual, any] = ANY_FREQUENCY;
+        let priors = [self.prior.unwrap_or((0.0, usual)), (0.0, any)];
+        for (frequency, skew) in priors {
+            for noise in NOISES {
+                for wander in WANDERS {
+                    self.bank.push(Model {
+                        wander: wander * wander,
+                        noise,
+                        offset: (edges.low + edges.high) / 2.0,
+                        frequency,
+                        offset_variance: deviation * deviation,
+                        covariance: 0.0,
+                        frequency_variance: skew * skew,
+                        credit: 0.0,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Where the frequency began is of no interest any more: of each belief, the better beginning stays.
+    fn merge_priors(&mut self) {
+        let n = WANDERS.len() * NOISES.len();
+        if self.bank.len() <= n {
+            return;
+        }
+        let rest = self.bank.split_off(n);
+        for (model, other) in self.bank.iter_mut().zip(rest) {
+            if other.credit > model.credit {
+                *model = other;
             }
         }
     }

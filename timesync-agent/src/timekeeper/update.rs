@@ -4,7 +4,7 @@ use super::discipline::{Correction, Update};
 use super::filter::Estimate;
 use super::select::{self, Candidate, Failure, Selection};
 use super::types::{Effect, Note, Sample, SourceId, Status, Verdict};
-use super::{Knowledge, PATIENCE, POLL_GROWTH, Root, Source, Timekeeper};
+use super::{BURST_GROWTH, Knowledge, PATIENCE, POLL_BOUND, POLL_GROWTH, Root, Source, Timekeeper};
 use crate::settings::LeapMode;
 use crate::time::{RawTime, Reading, Span};
 use crate::view::{Leap, SourceMode, SourceState};
@@ -386,6 +386,18 @@ impl Timekeeper {
         }
     }
 
+    /// Whether a burst should go on: the frequency is not known well enough to leave the clock alone until the next poll.
+    #[must_use]
+    pub fn wants_more(&self, id: SourceId) -> bool {
+        self.sources
+            .iter()
+            .find(|source| source.id == id)
+            .is_some_and(|source| {
+                let interval = f64::from(source.options.minpoll).exp2();
+                source.filter.growth(interval) > BURST_GROWTH * BURST_GROWTH
+            })
+    }
+
     /// By how much the clock may go wrong on its own, in seconds per second.
     fn error_rate(&self) -> f64 {
         self.clock.max_clock_error * 1e-6
@@ -404,7 +416,7 @@ impl Timekeeper {
         };
         let spread = source.filter.path_spread().max(source.filter.noise());
         let aim = f64::from(source.options.polltarget) / 8.0;
-        let bound = POLL_GROWTH * spread / aim;
+        let bound = (POLL_GROWTH * spread / aim).min(POLL_BOUND);
         let fits = |poll: i8| source.filter.growth(f64::from(poll).exp2()) <= bound * bound;
         let enough = source.filter.n_samples() >= 4;
         let poll = source
