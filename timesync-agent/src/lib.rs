@@ -25,6 +25,7 @@ pub mod pmc;
 pub mod random;
 pub mod refclock;
 pub mod responder;
+pub mod sandbox;
 pub mod service;
 pub mod settings;
 #[cfg(any(test, feature = "simulation"))]

@@ -272,7 +272,7 @@ impl ReferenceClock {
         context: &Context,
     ) -> Result<i128, Unusable> {
         let options = &self.settings.options;
-        let period = i128::from(SECOND) / i128::from(options.rate.max(1));
+        let period = (i128::from(SECOND) / i128::from(options.rate.max(1))).max(1);
         let (nearby, tolerance) = if options.lock.is_some() {
             let (when, ahead) = seconds.ok_or(Unusable::UnknownSecond)?;
             let age = i128::from((at - when).0).abs();

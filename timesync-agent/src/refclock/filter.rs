@@ -183,3 +183,94 @@ fn count(n: usize) -> f64 {
 fn nearest(value: f64) -> i64 {
     value.round() as i64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::SECOND;
+
+    const AHEAD: i64 = 1_700_000_000 * SECOND;
+
+    /// Samples a second apart on a clock that drifts by 50 ppm, each off by something.
+    fn made(offs: &[i64]) -> Option<(i64, i64)> {
+        let mut filter = Filter::new(64, None);
+        for (second, off) in (0..).zip(offs) {
+            let at = second * SECOND;
+            filter.put(Point {
+                at: RawTime(at),
+                ahead: AHEAD - at / 20_000 + off,
+                dispersion: 1e-9,
+            });
+        }
+        let made = filter.make()?;
+        // How far from the truth it is at its own moment.
+        Some((made.at.0, made.ahead - (AHEAD - made.at.0 / 20_000)))
+    }
+
+    #[test]
+    fn the_drift_of_the_raw_clock_is_no_noise() {
+        let (_, off) = made(&[0; 16]).unwrap();
+        assert!(off.abs() <= 1, "{off}");
+    }
+
+    #[test]
+    fn wild_samples_do_not_count() {
+        let mut offs = [0; 16];
+        offs[3] = 1_000_000;
+        offs[7] = -2_000_000_000;
+        offs[11] = 5_000_000;
+        let (_, off) = made(&offs).unwrap();
+        assert!(off.abs() <= 1, "{off}");
+        // More than half of them are the truth.
+        offs[..7].fill(1_000_000);
+        offs[7..].fill(0);
+        let (_, off) = made(&offs).unwrap();
+        assert!(off.abs() < 1_000_000, "{off}");
+    }
+
+    #[test]
+    fn two_samples_are_averaged_where_the_filter_is_so_small() {
+        let mut filter = Filter::new(2, None);
+        for (at, ahead) in [(0, 10), (2, 30)] {
+            filter.put(Point {
+                at: RawTime(at),
+                ahead,
+                dispersion: 0.0,
+            });
+        }
+        let made = filter.make().unwrap();
+        assert_eq!((made.at, made.ahead), (RawTime(1), 20));
+    }
+
+    #[test]
+    fn the_oldest_go_and_nothing_counts_twice() {
+        let mut filter = Filter::new(1, Some(1e-6));
+        let point = |at, dispersion| Point {
+            at: RawTime(at),
+            ahead: at,
+            dispersion,
+        };
+        for at in [1, 2, 3, 3] {
+            filter.put(point(at, 0.0));
+        }
+        assert_eq!(filter.make().map(|made| made.ahead), Some(3));
+        assert_eq!(filter.make(), None);
+        filter.put(point(4, 1e-5));
+        filter.put(point(5, f64::NAN));
+        assert_eq!(filter.make(), None, "too coarse");
+    }
+
+    #[test]
+    fn imprecise_samples_give_way_to_precise_ones() {
+        let mut filter = Filter::new(64, None);
+        for at in 0..16 {
+            let coarse = at % 2 == 1;
+            filter.put(Point {
+                at: RawTime(at * SECOND),
+                ahead: if coarse { 700 } else { 0 },
+                dispersion: if coarse { 1e-6 } else { 1e-9 },
+            });
+        }
+        assert_eq!(filter.make().unwrap().ahead, 0);
+    }
+}

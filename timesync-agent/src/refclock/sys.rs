@@ -118,6 +118,24 @@ impl Segment {
         (copy, count)
     }
 
+    /// Writes it, as another program would.
+    #[cfg(test)]
+    pub(super) fn write(&self, octets: &[u8; shm::SIZE]) {
+        for (index, octet) in octets.iter().enumerate() {
+            // SAFETY: As in `copy`.
+            unsafe { self.0.add(index).write_volatile(*octet) };
+        }
+    }
+
+    /// Removes the segment of a key, when the last has detached it.
+    #[cfg(test)]
+    pub(super) fn remove(&self, key: u32) -> io::Result<()> {
+        // SAFETY: Plain numbers.
+        let id = checked(unsafe { libc::shmget(key.cast_signed(), 0, 0) })?;
+        // SAFETY: The command has no argument.
+        checked(unsafe { libc::shmctl(id, libc::IPC_RMID, ptr::null_mut()) }).map(drop)
+    }
+
     /// Tells the writer that it was read.
     pub(super) fn take(&self) {
         // SAFETY: As in `copy`; `valid` is at a multiple of four.

@@ -1,1 +1,204 @@
+//! The drivers against what they are for: a segment and a socket of this machine.
 
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+use std::sync::mpsc;
+
+use super::*;
+use crate::settings::RefclockOptions;
+use crate::time::SECOND;
+
+fn settings(driver: RefclockDriver) -> RefclockSettings {
+    let options = RefclockOptions {
+        filter: 1,
+        ..RefclockOptions::default()
+    };
+    RefclockSettings { driver, options }
+}
+
+fn open(driver: RefclockDriver) -> Clocks {
+    let (clocks, failures) = Clocks::open(&[settings(driver)], Vec::new(), sys::reading());
+    assert!(failures.is_empty(), "{failures:?}");
+    clocks
+}
+
+/// Reads until a sample is made.
+fn sample(clocks: &mut Clocks) -> Option<Made> {
+    for step in 0..16 {
+        let mut now = sys::reading();
+        now.raw = now.raw + crate::time::Span(step * SECOND);
+        for output in clocks.handle_timeout(&Context::default(), now) {
+            return output.sample;
+        }
+    }
+    None
+}
+
+/// By how much a sample puts the clock of this machine behind, in nanoseconds.
+fn behind(made: &Made) -> i64 {
+    let now = sys::reading();
+    made.ahead - (now.wall.0 - now.raw.0)
+}
+
+/// Far above what a second reading of both clocks differs from the first, far below what the tests put in.
+const NOISE: i64 = 50_000_000;
+
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("outpost-time-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+#[test]
+fn samples_come_through_a_socket() {
+    let directory = Directory::new("sock");
+    let path = directory.0.join("gps.sock");
+    // What is left of an earlier run is in the way, and goes.
+    drop(UnixDatagram::bind(&path).unwrap());
+    let mut clocks = open(RefclockDriver::Sock { path: path.clone() });
+    let descriptors: Vec<usize> = clocks.descriptors().map(|(clock, _)| clock).collect();
+    assert_eq!(descriptors, [0]);
+    let writer = UnixDatagram::unbound().unwrap();
+    let sample = |offset| sock::Sample {
+        local: sys::reading().wall,
+        offset,
+        is_pulse: false,
+        leap: Leap::Normal,
+    };
+    writer.send_to(b"nonsense", &path).unwrap();
+    let long = [&sample(1.0).encode()[..], &[0]].concat();
+    writer.send_to(&long, &path).unwrap();
+    clocks.handle_readable(0, &Context::default());
+    assert_eq!(clocks.cores().next().unwrap().counts(), (0, 0));
+    writer.send_to(&sample(2.5).encode(), &path).unwrap();
+    clocks.handle_readable(0, &Context::default());
+    let made = super::tests::sample(&mut clocks).unwrap();
+    let off = behind(&made) - 2_500_000_000;
+    assert!(off.abs() < NOISE, "{off} ns");
+    drop(clocks);
+    assert!(!path.exists(), "a writer would wait for nobody");
+}
+
+#[test]
+fn the_phase_of_a_pulse_comes_through_a_socket() {
+    let directory = Directory::new("pulse");
+    let path = directory.0.join("pps.sock");
+    let mut clocks = open(RefclockDriver::Sock { path: path.clone() });
+    let now = sys::reading();
+    let pulse = sock::Sample {
+        local: now.wall,
+        // And any number of seconds.
+        offset: 7.25,
+        is_pulse: true,
+        leap: Leap::Normal,
+    };
+    let writer = UnixDatagram::unbound().unwrap();
+    writer.send_to(&pulse.encode(), &path).unwrap();
+    let context = Context {
+        estimate: Some((now.wall.0 - now.raw.0, 0.01)),
+        ..Context::default()
+    };
+    clocks.handle_readable(0, &context);
+    let off = behind(&sample(&mut clocks).unwrap()) - 250_000_000;
+    assert!(off.abs() < NOISE, "{off} ns");
+}
+
+#[test]
+fn samples_come_through_shared_memory() {
+    // Nobody else uses segments so high.
+    let segment = 0x0100_0000 + std::process::id();
+    let writer = sys::Segment::attach(shm::FIRST_KEY.wrapping_add(segment), 0o600).unwrap();
+    let mut clocks = open(RefclockDriver::Shm {
+        segment,
+        mode: 0o600,
+    });
+    assert_eq!(sample(&mut clocks), None, "nothing was written");
+    let mut octets = [0; shm::SIZE];
+    let now = sys::reading().wall.0;
+    let put = |octets: &mut [u8], at: usize, time: i64| {
+        octets[at..at + 8].copy_from_slice(&(time / SECOND).to_ne_bytes());
+        let below = i32::try_from(time % SECOND / 1000).unwrap();
+        octets[at + 8..at + 12].copy_from_slice(&below.to_ne_bytes());
+    };
+    put(&mut octets, 8, now - 3 * SECOND);
+    put(&mut octets, 24, now);
+    octets[..4].copy_from_slice(&1_i32.to_ne_bytes());
+    octets[shm::VALID..shm::VALID + 4].copy_from_slice(&1_i32.to_ne_bytes());
+    writer.write(&octets);
+    let mut clocks = open(RefclockDriver::Shm {
+        segment,
+        mode: 0o600,
+    });
+    let made = sample(&mut clocks).unwrap();
+    let off = behind(&made) + 3 * SECOND;
+    assert!(off.abs() < NOISE, "{off} ns");
+    assert_eq!(
+        writer.copy().0[shm::VALID..shm::VALID + 4],
+        [0; 4],
+        "it is told that it was read"
+    );
+    assert_eq!(sample(&mut clocks), None, "nothing counts twice");
+    writer.remove(shm::FIRST_KEY.wrapping_add(segment)).unwrap();
+}
+
+#[test]
+fn a_clock_that_is_not_there_is_told_of_and_stays_silent() {
+    let missing = PathBuf::from("/dev/no-such-clock");
+    let drivers = [
+        RefclockDriver::Phc {
+            device: missing.clone(),
+            options: crate::settings::PhcOptions::default(),
+        },
+        RefclockDriver::Pps {
+            device: missing.clone(),
+            clear: false,
+        },
+        RefclockDriver::Sock {
+            path: missing.join("sock"),
+        },
+        // A device, and no clock.
+        RefclockDriver::Phc {
+            device: PathBuf::from("/dev/null"),
+            options: crate::settings::PhcOptions::default(),
+        },
+    ];
+    let settings = drivers.map(settings);
+    let (mut clocks, failures) = Clocks::open(&settings, Vec::new(), sys::reading());
+    let failed: Vec<usize> = failures.iter().map(|failure| failure.clock).collect();
+    assert_eq!(failed, [0, 1, 2, 3]);
+    assert_eq!(clocks.descriptors().count(), 0);
+    assert_eq!(sample(&mut clocks), None);
+}
+
+#[test]
+fn what_a_slave_of_ptp_tells_becomes_samples() {
+    let driver = RefclockDriver::Ptp(crate::settings::PtpSettings::new("eth0"));
+    let (sender, receiver) = mpsc::channel();
+    let slaves = vec![(0, receiver)];
+    let (mut clocks, failures) = Clocks::open(&[settings(driver)], slaves, sys::reading());
+    assert!(failures.is_empty(), "{failures:?}");
+    let now = sys::reading();
+    let what = What::Time {
+        time: now.wall + crate::time::Span(38 * SECOND),
+        scale: Scale::Tai(37),
+    };
+    let told = Told {
+        at: now.raw,
+        what,
+        dispersion: 1e-7,
+        leap: Leap::Normal,
+    };
+    sender.send(told).unwrap();
+    let off = behind(&sample(&mut clocks).unwrap()) - SECOND;
+    assert!(off.abs() < NOISE, "{off} ns");
+}
