@@ -13,15 +13,18 @@
 //! it knows.
 
 pub mod args;
+pub mod association;
 pub mod chrony_conf;
 pub mod commands;
 pub mod config;
+pub mod engine;
 pub mod health;
 pub mod history;
 pub mod keys;
 pub mod metrics;
 pub mod page;
 pub mod pmc;
+pub mod pool;
 pub mod random;
 pub mod refclock;
 pub mod responder;

@@ -54,7 +54,7 @@ pub struct View {
 }
 
 /// The clock and what it follows; `chronyc tracking`.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tracking {
     /// Reference ID; 127.127.1.1 for the own clock, 0 for none.
     pub reference_id: u32,
@@ -119,7 +119,7 @@ pub enum SourceState {
 }
 
 /// One source; `chronyc sources`, `sourcestats` and `ntpdata`.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct SourceView {
     /// As the configuration has it: name, address or reference clock.
     pub name: String,
@@ -156,7 +156,7 @@ pub struct SourceView {
 }
 
 /// Statistics over the samples of a source; `chronyc sourcestats`.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SourceStatistics {
     /// Samples that count.
     pub n_samples: u32,
@@ -189,7 +189,7 @@ pub enum StampSource {
 }
 
 /// The last valid packet of a source and its counters; `chronyc ntpdata`.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PacketView {
     /// Port of the source.
     pub port: u16,

@@ -1,0 +1,768 @@
+//! NTP client of one server (RFC 5905 §8 and §9.1, RFC 9769 for interleaved mode).
+//!
+//! ```text
+//!   T1 ──── request: random numbers, no time ────► T2      basic: the response has T2 and T3 as the server guessed it
+//!   T4 ◄─── response: our number, T2, T3 ───────── T3      interleaved: the next response has T3 as the server measured it
+//! ```
+//!
+//! T1 and T4 are on the raw clock, so that nothing done to the wall clock between them matters. Never sends, and never reads a
+//! clock: [`Association::handle_timeout`] gives the octets, and whoever sends them tells when they left.
+
+mod poll;
+
+use std::net::{IpAddr, SocketAddr};
+
+use md5::{Digest as _, Md5};
+
+use crate::keys::KeyRing;
+use crate::random::Random;
+use crate::settings::{Connectivity, SourceOptions};
+use crate::time::{NtpTimestamp, RawTime, Reading, SECOND, Span, UnixTime};
+use crate::timekeeper::{Reference, Sample, Verdict};
+use crate::view::{Leap, PacketView, SourceView, StampSource};
+use crate::wire::{LONGEST_PACKET, Message, Mode, Packet, Trailer, Writer};
+
+use poll::Schedule;
+
+/// The longest that a server may take to answer, in seconds; chrony's, and RFC 9769's for interleaved mode.
+const LONGEST_SERVICE: f64 = 4.0;
+/// How long an answer is waited for at least.
+const SHORTEST_WAIT: Span = Span(SECOND);
+/// The longest root distance that a server may tell (RFC 5905 §7.2, MAXDISP), in seconds.
+const LONGEST_DISTANCE: f64 = 16.0;
+/// The first stratum that is none (RFC 5905 §7.2, MAXSTRAT).
+const NO_STRATUM: u8 = 16;
+/// Requests without answer after which interleaved mode begins anew, as in chrony: the server may have forgotten us.
+const INTERLEAVED_ATTEMPTS: u32 = 4;
+/// By how much two clocks may drift apart while an answer is waited for (RFC 5905 §7.2, PHI), in seconds per second.
+const DRIFT: f64 = 15e-6;
+/// No clock that was ever set is before this, 2026-01-01: where the own one is, timestamps are read as of here.
+const EPOCH: UnixTime = UnixTime(1_767_225_600 * SECOND);
+/// What a request has for the precision of a clock that it does not tell of.
+const UNTOLD_PRECISION: i8 = 32;
+
+/// What of a response is good; chrony's tests, as bits from the highest of ten.
+mod test {
+    pub(super) const DUPLICATE: u16 = 1 << 9;
+    pub(super) const BOGUS: u16 = 1 << 8;
+    pub(super) const TIMESTAMPS: u16 = 1 << 7;
+    pub(super) const AUTHENTICATION: u16 = 1 << 6;
+    pub(super) const SYNCHRONISED: u16 = 1 << 5;
+    pub(super) const DISTANCE: u16 = 1 << 4;
+    pub(super) const DELAY: u16 = 1 << 3;
+    pub(super) const DELAY_RATIO: u16 = 1 << 2;
+    pub(super) const DELAY_DEVIATION: u16 = 1 << 1;
+    pub(super) const LOOP: u16 = 1;
+    /// 1, 2, 3 and 5.
+    pub(super) const VALID: u16 = DUPLICATE | BOGUS | TIMESTAMPS | AUTHENTICATION;
+    /// 6 and 7.
+    pub(super) const USABLE: u16 = SYNCHRONISED | DISTANCE;
+    /// All.
+    pub(super) const GOOD: u16 = VALID | USABLE | DELAY | DELAY_RATIO | DELAY_DEVIATION | LOOP;
+}
+
+/// When a datagram passed, on the raw clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RawStamp {
+    /// When.
+    pub at: RawTime,
+    /// Who read the clock.
+    pub by: StampSource,
+    /// Bound on the error of the reading, in seconds.
+    pub error: f64,
+}
+
+/// What an association needs to know of the node.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// Both clocks.
+    pub now: Reading,
+    /// By how much the wall clock gains on the raw clock, in parts per billion.
+    pub rate: f64,
+    /// Precision of the wall clock, in seconds.
+    pub precision: f64,
+    /// Keys.
+    pub keys: &'a KeyRing,
+    /// What clients are told, if there can be any.
+    pub told: Option<&'a Reference>,
+}
+
+impl Context<'_> {
+    /// What the wall clock showed, or would have if it had not been touched since.
+    #[must_use]
+    pub fn wall(&self, raw: RawTime) -> UnixTime {
+        let elapsed = self.now.raw - raw;
+        self.now.wall - elapsed - self.gained(elapsed)
+    }
+
+    /// What the raw clock showed.
+    #[must_use]
+    pub fn raw(&self, wall: UnixTime) -> RawTime {
+        let elapsed = self.now.wall - wall;
+        self.now.raw - elapsed + self.gained(elapsed)
+    }
+
+    /// Of a span between two readings of one clock, what the other one has more or less.
+    fn gained(&self, elapsed: Span) -> Span {
+        let relative = self.rate * 1e-9;
+        Span::from_seconds(elapsed.seconds() * relative / (1.0 + relative))
+    }
+}
+
+/// Why a datagram is no answer. Nothing is changed by it, and the answer is still waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ignored {
+    /// It is no packet, or not from a server.
+    Malformed,
+    /// Nothing was asked.
+    Unexpected,
+    /// It does not have our random number, or it has no timestamps (tests 1 to 3).
+    Bogus,
+    /// It is not signed with the key of this source (test 5).
+    Unauthenticated,
+}
+
+/// What became of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Outcome {
+    /// Nothing.
+    Ignored(Ignored),
+    /// It answers the request, and gives a sample unless a test failed. What the timekeeper says of that is to be told with
+    /// [`Association::judge`].
+    Answered(Option<Sample>),
+    /// The server wants to be asked less or not at all (RFC 5905 §7.4).
+    KissOfDeath([u8; 4]),
+}
+
+/// What is due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// Send this from a socket of its own.
+    Request(Vec<u8>),
+    /// The request is not answered any more.
+    GiveUp,
+}
+
+/// One server, as a client sees it.
+#[derive(Debug)]
+pub struct Association {
+    address: SocketAddr,
+    options: SourceOptions,
+    random: Random,
+    schedule: Schedule,
+    pending: Option<Pending>,
+    last: Option<Exchange>,
+    /// Requests since the last valid response.
+    n_unanswered: u32,
+    reach: u8,
+    /// The shortest round trip so far, in seconds.
+    shortest: f64,
+    packet: Option<PacketView>,
+    counters: Counters,
+    filtered: Vec<Sample>,
+}
+
+/// A request that waits for its answer.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    /// What a basic response repeats.
+    transmit: NtpTimestamp,
+    /// What an interleaved one repeats, if one was asked for.
+    receive: Option<NtpTimestamp>,
+    /// When it left, as far as that is known.
+    sent: RawStamp,
+    local: Option<IpAddr>,
+    /// Until when.
+    until: RawTime,
+}
+
+/// One that was answered; what interleaved mode needs of it.
+#[derive(Clone, Copy, Debug)]
+struct Exchange {
+    sent: RawStamp,
+    /// The server's T2.
+    receive: NtpTimestamp,
+    /// T3, as the response had it.
+    transmit: NtpTimestamp,
+    arrived: RawStamp,
+    root_delay: f64,
+    root_dispersion: f64,
+    /// Its sample was taken: the measured T3 comes too late.
+    is_used: bool,
+}
+
+/// `ntpdata`'s.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counters {
+    n_sent: u32,
+    n_received: u32,
+    n_valid: u32,
+    n_good: u32,
+}
+
+/// T1 to T4 of an exchange.
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    sent: RawStamp,
+    receive: UnixTime,
+    transmit: UnixTime,
+    arrived: RawStamp,
+    root_delay: f64,
+    root_dispersion: f64,
+    is_interleaved: bool,
+}
+
+impl Association {
+    /// A server that is asked from `start` on, if it is to be online.
+    #[must_use]
+    pub fn new(
+        address: IpAddr,
+        options: &SourceOptions,
+        mut random: Random,
+        start: RawTime,
+    ) -> Self {
+        let jitter = random.fork();
+        let mut schedule = Schedule::new(options, jitter);
+        if options.connectivity != Connectivity::Offline {
+            schedule.go_online(start);
+        }
+        Self {
+            address: SocketAddr::new(address, options.port),
+            options: options.clone(),
+            random,
+            schedule,
+            pending: None,
+            last: None,
+            n_unanswered: 0,
+            reach: 0,
+            shortest: f64::INFINITY,
+            packet: None,
+            counters: Counters::default(),
+            filtered: Vec::new(),
+        }
+    }
+
+    /// Whom it asks.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// How it is asked.
+    #[must_use]
+    pub fn options(&self) -> &SourceOptions {
+        &self.options
+    }
+
+    /// The last eight polls, the newest in the lowest bit.
+    #[must_use]
+    pub fn reach(&self) -> u8 {
+        self.reach
+    }
+
+    /// Requests since the last valid response.
+    #[must_use]
+    pub fn n_unanswered(&self) -> u32 {
+        self.n_unanswered
+    }
+
+    /// Whether there ever was a valid response.
+    #[must_use]
+    pub fn is_confirmed(&self) -> bool {
+        self.counters.n_valid > 0
+    }
+
+    /// Whether it is asked.
+    #[must_use]
+    pub fn is_online(&self) -> bool {
+        self.schedule.is_online()
+    }
+
+    /// The last valid response.
+    #[must_use]
+    pub fn packet(&self) -> Option<&PacketView> {
+        self.packet.as_ref()
+    }
+
+    /// Polling interval, as a power of two in seconds.
+    #[must_use]
+    pub fn poll(&self) -> i8 {
+        self.schedule.poll()
+    }
+
+    //--- What is due
+
+    /// When [`Self::handle_timeout`] is to be called.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<RawTime> {
+        let wait = self.pending.map(|pending| pending.until);
+        [self.schedule.next(), wait].into_iter().flatten().min()
+    }
+
+    /// Something may be due.
+    pub fn handle_timeout(&mut self, context: &Context<'_>) -> Option<Due> {
+        let now = context.now.raw;
+        if self.schedule.next().is_some_and(|next| next <= now) {
+            return self.request(context).map(Due::Request);
+        }
+        self.pending
+            .take_if(|pending| pending.until <= now)
+            .map(|_| Due::GiveUp)
+    }
+
+    /// A new request; the one that waits is not answered any more.
+    fn request(&mut self, context: &Context<'_>) -> Option<Vec<u8>> {
+        let now = context.now.raw;
+        if self.n_unanswered > 0 {
+            self.reach <<= 1;
+            self.schedule.missed();
+        }
+        self.pending = None;
+        if self.n_unanswered > INTERLEAVED_ATTEMPTS || !self.options.xleave {
+            self.last = None;
+        }
+        let transmit = NtpTimestamp(self.random.bits() | 1);
+        // A response of interleaved mode is known by which of two numbers it repeats.
+        let receive = NtpTimestamp(self.random.bits() & !1);
+        let receive = self
+            .last
+            .map(|_| receive)
+            .filter(|receive| *receive != NtpTimestamp::ZERO);
+        let packet = Packet {
+            leap: Leap::Normal,
+            version: self.version(context.keys),
+            mode: Mode::Client,
+            poll: self.schedule.poll(),
+            precision: UNTOLD_PRECISION,
+            origin: self
+                .last
+                .filter(|_| receive.is_some())
+                .map_or(NtpTimestamp::ZERO, |last| last.receive),
+            receive: receive.unwrap_or_default(),
+            transmit,
+            ..Packet::default()
+        };
+        let octets = self.sealed(&packet, context.keys);
+        self.n_unanswered = self.n_unanswered.saturating_add(1);
+        self.schedule.sent(self.reach != 0, now);
+        // Without its key a source is not asked: an answer could not be believed.
+        let octets = octets?;
+        self.counters.n_sent = self.counters.n_sent.saturating_add(1);
+        let wait = Span::from_seconds(self.options.max_delay.clamp(0.0, LONGEST_SERVICE));
+        self.pending = Some(Pending {
+            transmit,
+            receive,
+            sent: RawStamp {
+                at: now,
+                by: StampSource::Daemon,
+                error: 0.0,
+            },
+            local: None,
+            until: now + wait.max(SHORTEST_WAIT),
+        });
+        Some(octets)
+    }
+
+    fn sealed(&self, packet: &Packet, keys: &KeyRing) -> Option<Vec<u8>> {
+        let mut buffer = [0; LONGEST_PACKET];
+        let mut writer = Writer::new(&mut buffer, packet)?;
+        if let Some(key) = self.options.key {
+            let sign =
+                |message: &[u8], digest: &mut [u8]| keys.sign(key, packet.version, message, digest);
+            if !writer.mac(key, sign) {
+                return None;
+            }
+        }
+        let length = writer.finish();
+        buffer.get(..length).map(<[u8]>::to_vec)
+    }
+
+    fn version(&self, keys: &KeyRing) -> u8 {
+        // A digest that version 4 would cut is whole in version 3.
+        let is_long = |key| {
+            keys.get(key)
+                .is_some_and(|key| key.algorithm().digest_length() > 20)
+        };
+        self.options.version.unwrap_or_else(|| {
+            if self.options.key.is_some_and(is_long) {
+                3
+            } else {
+                4
+            }
+        })
+    }
+
+    /// The request has left, and from where. A better stamp may follow a worse one, until the answer is there.
+    pub fn sent(&mut self, stamp: RawStamp, local: Option<IpAddr>) {
+        if let Some(pending) = &mut self.pending {
+            pending.sent = stamp;
+            pending.local = local.or(pending.local);
+        }
+    }
+
+    /// An answer to the request that is out would be of no use.
+    pub fn forget_request(&mut self) {
+        self.pending = None;
+    }
+
+    /// The network has no way to the server.
+    pub fn failed(&mut self) {
+        self.pending = None;
+        if self.options.connectivity == Connectivity::AutoOffline {
+            self.schedule.go_offline();
+        }
+    }
+
+    //--- Answers
+
+    /// A datagram came from the server.
+    pub fn handle_response(
+        &mut self,
+        datagram: &[u8],
+        arrived: RawStamp,
+        context: &Context<'_>,
+    ) -> Outcome {
+        self.counters.n_received = self.counters.n_received.saturating_add(1);
+        let message = match Message::parse(datagram) {
+            Ok(message) if message.packet.mode == Mode::Server => message,
+            Ok(_) | Err(_) => return Outcome::Ignored(Ignored::Malformed),
+        };
+        let Some(pending) = self.pending else {
+            return Outcome::Ignored(Ignored::Unexpected);
+        };
+        let packet = &message.packet;
+        let is_interleaved = pending.receive == Some(packet.origin);
+        // Tests 1 to 3. Who does not see our requests cannot guess the number, and each is answered once.
+        if !(is_interleaved || packet.origin == pending.transmit)
+            || packet.receive == NtpTimestamp::ZERO
+            || packet.transmit == NtpTimestamp::ZERO
+            || self.last.is_some_and(|last| last.repeats(packet))
+        {
+            return Outcome::Ignored(Ignored::Bogus);
+        }
+        if !self.is_authentic(&message, context.keys) {
+            return Outcome::Ignored(Ignored::Unauthenticated);
+        }
+        self.pending = None;
+        self.n_unanswered = 0;
+        self.counters.n_valid = self.counters.n_valid.saturating_add(1);
+        if packet.stratum == 0 && packet.leap == Leap::Unsynchronised {
+            return self.kissed(packet, context);
+        }
+        let times = self.times(packet, &pending, arrived, is_interleaved, context);
+        let sample = self.weigh(&message, &pending, times.as_ref(), context);
+        self.last = Some(Exchange {
+            sent: pending.sent,
+            receive: packet.receive,
+            transmit: packet.transmit,
+            arrived,
+            root_delay: packet.root_delay.seconds(),
+            root_dispersion: packet.root_dispersion.seconds(),
+            is_used: !is_interleaved,
+        });
+        self.schedule.answered(context.now.raw);
+        Outcome::Answered(sample)
+    }
+
+    fn is_authentic(&self, message: &Message<'_>, keys: &KeyRing) -> bool {
+        match (self.options.key, &message.trailer) {
+            (None, _) => true,
+            (Some(key), Trailer::Mac(mac)) => keys.verify_with(key, mac),
+            (Some(_), Trailer::None | Trailer::CryptoNak | Trailer::MsSntp) => false,
+        }
+    }
+
+    /// RFC 5905 §7.4. The request was repeated in it, so whoever sent it has seen that.
+    fn kissed(&mut self, packet: &Packet, context: &Context<'_>) -> Outcome {
+        self.reach <<= 1;
+        let code = packet.reference_id.to_be_bytes();
+        match &code {
+            b"RATE" => self.schedule.slow_down(packet.poll, context.now.raw),
+            // Anybody on the way could say so to part us from a server for good.
+            b"DENY" | b"RSTR" if self.options.key.is_some() => self.schedule.go_offline(),
+            _ => self.schedule.answered(context.now.raw),
+        }
+        Outcome::KissOfDeath(code)
+    }
+
+    /// Which exchange a response tells of; none if its sample was taken when it was less exact.
+    fn times(
+        &self,
+        packet: &Packet,
+        pending: &Pending,
+        arrived: RawStamp,
+        is_interleaved: bool,
+        context: &Context<'_>,
+    ) -> Option<Times> {
+        let pivot = context.now.wall.max(EPOCH);
+        let transmit = packet.transmit.near(pivot);
+        let (root_delay, root_dispersion) = (
+            packet.root_delay.seconds(),
+            packet.root_dispersion.seconds(),
+        );
+        if !is_interleaved {
+            return Some(Times {
+                sent: pending.sent,
+                receive: packet.receive.near(pivot),
+                transmit,
+                arrived,
+                root_delay,
+                root_dispersion,
+                is_interleaved,
+            });
+        }
+        self.last.filter(|last| !last.is_used).map(|last| Times {
+            sent: last.sent,
+            receive: last.receive.near(pivot),
+            transmit,
+            arrived: last.arrived,
+            root_delay: root_delay.max(last.root_delay),
+            root_dispersion: root_dispersion.max(last.root_dispersion),
+            is_interleaved,
+        })
+    }
+
+    /// Tests 6, 7, A and D, and the sample if all are passed.
+    fn weigh(
+        &mut self,
+        message: &Message<'_>,
+        pending: &Pending,
+        times: Option<&Times>,
+        context: &Context<'_>,
+    ) -> Option<Sample> {
+        let packet = &message.packet;
+        let mut tests = test::VALID | test::DELAY_RATIO | test::DELAY_DEVIATION;
+        let mut pass = |bit, passed| {
+            if passed {
+                tests |= bit;
+            }
+        };
+        pass(
+            test::SYNCHRONISED,
+            packet.leap != Leap::Unsynchronised && (1..NO_STRATUM).contains(&packet.stratum),
+        );
+        let distance = packet.root_delay.seconds() / 2.0 + packet.root_dispersion.seconds();
+        pass(test::DISTANCE, distance < LONGEST_DISTANCE);
+        pass(test::LOOP, !is_loop(packet, pending.local, context.told));
+        let measured = times.map(|times| Measured::of(times, packet, context));
+        pass(
+            test::DELAY,
+            measured.is_none_or(|measured| {
+                measured.delay - measured.dispersion <= self.options.max_delay
+                    && measured.response_time <= LONGEST_SERVICE
+            }),
+        );
+        let is_usable = tests & test::USABLE == test::USABLE;
+        self.reach = (self.reach << 1) | u8::from(is_usable);
+        let view = self.describe(message, pending, times, measured, tests, context);
+        self.packet = Some(view);
+        let (times, measured) = times.zip(measured)?;
+        if tests & test::GOOD != test::GOOD {
+            return None;
+        }
+        self.shortest = self.shortest.min(measured.delay);
+        self.schedule.is_near(self.shortest);
+        self.filter(Sample {
+            at: measured.at,
+            ahead: measured.ahead,
+            delay: measured.delay,
+            dispersion: measured.dispersion,
+            root_delay: times.root_delay,
+            root_dispersion: times.root_dispersion,
+            stratum: packet.stratum,
+            leap: packet.leap,
+            reference_id: packet.reference_id,
+            reference_time: packet.reference_time.near(context.now.wall.max(EPOCH)),
+            local_reference_id: pending.local.map_or(0, reference_id),
+        })
+    }
+
+    fn describe(
+        &self,
+        message: &Message<'_>,
+        pending: &Pending,
+        times: Option<&Times>,
+        measured: Option<Measured>,
+        tests: u16,
+        context: &Context<'_>,
+    ) -> PacketView {
+        let packet = &message.packet;
+        // Where this response gave nothing new, the last measurement still stands.
+        let before = self.packet.unwrap_or_default();
+        PacketView {
+            port: self.address.port(),
+            local_address: pending.local,
+            leap: packet.leap,
+            version: packet.version,
+            mode: packet.mode.bits(),
+            stratum: packet.stratum,
+            poll: packet.poll,
+            precision: packet.precision,
+            root_delay: packet.root_delay.seconds(),
+            root_dispersion: packet.root_dispersion.seconds(),
+            reference_id: packet.reference_id,
+            reference_time: if packet.reference_time == NtpTimestamp::ZERO {
+                UnixTime(0)
+            } else {
+                packet.reference_time.near(context.now.wall.max(EPOCH))
+            },
+            offset: measured.map_or(before.offset, |measured| measured.offset),
+            delay: measured.map_or(before.delay, |measured| measured.delay),
+            dispersion: measured.map_or(before.dispersion, |measured| measured.dispersion),
+            response_time: measured.map_or(before.response_time, |measured| measured.response_time),
+            jitter_asymmetry: self.options.asymmetry.unwrap_or_default(),
+            tests,
+            interleaved: times.is_some_and(|times| times.is_interleaved),
+            authenticated: self.options.key.is_some(),
+            transmit_stamp: times.map_or(before.transmit_stamp, |times| times.sent.by),
+            receive_stamp: times.map_or(before.receive_stamp, |times| times.arrived.by),
+            ..PacketView::default()
+        }
+    }
+
+    /// `filter`: of so many samples the one with the shortest round trip (RFC 5905 §10).
+    fn filter(&mut self, sample: Sample) -> Option<Sample> {
+        let n = self.options.filter.unwrap_or(1) as usize;
+        if n <= 1 {
+            return Some(sample);
+        }
+        self.filtered.push(sample);
+        if self.filtered.len() < n {
+            return None;
+        }
+        self.filtered
+            .drain(..)
+            .min_by(|one, other| one.delay.total_cmp(&other.delay))
+    }
+
+    /// What the timekeeper says of a sample (tests B and C), and how often it wants one.
+    pub fn judge(&mut self, verdict: Verdict, poll: i8, now: RawTime) {
+        self.schedule.advise(poll);
+        let failed = match verdict {
+            Verdict::DelayRatio => test::DELAY_RATIO,
+            Verdict::DelayDeviation => test::DELAY_DEVIATION,
+            _ => 0,
+        };
+        if let Some(packet) = &mut self.packet {
+            packet.tests &= !failed;
+        }
+        if verdict == Verdict::Good {
+            self.counters.n_good = self.counters.n_good.saturating_add(1);
+            self.schedule.satisfied(now);
+        } else {
+            self.schedule.answered(now);
+        }
+    }
+
+    //--- Commands
+
+    /// Ask from here on.
+    pub fn go_online(&mut self, now: RawTime) {
+        self.schedule.go_online(now);
+    }
+
+    /// Do not ask any more; an answer that is out may still come.
+    pub fn go_offline(&mut self) {
+        self.schedule.go_offline();
+    }
+
+    /// Ask many times in a row, until `good` answers were good or `total` were asked for.
+    pub fn burst(&mut self, good: u32, total: u32, now: RawTime) {
+        self.schedule.burst(good, total, now);
+    }
+
+    /// Other limits of the polling interval.
+    pub fn limit(&mut self, minpoll: Option<i8>, maxpoll: Option<i8>) {
+        self.options.minpoll = minpoll.unwrap_or(self.options.minpoll);
+        self.options.maxpoll = maxpoll.unwrap_or(self.options.maxpoll);
+        self.schedule
+            .limit(self.options.minpoll, self.options.maxpoll);
+    }
+
+    /// What others see of it.
+    pub fn show(&self, view: &mut SourceView) {
+        view.address = Some(self.address.ip());
+        view.reference_id = reference_id(self.address.ip());
+        view.poll = self.schedule.poll();
+        view.reach = self.reach;
+        view.online = self.schedule.is_online();
+        view.burst = self.schedule.is_bursting();
+        view.packet = self.packet_with_counters();
+    }
+
+    fn packet_with_counters(&self) -> Option<PacketView> {
+        self.packet.map(|packet| PacketView {
+            n_sent: self.counters.n_sent,
+            n_received: self.counters.n_received,
+            n_valid: self.counters.n_valid,
+            n_good: self.counters.n_good,
+            ..packet
+        })
+    }
+}
+
+impl Exchange {
+    /// A response that says the same again.
+    fn repeats(&self, packet: &Packet) -> bool {
+        self.receive == packet.receive && self.transmit == packet.transmit
+    }
+}
+
+/// What four times make.
+#[derive(Clone, Copy, Debug)]
+struct Measured {
+    at: RawTime,
+    ahead: i64,
+    offset: f64,
+    delay: f64,
+    dispersion: f64,
+    response_time: f64,
+}
+
+impl Measured {
+    /// RFC 5905 §8, with the local times on the raw clock.
+    fn of(times: &Times, packet: &Packet, context: &Context<'_>) -> Self {
+        let local = times.arrived.at - times.sent.at;
+        let remote = times.transmit - times.receive;
+        let at = times.sent.at + Span(local.0 / 2);
+        let server = times.receive + Span(remote.0 / 2);
+        let precision = context.precision + f64::from(packet.precision).exp2();
+        let errors = precision.max(times.sent.error).max(times.arrived.error);
+        Self {
+            at,
+            ahead: server.0.saturating_sub(at.0),
+            offset: (server - context.wall(at)).seconds(),
+            delay: (local - remote).seconds().abs().max(precision),
+            dispersion: errors + DRIFT * local.seconds().abs(),
+            response_time: remote.seconds().abs(),
+        }
+    }
+}
+
+/// Test D: whether a server has its time from us, or is us.
+fn is_loop(packet: &Packet, local: Option<IpAddr>, told: Option<&Reference>) -> bool {
+    let Some(told) = told else {
+        return false;
+    };
+    let follows_us =
+        packet.stratum > 1 && local.is_some_and(|local| reference_id(local) == packet.reference_id);
+    let is_us = packet.stratum == told.stratum
+        && packet.reference_id == told.reference_id
+        && packet.reference_time != NtpTimestamp::ZERO
+        && packet.reference_time == NtpTimestamp::of(told.reference_time);
+    follows_us || is_us
+}
+
+/// The reference ID of a server by its address (RFC 5905 §7.3): IPv4's as it is, of IPv6's the beginning of its MD5 hash.
+#[must_use]
+pub fn reference_id(address: IpAddr) -> u32 {
+    match address {
+        IpAddr::V4(address) => address.to_bits(),
+        IpAddr::V6(address) => {
+            let digest = Md5::digest(address.octets());
+            digest
+                .first_chunk()
+                .map_or(0, |first| u32::from_be_bytes(*first))
+        }
+    }
+}

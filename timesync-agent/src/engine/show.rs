@@ -1,0 +1,105 @@
+//! What others see: views for whoever asks, records for logs.
+
+use super::exchange::ReferenceClockRecord;
+use super::{Engine, Measurement, Output, Record};
+use crate::refclock::Made;
+use crate::settings::reference_id_text;
+use crate::time::{Reading, Span};
+use crate::timekeeper::SourceId;
+use crate::view::{PtpView, SourceView, Tracking, View};
+
+impl Engine {
+    /// Everything. What PTP slaves say of themselves is the caller's to give.
+    #[must_use]
+    pub fn view(&self, ptp: Vec<PtpView>, now: Reading) -> View {
+        let servers = self.pool.ids();
+        let clocks = self.clocks.iter().map(|clock| clock.id);
+        View {
+            now,
+            state: self.timekeeper.state(now),
+            tracking: self.tracking(now),
+            sources: servers
+                .chain(clocks)
+                .filter_map(|id| self.source(id, now))
+                .collect(),
+            n_unresolved: u32::try_from(self.pool.n_unresolved()).unwrap_or(u32::MAX),
+            ptp,
+        }
+    }
+
+    fn tracking(&self, now: Reading) -> Tracking {
+        let leading = self.timekeeper.leading();
+        let leading = leading.and_then(|id| self.members.get(&id));
+        Tracking {
+            address: leading.map(|member| member.association.address().ip()),
+            ..self.timekeeper.tracking(now)
+        }
+    }
+
+    fn source(&self, id: SourceId, now: Reading) -> Option<SourceView> {
+        let mut view = SourceView::default();
+        self.timekeeper.source(id, now, &mut view);
+        if let Some(member) = self.members.get(&id) {
+            view.name.clone_from(&member.name);
+            member.association.show(&mut view);
+            return Some(view);
+        }
+        let clock = self.clocks.iter().find(|clock| clock.id == id)?;
+        view.name = reference_id_text(clock.settings.options.reference_id);
+        view.poll = clock.settings.options.poll;
+        view.online = true;
+        Some(view)
+    }
+
+    /// A server answered.
+    pub(super) fn record_measurement(&mut self, id: SourceId, now: Reading) {
+        let is_wanted = self.logs.measurements || self.logs.raw_measurements;
+        let Some(member) = self.members.get(&id).filter(|_| is_wanted) else {
+            return;
+        };
+        let association = &member.association;
+        let Some(packet) = association.packet() else {
+            return;
+        };
+        self.outputs
+            .push_back(Output::Log(Record::Measurement(Box::new(Measurement {
+                at: now.wall,
+                address: association.address().ip(),
+                poll: association.poll(),
+                packet: *packet,
+            }))));
+    }
+
+    /// A sample was good.
+    pub(super) fn record_update(&mut self, id: SourceId, now: Reading) {
+        if self.logs.statistics
+            && let Some(view) = self.source(id, now)
+        {
+            self.outputs
+                .push_back(Output::Log(Record::Statistics(Box::new(view))));
+        }
+        if self.logs.tracking {
+            let tracking = Box::new(self.tracking(now));
+            self.outputs
+                .push_back(Output::Log(Record::Tracking(tracking)));
+        }
+    }
+
+    /// A reference clock gave a sample.
+    pub(super) fn record_reference_clock(&mut self, made: &Made, now: Reading) {
+        if !self.logs.refclocks {
+            return;
+        }
+        let wall_ahead = now.wall.0.saturating_sub(now.raw.0);
+        self.outputs
+            .push_back(Output::Log(Record::ReferenceClock(Box::new(
+                ReferenceClockRecord {
+                    at: now.wall - (now.raw - made.at),
+                    reference_id: made.reference_id,
+                    leap: made.leap,
+                    offset: Span(made.ahead.saturating_sub(wall_ahead)).seconds(),
+                    dispersion: made.dispersion,
+                },
+            ))));
+    }
+}
