@@ -29,6 +29,7 @@ pub mod random;
 pub mod refclock;
 pub mod responder;
 pub mod sandbox;
+pub mod server;
 pub mod service;
 pub mod settings;
 #[cfg(any(test, feature = "simulation"))]

@@ -14,8 +14,8 @@ mod acl;
 mod clients;
 mod counters;
 mod interleaved;
+mod place;
 mod policy;
-mod random;
 mod rate;
 #[cfg(test)]
 mod tests;
@@ -32,9 +32,9 @@ use std::sync::Arc;
 use clients::Clients;
 use counters::{Counters, Registry};
 use interleaved::Stamps;
-use random::Random;
 use rate::{Limit, Verdict};
 
+use crate::random::Random;
 use crate::settings::RateLimit;
 use crate::time::{NtpShort, NtpTimestamp, UnixTime};
 use crate::timekeeper::Reference;
@@ -137,10 +137,9 @@ impl Tables {
         from: IpAddr,
         now: UnixTime,
         limit: Option<&RateLimit>,
-        random: u64,
+        random: &mut Random,
     ) -> bool {
         let limit = limit.map(Limit::new);
-        let random = &mut Random::new(random);
         let service = Service::Command;
         let verdict = self
             .clients
@@ -196,11 +195,11 @@ pub struct Responder {
 impl Responder {
     /// A responder that shares `tables` with others and nothing else.
     #[must_use]
-    pub fn new(tables: &Arc<Tables>, seed: u64) -> Self {
+    pub fn new(tables: &Arc<Tables>, random: Random) -> Self {
         Self {
             tables: Arc::clone(tables),
             counters: tables.counters.register(),
-            random: Random::new(seed),
+            random,
         }
     }
 
@@ -307,7 +306,7 @@ impl Responder {
 
     /// A timestamp whose digits below the precision of the clock are random: they are not known, and nobody shall guess them.
     fn blurred(&mut self, time: UnixTime, policy: &Policy) -> NtpTimestamp {
-        NtpTimestamp(NtpTimestamp::of(time).0 ^ (self.random.next() >> 8 & policy.blur))
+        NtpTimestamp(NtpTimestamp::of(time).0 ^ (self.random.bits() & policy.blur))
     }
 }
 

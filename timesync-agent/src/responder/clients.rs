@@ -7,8 +7,9 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::random::{Random, place};
+use super::place::place;
 use super::rate::{Bucket, Limit, Verdict};
+use crate::random::Random;
 use crate::time::{Span, UnixTime};
 
 /// Clients of one set.
@@ -278,7 +279,7 @@ mod tests {
     #[test]
     fn the_table_is_bounded_and_forgets_the_quiet() {
         let clients = Clients::new(100 * 1024, [1, 2]);
-        let mut random = Random::new(1);
+        let mut random = Random::new([1; 16]);
         let faithful = address(0x0a00_0001);
         for number in 0..100_000 {
             let now = START + Span(i64::from(number) * 1000);
@@ -311,7 +312,7 @@ mod tests {
     #[test]
     fn a_client_has_its_own_bucket_and_services_do_not_mix() {
         let clients = Clients::new(1 << 16, [3, 4]);
-        let mut random = Random::new(1);
+        let mut random = Random::new([1; 16]);
         let limit = Limit::new(&RateLimit {
             interval: 3,
             burst: 8,
@@ -338,7 +339,7 @@ mod tests {
     #[test]
     fn intervals_are_averaged_and_counts_reset() {
         let clients = Clients::new(0, [5, 6]);
-        let mut random = Random::new(1);
+        let mut random = Random::new([1; 16]);
         let ask = |at: i64, random: &mut Random| {
             clients.request(
                 Service::Ntp,
@@ -368,7 +369,7 @@ mod tests {
     #[test]
     fn the_impatient_are_known_by_their_hurry() {
         let clients = Clients::new(0, [7, 8]);
-        let mut random = Random::new(1);
+        let mut random = Random::new([1; 16]);
         let limit = Limit::new(&RateLimit {
             interval: 3,
             burst: 1,

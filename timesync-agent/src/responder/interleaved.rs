@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::random::place;
+use super::place::place;
 use crate::time::{NtpTimestamp, UnixTime};
 use crate::view::StampSource;
 

@@ -4,7 +4,7 @@
 //! the limit is dropped, but for a random part of it: else whoever forges the address of a client could keep the client from
 //! being answered at all.
 
-use super::random::Random;
+use crate::random::Random;
 use crate::settings::RateLimit;
 use crate::time::{SECOND, Span};
 
@@ -80,15 +80,21 @@ impl Limit {
             bucket.0 -= self.cost;
             return Verdict::Answer;
         }
-        if random.one_in(self.leak) != is_impatient {
+        if one_in(random, self.leak) != is_impatient {
             bucket.0 = 0;
             return Verdict::Answer;
         }
-        if self.kod > 0 && random.one_in(self.kod) {
+        if self.kod > 0 && one_in(random, self.kod) {
             return Verdict::Kiss;
         }
         Verdict::Drop
     }
+}
+
+/// True once in two to the power of `log2` times on average.
+fn one_in(random: &mut Random, log2: u32) -> bool {
+    let mask = 1_u64.checked_shl(log2).map_or(u64::MAX, |bound| bound - 1);
+    random.bits() & mask == 0
 }
 
 #[cfg(test)]
@@ -106,7 +112,7 @@ mod tests {
     fn count(limit: &RateLimit, n: u32, gap: Span, is_impatient: bool) -> [u32; 3] {
         let limit = Limit::new(limit);
         let mut bucket = limit.full();
-        let mut random = Random::new(42);
+        let mut random = Random::new([42; 16]);
         let mut counts = [0; 3];
         for _ in 0..n {
             let index = match limit.decide(&mut bucket, gap, is_impatient, &mut random) {
@@ -176,7 +182,7 @@ mod tests {
                 });
                 assert!(limit.cost > 0 && limit.capacity >= limit.cost);
                 let mut bucket = limit.full();
-                let mut random = Random::new(1);
+                let mut random = Random::new([1; 16]);
                 let verdict = limit.decide(&mut bucket, Span(i64::MAX), false, &mut random);
                 assert_eq!(verdict, Verdict::Answer);
             }

@@ -1,0 +1,221 @@
+//! Serves the time with threads of its own: the shared UDP engine in front of a [`Responder`].
+//!
+//! Each thread has a socket, a responder and a view of policy and reference that it renews once in a batch. The kernel says when a
+//! request came; when an answer leaves is read from the clock for each, and answers are sent a few at a time so that they do not
+//! grow old while others are made.
+//!
+//! Without threads (`batch = false`) the loop that asks other servers answers too, by a responder of its own.
+
+use std::io;
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::time::Duration;
+
+use daemon_base::run::Heartbeat;
+use daemon_base::snapshot::{Cell, Reader};
+use daemon_base::udp::{Counters, Datagram, Engine, EngineOptions, Outcome, Respond};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::random::Random;
+use crate::responder::{Answer, LONGEST_ANSWER, Policy, Receipt, Request, Responder, Tables};
+use crate::time::{SECOND, Span, UnixTime};
+use crate::timekeeper::Reference;
+use crate::view::StampSource;
+
+/// Requests taken with one system call.
+const BATCH: usize = 64;
+/// Answers sent with one system call: the last of them leaves some 10 µs after the first was made, and more would save little.
+const SEND_BATCH: usize = 8;
+/// The kernel's stamp of a request is this old at most: if it seems older, the clock was stepped in between, and the request is
+/// taken to have come when it was picked up.
+const OLDEST_STAMP: Span = Span(SECOND);
+/// Readings of the clock by which its precision is measured.
+const N_READINGS: u32 = 1000;
+
+/// What every thread answers from.
+#[derive(Clone, Debug)]
+pub struct Supply {
+    /// Who is answered and how.
+    pub policy: Arc<Cell<Policy>>,
+    /// What the time is.
+    pub reference: Arc<Cell<Reference>>,
+    /// What is remembered of clients.
+    pub tables: Arc<Tables>,
+}
+
+/// Threads that answer. Dropping it stops them.
+#[derive(Debug)]
+pub struct Server {
+    engine: Engine,
+}
+
+impl Server {
+    /// Starts `threads` threads, at least one for each socket.
+    ///
+    /// # Errors
+    ///
+    /// When there is no socket, an option of a socket cannot be set or a thread cannot be made.
+    pub fn start(
+        sockets: Vec<UdpSocket>,
+        threads: usize,
+        supply: &Supply,
+        random: &mut Random,
+    ) -> io::Result<Self> {
+        let options = EngineOptions {
+            name: "ntp",
+            reply_capacity: LONGEST_ANSWER,
+            batch: BATCH,
+            send_batch: SEND_BATCH,
+            stamps_arrival: true,
+        };
+        let engine = Engine::start(sockets, threads, options, |_| Answerer {
+            policy: Reader::new(Arc::clone(&supply.policy)),
+            reference: Reader::new(Arc::clone(&supply.reference)),
+            responder: Responder::new(&supply.tables, random.fork()),
+            tables: Arc::clone(&supply.tables),
+            now: wall_clock(),
+            sent: Vec::with_capacity(BATCH),
+        })?;
+        Ok(Self { engine })
+    }
+
+    /// Every thread's name and heartbeat.
+    #[must_use]
+    pub fn heartbeats(&self) -> Vec<(String, Heartbeat)> {
+        self.engine.heartbeats()
+    }
+
+    /// What was received and sent, whatever it was.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.engine.counters()
+    }
+
+    /// Makes the threads stop within about a millisecond of being asked to: for who shares the sockets with a successor.
+    pub fn alert(&self) {
+        self.engine.alert();
+    }
+
+    /// True when every thread has heard [`Server::alert`].
+    #[must_use]
+    pub fn is_alert(&self) -> bool {
+        self.engine.is_alert()
+    }
+
+    /// Asks the threads to stop, without waiting for them.
+    pub fn ask_to_stop(&self) {
+        self.engine.ask_to_stop();
+    }
+
+    /// Answers what is queued and ends the threads. Blocks for 250 ms at most when it is quiet.
+    pub fn stop(self) {
+        self.engine.stop();
+    }
+}
+
+/// Answers on one thread.
+#[derive(Debug)]
+struct Answerer {
+    policy: Reader<Policy>,
+    reference: Reader<Reference>,
+    responder: Responder,
+    tables: Arc<Tables>,
+    /// The wall clock at the beginning of the batch.
+    now: UnixTime,
+    /// Answers of this batch of which it matters when they left, and when they were made.
+    sent: Vec<(Receipt, UnixTime)>,
+}
+
+impl Respond for Answerer {
+    fn refresh(&mut self) {
+        self.policy.refresh();
+        self.reference.refresh();
+        self.now = wall_clock();
+    }
+
+    fn respond(&mut self, datagram: &Datagram<'_>, reply: &mut [u8]) -> Outcome {
+        let (received, stamp) = stamp(datagram.arrived(), self.now);
+        let request = Request {
+            datagram: datagram.payload(),
+            from: datagram.peer(),
+            received,
+            stamp,
+        };
+        let (policy, reference) = (self.policy.get(), self.reference.get());
+        let mut made = received;
+        let clock = || {
+            made = wall_clock();
+            made
+        };
+        match self
+            .responder
+            .answer(&request, policy, reference, clock, reply)
+        {
+            Answer::Reply { length, receipt } => {
+                self.sent.extend(receipt.map(|receipt| (receipt, made)));
+                Outcome::Reply(length)
+            }
+            Answer::Drop(_) => Outcome::Silent,
+        }
+    }
+
+    /// The batch was sent: an answer left between when it was made and now.
+    fn settle(&mut self) {
+        if self.sent.is_empty() {
+            return;
+        }
+        let now = wall_clock();
+        for (receipt, made) in self.sent.drain(..) {
+            let left = made + Span((now - made).0 / 2);
+            self.tables.transmitted(receipt, left, StampSource::Daemon);
+        }
+    }
+}
+
+/// When a request came: as the kernel says if that can be, else when it was picked up.
+fn stamp(arrived: Option<Duration>, picked_up: UnixTime) -> (UnixTime, StampSource) {
+    let arrived = arrived.and_then(|arrived| i64::try_from(arrived.as_nanos()).ok());
+    match arrived.map(UnixTime) {
+        Some(arrived) if arrived <= picked_up && picked_up - arrived <= OLDEST_STAMP => {
+            (arrived, StampSource::Kernel)
+        }
+        _ => (picked_up, StampSource::Daemon),
+    }
+}
+
+/// Reads the wall clock.
+fn wall_clock() -> UnixTime {
+    let now = clock_gettime(ClockId::Realtime);
+    UnixTime(
+        now.tv_sec
+            .saturating_mul(SECOND)
+            .saturating_add(now.tv_nsec),
+    )
+}
+
+/// What the clock can tell apart, as a power of two in seconds (RFC 5905 §7.3): the least difference of two readings.
+#[must_use]
+pub fn measure_precision() -> i8 {
+    let mut least = Span(SECOND);
+    let mut last = wall_clock();
+    for _ in 0..N_READINGS {
+        let now = wall_clock();
+        if now > last {
+            least = least.min(now - last);
+        }
+        last = now;
+    }
+    precision(least.seconds())
+}
+
+/// The power of two that is not below a number of seconds.
+#[must_use]
+pub fn precision(seconds: f64) -> i8 {
+    // From 2^-32, the last digit of a timestamp, to a second.
+    (-32..0)
+        .find(|log2| f64::from(*log2).exp2() >= seconds)
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,266 @@
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::thread;
+
+use super::*;
+use crate::keys::{Algorithm, Key, KeyRing};
+use crate::responder::Counter;
+use crate::settings::{AccessRule, ServerSettings, Whom};
+use crate::time::NtpTimestamp;
+use crate::view::Leap;
+use crate::wire::{Message, Mode, Packet, Writer};
+
+fn supply() -> Supply {
+    let mut keys = KeyRing::new();
+    let key = Key::new(Algorithm::Aes128, &[7; 16]).unwrap();
+    assert!(keys.insert(5, key).unwrap().is_none());
+    let settings = ServerSettings {
+        access: vec![AccessRule {
+            allow: true,
+            all: false,
+            whom: Whom::Everybody,
+        }],
+        ..ServerSettings::default()
+    };
+    let policy = Policy::new(&settings, Arc::new(keys), -25, |_| Vec::new());
+    let reference = Reference {
+        leap: Leap::Normal,
+        stratum: 3,
+        reference_id: 0x0a00_0001,
+        at: wall_clock(),
+        ..Reference::default()
+    };
+    Supply {
+        policy: Cell::new(policy),
+        reference: Cell::new(reference),
+        tables: Tables::new(settings.client_log_limit, [1, 2]),
+    }
+}
+
+fn start(sockets: Vec<UdpSocket>, threads: usize, supply: &Supply) -> Server {
+    Server::start(sockets, threads, supply, &mut Random::new([1; 16])).unwrap()
+}
+
+fn client(address: &str) -> UdpSocket {
+    let socket = UdpSocket::bind(address).unwrap();
+    let limit = Some(Duration::from_secs(10));
+    socket.set_read_timeout(limit).unwrap();
+    socket
+}
+
+fn request(number: u64) -> Packet {
+    Packet {
+        version: 4,
+        mode: Mode::Client,
+        transmit: NtpTimestamp(number),
+        ..Packet::default()
+    }
+}
+
+fn exchange(socket: &UdpSocket, to: SocketAddr, octets: &[u8]) -> Packet {
+    socket.send_to(octets, to).unwrap();
+    let mut buffer = [0; 2000];
+    let (length, from) = socket.recv_from(&mut buffer).unwrap();
+    assert_eq!(from, to, "answered from the address that was asked");
+    assert_eq!(length, octets.len());
+    Message::parse(&buffer[..length]).unwrap().packet
+}
+
+#[test]
+fn the_time_is_told_as_the_kernel_saw_it() {
+    let supply = supply();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    let server = start(vec![socket], 1, &supply);
+    let socket = client("127.0.0.1:0");
+    for number in 1..=20 {
+        let before = wall_clock();
+        let answer = exchange(&socket, address, &request(number).encode());
+        let after = wall_clock();
+        assert_eq!(answer.origin, NtpTimestamp(number));
+        assert_eq!((answer.mode, answer.stratum), (Mode::Server, 3));
+        let received = answer.receive.near(before);
+        let transmitted = answer.transmit.near(before);
+        // Timestamps are blurred by the precision, 30 ns.
+        let blur = Span(31);
+        assert!(before - blur <= received && received <= transmitted + blur);
+        assert!(transmitted <= after + blur, "{transmitted:?} {after:?}");
+    }
+    let statistics = supply.tables.statistics();
+    assert_eq!(statistics.get(Counter::Received), 20);
+    assert_eq!(statistics.get(Counter::ReceivedKernel), 20);
+    assert_eq!(statistics.get(Counter::TransmittedDaemon), 20);
+    assert_eq!(server.heartbeats().len(), 1);
+    server.stop();
+}
+
+#[test]
+fn a_wildcard_answers_from_where_it_was_asked() {
+    let supply = supply();
+    let v4 = UdpSocket::bind("0.0.0.0:0").unwrap();
+    let port = v4.local_addr().unwrap().port();
+    let mut targets = vec![
+        ("127.0.0.1:0", SocketAddr::from((Ipv4Addr::LOCALHOST, port))),
+        ("127.0.0.9:0", SocketAddr::from(([127, 1, 2, 3], port))),
+    ];
+    let mut sockets = vec![v4];
+    // A machine without IPv6 has one socket less.
+    if let Ok(v6) = UdpSocket::bind("[::1]:0") {
+        let target = (Ipv6Addr::LOCALHOST, v6.local_addr().unwrap().port());
+        targets.push(("[::1]:0", target.into()));
+        sockets.push(v6);
+    }
+    let server = start(sockets, 2, &supply);
+    for (from, target) in targets {
+        let answer = exchange(&client(from), target, &request(1).encode());
+        assert_eq!(answer.origin, NtpTimestamp(1));
+    }
+    server.stop();
+}
+
+#[test]
+fn interleaved_clients_are_told_when_the_last_answer_left() {
+    let supply = supply();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    // Two threads: which one answers makes no difference.
+    let server = start(vec![socket], 2, &supply);
+    let mut last: Option<(Packet, UnixTime)> = None;
+    for number in 1..=10 {
+        let mut packet = request(number * 2);
+        if let Some((answer, _)) = &last {
+            packet.origin = answer.receive;
+            packet.receive = NtpTimestamp(number * 2 + 1);
+        }
+        // Another port each time, as clients do.
+        let socket = client("127.0.0.1:0");
+        let answer = exchange(&socket, address, &packet.encode());
+        let after = wall_clock();
+        match &last {
+            // The second request asks for it first, and only then is anything remembered.
+            Some((before, after)) if number > 2 => {
+                assert_eq!(answer.origin, packet.receive, "interleaved");
+                let left = answer.transmit.near(*after);
+                let basic = before.receive.near(*after);
+                assert!(basic <= left && left <= *after + Span(31), "{left:?}");
+            }
+            _ => assert_eq!(answer.origin, packet.transmit, "basic"),
+        }
+        last = Some((answer, after));
+        // The answer is settled after it was sent.
+        thread::sleep(Duration::from_millis(2));
+    }
+    server.stop();
+    let statistics = supply.tables.statistics();
+    assert_eq!(statistics.get(Counter::Interleaved), 8);
+    assert_eq!(statistics.stamps_held, 1);
+}
+
+#[test]
+fn a_successor_on_the_same_sockets_loses_nothing() {
+    let supply = supply();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    let copy = || vec![socket.try_clone().unwrap()];
+    let first = start(copy(), 1, &supply);
+    first.alert();
+    while !first.is_alert() {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let asker = client("127.0.0.1:0");
+    let sending = asker.try_clone().unwrap();
+    let sender = thread::spawn(move || {
+        for number in 1..=2000_u64 {
+            sending.send_to(&request(number).encode(), address).unwrap();
+            if number.is_multiple_of(50) {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+    });
+    let second = start(copy(), 1, &supply);
+    first.ask_to_stop();
+    first.stop();
+    let mut seen = [false; 2001];
+    let mut buffer = [0; 100];
+    for _ in 1..=2000 {
+        let (length, _) = asker.recv_from(&mut buffer).unwrap();
+        let answer = Message::parse(&buffer[..length]).unwrap().packet;
+        seen[usize::try_from(answer.origin.0).unwrap()] = true;
+    }
+    sender.join().unwrap();
+    assert!(seen.iter().skip(1).all(|seen| *seen));
+    second.stop();
+    assert_eq!(supply.tables.statistics().get(Counter::Received), 2000);
+}
+
+#[test]
+fn what_is_published_is_served_at_once() {
+    let supply = supply();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    let server = start(vec![socket], 1, &supply);
+    let socket = client("127.0.0.1:0");
+    let packet = request(1);
+    assert_eq!(exchange(&socket, address, &packet.encode()).stratum, 3);
+    supply.reference.publish(Reference::default());
+    let answer = exchange(&socket, address, &packet.encode());
+    assert_eq!((answer.stratum, answer.leap), (0, Leap::Unsynchronised));
+    // Signed requests get signed answers.
+    let policy = supply.policy.current();
+    let mut octets = [0; 100];
+    let mut writer = Writer::new(&mut octets, &packet).unwrap();
+    assert!(writer.mac(5, |covered, digest| policy.keys.sign(5, 4, covered, digest)));
+    let length = writer.finish();
+    exchange(&socket, address, &octets[..length]);
+    let authenticated = supply.tables.statistics().get(Counter::Authenticated);
+    assert_eq!(authenticated, 1);
+    // Nobody any more.
+    let nobody = Policy::new(&ServerSettings::default(), Arc::default(), -25, |_| {
+        Vec::new()
+    });
+    supply.policy.publish(nobody);
+    socket.send_to(&packet.encode(), address).unwrap();
+    let denied = || supply.tables.statistics().get(Counter::Denied) == 1;
+    for _ in 0..1000 {
+        if denied() {
+            break;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert!(denied());
+    server.stop();
+}
+
+#[test]
+fn a_stamp_from_before_a_step_is_not_taken() {
+    let now = UnixTime(1_800_000_000 * SECOND);
+    let since_1970 = |ahead: i64| Some(Duration::from_nanos((now + Span(ahead)).0.cast_unsigned()));
+    for (ahead, source) in [
+        (0, StampSource::Kernel),
+        (-SECOND, StampSource::Kernel),
+        (-SECOND - 1, StampSource::Daemon),
+        (1, StampSource::Daemon),
+    ] {
+        let (received, stamp) = stamp(since_1970(ahead), now);
+        assert_eq!(stamp, source, "{ahead}");
+        assert_eq!(received == now, source == StampSource::Daemon || ahead == 0);
+    }
+    assert_eq!(stamp(None, now), (now, StampSource::Daemon));
+    assert_eq!(stamp(Some(Duration::MAX), now), (now, StampSource::Daemon));
+}
+
+#[test]
+fn precision_is_the_next_power_of_two() {
+    for (seconds, log2) in [
+        (1.0, 0),
+        (5.0, 0),
+        (0.5, -1),
+        (0.3, -1),
+        (1e-6, -19),
+        (1e-9, -29),
+        (0.0, -32),
+    ] {
+        assert_eq!(precision(seconds), log2, "{seconds}");
+    }
+    let measured = measure_precision();
+    assert!((-30..-9).contains(&measured), "{measured}");
+}
