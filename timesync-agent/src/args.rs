@@ -37,8 +37,29 @@ pub enum Verb {
     /// Each problem is printed as `file:line:column: message`, after what is legal but odd. Exits with 0 when there is no
     /// problem, and with 78 otherwise. Nothing is changed, and nothing is asked of a running agent.
     Check(ConfigArgs),
+    /// Print this agent's configuration for a peer's file
+    ///
+    /// What is not carried over is printed as a comment, `# not carried: ...`. Exits with 65 when the file cannot be
+    /// understood.
+    Import {
+        /// Which kind of file it is.
+        #[command(subcommand)]
+        format: Format,
+    },
     /// Ask the running agent how it is doing
     Status(StatusArgs),
+}
+
+/// A peer's kind of file.
+#[derive(Debug, Subcommand)]
+pub enum Format {
+    /// chrony.conf, with everything it includes
+    #[command(name = "chrony", aliases = ["chrony.conf", "chronyd"])]
+    Chrony {
+        /// The file.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
 }
 
 /// Which files say what to do.

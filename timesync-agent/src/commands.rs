@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use daemon_base::args::{self, ServeArgs as BaseServeArgs};
-use daemon_base::{outln, run};
+use daemon_base::{errln, exit, outln, run};
 
-use crate::args::{Cli, ConfigArgs, ServeArgs, Verb};
+use crate::args::{Cli, ConfigArgs, Format, ServeArgs, Verb};
 use crate::config::{self, Config, DEFAULT_ADMIN};
 use crate::service::Timesync;
 use crate::status;
@@ -20,6 +20,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match cli.verb {
         Verb::Serve(args) => serve(&args),
         Verb::Check(args) => check(&args),
+        Verb::Import { format } => import(&format),
         Verb::Status(args) => run::status(&args, DEFAULT_ADMIN, status::render),
     }
 }
@@ -40,4 +41,21 @@ fn check(args: &ConfigArgs) -> ExitCode {
         }
     }
     run::check(checked, Config::summary)
+}
+
+fn import(format: &Format) -> ExitCode {
+    let Format::Chrony { file } = format;
+    match config::import(file) {
+        Ok((toml, remarks)) => {
+            daemon_base::print::out(format_args!("{toml}"));
+            for remark in remarks {
+                errln!("{remark}");
+            }
+            exit::code(exit::OK)
+        }
+        Err(problems) => {
+            errln!("{problems}");
+            exit::code(exit::DATA)
+        }
+    }
 }

@@ -1,17 +1,23 @@
 //! What the agent does, as parsed: every value in it is legal.
 //!
-//! Fixed for the life of the process are the addresses that clients are answered at, whether the clock is corrected, and where
-//! healthd is; sources, access, `local` and everything else is taken up on reload.
+//! Fixed for the life of the process are the admin listener, where healthd is, whether the clock is touched, listeners and
+//! reference clocks; everything else is taken up on reload.
 
 pub mod v1;
+mod write;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 
 use daemon_base::config::{Common, Document, Problems};
+use daemon_base::disk::Disk;
 use proto::endpoint::Endpoint;
 
 use crate::args::{ConfigArgs, DEFAULT_CONFIG};
+use crate::chrony_conf::{self, ChronyConf};
 use crate::settings::Settings;
+
+pub use write::toml;
 
 /// Where the admin listener is unless the configuration says otherwise.
 pub const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9406);
@@ -21,55 +27,122 @@ pub const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCAL
 pub struct Config {
     /// Log, admin listener, drain.
     pub common: Common,
-    /// The name that healthd shows and metrics carry; the host's unless given.
-    pub node: String,
-    /// Whether the clock is corrected.
-    pub corrects_clock: bool,
+    /// What the program believes.
+    pub settings: Settings,
     /// Where healthd is, if it is told.
     pub health: Option<Endpoint>,
-    /// Sources, the clock, clients, and everything that chrony.conf has a word for.
-    pub settings: Settings,
-    /// What is legal, but odd.
+    /// The name that healthd shows and metrics carry; the host's unless given.
+    pub node: String,
+    /// Whether the clock is corrected; without, as `chronyd -x`.
+    pub corrects_clock: bool,
+    /// Whether system calls that are not needed are given up, once everything is open.
+    pub sandbox: bool,
+    /// Whether requests are answered by threads of their own, many at a time; without, by the thread that asks servers, one at a time.
+    pub batch: bool,
+    /// Those threads; one for each processor unless given.
+    pub threads: Option<usize>,
+    /// What is odd but understood.
     pub warnings: Vec<String>,
 }
 
 impl Config {
-    /// The configuration in a few words, for the log.
+    /// What a chrony.conf says, and nothing else.
+    #[must_use]
+    pub fn of_chrony(conf: ChronyConf) -> Self {
+        Self {
+            common: Common::with_admin(DEFAULT_ADMIN),
+            settings: conf.settings,
+            health: Some(Endpoint::default()),
+            node: host_name(),
+            corrects_clock: true,
+            sandbox: true,
+            batch: true,
+            threads: None,
+            warnings: conf.warnings.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    /// One line that says what is configured.
     #[must_use]
     pub fn summary(&self) -> String {
         let settings = &self.settings;
-        let serves = match (settings.server.is_open(), &settings.local) {
-            (true, Some(_)) => "clients, on an island too",
-            (true, None) => "clients",
-            (false, _) => "no clients",
+        let names: Vec<String> = settings
+            .sources
+            .iter()
+            .map(|source| match source.pool {
+                Some(n) => format!("{} (pool of {n})", source.host),
+                None => source.host.to_string(),
+            })
+            .collect();
+        let mut text = match names.as_slice() {
+            [] => "no server".to_owned(),
+            [name] => format!("1 server: {name}"),
+            names => format!("{} servers: {}", names.len(), names.join(" ")),
         };
-        format!(
-            "{} sources, {} reference clocks, {serves}",
-            settings.sources.len(),
-            settings.refclocks.len()
-        )
+        match settings.refclocks.len() {
+            0 => {}
+            1 => text.push_str(", 1 reference clock"),
+            n => text.push_str(&format!(", {n} reference clocks")),
+        }
+        if let Some(local) = &settings.local {
+            let orphan = if local.orphan { " orphan" } else { "" };
+            text.push_str(&format!(", local stratum {}{orphan}", local.stratum));
+        }
+        text.push_str(if settings.server.is_open() {
+            ", serves clients"
+        } else {
+            ", serves nobody"
+        });
+        text
     }
 }
 
 /// Reads the configuration that the arguments name, with what they say themselves.
 ///
 /// # Errors
-///
-/// Every problem, with its place.
+/// Everything that is wrong with it.
 pub fn read(args: &ConfigArgs) -> Result<Config, Problems> {
-    let path = args.config.clone();
-    let path = path.unwrap_or_else(|| DEFAULT_CONFIG.into());
-    let mut config = v1::parse(&Document::read(path)?)?;
-    if args.no_clock {
-        config.corrects_clock = false;
-    }
+    let mut config = match &args.chrony_conf {
+        Some(path) => Config::of_chrony(chrony(path)?),
+        None => {
+            let default = || PathBuf::from(DEFAULT_CONFIG);
+            let path = args.config.clone().unwrap_or_else(default);
+            v1::parse(&Document::read(path)?, &mut Disk)?
+        }
+    };
     if let Some(healthd) = &args.healthd {
         config.health.clone_from(&healthd.0);
     }
     if args.admin.is_some() {
         config.common.admin = args.admin;
     }
+    config.corrects_clock &= !args.no_clock;
     Ok(config)
+}
+
+/// Reads a chrony.conf and what it includes.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn chrony(path: &Path) -> Result<ChronyConf, Problems> {
+    Ok(chrony_conf::parse(path, &mut Disk)?)
+}
+
+/// A chrony.conf as this program's TOML, and what is to be known of it.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn import(path: &Path) -> Result<(String, Vec<String>), Problems> {
+    let conf = chrony(path)?;
+    let mut text = String::new();
+    for warning in &conf.warnings {
+        let place = warning.position.as_ref().map(|position| position.line);
+        let place = place.map_or_else(String::new, |line| format!("line {line}: "));
+        text.push_str(&format!("# not carried: {place}{}\n", warning.message));
+    }
+    text.push_str(&toml(&conf.settings));
+    let remarks = conf.warnings.iter().map(ToString::to_string).collect();
+    Ok((text, remarks))
 }
 
 /// The name of this host, without its domain.
@@ -86,3 +159,6 @@ pub fn host_name() -> String {
             .collect(),
     }
 }
+
+#[cfg(test)]
+mod tests;

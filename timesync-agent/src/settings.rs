@@ -14,7 +14,7 @@ use ipnet::IpNet;
 pub use ptp::{PtpDelay, PtpSettings, PtpStamps, PtpTransport};
 pub use refclock::{
     DEFAULT_PTP_SOCKET, ExternalPulses, PhcOptions, RefclockDriver, RefclockOptions,
-    RefclockSettings, reference_id, reference_id_text,
+    RefclockSettings, default_id, reference_id, reference_id_text,
 };
 
 /// Everything.

@@ -6,7 +6,7 @@ use super::source::MAX_SAMPLES;
 use super::values::Options;
 use crate::settings::{
     DEFAULT_PTP_SOCKET, ExternalPulses, HardwareStamps, MAX_POLL, MIN_POLL, PhcOptions,
-    ReceiveFilter, RefclockDriver, RefclockOptions, RefclockSettings, reference_id,
+    ReceiveFilter, RefclockDriver, RefclockOptions, RefclockSettings, default_id, reference_id,
 };
 
 /// chrony's drivers, and ours.
@@ -96,6 +96,7 @@ impl Reader<'_> {
     }
 
     /// The driver with its parameter and its own options, which follow after colons.
+    #[expect(clippy::too_many_lines, reason = "a few lines for each key")]
     fn driver(
         &mut self,
         line: &Line<'_>,
@@ -319,10 +320,4 @@ impl Reader<'_> {
             }
         }
     }
-}
-
-/// Three letters of the driver and the number of the clock, as chronyd has it.
-fn default_id(driver: &str, index: usize) -> u32 {
-    let letters: String = driver.chars().take(3).collect();
-    reference_id(&format!("{letters}{}", index % 10)).unwrap_or_default()
 }

@@ -188,6 +188,7 @@ impl Reader<'_> {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "a few lines for each key")]
     fn source_value(
         &mut self,
         line: &Line<'_>,
@@ -252,7 +253,7 @@ impl Reader<'_> {
             "filter" => {
                 to.filter = self
                     .integer(line, value, 0..=MAX_SAMPLES)
-                    .filter(|n| *n > 0)
+                    .filter(|n| *n > 0);
             }
             "minsamples" => to.min_samples = self.integer(line, value, 0..=MAX_SAMPLES),
             "maxsamples" => {

@@ -182,5 +182,12 @@ pub fn reference_id_text(id: u32) -> String {
         .collect()
 }
 
-/// Where ptp4l answers management messages.
-pub const DEFAULT_PTP_SOCKET: &str = "/var/run/ptp4l";
+/// Where ptp4l answers management messages that change nothing.
+pub const DEFAULT_PTP_SOCKET: &str = "/var/run/ptp4lro";
+
+/// Three letters of the driver and the number of the clock, as chronyd has it.
+#[must_use]
+pub fn default_id(driver: &str, index: usize) -> u32 {
+    let letters: String = driver.chars().take(3).collect();
+    reference_id(&format!("{letters}{}", index % 10)).unwrap_or_default()
+}
