@@ -20,5 +20,6 @@ pub mod scratch;
 pub mod site;
 pub mod sockets;
 pub mod stream;
+pub mod time;
 pub mod upstream;
 pub mod wait;
