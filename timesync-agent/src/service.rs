@@ -1,7 +1,12 @@
 //! The agent as the life of its process sees it: what is started, in which order, and ended.
 
+mod sockets;
+
 use std::hash::{BuildHasher as _, RandomState};
+use std::net::{IpAddr, ToSocketAddrs as _};
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use daemon_base::admin::{Reply, Routes};
@@ -9,6 +14,7 @@ use daemon_base::config::{Common, Problems};
 use daemon_base::readiness::Readiness;
 use daemon_base::run::{Context, Service, StartError};
 use daemon_base::snapshot::{Cell, Reader};
+use daemon_base::udp;
 use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
@@ -16,10 +22,15 @@ use tokio::time::MissedTickBehavior;
 use crate::config::Config;
 use crate::health::Health;
 use crate::history::History;
+use crate::keys::KeyRing;
 use crate::metrics::Scrape;
 use crate::page;
-use crate::responder::Tables;
+use crate::random::Random;
+use crate::responder::{Policy, Tables};
+use crate::server::{self, Server, Supply};
+use crate::settings::Settings;
 use crate::status::{self, Surroundings};
+use crate::timekeeper::Reference;
 use crate::view::View;
 use crate::words;
 
@@ -30,6 +41,10 @@ const LOOK: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub struct Timesync {
     views: Arc<Cell<View>>,
+    supply: Supply,
+    precision: i8,
+    /// Threads that answer clients; none if nobody may ask, or the poll loop answers itself.
+    server: Option<Server>,
     health: Arc<Health>,
     listeners: Vec<String>,
     fixed: Fixed,
@@ -37,19 +52,32 @@ pub struct Timesync {
 }
 
 /// What does not change on a reload.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 struct Fixed {
     node: String,
     corrects_clock: bool,
+    sandbox: bool,
+    batch: bool,
+    threads: Option<usize>,
     health: Option<proto::endpoint::Endpoint>,
+    port: u16,
+    bind_addresses: Vec<IpAddr>,
+    bind_device: Option<String>,
 }
 
 impl Fixed {
     fn of(config: &Config) -> Self {
+        let server = &config.settings.server;
         Self {
             node: config.node.clone(),
             corrects_clock: config.corrects_clock,
+            sandbox: config.sandbox,
+            batch: config.batch,
+            threads: config.threads,
             health: config.health.clone(),
+            port: server.port,
+            bind_addresses: server.bind_addresses.clone(),
+            bind_device: server.bind_device.clone(),
         }
     }
 }
@@ -66,28 +94,46 @@ impl Service for Timesync {
     async fn start(config: Config, context: &mut Context) -> Result<Self, StartError> {
         warn_all(&config);
         let views = Cell::new(View::default());
-        let health = Arc::new(Health::start(config.health.clone(), config.node.clone()));
-        let history = Arc::new(Mutex::new(History::default()));
-        let tables = Tables::new(config.settings.server.client_log_limit, seeds());
-        let scrape = Scrape::new(
-            Arc::clone(&views),
-            Arc::clone(&tables),
-            config.node.clone(),
-            config.corrects_clock,
-        );
-        context.metrics.register_collector(Box::new(scrape));
-        add_page(&context.admin, &views, &history);
-        let follower = Follower {
-            views: Reader::new(Arc::clone(&views)),
-            health: Arc::clone(&health),
-            history,
-            readiness: context.readiness.clone(),
+        let precision = server::measure_precision();
+        let mut random = Random::new(seed());
+        let supply = Supply {
+            policy: Cell::new(policy(&config.settings, precision)),
+            reference: Cell::new(Reference::default()),
+            tables: Tables::new(
+                config.settings.server.client_log_limit,
+                [random.bits(), random.bits()],
+            ),
         };
-        tracing::info!("Keeping time: {}", config.summary());
+        let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let threads = match config.batch {
+            true => config.threads.unwrap_or(cores),
+            false => 1,
+        };
+        let sockets = sockets::open(&mut context.inherited, &config.settings.server, threads)?;
+        let listeners = sockets::names(&sockets);
+        let server = match sockets.is_empty() {
+            true => None,
+            false => Some(Server::start(sockets, threads, &supply, &mut random)?),
+        };
+        let health = Arc::new(Health::start(config.health.clone(), config.node.clone()));
+        let follower = show(&config, context, &views, &supply, &health);
+        if let Some(server) = &server {
+            context.progress.register_all(server.heartbeats());
+            let counters = udp::Collector::new("timesync", server.counters());
+            context.metrics.register_collector(counters);
+        }
+        tracing::info!(
+            listeners = listeners.join(" "),
+            "Keeping time: {}",
+            config.summary()
+        );
         Ok(Self {
             views,
+            supply,
+            precision,
+            server,
             health,
-            listeners: Vec::new(),
+            listeners,
             fixed: Fixed::of(&config),
             follower: tokio::spawn(follower.run()),
         })
@@ -97,9 +143,11 @@ impl Service for Timesync {
         warn_all(&config);
         if self.fixed != Fixed::of(&config) {
             tracing::warn!(
-                "The node's name, whether the clock is corrected, and [health] change with the next restart"
+                "Listeners, threads, [health], the node's name, the sandbox and whether the clock is corrected change with the next restart"
             );
         }
+        let policy = policy(&config.settings, self.precision);
+        self.supply.policy.publish(policy);
         Ok(config.summary())
     }
 
@@ -114,14 +162,58 @@ impl Service for Timesync {
 
     async fn drain(self, _deadline: Duration) -> bool {
         self.follower.abort();
-        true
+        // Threads answer what they have read, and sockets that a successor shares stay open with it.
+        let server = self.server;
+        let stopped = tokio::task::spawn_blocking(move || drop(server)).await;
+        stopped.is_ok()
+    }
+}
+
+/// Who is answered and how. Names are looked up here: a start or a reload may wait for that, an answer may not.
+fn policy(settings: &Settings, precision: i8) -> Policy {
+    let keys = Arc::new(KeyRing::new());
+    Policy::new(&settings.server, keys, precision, |name| {
+        let addresses = (name, 0).to_socket_addrs();
+        match addresses {
+            Ok(addresses) => addresses.map(|address| address.ip()).collect(),
+            Err(error) => {
+                tracing::warn!(name, %error, "A name in the access rules is not resolved");
+                Vec::new()
+            }
+        }
+    })
+}
+
+/// Adds metrics and the page to what the admin listener shows, and makes what keeps them fresh.
+fn show(
+    config: &Config,
+    context: &Context,
+    views: &Arc<Cell<View>>,
+    supply: &Supply,
+    health: &Arc<Health>,
+) -> Follower {
+    let history = Arc::new(Mutex::new(History::default()));
+    let scrape = Scrape::new(
+        Arc::clone(views),
+        Arc::clone(&supply.tables),
+        config.node.clone(),
+        config.corrects_clock,
+    );
+    context.metrics.register_collector(Box::new(scrape));
+    add_page(&context.admin, views, &history);
+    Follower {
+        views: Reader::new(Arc::clone(views)),
+        health: Arc::clone(health),
+        history,
+        readiness: context.readiness.clone(),
     }
 }
 
 /// What nobody outside can guess.
-fn seeds() -> [u64; 2] {
+fn seed() -> [u8; 16] {
     // The standard library seeds these hashers from the system.
-    [0, 1].map(|number: u64| RandomState::new().hash_one(number))
+    let [high, low] = [0, 1].map(|number: u64| RandomState::new().hash_one(number));
+    ((u128::from(high) << 64) | u128::from(low)).to_be_bytes()
 }
 
 fn warn_all(config: &Config) {

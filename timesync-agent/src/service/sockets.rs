@@ -1,0 +1,147 @@
+//! Where clients are answered: sockets that systemd hands over, else those of the configuration.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+
+use daemon_base::listen::{self, Inherited, UdpOptions};
+use daemon_base::run::StartError;
+
+use crate::settings::ServerSettings;
+
+/// The name of the sockets among inherited ones.
+pub(super) const NAME: &str = "ntp";
+
+/// Opens all of them, `per_address` for each address so that as many threads have one of their own. None if nobody may ask.
+///
+/// # Errors
+///
+/// An address cannot be had.
+pub(super) fn open(
+    inherited: &mut Inherited,
+    settings: &ServerSettings,
+    per_address: usize,
+) -> Result<Vec<UdpSocket>, StartError> {
+    let options = UdpOptions {
+        per_address: per_address.max(1),
+        ..UdpOptions::default()
+    };
+    let addresses = match settings.is_open() {
+        true => addresses(settings, has_ipv6()),
+        false => Vec::new(),
+    };
+    let sockets = listen::udp(inherited, NAME, &addresses, options)?;
+    if let Some(device) = &settings.bind_device {
+        for socket in &sockets {
+            bind_device(socket, device)
+                .map_err(|error| StartError::io(format_args!("binddevice {device}"), &error))?;
+        }
+    }
+    Ok(sockets)
+}
+
+/// What is bound: a family without an address of its own has its wildcard, unless the other one has, as chronyd does it.
+fn addresses(settings: &ServerSettings, has_ipv6: bool) -> Vec<SocketAddr> {
+    let mut addresses = settings.bind_addresses.clone();
+    if addresses.is_empty() {
+        addresses.push(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        if has_ipv6 {
+            addresses.push(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
+        }
+    }
+    addresses
+        .into_iter()
+        .map(|address| SocketAddr::new(address, settings.port))
+        .collect()
+}
+
+/// False on machines whose kernel was told to do without.
+fn has_ipv6() -> bool {
+    UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok()
+}
+
+fn bind_device(socket: &UdpSocket, device: &str) -> io::Result<()> {
+    socket2::SockRef::from(socket).bind_device(Some(device.as_bytes()))
+}
+
+/// Where the sockets are, in words.
+pub(super) fn names(sockets: &[UdpSocket]) -> Vec<String> {
+    let mut names: Vec<String> = sockets
+        .iter()
+        .filter_map(|socket| socket.local_addr().ok())
+        .map(|address| format!("udp {address}"))
+        .collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{AccessRule, Whom};
+
+    fn settings(bind: &[&str]) -> ServerSettings {
+        ServerSettings {
+            port: 1123,
+            bind_addresses: bind
+                .iter()
+                .map(|address| address.parse().unwrap())
+                .collect(),
+            access: vec![AccessRule {
+                allow: true,
+                all: false,
+                whom: Whom::Everybody,
+            }],
+            ..ServerSettings::default()
+        }
+    }
+
+    #[test]
+    fn without_an_address_it_is_every_one() {
+        let written = |bind: &[&str], has_ipv6| -> Vec<String> {
+            let addresses = addresses(&settings(bind), has_ipv6);
+            addresses.iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(written(&[], true), ["0.0.0.0:1123", "[::]:1123"]);
+        assert_eq!(written(&[], false), ["0.0.0.0:1123"]);
+        assert_eq!(written(&["192.0.2.7"], true), ["192.0.2.7:1123"]);
+        assert_eq!(
+            written(&["192.0.2.7", "::1"], false),
+            ["192.0.2.7:1123", "[::1]:1123"]
+        );
+    }
+
+    #[test]
+    fn nothing_is_opened_when_nobody_may_ask() {
+        let closed = ServerSettings {
+            access: Vec::new(),
+            ..settings(&["127.0.0.1"])
+        };
+        let mut none = Inherited::none();
+        assert!(open(&mut none, &closed, 2).unwrap().is_empty());
+        let some = ServerSettings {
+            port: 0,
+            ..settings(&["127.0.0.1"])
+        };
+        assert!(
+            open(&mut none, &some, 2).unwrap().is_empty(),
+            "port 0 is none"
+        );
+    }
+
+    #[test]
+    fn each_thread_has_a_socket_of_each_address() {
+        // Ports of the tests' own range are not known here: the kernel gives one.
+        let free = UdpSocket::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        let wanted = ServerSettings {
+            port: free.port(),
+            ..settings(&["127.0.0.1"])
+        };
+        let sockets = open(&mut Inherited::none(), &wanted, 2).unwrap();
+        assert_eq!(sockets.len(), 2);
+        assert_eq!(names(&sockets), [format!("udp 127.0.0.1:{}", free.port())]);
+    }
+}
