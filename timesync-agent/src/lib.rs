@@ -35,6 +35,7 @@ pub mod settings;
 #[cfg(any(test, feature = "simulation"))]
 pub mod simulation;
 pub mod status;
+pub mod system;
 pub mod time;
 pub mod timekeeper;
 pub mod view;

@@ -1,0 +1,33 @@
+//! What the thread that keeps the time asks of the kernel: clocks, sockets with stamps, timers.
+//!
+//! All of it goes through the C library by the calls that a network simulator takes the place of: plain datagram sockets, `poll`
+//! and `timerfd`, one buffer per message. No `epoll`, no `sendmmsg`, nothing of std's network, no system call of its own.
+
+pub mod clock;
+pub mod rivals;
+pub mod socket;
+mod sys;
+pub mod timer;
+
+use std::io;
+use std::os::fd::RawFd;
+
+pub use sys::Events;
+
+/// Waits until one of these has something, without end. What each has is written beside it.
+///
+/// # Errors
+///
+/// The kernel refuses; a signal is no error.
+pub fn wait(descriptors: &mut [(RawFd, Events)]) -> io::Result<()> {
+    sys::poll(descriptors)
+}
+
+/// A seed that nobody can guess.
+///
+/// # Errors
+///
+/// The kernel has none.
+pub fn seed() -> io::Result<[u8; 16]> {
+    sys::random()
+}

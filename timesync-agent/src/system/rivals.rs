@@ -1,0 +1,144 @@
+//! Other programs that correct the clock: with two of them, neither can.
+//!
+//! What runs where this process can see it is looked for at start, before anything is changed. What runs elsewhere (on the host of a
+//! container, say) shows itself when the clock is not as it was left; [`Clock::look`](super::clock::Clock::look) sees that.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+/// Names of such programs, as the kernel has them: 15 letters at most.
+const NAMES: [&str; 9] = [
+    "chronyd",
+    "ntpd",
+    "ntp-daemon",
+    "openntpd",
+    "systemd-timesyn",
+    "busybox-ntpd",
+    "ptp4l",
+    "phc2sys",
+    "timesync-agent",
+];
+
+/// A program that may correct the clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rival {
+    /// What it is called.
+    pub name: String,
+    /// Its number.
+    pub pid: u32,
+}
+
+impl fmt::Display for Rival {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (process {})", self.name, self.pid)
+    }
+}
+
+/// The first one that runs here, by the process directory (`/proc`). A `ptp4l` that keeps a card's clock is none where its time
+/// is taken from that clock: `with_ptp` says so.
+#[must_use]
+pub fn find(processes: &Path, with_ptp: bool) -> Option<Rival> {
+    let own = std::process::id();
+    let mut rivals: Vec<Rival> = fs::read_dir(processes)
+        .ok()?
+        .flatten()
+        .filter_map(|entry| {
+            let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+            let name = fs::read_to_string(entry.path().join("comm")).ok()?;
+            let arguments = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let name = name.trim_end();
+            is_rival(name, &arguments, with_ptp).then(|| Rival {
+                name: name.to_owned(),
+                pid,
+            })
+        })
+        .filter(|rival| rival.pid != own)
+        .collect();
+    rivals.sort_by_key(|rival| rival.pid);
+    rivals.into_iter().next()
+}
+
+/// Whether a program corrects the clock, by its name and its arguments (each ends with a zero).
+fn is_rival(name: &str, arguments: &[u8], with_ptp: bool) -> bool {
+    if !NAMES.contains(&name) || (name == "ptp4l" && with_ptp) {
+        return false;
+    }
+    let lets_it_alone = |argument: &[u8]| match name {
+        // Options that make these leave the clock as it is; letters stand alone or in a row.
+        "chronyd" => {
+            argument.starts_with(b"-")
+                && !argument.starts_with(b"--")
+                && argument.iter().any(|letter| b"xQp".contains(letter))
+        }
+        "timesync-agent" => {
+            [&b"-x"[..], b"--no-clock", b"-Q", b"--measure-once"].contains(&argument)
+        }
+        "ptp4l" => argument == b"--free_running=1",
+        _ => false,
+    };
+    // Of a list of commands, only one that serves does.
+    let serves = name != "timesync-agent"
+        || arguments
+            .split(|octet| *octet == 0)
+            .any(|word| word == b"serve");
+    serves
+        && !arguments
+            .split(|octet| *octet == 0)
+            .skip(1)
+            .any(lets_it_alone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_that_correct_the_clock_are_known() {
+        for (name, arguments, with_ptp, expected) in [
+            ("chronyd", "chronyd\0-F\x001\0", false, true),
+            ("chronyd", "chronyd\0-x\0-f\0/etc/x.conf\0", false, false),
+            ("chronyd", "chronyd\0-dx\0", false, false),
+            ("chronyd", "chronyd\0-f\0/etc/x.conf\0", false, true),
+            (
+                "systemd-timesyn",
+                "/lib/systemd/systemd-timesyncd\0",
+                true,
+                true,
+            ),
+            ("ptp4l", "ptp4l\0-i\0eth0\0", false, true),
+            ("ptp4l", "ptp4l\0-i\0eth0\0", true, false),
+            ("phc2sys", "phc2sys\0-a\0-r\0", true, true),
+            ("timesync-agent", "timesync-agent\0serve\0", false, true),
+            (
+                "timesync-agent",
+                "timesync-agent\0serve\0-x\0",
+                false,
+                false,
+            ),
+            ("timesync-agent", "timesync-agent\0status\0", false, false),
+            ("chronyc", "chronyc\0", false, false),
+            ("xntpd", "", false, false),
+        ] {
+            let found = is_rival(name, arguments.as_bytes(), with_ptp);
+            assert_eq!(found, expected, "{name} {arguments:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_rival_is_found_among_processes() {
+        let directory = std::env::temp_dir().join(format!("outpost-rivals-{}", std::process::id()));
+        for (pid, name) in [(7, "init"), (40, "ntpd"), (9, "chronyd"), (8, "phc2sys")] {
+            let process = directory.join(pid.to_string());
+            fs::create_dir_all(&process).unwrap();
+            fs::write(process.join("comm"), format!("{name}\n")).unwrap();
+            let flag = if pid == 8 { "" } else { "-x" };
+            fs::write(process.join("cmdline"), format!("{name}\0{flag}\0")).unwrap();
+        }
+        fs::create_dir_all(directory.join("self")).unwrap();
+        let found = find(&directory, false);
+        fs::remove_dir_all(&directory).unwrap();
+        assert_eq!(found.unwrap().to_string(), "phc2sys (process 8)");
+        assert_eq!(find(&directory, false), None, "nothing can be seen");
+    }
+}

@@ -1,0 +1,268 @@
+//! Sockets that ask and are told when: each for one request, connected to one server, with stamps of the kernel both ways.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use crate::engine::Stamp;
+use crate::settings::ClientSettings;
+use crate::time::{Span, UnixTime};
+use crate::view::StampSource;
+use crate::wire::LONGEST_PACKET;
+
+use super::clock;
+use super::sys::{self, Received};
+
+/// Bound on the error of a stamp of the kernel, in seconds: what lies between it and the wire is the path's.
+const KERNEL_ERROR: f64 = 0.0;
+/// A stamp of the kernel is this old at most when it is picked up; if it seems older, or is not past, the clock was stepped.
+const OLDEST_STAMP: Span = Span(crate::time::SECOND);
+
+/// What stamps are wanted: by the kernel, on arrival and on leaving, without a copy of what left.
+const STAMPS: libc::c_uint = libc::SOF_TIMESTAMPING_SOFTWARE
+    | libc::SOF_TIMESTAMPING_RX_SOFTWARE
+    | libc::SOF_TIMESTAMPING_TX_SOFTWARE
+    | libc::SOF_TIMESTAMPING_OPT_ID
+    | libc::SOF_TIMESTAMPING_OPT_TSONLY;
+
+/// How sockets are made.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    port: u16,
+    addresses: Vec<IpAddr>,
+    device: Option<String>,
+    dscp: u8,
+}
+
+impl From<&ClientSettings> for Options {
+    fn from(settings: &ClientSettings) -> Self {
+        Self {
+            port: settings.port.unwrap_or(0),
+            addresses: settings.bind_addresses.clone(),
+            device: settings.bind_device.clone(),
+            dscp: settings.dscp,
+        }
+    }
+}
+
+/// A socket of one request.
+#[derive(Debug)]
+pub struct Socket {
+    descriptor: OwnedFd,
+    has_stamps: bool,
+}
+
+/// A datagram that came.
+#[derive(Debug)]
+pub struct Arrival {
+    /// How much of the buffer it is.
+    pub length: usize,
+    /// When it came.
+    pub stamp: Stamp,
+}
+
+impl Socket {
+    /// A socket that is connected to a server; its port is of the kernel's choice unless the options say otherwise.
+    ///
+    /// # Errors
+    ///
+    /// There is no way to the server, or no descriptor left.
+    pub fn open(to: SocketAddr, options: &Options) -> io::Result<Self> {
+        let descriptor = sys::socket(to)?;
+        let set = |level, option, value| sys::set_option(&descriptor, level, option, value);
+        if let Some(device) = &options.device {
+            sys::bind_device(&descriptor, device)?;
+        }
+        let dscp = libc::c_int::from(options.dscp) << 2;
+        if dscp != 0 {
+            match to {
+                SocketAddr::V4(_) => set(libc::IPPROTO_IP, libc::IP_TOS, dscp)?,
+                SocketAddr::V6(_) => set(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, dscp)?,
+            }
+        }
+        let mut own = options.addresses.iter().copied();
+        let own = own.find(|address| address.is_ipv4() == to.is_ipv4());
+        if own.is_some() || options.port != 0 {
+            // Of one port for all requests each has its own socket, told apart by the other side.
+            set(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+            let any = match to {
+                SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+                SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+            };
+            sys::bind(
+                &descriptor,
+                SocketAddr::new(own.unwrap_or(any), options.port),
+            )?;
+        }
+        let stamps = STAMPS.cast_signed();
+        let has_stamps = set(libc::SOL_SOCKET, libc::SO_TIMESTAMPING, stamps).is_ok();
+        // Lets `poll` tell of stamps without an error. Whoever does not know the option tells of them as of errors.
+        drop(set(libc::SOL_SOCKET, libc::SO_SELECT_ERR_QUEUE, 1));
+        sys::connect(&descriptor, to)?;
+        Ok(Self {
+            descriptor,
+            has_stamps,
+        })
+    }
+
+    /// What to wait for.
+    #[must_use]
+    pub fn descriptor(&self) -> RawFd {
+        self.descriptor.as_raw_fd()
+    }
+
+    /// From where requests leave.
+    #[must_use]
+    pub fn local_address(&self) -> Option<IpAddr> {
+        sys::local_address(&self.descriptor).map(|address| address.ip())
+    }
+
+    /// Sends a request, and says when that was as far as this process knows: just before.
+    ///
+    /// # Errors
+    ///
+    /// The network is down, or whatever it says.
+    pub fn send(&self, octets: &[u8]) -> io::Result<Stamp> {
+        let wall = clock::wall();
+        sys::send(&self.descriptor, octets)?;
+        Ok(Stamp {
+            wall,
+            by: StampSource::Daemon,
+            error: 0.0,
+        })
+    }
+
+    /// When the request left, as the kernel says; none if it does not say yet.
+    pub fn sent(&self) -> Option<Stamp> {
+        let mut buffer = [0; LONGEST_PACKET];
+        loop {
+            let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+            let received = sys::receive(&self.descriptor, &mut buffer, flags).ok()?;
+            if let (true, Some(stamp)) = (received.is_stamp || self.has_stamps, kernel(&received)) {
+                return Some(stamp);
+            }
+        }
+    }
+
+    /// Takes a datagram; none if there is no more.
+    ///
+    /// # Errors
+    ///
+    /// The network says that nobody listens there, or that there is no way.
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<Arrival>> {
+        match sys::receive(&self.descriptor, buffer, libc::MSG_DONTWAIT) {
+            Ok(received) => {
+                let daemon = Stamp {
+                    wall: clock::wall(),
+                    by: StampSource::Daemon,
+                    error: 0.0,
+                };
+                let stamp = kernel(&received)
+                    .filter(|stamp| {
+                        let age = daemon.wall - stamp.wall;
+                        (Span::ZERO..OLDEST_STAMP).contains(&age)
+                    })
+                    .unwrap_or(daemon);
+                Ok(Some(Arrival {
+                    length: received.length,
+                    stamp,
+                }))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn kernel(received: &Received) -> Option<Stamp> {
+    received.software.map(|wall| Stamp {
+        wall: UnixTime(wall),
+        by: StampSource::Kernel,
+        error: KERNEL_ERROR,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_kernel_says_when_a_request_left_and_when_its_answer_came() {
+        for loopback in ["127.0.0.1:0", "[::1]:0"] {
+            let server = UdpSocket::bind(loopback).unwrap();
+            let to = server.local_addr().unwrap();
+            let socket = Socket::open(to, &Options::default()).unwrap();
+            assert_eq!(socket.local_address(), Some(to.ip()));
+            let before = clock::wall();
+            let daemon = socket.send(b"request").unwrap();
+            let mut buffer = [0; 64];
+            let (length, from) = server.recv_from(&mut buffer).unwrap();
+            server.send_to(&buffer[..length], from).unwrap();
+            let kernel = (0..200)
+                .find_map(|_| {
+                    thread::sleep(Duration::from_millis(1));
+                    socket.sent()
+                })
+                .expect("a stamp of what left");
+            assert_eq!(kernel.by, StampSource::Kernel);
+            let arrival = (0..200)
+                .find_map(|_| {
+                    thread::sleep(Duration::from_millis(1));
+                    socket.receive(&mut buffer).unwrap()
+                })
+                .expect("an answer");
+            assert_eq!(&buffer[..arrival.length], b"request");
+            assert_eq!(arrival.stamp.by, StampSource::Kernel);
+            let order = [
+                before,
+                daemon.wall,
+                kernel.wall,
+                arrival.stamp.wall,
+                clock::wall(),
+            ];
+            assert!(order.is_sorted(), "{order:?}");
+            assert!(socket.receive(&mut buffer).unwrap().is_none());
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_not_there_is_an_error() {
+        let gone = UdpSocket::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        let socket = Socket::open(gone, &Options::default()).unwrap();
+        socket.send(b"request").unwrap();
+        let mut buffer = [0; 64];
+        let refused = (0..200).any(|_| {
+            thread::sleep(Duration::from_millis(1));
+            socket.receive(&mut buffer).is_err()
+        });
+        assert!(refused);
+    }
+
+    #[test]
+    fn requests_come_from_where_the_configuration_says() {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let free = UdpSocket::bind("127.0.0.2:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        let options = Options {
+            port: free.port(),
+            addresses: vec!["::1".parse().unwrap(), free.ip()],
+            device: Some("lo".to_owned()),
+            dscp: 46,
+        };
+        let to = server.local_addr().unwrap();
+        let socket = Socket::open(to, &options).unwrap();
+        socket.send(b"request").unwrap();
+        let (_, from) = server.recv_from(&mut [0; 64]).unwrap();
+        assert_eq!(from, free);
+    }
+}
