@@ -22,7 +22,7 @@ pub(crate) fn render(layout: &Layout) -> String {
             path(&layout.state.join("timesync-agent.drift"))
         ),
         // chronyc finds the chronyd of this machine, if it has one.
-        "\n[commands]\nport = 0\nsocket = \"/\"\n".to_owned(),
+        "\n[commands]\nport = 0\nsocket = \"none\"\n".to_owned(),
         format!("\n[health]\nendpoint = {}\n", quoted(&endpoint(layout))),
         admin(Service::TimesyncAgent, layout),
     ]
@@ -57,7 +57,7 @@ driftfile = "/run/user/1000/outpost-up/state/timesync-agent.drift"
 
 [commands]
 port = 0
-socket = "/"
+socket = "none"
 
 [health]
 endpoint = "unix:/run/user/1000/outpost-up/healthd.sock"

@@ -225,3 +225,105 @@ fn an_import_says_what_is_not_carried_over() {
     assert_eq!(config.summary(), "1 server: ntp.example.org, serves nobody");
     std::fs::remove_dir_all(directory).unwrap();
 }
+
+//--- The template
+
+const TEMPLATE: &str = include_str!("../../../deploy/config/timesync-agent.toml");
+
+/// The template with its keys, but for those that begin with one of these, and with its tables.
+fn uncommented(with_tables: bool, without: &[&str]) -> String {
+    let mut is_in_table = false;
+    let mut text = String::new();
+    for line in TEMPLATE.lines() {
+        is_in_table = match line {
+            _ if line.starts_with("#[") => true,
+            _ if line.starts_with('[') => false,
+            _ => is_in_table,
+        };
+        let code = line.strip_prefix('#').filter(|rest| {
+            let is_table = rest.starts_with('[');
+            let is_key = rest.starts_with(|c: char| c.is_ascii_lowercase());
+            (is_table || is_key)
+                && (with_tables || !is_in_table)
+                && !without
+                    .iter()
+                    .any(|key| rest.starts_with(&format!("{key} =")))
+        });
+        text.push_str(code.unwrap_or(line));
+        text.push('\n');
+    }
+    text
+}
+
+#[test]
+fn the_template_is_the_default_configuration() {
+    let template = v1(TEMPLATE).unwrap();
+    let default = v1("version = \"v1\"").unwrap();
+    assert_eq!(format!("{template:?}"), format!("{default:?}"));
+}
+
+#[test]
+fn what_the_template_shows_as_defaults_are_the_defaults() {
+    // Keys without a default, and tables as a whole, show an example.
+    let examples = [
+        "access",
+        "addresses",
+        "chrony-conf",
+        "clockprecision",
+        "device",
+        "directory",
+        "driftfile",
+        "fallbackdrift",
+        "hwtimestamp",
+        "key-file",
+        "list",
+        "makestep",
+        "maxchange",
+        "maxsamples",
+        "node",
+        "ratelimit",
+        "smoothtime",
+        "source-directories",
+        "tempcomp",
+        "threads",
+        "timezone",
+        "write",
+    ];
+    let text = uncommented(false, &examples);
+    assert!(text.contains("\nmaxdistance = \"3s\"\n"), "{text}");
+    let shown = v1(&text).unwrap_or_else(|problems| panic!("{text}\n{problems}"));
+    let mut default = v1("version = \"v1\"").unwrap();
+    // Zero is none.
+    default.settings.client.port = shown.settings.client.port.filter(|port| *port == 0);
+    // One part in a thousand million apart, as decimal numbers are.
+    default.settings.clock.max_slew_rate = shown.settings.clock.max_slew_rate;
+    assert!((shown.settings.clock.max_slew_rate - 1e6 / 12.0).abs() < 1e-3);
+    assert_eq!(format!("{shown:?}"), format!("{default:?}"));
+}
+
+#[test]
+fn every_key_of_the_template_is_understood_and_every_key_is_in_it() {
+    let text = uncommented(true, &["chrony-conf", "lock", "source-directories"]);
+    let config = v1(&text).unwrap_or_else(|problems| panic!("{text}\n{problems}"));
+    assert_eq!(config.settings.sources.len(), 2);
+    assert_eq!(config.settings.refclocks.len(), 2);
+    let keys = include_str!("v1/spec.rs").lines().filter_map(|line| {
+        let field = line.trim().strip_prefix("pub(super) ")?;
+        let (name, _) = field.split_once(": ")?;
+        // The version of the protocol is `version`, as that of the file is.
+        let is_key = name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+        (is_key && name != "ntp_version").then(|| name.replace('_', "-"))
+    });
+    for key in keys {
+        let is_there = [
+            format!("#{key} ="),
+            format!("[{key}]"),
+            format!("{key} = "),
+            format!("`{key}`"),
+        ];
+        assert!(
+            is_there.iter().any(|form| TEMPLATE.contains(form)),
+            "no {key} in the template"
+        );
+    }
+}
