@@ -8,11 +8,14 @@ pub mod oscillator;
 pub mod random;
 pub mod scenario;
 pub mod statistics;
+#[cfg(test)]
+mod tests;
 
 use self::network::Network;
 use self::oscillator::LocalClock;
 use self::random::Random;
 use crate::time::{RawTime, Reading, Span, UnixTime};
+use crate::timekeeper::Timekeeper;
 use crate::view::Leap;
 
 /// A host, by its number.
@@ -64,6 +67,8 @@ pub enum Action {
     Rate(f64),
     /// Steps the wall clock.
     Step(Span),
+    /// Lets the kernel insert or delete a second at midnight.
+    Arm(Leap),
 }
 
 /// What runs on a host.
@@ -76,9 +81,13 @@ pub trait Program {
     fn receive(&mut self, from: HostId, payload: &Payload, now: Reading);
     /// What is to be done; asked until there is nothing.
     fn poll_action(&mut self) -> Option<Action>;
-    /// Datagram number so far that this program sent as a client.
+    /// Requests so far.
     fn n_requests(&self) -> u64 {
         0
+    }
+    /// What it believes, if it believes.
+    fn timekeeper(&self) -> Option<&Timekeeper> {
+        None
     }
 }
 
@@ -175,6 +184,12 @@ impl World {
         self.hosts
             .get(host)
             .map_or(0, |host| host.program.n_requests())
+    }
+
+    /// What the program of a host believes.
+    #[must_use]
+    pub fn timekeeper(&self, host: HostId) -> Option<&Timekeeper> {
+        self.hosts.get(host)?.program.timekeeper()
     }
 
     /// The network, to be changed.
@@ -289,6 +304,11 @@ impl World {
                 Action::Rate(parts_per_billion) => {
                     if let Some(host) = self.hosts.get_mut(index) {
                         host.clock.set_rate(parts_per_billion);
+                    }
+                }
+                Action::Arm(leap) => {
+                    if let Some(host) = self.hosts.get_mut(index) {
+                        host.clock.arm(leap);
                     }
                 }
                 Action::Step(span) => {

@@ -44,8 +44,12 @@ const LOCKED_WITHIN: f64 = 0.1;
 const POLL_GROWTH: f64 = 0.65;
 /// And no more than this, in seconds: a clock that is to be within a millisecond has to be asked again before it is not.
 const POLL_BOUND: f64 = 300e-6;
-/// A burst goes on while the uncertainty at the first poll after it would be above this, in seconds.
+/// The first burst goes on while the uncertainty at the first poll after it would be above this, in seconds.
 const BURST_GROWTH: f64 = 50e-6;
+/// So many samples are of the first burst.
+const FIRST_BURST: usize = 8;
+/// With so many samples there are no more bursts: what is uncertain then is so for other reasons.
+const LAST_BURST: usize = 24;
 
 /// A source and what is known of it.
 #[derive(Clone, Debug)]

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::oscillator::{EPOCH, MIDNIGHT};
 use super::{Action, HostId, Payload, Program, Reply};
 use crate::settings::Settings;
-use crate::time::{RawTime, Reading, SECOND, Span};
+use crate::time::{RawTime, Reading, SECOND, Span, UnixTime};
 use crate::timekeeper::{Drift, Effect, Note, Sample, SourceId, SourceOptions, Timekeeper};
 use crate::view::Leap;
 
@@ -13,7 +14,7 @@ use crate::view::Leap;
 pub struct Server {
     /// What it is wrong by, in seconds.
     pub error: f64,
-    /// What it announces.
+    /// A leap second that it announces, and that its clock has at midnight.
     pub leap: Leap,
     actions: VecDeque<Action>,
 }
@@ -26,6 +27,22 @@ impl Server {
             error,
             leap: Leap::Normal,
             actions: VecDeque::new(),
+        }
+    }
+
+    /// It announces a leap second until it has had it.
+    #[must_use]
+    pub fn announcing(mut self, leap: Leap) -> Self {
+        self.leap = leap;
+        self
+    }
+
+    fn leap(&self, time: UnixTime) -> (UnixTime, Leap) {
+        let since = (time - EPOCH).seconds() - MIDNIGHT;
+        match self.leap {
+            Leap::Insert if since >= 0.0 => (time - Span(SECOND), Leap::Normal),
+            Leap::Delete if since >= -1.0 => (time + Span(SECOND), Leap::Normal),
+            leap => (time, leap),
         }
     }
 }
@@ -42,6 +59,7 @@ impl Program for Server {
             return;
         };
         let time = now.wall + Span::from_seconds(self.error);
+        let (time, leap) = self.leap(time);
         self.actions.push_back(Action::Send {
             to: from,
             payload: Payload::Reply(Reply {
@@ -49,7 +67,7 @@ impl Program for Server {
                 received: time,
                 sent: time,
                 stratum: 1,
-                leap: self.leap,
+                leap,
                 reference_id: 0x4750_5300,
                 root_delay: 0.0,
                 root_dispersion: 1e-6,
@@ -67,14 +85,18 @@ impl Program for Server {
 struct Polled {
     host: HostId,
     next: RawTime,
-    in_burst: u32,
+    /// Requests that this burst may still have.
+    left: u32,
     good: u32,
     reach: u8,
     sent: Option<(u64, RawTime)>,
 }
 
-/// Requests of a burst, and good samples after which it ends.
+/// Requests of the first burst.
 const BURST: u32 = 8;
+/// Requests of a later one.
+const LATER_BURST: u32 = 4;
+/// Good samples before which the first burst does not end.
 const BURST_GOOD: u32 = 4;
 
 /// A client: the timekeeper and as much around it as there has to be. It answers, too.
@@ -112,7 +134,7 @@ impl Client {
                 Polled {
                     host: *host,
                     next: now.raw + Span(SECOND / 5),
-                    in_burst: 0,
+                    left: 0,
                     good: 0,
                     reach: 0,
                     sent: None,
@@ -139,7 +161,8 @@ impl Client {
                 }
                 Effect::Step(span) => self.actions.push_back(Action::Step(span)),
                 Effect::Note(note) => self.notes.push(note),
-                Effect::SetStatus(_) | Effect::SaveDrift(_) | Effect::GiveUp(_) => {}
+                Effect::SetStatus(status) => self.actions.push_back(Action::Arm(status.leap)),
+                Effect::SaveDrift(_) | Effect::GiveUp(_) => {}
             }
         }
     }
@@ -188,9 +211,16 @@ impl Program for Client {
             self.timekeeper.reached(*id, polled.reach, now);
             self.n_requests += 1;
             polled.sent = Some((self.n_requests, now.raw));
-            polled.in_burst += 1;
+            if polled.left == 0 {
+                let first = polled.good < BURST_GOOD;
+                polled.left = if first { BURST } else { LATER_BURST };
+            }
+            polled.left -= 1;
             let more = polled.good < BURST_GOOD || self.timekeeper.wants_more(*id);
-            let burst = polled.in_burst < BURST && more;
+            let burst = polled.left > 0 && more;
+            if !burst {
+                polled.left = 0;
+            }
             let interval = if burst {
                 2.0_f64.min(f64::from(self.options.minpoll).exp2())
             } else {
@@ -250,8 +280,9 @@ impl Program for Client {
         let poll = Span::from_seconds(f64::from(self.timekeeper.advise_poll(id)).exp2());
         if let Some(polled) = self.polled.get_mut(&id)
             && polled.good >= BURST_GOOD
-            && (polled.in_burst >= BURST || !self.timekeeper.wants_more(id))
+            && !(polled.left > 0 && self.timekeeper.wants_more(id))
         {
+            polled.left = 0;
             polled.next = sent + poll;
         }
         self.drain(now);
@@ -263,5 +294,9 @@ impl Program for Client {
 
     fn n_requests(&self) -> u64 {
         self.n_requests
+    }
+
+    fn timekeeper(&self) -> Option<&Timekeeper> {
+        Some(&self.timekeeper)
     }
 }

@@ -2,9 +2,12 @@
 
 use super::random::Random;
 use crate::time::{RawTime, Reading, SECOND, Span, UnixTime};
+use crate::view::Leap;
 
-/// True time 0, as Unix time: long after a leap second, long before the next one that anybody knows of.
-pub const EPOCH: UnixTime = UnixTime(1_800_000_000 * SECOND);
+/// True time 0, as Unix time: 2028-12-31T22:00:00Z, two hours before a midnight that may have a leap second.
+pub const EPOCH: UnixTime = UnixTime(1_861_912_800 * SECOND);
+/// That midnight, in true time.
+pub const MIDNIGHT: f64 = 7200.0;
 /// The machine was started this long before.
 const UPTIME: i64 = 1000 * SECOND;
 
@@ -24,6 +27,8 @@ pub struct LocalClock {
     wall: f64,
     /// What the kernel adds to the rate.
     rate: f64,
+    /// The kernel inserts or deletes a second at midnight.
+    leap: Leap,
 }
 
 impl LocalClock {
@@ -44,6 +49,7 @@ impl LocalClock {
             raw: 0.0,
             wall: offset * 1e9,
             rate: 0.0,
+            leap: Leap::Normal,
         }
     }
 
@@ -87,7 +93,21 @@ impl LocalClock {
     pub(super) fn run(&mut self, seconds: f64) {
         let raw = seconds * 1e9 * (1.0 + self.crystal());
         self.raw += raw;
+        let before = self.wall;
         self.wall += raw * (1.0 + self.rate);
+        let (moment, jump) = match self.leap {
+            Leap::Insert => (MIDNIGHT * 1e9, -1e9),
+            Leap::Delete => ((MIDNIGHT - 1.0) * 1e9, 1e9),
+            Leap::Normal | Leap::Unsynchronised => return,
+        };
+        if before < moment && self.wall >= moment {
+            self.wall += jump;
+            self.leap = Leap::Normal;
+        }
+    }
+
+    pub(super) fn arm(&mut self, leap: Leap) {
+        self.leap = leap;
     }
 
     pub(super) fn wander(&mut self, now: f64, random: &mut Random) {

@@ -17,6 +17,8 @@ use crate::view::SourceStatistics;
 const WANDERS: [f64; 5] = [1e-11, 1e-10, 1e-9, 1e-8, 1e-7];
 /// Parts of the visible jitter that are noise of the clocks, not of the path.
 const NOISES: [f64; 3] = [0.0, 0.2, 1.0];
+/// How credible that is before there are samples, as logarithms: on most paths round trips explain everything.
+const NOISE_CREDITS: [f64; 3] = [0.0, -1.5, -4.0];
 /// What a sample's likelihood is worth after the next one: about fifty samples decide.
 const MEMORY: f64 = 0.98;
 /// Samples that are remembered for statistics, as chrony's 64.
@@ -153,11 +155,15 @@ impl Filter {
             self.points.pop_front();
         }
         self.points.push_back(point);
-        let other_floor = self.path.observe(delay);
-        let likelihood = if self.points.len() <= QUICK || other_floor {
+        let moved = self.path.observe(delay);
+        let likelihood = if self.points.len() <= QUICK {
             self.refilter()
         } else {
             self.merge_priors();
+            // On a way that is another one by so much, the offset may be off by half of it, there or back.
+            for model in &mut self.bank {
+                model.offset_variance += moved * moved / 4.0;
+            }
             self.weigh(point)
         };
         if likelihood > INCREDIBLE {
@@ -301,7 +307,7 @@ impl Filter {
         let [usual, any] = ANY_FREQUENCY;
         let priors = [self.prior.unwrap_or((0.0, usual)), (0.0, any)];
         for (frequency, skew) in priors {
-            for noise in NOISES {
+            for (noise, credit) in NOISES.into_iter().zip(NOISE_CREDITS) {
                 for wander in WANDERS {
                     self.bank.push(Model {
                         wander: wander * wander,
@@ -311,7 +317,7 @@ impl Filter {
                         offset_variance: deviation * deviation,
                         covariance: 0.0,
                         frequency_variance: skew * skew,
-                        credit: 0.0,
+                        credit,
                     });
                 }
             }
@@ -389,10 +395,13 @@ impl Filter {
         let floor_error = self.path.floor_error() / 2.0;
         let stamps = STAMP_NOISE * point.dispersion;
         let softness = (floor_error * floor_error + stamps * stamps + noise * noise).sqrt();
-        let centre = point.offset + self.asymmetry.unwrap_or(0.0) * excess;
+        // Where the configuration says which way is late, the offset is towards the other end, though not all of it.
+        let asymmetry = self.asymmetry.unwrap_or(0.0);
+        let centre = point.offset + asymmetry * excess;
+        let half = (0.5 - asymmetry.abs()).max(0.05) * excess;
         Edges {
-            low: centre - excess / 2.0,
-            high: centre + excess / 2.0,
+            low: centre - half,
+            high: centre + half,
             softness,
         }
     }

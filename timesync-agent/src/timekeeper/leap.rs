@@ -68,7 +68,7 @@ impl LeapSeconds {
         let midnight = UnixTime((wall.0.div_euclid(DAY) + 1).saturating_mul(DAY));
         // The kernel shows the first second of the next day, then again the last one of this.
         let over = self.passed == Some(midnight);
-        self.next = match self.from_table(midnight) {
+        self.next = match self.in_table(midnight) {
             Some(leap) if !over => Some((midnight, leap)),
             None if !over && is_leap_day(wall) && self.announced != Leap::Normal => {
                 Some((midnight, self.announced))
@@ -79,7 +79,7 @@ impl LeapSeconds {
         (now != before).then_some(now)
     }
 
-    fn from_table(&self, midnight: UnixTime) -> Option<Leap> {
+    fn in_table(&self, midnight: UnixTime) -> Option<Leap> {
         let index = self.table.iter().position(|leap| leap.at == midnight)?;
         let after = self.table.get(index)?.tai_offset;
         let before = index
@@ -133,7 +133,7 @@ impl LeapSeconds {
         self.passed = Some(at);
         self.announced = Leap::Normal;
         let seconds = if leap == Leap::Delete { 1 } else { -1 };
-        if self.from_table(at).is_none() {
+        if self.in_table(at).is_none() {
             self.beyond_table -= i32::try_from(seconds).unwrap_or(0);
         }
         Some((leap, Span(seconds * SECOND)))

@@ -23,7 +23,7 @@ pub(super) struct Candidate {
     /// Gain in a second, and its standard deviation.
     pub(super) frequency: f64,
     pub(super) skew: f64,
-    /// By how much it was better than the leading one in the past; see [`Selector`].
+    /// By what factor it was nearer than the leading one, over time.
     pub(super) score: f64,
 }
 
@@ -63,22 +63,7 @@ pub(super) fn select(
     updated: Option<SourceId>,
 ) -> Selection {
     authenticate(rules.authentication, candidates);
-    let mut states: Vec<SourceState> = candidates
-        .iter()
-        .map(|candidate| {
-            if !candidate.usable
-                || candidate.options.noselect
-                || !(candidate.distance <= rules.max_distance)
-            {
-                SourceState::Unselectable
-            } else if candidate.deviation > rules.max_jitter {
-                SourceState::TooVariable
-            } else {
-                // Until the intersection is known.
-                SourceState::Combined
-            }
-        })
-        .collect();
+    let mut states = usable(rules, candidates);
     let fail = |states, failure| Selection {
         states,
         best: None,
@@ -88,11 +73,7 @@ pub(super) fn select(
         return fail(states, Failure::Nothing);
     }
     let Some((low, high)) = intersection(candidates, &states) else {
-        for state in &mut states {
-            if *state == SourceState::Combined {
-                *state = SourceState::Falseticker;
-            }
-        }
+        replace(&mut states, SourceState::Combined, SourceState::Falseticker);
         return fail(states, Failure::NoMajority);
     };
     for (candidate, state) in candidates.iter().zip(&mut states) {
@@ -102,30 +83,20 @@ pub(super) fn select(
             *state = SourceState::Falseticker;
         }
     }
-    let agreeing = |states: &[SourceState]| {
-        let agree = states.iter().map(|state| *state == SourceState::Combined);
-        agree.collect::<Vec<bool>>()
-    };
-    let agree = agreeing(&states);
-    let n_agreeing = agree.iter().filter(|a| **a).count();
-    let required = candidates.iter().any(|candidate| candidate.options.require);
-    let has_required = candidates
-        .iter()
-        .zip(&agree)
-        .any(|(candidate, agrees)| *agrees && candidate.options.require);
-    if n_agreeing < rules.min_sources || (required && !has_required) {
-        for (state, agrees) in states.iter_mut().zip(&agree) {
-            if *agrees {
-                *state = SourceState::Outlier;
-            }
+    let (mut n_agreeing, mut has_required, mut preferred) = (0, false, false);
+    for (candidate, state) in candidates.iter().zip(&states) {
+        if *state == SourceState::Combined {
+            n_agreeing += 1;
+            has_required |= candidate.options.require;
+            preferred |= candidate.options.prefer;
         }
+    }
+    let required = candidates.iter().any(|candidate| candidate.options.require);
+    if n_agreeing < rules.min_sources || (required && !has_required) {
+        replace(&mut states, SourceState::Combined, SourceState::Outlier);
         let n_agreeing = u32::try_from(n_agreeing).unwrap_or(u32::MAX);
         return fail(states, Failure::TooFew { n_agreeing });
     }
-    let preferred = candidates
-        .iter()
-        .zip(&agree)
-        .any(|(candidate, agrees)| *agrees && candidate.options.prefer);
     for (candidate, state) in candidates.iter().zip(&mut states) {
         if *state == SourceState::Combined && preferred && !candidate.options.prefer {
             *state = SourceState::Outlier;
@@ -139,6 +110,29 @@ pub(super) fn select(
         states,
         best,
         failure: None,
+    }
+}
+
+/// What can be said of each alone. Those that may count are `Combined`, until the intersection is known.
+fn usable(rules: &SelectionSettings, candidates: &[Candidate]) -> Vec<SourceState> {
+    let state = |candidate: &Candidate| {
+        let near = candidate.distance <= rules.max_distance;
+        if !candidate.usable || candidate.options.noselect || !near {
+            SourceState::Unselectable
+        } else if candidate.deviation > rules.max_jitter {
+            SourceState::TooVariable
+        } else {
+            SourceState::Combined
+        }
+    };
+    candidates.iter().map(state).collect()
+}
+
+fn replace(states: &mut [SourceState], old: SourceState, new: SourceState) {
+    for state in states {
+        if *state == old {
+            *state = new;
+        }
     }
 }
 

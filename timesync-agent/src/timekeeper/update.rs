@@ -4,7 +4,10 @@ use super::discipline::{Correction, Update};
 use super::filter::Estimate;
 use super::select::{self, Candidate, Failure, Selection};
 use super::types::{Effect, Note, Sample, SourceId, Status, Verdict};
-use super::{BURST_GROWTH, Knowledge, PATIENCE, POLL_BOUND, POLL_GROWTH, Root, Source, Timekeeper};
+use super::{
+    BURST_GROWTH, FIRST_BURST, Knowledge, LAST_BURST, PATIENCE, POLL_BOUND, POLL_GROWTH, Root,
+    Source, Timekeeper,
+};
 use crate::settings::LeapMode;
 use crate::time::{RawTime, Reading, Span};
 use crate::view::{Leap, SourceMode, SourceState};
@@ -94,7 +97,7 @@ impl Source {
         candidate.stratum = sample.stratum;
         candidate.offset = self.offset(&estimate, now);
         candidate.distance = delay / 2.0 + dispersion;
-        candidate.deviation = self.filter.path_spread();
+        candidate.deviation = self.filter.path_spread().max(self.filter.noise());
         candidate.frequency = estimate.frequency;
         candidate.skew = estimate.frequency_variance.sqrt();
         candidate
@@ -386,7 +389,8 @@ impl Timekeeper {
         }
     }
 
-    /// Whether a burst should go on: the frequency is not known well enough to leave the clock alone until the next poll.
+    /// Whether another request should follow soon, in a burst: the frequency is not known well enough to leave the clock alone
+    /// until the next poll. True after the first few polls at most, if the way is long and the interval, too.
     #[must_use]
     pub fn wants_more(&self, id: SourceId) -> bool {
         self.sources
@@ -394,7 +398,14 @@ impl Timekeeper {
             .find(|source| source.id == id)
             .is_some_and(|source| {
                 let interval = f64::from(source.options.minpoll).exp2();
-                source.filter.growth(interval) > BURST_GROWTH * BURST_GROWTH
+                let growth = source.filter.growth(interval);
+                let n = source.filter.n_samples();
+                let bound = if n < FIRST_BURST {
+                    BURST_GROWTH
+                } else {
+                    POLL_BOUND
+                };
+                n < LAST_BURST && growth > bound * bound
             })
     }
 

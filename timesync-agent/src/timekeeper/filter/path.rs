@@ -6,9 +6,11 @@ use std::collections::VecDeque;
 const RECENT: usize = 64;
 /// Blocks of which the shortest round trip is remembered, so that the floor is known from a thousand of them.
 const BLOCKS: usize = 16;
-/// Round trips that decide whether the way has become longer: a burst of congestion on a path that is polled at leisure is
-/// shorter, and in the midst of longer ones the spread gives it away.
-const CHANGE: usize = 12;
+/// So many round trips together decide whether the way has become longer, if they are so many spreads of their own above the
+/// floor: many for a little, few for a lot.
+const CHANGES: [(usize, f64); 2] = [(16, 5.0), (RECENT, 1.5)];
+/// Logarithm of the probability of a false alarm at one sample.
+const CHANCE: f64 = -23.0;
 /// Median excess of the sum of two exponential delays, in means of one of them.
 const MEDIAN_OF_TWO: f64 = 1.678;
 /// What a first round trip may be above the floor, as a part of it, before there is a second one to tell.
@@ -31,6 +33,8 @@ pub(super) struct Path {
     n: usize,
     /// Mean of what one of both ways adds, from the median.
     spread: f64,
+    /// What it was before the latest few, which may be of another way.
+    usual: f64,
 }
 
 impl Path {
@@ -41,12 +45,15 @@ impl Path {
         }
     }
 
-    /// Takes a round trip; true if it is the shortest by far, or shows that the way is another one: what was weighed with the
-    /// former floor was weighed wrongly.
-    pub(super) fn observe(&mut self, delay: f64) -> bool {
+    /// Takes a round trip. If it shows that the way is another one, or that it was never known how short it is, gives by how
+    /// much the floor has moved; else 0.
+    pub(super) fn observe(&mut self, delay: f64) -> f64 {
         let before = (self.n > 0).then(|| self.floor());
         if self.recent.len() == RECENT {
             self.recent.pop_front();
+        }
+        if self.n.is_multiple_of(16) {
+            self.usual = self.spread;
         }
         self.recent.push_back(delay);
         let (shortest, n) = self
@@ -63,12 +70,12 @@ impl Path {
         }
         self.measure();
         let changed = self.has_become_longer();
-        if changed {
-            self.forget();
+        if let Some(n) = changed {
+            self.forget(n);
         }
-        changed
-            || before
-                .is_some_and(|before| before - self.floor() > 3.0 * self.floor_error().max(1e-9))
+        let moved = before.map_or(0.0, |before| self.floor() - before);
+        let is_news = changed.is_some() || -moved > 3.0 * self.floor_error();
+        if is_news { moved.abs() } else { 0.0 }
     }
 
     /// The round trip without any waiting, estimated: the shortest of n is above it.
@@ -127,23 +134,34 @@ impl Path {
         self.spread = median.max(first);
     }
 
-    /// The way is longer if round trips are above the floor together, and by more than they differ among themselves.
-    /// Congestion is not: it comes with round trips of all lengths.
-    fn has_become_longer(&self) -> bool {
-        if self.given.is_some() || self.recent.len() < 2 * CHANGE {
-            return false;
+    /// The way is longer if round trips are above the floor together, which is no chance, and by more than they differ among
+    /// themselves: soon if that is a lot, later if it is little. Congestion is not: it comes with round trips of all lengths.
+    /// Gives how many of the latest say so.
+    fn has_become_longer(&self) -> Option<usize> {
+        if self.given.is_some() {
+            return None;
         }
-        let mut last: Vec<f64> = self.recent.iter().rev().take(CHANGE).copied().collect();
-        last.sort_by(f64::total_cmp);
-        let shortest = nth(&last, 0.0);
-        let spread = (nth(&last, 0.5) - shortest) / MEDIAN_OF_TWO;
-        shortest - self.shortest > 4.0 * spread + 1e-9
+        CHANGES.into_iter().find_map(|(n, factor)| {
+            if self.n < 2 * n || self.recent.len() < n {
+                return None;
+            }
+            let mut last: Vec<f64> = self.recent.iter().rev().take(n).copied().collect();
+            last.sort_by(f64::total_cmp);
+            let shortest = nth(&last, 0.0);
+            let own = ((nth(&last, 0.5) - shortest) / MEDIAN_OF_TWO).max(1e-9);
+            let shift = shortest - self.shortest;
+            // Two exponential delays are together above x means with probability (1 + x)·exp(−x).
+            let x = shift / own.max(self.usual);
+            #[expect(clippy::cast_precision_loss, reason = "a small number")]
+            let chance = n as f64 * ((1.0 + x).ln() - x);
+            (chance < CHANCE && shift > factor * own).then_some(n)
+        })
     }
 
     /// Keeps what belongs to the way that is taken.
-    fn forget(&mut self) {
-        let kept = self.recent.len().saturating_sub(CHANGE);
-        self.recent.drain(..kept);
+    fn forget(&mut self, kept: usize) {
+        self.recent.drain(..self.recent.len().saturating_sub(kept));
+        self.usual = 0.0;
         self.blocks.clear();
         let shortest = self.recent.iter().copied().fold(f64::INFINITY, f64::min);
         self.block = Some((shortest, self.recent.len()));
