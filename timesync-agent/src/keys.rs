@@ -374,3 +374,6 @@ fn is_same(ours: &[u8], theirs: &[u8]) -> bool {
     });
     difference == 0
 }
+
+#[cfg(test)]
+mod tests;
