@@ -149,9 +149,14 @@ const CORES: &[&str] = &[
     "registry-svc/src/webhook/envelope.rs",
     "registry-svc/src/webhook/patience.rs",
     "timesync-agent/src/history.rs",
+    "timesync-agent/src/keys.rs",
     "timesync-agent/src/page.rs",
+    "timesync-agent/src/responder",
+    "timesync-agent/src/responder.rs",
     "timesync-agent/src/time.rs",
     "timesync-agent/src/view.rs",
+    "timesync-agent/src/wire",
+    "timesync-agent/src/wire.rs",
     "timesync-agent/src/words.rs",
 ];
 
