@@ -3,7 +3,7 @@
 //! `FUZZ_SEED` and `FUZZ_STEPS` ask for others; a failure names the seed and the step.
 
 use tests::fuzz::{
-    CLIENT_HELLO, HANDOVER, HAPROXY_CFG, HEALTH, KEEPALIVED_CONF, NAMED_CONF, PROXY_HEADER, QUERY,
+    CLIENT_HELLO, HANDOVER, HAPROXY_CFG, HEALTH, KEEPALIVED_CONF, NAMED_CONF, NTP_PACKET, NTP_REQUEST, PROXY_HEADER, QUERY,
     REGISTRY_ARCHIVE, REGISTRY_JOURNAL, REGISTRY_MANIFEST, REGISTRY_NAMES, REGISTRY_RANGE,
     RESPONSE, SETTINGS, Target, VRRP, ZONE,
 };
@@ -84,4 +84,10 @@ fn no_name_range_or_manifest_upsets_the_registry() {
 #[test]
 fn no_journal_upsets_the_registry() {
     smoke(REGISTRY_JOURNAL, 20_000);
+}
+
+#[test]
+fn no_packet_upsets_an_ntp_server() {
+    smoke(NTP_PACKET, 40_000);
+    smoke(NTP_REQUEST, 10_000);
 }

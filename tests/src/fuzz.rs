@@ -11,6 +11,8 @@ mod health;
 mod keepalived_conf;
 mod mutate;
 mod named_conf;
+mod ntp_packet;
+mod ntp_request;
 mod proxy_header;
 mod query;
 mod registry_archive;
@@ -162,6 +164,20 @@ pub const REGISTRY_JOURNAL: Target = Target {
     name: "registry_journal",
     body: registry_journal::body,
     words: &["ocp4/release", "sha256:", "master-0"],
+};
+
+/// Packets of NTP.
+pub const NTP_PACKET: Target = Target {
+    name: "ntp_packet",
+    body: ntp_packet::body,
+    words: &[],
+};
+
+/// What clients send to an NTP server.
+pub const NTP_REQUEST: Target = Target {
+    name: "ntp_request",
+    body: ntp_request::body,
+    words: &[],
 };
 
 impl Target {
