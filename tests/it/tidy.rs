@@ -224,8 +224,10 @@ const EDGES: &[(&str, &[&str])] = &[
             "lb-proxy",
             "proto",
             "registry-svc",
+            "timesync-agent",
         ],
     ),
+    ("timesync-agent", &["config-text", "daemon-base", "proto"]),
 ];
 
 /// Daemons, which have a template of their configuration each.

@@ -49,7 +49,8 @@ fn rewrite(message: &Message<'_>, packet: Packet) {
     }
     if let Some(mac) = message.mac() {
         assert!(writer.mac(mac.key, |_, room| {
-            room.get_mut(..mac.digest.len())?.copy_from_slice(mac.digest);
+            room.get_mut(..mac.digest.len())?
+                .copy_from_slice(mac.digest);
             Some(mac.digest.len())
         }));
     }

@@ -21,7 +21,11 @@ const START: UnixTime = UnixTime(1_800_000_000 * SECOND);
 
 static KEYS: LazyLock<Arc<KeyRing>> = LazyLock::new(|| {
     let mut keys = KeyRing::new();
-    for (id, algorithm) in [(1, Algorithm::Md5), (2, Algorithm::Sha512), (3, Algorithm::Aes128)] {
+    for (id, algorithm) in [
+        (1, Algorithm::Md5),
+        (2, Algorithm::Sha512),
+        (3, Algorithm::Aes128),
+    ] {
         let secret = vec![7; algorithm.key_length().unwrap_or(20)];
         let key = Key::new(algorithm, &secret).expect("a key");
         keys.insert(id, key).expect("an ID");
@@ -53,7 +57,11 @@ pub(super) fn body(data: &[u8]) {
     let mut responder = Responder::new(&tables, Random::new([kind; 16]));
     let policy = Policy::new(&settings, Arc::clone(&KEYS), -20, |_| Vec::new());
     let reference = Reference {
-        leap: if kind & 8 == 0 { Leap::Normal } else { Leap::Unsynchronised },
+        leap: if kind & 8 == 0 {
+            Leap::Normal
+        } else {
+            Leap::Unsynchronised
+        },
         stratum: kind >> 4,
         at: START,
         ..Reference::default()
@@ -126,8 +134,13 @@ fn ask(
     let asked = Message::parse(datagram).expect("only packets are answered");
     let told = Message::parse(&out[..length]).expect("answers are packets");
     let mode = asked.packet.mode;
-    assert!(mode == Mode::Client || mode == Mode::Reserved && asked.packet.version == 1 && port != 123);
-    assert_eq!((told.packet.mode, told.packet.version), (Mode::Server, asked.packet.version));
+    assert!(
+        mode == Mode::Client || mode == Mode::Reserved && asked.packet.version == 1 && port != 123
+    );
+    assert_eq!(
+        (told.packet.mode, told.packet.version),
+        (Mode::Server, asked.packet.version)
+    );
     let origins = [asked.packet.transmit, asked.packet.receive];
     assert!(origins.contains(&told.packet.origin));
     assert_eq!(told.mac().is_some(), asked.mac().is_some());
