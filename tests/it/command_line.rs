@@ -9,7 +9,7 @@ use tests::daemon::{Daemon, run};
 use tests::scratch::{Scratch, at, loopback};
 use tests::wait;
 
-const DAEMONS: [&str; 3] = ["healthd", "dns-authd", "dns-recursor"];
+const DAEMONS: [&str; 4] = ["healthd", "dns-authd", "dns-recursor", "timesync-agent"];
 
 fn command(daemon: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(binary(daemon));
@@ -33,12 +33,16 @@ fn minimal(daemon: &str, files: &Scratch) -> (String, std::net::SocketAddr) {
             files.join("healthd.sock").display(),
             files.join("state").display()
         ),
+        // An island that leaves the clock alone.
+        "timesync-agent" => format!(
+            "correct-clock = false\nlocal = {{ stratum = 10 }}\ncommands = {{ port = 0, socket = \"none\" }}\n\
+             serve = {{ port = 11123, addresses = [\"{ip}\"], access = [\"allow 127.0.0.0/8\"] }}\n"
+        ),
         _ => String::new(),
     };
-    let listen = if daemon == "healthd" {
-        String::new()
-    } else {
-        format!("listen = [\"{}\"]\n", at(ip, 5300))
+    let listen = match daemon {
+        "healthd" | "timesync-agent" => String::new(),
+        _ => format!("listen = [\"{}\"]\n", at(ip, 5300)),
     };
     let text = format!("version = \"v1\"\n{listen}{own}admin.listen = \"{admin}\"\n");
     (

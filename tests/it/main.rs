@@ -17,4 +17,5 @@ mod metrics;
 mod registry;
 mod seed_site;
 mod tidy;
+mod time;
 mod up;

@@ -231,7 +231,7 @@ const EDGES: &[(&str, &[&str])] = &[
 ];
 
 /// Daemons, which have a template of their configuration each.
-const DAEMONS: &[&str] = &["healthd", "dns-authd", "dns-recursor"];
+const DAEMONS: &[&str] = &["healthd", "dns-authd", "dns-recursor", "timesync-agent"];
 
 #[test]
 fn cores_do_no_input_or_output() {

@@ -17,12 +17,13 @@ use tests::scratch::{Scratch, loopback};
 use tests::wait;
 
 /// What a site runs.
-const SERVICES: [&str; 5] = [
+const SERVICES: [&str; 6] = [
     "healthd",
     "dns-authd",
     "dns-recursor",
     "lb-proxy",
     "registry-svc",
+    "timesync-agent",
 ];
 
 /// A loopback network and a run directory that belong to one site of one test.
@@ -59,7 +60,7 @@ impl Place {
     /// Every address that the site listens on.
     fn listeners(&self) -> Vec<SocketAddr> {
         let own = [
-            5000, 5300, 5301, 9401, 9402, 9403, 9404, 9405, 6443, 8443, 5443,
+            5000, 5300, 5301, 9401, 9402, 9403, 9404, 9405, 9406, 11_123, 6443, 8443, 5443,
         ]
         .map(|port| (self.host(1), port).into());
         let masters = [13, 14, 15]
@@ -184,6 +185,11 @@ fn a_site_answers_follows_its_masters_and_leaves_nothing_behind() {
         place.address("etcd-1.ocp4.redhat.ren"),
         IpAddr::from(place.host(14))
     );
+
+    // One time for the site, where nobody else has any.
+    let time = tests::time::ask((place.host(1), 11_123).into()).expect("an answer");
+    assert_eq!((time.leap(), time.stratum), (0, 10), "{time:?}");
+    assert!(time.offset.abs() < 0.1, "{time:?}");
 
     let asked = Instant::now();
     let outside = ask_a(place.recursor(), "example.com").expect("an answer");

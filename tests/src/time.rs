@@ -199,9 +199,10 @@ impl Agent {
     /// Waits until it is in one of these states, and returns what it says then.
     #[track_caller]
     pub fn wait_state(&self, states: &[&str]) -> Value {
-        self.wait_status(&format!("{} is {}", self.ip, states.join(" or ")), |status| {
-            states.iter().any(|state| status["state"] == *state)
-        })
+        self.wait_status(
+            &format!("{} is {}", self.ip, states.join(" or ")),
+            |status| states.iter().any(|state| status["state"] == *state),
+        )
     }
 
     /// Waits until its status is as wanted, and returns it.
@@ -216,7 +217,10 @@ impl Agent {
             if is_wanted(&last) {
                 return last;
             }
-            assert!(start.elapsed() < PATIENCE, "waited in vain: {what}\n{last:#}");
+            assert!(
+                start.elapsed() < PATIENCE,
+                "waited in vain: {what}\n{last:#}"
+            );
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -284,7 +288,9 @@ impl Chronyd {
     #[must_use]
     pub fn on_loopback(lines: &str) -> Self {
         let program = ["/usr/sbin/chronyd", "/sbin/chronyd"];
-        let program = program.into_iter().find(|path| std::path::Path::new(path).exists());
+        let program = program
+            .into_iter()
+            .find(|path| std::path::Path::new(path).exists());
         Self::start(Command::new(program.unwrap_or("chronyd")), lines)
     }
 
@@ -371,7 +377,17 @@ fn own_user() -> String {
 #[must_use]
 pub fn chronyd_measures(mut command: Command, server: &str) -> f64 {
     let user = own_user();
-    command.args(["-Q", "-U", "-u", &user, "-t", "30", server, "cmdport 0", "pidfile /"]);
+    command.args([
+        "-Q",
+        "-U",
+        "-u",
+        &user,
+        "-t",
+        "30",
+        server,
+        "cmdport 0",
+        "pidfile /",
+    ]);
     let (status, stdout, stderr) = run(command);
     let text = stdout + &stderr;
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -508,7 +524,10 @@ pub fn now() -> u64 {
 /// By how many seconds a timestamp is after another.
 #[must_use]
 pub fn difference(one: u64, other: u64) -> f64 {
-    #[expect(clippy::cast_possible_wrap, reason = "a difference of timestamps is signed")]
+    #[expect(
+        clippy::cast_possible_wrap,
+        reason = "a difference of timestamps is signed"
+    )]
     let signed = one.wrapping_sub(other) as i64;
     #[expect(clippy::cast_precision_loss, reason = "a test needs no nanosecond")]
     let seconds = signed as f64 / 4_294_967_296.0;
@@ -584,9 +603,16 @@ impl Server {
             .expect("a positive time");
         let address = socket.local_addr().expect("it is bound");
         let says = Arc::new(Mutex::new(says));
-        let (n_requests, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (n_requests, stop) = (
+            Arc::new(AtomicU64::new(0)),
+            Arc::new(AtomicBool::new(false)),
+        );
         let thread = std::thread::spawn({
-            let (says, n, stop) = (Arc::clone(&says), Arc::clone(&n_requests), Arc::clone(&stop));
+            let (says, n, stop) = (
+                Arc::clone(&says),
+                Arc::clone(&n_requests),
+                Arc::clone(&stop),
+            );
             move || {
                 while !stop.load(Ordering::Relaxed) {
                     answer(&socket, &says, &n);
@@ -605,7 +631,11 @@ impl Server {
     /// As `server` in a chrony.conf, with further options.
     #[must_use]
     pub fn line(&self, options: &str) -> String {
-        format!("server {} port {} {options}\n", self.address.ip(), self.address.port())
+        format!(
+            "server {} port {} {options}\n",
+            self.address.ip(),
+            self.address.port()
+        )
     }
 
     /// Has it say something else from here on.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use daemon_base::admin::{Reply, Routes};
 use daemon_base::config::{Common, Problems};
-use daemon_base::readiness::Readiness;
+use daemon_base::readiness::{Latch, Readiness};
 use daemon_base::run::{Context, Service, StartError};
 use daemon_base::snapshot::{Cell, Reader};
 use daemon_base::udp;
@@ -202,6 +202,7 @@ fn show(
     context.metrics.register_collector(Box::new(scrape));
     add_page(&context.admin, views, &history);
     Follower {
+        latch: Some(context.readiness.latch("the poll loop")),
         views: Reader::new(Arc::clone(views)),
         health: Arc::clone(health),
         history,
@@ -234,6 +235,8 @@ fn add_page(admin: &Routes, views: &Arc<Cell<View>>, history: &Arc<Mutex<History
 
 /// Carries what is seen to those who want to know.
 struct Follower {
+    /// Held until there is something to see.
+    latch: Option<Latch>,
     views: Reader<View>,
     health: Arc<Health>,
     history: Arc<Mutex<History>>,
@@ -244,11 +247,12 @@ impl Follower {
     async fn run(mut self) {
         let mut ticks = tokio::time::interval(LOOK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        self.pass_on();
         loop {
             ticks.tick().await;
             if self.views.refresh() {
                 self.pass_on();
+                // From here on `/readyz` says what the clock is like.
+                self.latch = None;
             }
         }
     }

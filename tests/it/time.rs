@@ -1,0 +1,7 @@
+//! timesync-agent beside chronyd and chronyc, from the outside. No test touches a clock.
+
+mod clients;
+mod island;
+mod operate;
+mod site;
+mod sources;

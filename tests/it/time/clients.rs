@@ -1,0 +1,251 @@
+//! Who asks the agent: any client of NTP, chronyd, chronyc.
+
+use std::net::UdpSocket;
+use std::time::Duration;
+
+use tests::time::{Agent, Chronyd, PORT, ask, ask_over, chronyd_measures, now, request};
+
+/// An island of its own that answers everybody on loopback.
+const ALONE: &str = "local stratum 8\nallow 127.0.0.0/8\n";
+
+fn client(agent: &Agent) -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(agent.address()).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(2)))
+        .unwrap();
+    socket
+}
+
+#[test]
+fn every_version_of_the_protocol_is_answered() {
+    let agent = Agent::on_loopback(ALONE);
+    let daemon = agent.start();
+    agent.wait_state(&["local"]);
+    for version in 1..=4_u8 {
+        let socket = client(&agent);
+        let reply = ask_over(&socket, |octets| octets[0] = version << 3 | 3)
+            .unwrap_or_else(|error| panic!("version {version}: {error}"));
+        assert_eq!(
+            (reply.leap(), reply.version(), reply.mode()),
+            (0, version, 4)
+        );
+        assert_eq!(reply.stratum, 8);
+        assert_eq!(reply.reference_id, 0x7f7f_0101, "the own clock");
+        assert!(reply.offset.abs() < 0.1, "{reply:?}");
+        assert!(reply.rest.is_empty());
+    }
+    daemon.stop();
+}
+
+#[test]
+fn what_is_no_request_of_a_client_is_not_answered() {
+    let agent = Agent::on_loopback(ALONE);
+    let daemon = agent.start();
+    agent.wait_state(&["local"]);
+    let socket = client(&agent);
+    // Symmetric, server, broadcast, control and private: the last two are what servers were abused by.
+    for mode in [0, 1, 2, 4, 5, 6, 7] {
+        let mut octets = request(now());
+        octets[0] = 4 << 3 | mode;
+        socket.send(&octets).unwrap();
+    }
+    for length in [0, 1, 47] {
+        socket.send(&request(now())[..length]).unwrap();
+    }
+    let mut version = request(now());
+    version[0] = 5 << 3 | 3;
+    socket.send(&version).unwrap();
+    // The only answer is to the request that comes last: `ask_over` passes over no other of this mode.
+    let reply = ask_over(&socket, |_| {}).unwrap();
+    assert_eq!(reply.mode(), 4);
+    socket
+        .set_read_timeout(Some(Duration::from_millis(200)))
+        .unwrap();
+    assert!(socket.recv(&mut [0; 64]).is_err(), "another answer");
+    daemon.stop();
+}
+
+#[test]
+fn who_is_not_allowed_is_not_answered() {
+    let agent = Agent::on_loopback("local stratum 8\nallow 127.0.0.0/8\ndeny 127.0.0.1\n");
+    let daemon = agent.start();
+    agent.wait_state(&["local"]);
+    let from = |ip: &str| {
+        let socket = UdpSocket::bind((ip, 0)).unwrap();
+        socket.connect(agent.address()).unwrap();
+        socket
+            .set_read_timeout(Some(Duration::from_millis(500)))
+            .unwrap();
+        ask_over(&socket, |_| {}).is_ok()
+    };
+    assert!(from("127.0.0.2"));
+    assert!(!from("127.0.0.1"));
+    // The rules change in place.
+    agent.configure("local stratum 8\nallow 127.0.0.1\n");
+    daemon.hang_up();
+    tests::wait::for_it("the other one is answered", tests::time::PATIENCE, || {
+        from("127.0.0.1") && !from("127.0.0.2")
+    });
+    daemon.stop();
+}
+
+#[test]
+fn who_asks_too_often_is_answered_now_and_then() {
+    let agent = Agent::on_loopback(&format!("{ALONE}ratelimit interval 3 burst 4 leak 4\n"));
+    let daemon = agent.start();
+    agent.wait_state(&["local"]);
+    let socket = client(&agent);
+    const N: usize = 400;
+    for _ in 0..N {
+        socket.send(&request(now())).unwrap();
+        // The queue of the server's socket is not what is looked at.
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    socket
+        .set_read_timeout(Some(Duration::from_millis(500)))
+        .unwrap();
+    let mut n_answers = 0;
+    while socket.recv(&mut [0; 64]).is_ok() {
+        n_answers += 1;
+    }
+    // A burst of four, and one in sixteen of the rest: 29 on average. By chance it is not below 6, nor above 80.
+    assert!((6..=80).contains(&n_answers), "{n_answers} of {N}");
+    // Another client is not held back.
+    let another = UdpSocket::bind("127.0.0.3:0").unwrap();
+    another.connect(agent.address()).unwrap();
+    another
+        .set_read_timeout(Some(Duration::from_secs(2)))
+        .unwrap();
+    ask_over(&another, |_| {}).unwrap();
+    let (_, metrics) = agent.get("/metrics").unwrap();
+    let dropped = tests::daemon::metric(&metrics, "timesync_server_dropped_total{reason=\"rate\"}");
+    let expected = N - n_answers;
+    assert_eq!(
+        dropped.map(|dropped| format!("{dropped}")),
+        Some(expected.to_string())
+    );
+    daemon.stop();
+}
+
+#[test]
+fn chronyd_measures_by_us_and_follows_us() {
+    let agent = Agent::on_loopback(ALONE);
+    let daemon = agent.start();
+    agent.wait_state(&["local"]);
+    let server = format!("server {} port {PORT} iburst", agent.ip);
+    let chronyd = std::process::Command::new("/usr/sbin/chronyd");
+    let off = chronyd_measures(chronyd, &server);
+    assert!(off.abs() < 0.05, "{off}");
+    let chronyd = Chronyd::on_loopback(&format!(
+        "server {} port {PORT} iburst minpoll -2 maxpoll -2\ncmdport 0\n",
+        agent.ip
+    ));
+    let tracking = chronyd.wait_synchronised();
+    assert_eq!(tracking[2], "9", "one stratum below: {tracking:?}");
+    daemon.stop();
+}
+
+#[test]
+fn chronyd_asks_us_with_a_key_in_interleaved_mode() {
+    let agent = Agent::on_loopback("");
+    let keys = agent.files.write(
+        "keys",
+        "1 SHA256 HEX:000102030405060708090a0b0c0d0e0f1011121314151617\n2 AES128 HEX:00112233445566778899aabbccddeeff\n",
+    );
+    agent.configure(&format!("{ALONE}keyfile {}\n", keys.display()));
+    let daemon = agent.start();
+    agent.wait_state(&["local"]);
+    for key in [1, 2] {
+        let chronyd = Chronyd::on_loopback(&format!(
+            "server {} port {PORT} iburst minpoll -2 maxpoll -2 xleave key {key}\nkeyfile {}\ncmdport 0\n",
+            agent.ip,
+            keys.display()
+        ));
+        chronyd.wait_synchronised();
+        tests::wait::for_it("answers are interleaved", tests::time::PATIENCE, || {
+            let (_, text) = chronyd.chronyc(&["ntpdata"]);
+            let says = |name: &str| {
+                let mut lines = text.lines().filter(|line| line.starts_with(name));
+                lines.any(|line| line.ends_with("Yes"))
+            };
+            says("Interleaved") && says("Authenticated")
+        });
+    }
+    // A signature of a key that is not ours is not answered.
+    let socket = client(&agent);
+    socket
+        .set_read_timeout(Some(Duration::from_millis(300)))
+        .unwrap();
+    let forged = ask_over(&socket, |octets| {
+        octets.extend(1_u32.to_be_bytes());
+        octets.extend([7; 32]);
+    });
+    assert!(forged.is_err(), "{forged:?}");
+    ask(agent.address()).unwrap();
+    daemon.stop();
+}
+
+#[test]
+fn chronyc_asks_and_understands() {
+    let source = tests::time::Server::on_loopback(tests::time::Says::default());
+    let lines = format!(
+        "{}allow 127.0.0.0/8\n",
+        source.line("iburst minpoll -2 maxpoll -2")
+    );
+    let agent = Agent::on_loopback(&lines);
+    let daemon = agent.start();
+    agent.wait_state(&["locked"]);
+
+    let (code, text) = agent.chronyc(&["-c", "tracking"]);
+    let fields: Vec<&str> = text.trim().split(',').collect();
+    assert_eq!((code, fields.len()), (Some(0), 14), "{text}");
+    assert_eq!((fields[2], fields[13]), ("2", "Normal"), "{text}");
+
+    let (code, text) = agent.chronyc(&["-c", "-n", "sources"]);
+    let ip = source.address.ip().to_string();
+    assert!(
+        code == Some(0) && text.starts_with(&format!("^,*,{ip},1,-2,")),
+        "{text}"
+    );
+    let (code, text) = agent.chronyc(&["-c", "-n", "sourcestats"]);
+    assert!(
+        code == Some(0) && text.starts_with(&format!("{ip},")),
+        "{text}"
+    );
+    let (code, text) = agent.chronyc(&["activity"]);
+    assert!(
+        code == Some(0) && text.contains("1 sources online"),
+        "{text}"
+    );
+    // What RHCOS waits for at boot.
+    let (code, text) = agent.chronyc(&["waitsync", "10", "0.1", "0.0", "1"]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.starts_with("try: 1, refid: "), "{text}");
+
+    // Over the network nothing is changed, and counters are not told.
+    let (code, text) = agent.chronyc(&["makestep"]);
+    assert!(
+        code != Some(0) && text.contains("501 Not authorised"),
+        "{text}"
+    );
+
+    // Through the socket everything is.
+    let (code, text) = agent.chronyc_unix(&["serverstats"]);
+    assert!(
+        code == Some(0) && text.contains("NTP packets received"),
+        "{text}"
+    );
+    let (code, text) = agent.chronyc_unix(&["-n", "ntpdata"]);
+    assert!(
+        code == Some(0) && text.contains(&format!("Remote address  : {ip}")),
+        "{text}"
+    );
+    let (code, text) = agent.chronyc_unix(&["offline"]);
+    assert!(code == Some(0) && text.contains("200 OK"), "{text}");
+    let (_, text) = agent.chronyc(&["activity"]);
+    assert!(text.contains("1 sources offline"), "{text}");
+    let (code, text) = agent.chronyc_unix(&["online"]);
+    assert!(code == Some(0) && text.contains("200 OK"), "{text}");
+    daemon.stop();
+}

@@ -1,0 +1,212 @@
+//! The life of the agent: checks, reloads, restarts, a successor.
+
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tests::daemon::{Daemon, run};
+use tests::sockets::Held;
+use tests::time::{Agent, PATIENCE, Says, Server, now, request};
+use tests::wait;
+
+#[test]
+fn check_names_everything_that_is_wrong() {
+    let agent = Agent::on_loopback("srever ntp.example.org\npool\nmakestep 1 x\n");
+    let mut command = agent.command("check");
+    command
+        .arg("--chrony-conf")
+        .arg(agent.files.join("chrony.conf"));
+    let (status, stdout, stderr) = run(command);
+    assert_eq!(status.code(), Some(78), "{stdout}{stderr}");
+    for place in [":6:1: ", ":7:", ":8:"] {
+        assert!(stdout.contains(place), "no {place} in {stdout}");
+    }
+    // What chronyd took and has no use for any longer is a warning.
+    agent.configure("server ntp.example.org\ncommandkey 1\n");
+    let mut command = agent.command("check");
+    command
+        .arg("--chrony-conf")
+        .arg(agent.files.join("chrony.conf"));
+    let (status, stdout, stderr) = run(command);
+    assert_eq!(status.code(), Some(0), "{stdout}{stderr}");
+    assert!(
+        stdout.contains("warning: ") && stdout.contains("commandkey"),
+        "{stdout}"
+    );
+}
+
+#[test]
+fn a_file_with_a_problem_changes_nothing() {
+    let server = Server::on_loopback(Says::default());
+    let another = Server::on_loopback(Says::default());
+    let line = |server: &Server| server.line("iburst minpoll -2 maxpoll -2");
+    let agent = Agent::on_loopback(&line(&server));
+    let daemon = agent.start();
+    agent.wait_state(&["locked", "syncing"]);
+    agent.configure("srever nowhere\n");
+    daemon.hang_up();
+    daemon.wait_log("srever");
+    let n = server.n_requests();
+    wait::for_it("the server is asked as before", PATIENCE, || {
+        server.n_requests() > n
+    });
+    assert_eq!(agent.status()["sources"].as_array().map(Vec::len), Some(1));
+    // A good one is taken up, and what is in both goes on.
+    agent.configure(&format!("{}{}", line(&server), line(&another)));
+    daemon.hang_up();
+    let status = agent.wait_status("both are asked", |status| {
+        let sources = status["sources"].as_array();
+        sources.is_some_and(|sources| {
+            sources.iter().all(|source| source["reach"] != "0") && sources.len() == 2
+        })
+    });
+    assert_ne!(status["state"], "unsynchronised");
+    daemon.stop();
+}
+
+#[test]
+fn what_is_known_of_the_clock_outlives_the_process() {
+    let agent = Agent::on_loopback("");
+    std::fs::write(
+        agent.drift_file(),
+        "            -23.456             0.500\n",
+    )
+    .unwrap();
+    let daemon = agent.start();
+    let frequency = |status: &serde_json::Value| status["frequency-ppm"].as_f64().unwrap_or(0.0);
+    let status = agent.wait_status("the drift is taken up", |status| frequency(status) != 0.0);
+    assert!((frequency(&status) + 23.456).abs() < 1e-3, "{status:#}");
+    daemon.stop();
+
+    // Learned from a server, written at the end, and read by the next one.
+    std::fs::remove_file(agent.drift_file()).unwrap();
+    let server = Server::on_loopback(Says::default());
+    agent.configure(&server.line("iburst minpoll -3 maxpoll -3"));
+    let daemon = agent.start();
+    agent.wait_status("it has learned", |status| {
+        status["state"] == "locked" && status["updates"].as_u64().is_some_and(|n| n > 12)
+    });
+    daemon.stop();
+    let text = std::fs::read_to_string(agent.drift_file()).expect("the drift is kept");
+    let numbers: Vec<f64> = text
+        .split_whitespace()
+        .map(|word| word.parse().unwrap())
+        .collect();
+    assert_eq!(numbers.len(), 2, "{text}");
+    server.say(|says| says.is_silent = true);
+    let daemon = agent.start();
+    let status = agent.wait_status("it answers", |status| status.is_object());
+    assert!(
+        (frequency(&status) - numbers[0]).abs() < 2e-3,
+        "{numbers:?} {status:#}"
+    );
+    daemon.stop();
+}
+
+/// Asks all the time, and counts what is not answered.
+struct Load {
+    stop: Arc<AtomicBool>,
+    sent: Arc<AtomicU64>,
+    thread: std::thread::JoinHandle<Vec<u64>>,
+}
+
+impl Load {
+    fn start(address: std::net::SocketAddr) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(address).unwrap();
+        let (stop, sent) = (
+            Arc::new(AtomicBool::new(false)),
+            Arc::new(AtomicU64::new(0)),
+        );
+        let thread = std::thread::spawn({
+            let (stop, sent) = (Arc::clone(&stop), Arc::clone(&sent));
+            move || ask_until(&socket, &stop, &sent)
+        });
+        Self { stop, sent, thread }
+    }
+
+    /// Waits for so many more requests.
+    fn wait(&self, n: u64) {
+        let until = self.sent.load(Ordering::Relaxed) + n;
+        wait::for_it("requests are sent", PATIENCE, || {
+            self.sent.load(Ordering::Relaxed) >= until
+        });
+    }
+
+    /// How many were sent, and which of them were not answered.
+    fn stop(self) -> (u64, Vec<u64>) {
+        self.stop.store(true, Ordering::Relaxed);
+        let lost = self.thread.join().unwrap();
+        (self.sent.load(Ordering::Relaxed), lost)
+    }
+}
+
+fn ask_until(socket: &UdpSocket, stop: &AtomicBool, sent: &AtomicU64) -> Vec<u64> {
+    socket.set_nonblocking(true).unwrap();
+    let mut waiting = std::collections::BTreeMap::new();
+    let receive = |waiting: &mut std::collections::BTreeMap<u64, u64>| {
+        let mut buffer = [0; 64];
+        while let Ok(length) = socket.recv(&mut buffer) {
+            assert_eq!(length, 48);
+            waiting.remove(&u64::from_be_bytes(buffer[24..32].try_into().unwrap()));
+        }
+    };
+    while !stop.load(Ordering::Relaxed) {
+        let number = sent.fetch_add(1, Ordering::Relaxed);
+        let stamp = now() ^ number;
+        waiting.insert(stamp, number);
+        socket.send(&request(stamp)).unwrap();
+        std::thread::sleep(Duration::from_micros(300));
+        receive(&mut waiting);
+    }
+    // Whatever is on its way.
+    for _ in 0..100 {
+        std::thread::sleep(Duration::from_millis(20));
+        receive(&mut waiting);
+        if waiting.is_empty() {
+            break;
+        }
+    }
+    waiting.into_values().collect()
+}
+
+#[test]
+fn a_successor_takes_over_the_sockets_and_no_request_is_lost() {
+    let agent = Agent::on_loopback("local stratum 8\nallow 127.0.0.0/8\n");
+    let held = Held::bind(agent.address());
+    let start = || Daemon::start("timesync-agent", held.hand_to("ntp", &agent.serve()));
+    let mut serving = start();
+    let load = Load::start(agent.address());
+    for _ in 0..3 {
+        load.wait(200);
+        let next = start();
+        load.wait(200);
+        std::mem::replace(&mut serving, next).stop();
+    }
+    load.wait(200);
+    let (n, lost) = load.stop();
+    assert!(lost.is_empty(), "lost {lost:?} of {n}");
+    serving.stop();
+}
+
+#[test]
+fn asked_once_it_measures_and_ends() {
+    let server = Server::on_loopback(Says {
+        ahead: 0.125,
+        ..Says::default()
+    });
+    let agent = Agent::on_loopback(&server.line("iburst"));
+    let mut command = agent.serve();
+    command.arg("-Q");
+    let (status, stdout, stderr) = run(command);
+    let text = format!("{stdout}{stderr}");
+    assert!(status.success(), "{text}");
+    assert!(text.contains("0.12"), "{text}");
+    // Nobody there: it says so, and does not wait for ever.
+    server.say(|says| says.is_silent = true);
+    let mut command = agent.serve();
+    command.args(["-Q", "-t", "3"]);
+    let (status, stdout, stderr) = run(command);
+    assert!(!status.success(), "{stdout}{stderr}");
+}

@@ -1,0 +1,170 @@
+//! Whom the agent asks: servers that are right, wrong, silent or away.
+
+use tests::time::{Agent, Chronyd, PATIENCE, Says, Server};
+use tests::wait;
+
+/// Often enough for a test.
+const OFTEN: &str = "iburst minpoll -2 maxpoll -2";
+
+fn source<'a>(status: &'a serde_json::Value, server: &Server) -> &'a serde_json::Value {
+    let ip = server.address.ip().to_string();
+    let sources = status["sources"].as_array().expect("a list");
+    let found = sources
+        .iter()
+        .find(|source| source["address"] == ip.as_str());
+    found.unwrap_or_else(|| panic!("no {ip} in {status:#}"))
+}
+
+#[test]
+fn clients_are_given_the_time_of_who_is_followed() {
+    let server = Server::on_loopback(Says {
+        ahead: 0.25,
+        ..Says::default()
+    });
+    let agent = Agent::on_loopback(&format!("{}allow 127.0.0.0/8\n", server.line(OFTEN)));
+    let daemon = agent.start();
+    let status = agent.wait_state(&["locked", "syncing"]);
+    assert_eq!(status["stratum"], 2);
+    assert_eq!(status["corrects-clock"], false);
+    // The clock is left alone, and what clients are told is not.
+    wait::for_it("clients are told the time", PATIENCE, || {
+        (agent.offset() - 0.25).abs() < 0.01
+    });
+    assert_eq!(agent.get("/readyz").unwrap().0, 200);
+    daemon.stop();
+}
+
+#[test]
+fn who_knows_no_time_is_not_ready_and_says_so_to_clients() {
+    let server = Server::on_loopback(Says {
+        is_silent: true,
+        ..Says::default()
+    });
+    let agent = Agent::on_loopback(&format!("{}allow 127.0.0.0/8\n", server.line(OFTEN)));
+    let daemon = agent.start();
+    wait::for_it("the server is asked", PATIENCE, || server.n_requests() > 2);
+    let (code, reasons) = agent.get("/readyz").unwrap();
+    assert_eq!(code, 503);
+    assert!(reasons.contains("clock: unsynchronised"), "{reasons}");
+    let reply = tests::time::ask(agent.address()).unwrap();
+    assert_eq!((reply.leap(), reply.stratum), (3, 0), "{reply:?}");
+    // It comes to itself when the server does.
+    server.say(|says| says.is_silent = false);
+    agent.wait_state(&["locked", "syncing"]);
+    wait::for_it("it is ready", PATIENCE, || {
+        agent.get("/readyz").is_ok_and(|(code, _)| code == 200)
+    });
+    daemon.stop();
+}
+
+#[test]
+fn a_falseticker_is_known_and_not_followed() {
+    let good: Vec<Server> = (0..3)
+        .map(|_| Server::on_loopback(Says::default()))
+        .collect();
+    let bad = Server::on_loopback(Says {
+        ahead: 0.5,
+        ..Says::default()
+    });
+    let lines: String = good
+        .iter()
+        .chain([&bad])
+        .map(|server| server.line(OFTEN))
+        .collect();
+    let agent = Agent::on_loopback(&format!("{lines}allow 127.0.0.0/8\n"));
+    let daemon = agent.start();
+    let status = agent.wait_status("the falseticker is known", |status| {
+        status["state"] == "locked" && source(status, &bad)["state"] == "falseticker"
+    });
+    for server in &good {
+        let state = source(&status, server)["state"].as_str().unwrap();
+        assert!(
+            ["best", "combined", "outlier"].contains(&state),
+            "{status:#}"
+        );
+    }
+    assert!(agent.offset().abs() < 0.05);
+    // The majority moves, and the agent with it: who was right is not for ever.
+    daemon.stop();
+}
+
+#[test]
+fn a_server_that_goes_away_leaves_a_clock_that_holds() {
+    let server = Server::on_loopback(Says {
+        ahead: 0.1,
+        ..Says::default()
+    });
+    let agent = Agent::on_loopback(&format!("{}allow 127.0.0.0/8\n", server.line(OFTEN)));
+    let daemon = agent.start();
+    agent.wait_state(&["locked"]);
+    server.say(|says| says.is_silent = true);
+    let status = agent.wait_state(&["holdover"]);
+    assert_eq!(status["sources"][0]["reach"], "0");
+    assert!((agent.offset() - 0.1).abs() < 0.01, "{}", agent.offset());
+    assert_eq!(
+        agent.get("/readyz").unwrap().0,
+        200,
+        "holding is good enough"
+    );
+    server.say(|says| says.is_silent = false);
+    agent.wait_state(&["locked"]);
+    daemon.stop();
+}
+
+#[test]
+fn a_server_that_wants_to_be_left_alone_is_asked_less() {
+    let server = Server::on_loopback(Says::default());
+    let agent = Agent::on_loopback(&server.line("iburst minpoll -2 maxpoll 4"));
+    let daemon = agent.start();
+    agent.wait_state(&["locked", "syncing"]);
+    let before = agent.status()["sources"][0]["poll"].as_i64().unwrap();
+    server.say(|says| {
+        says.stratum = 0;
+        says.leap = 3;
+        says.reference_id = u32::from_be_bytes(*b"RATE");
+    });
+    agent.wait_status("the interval is longer", |status| {
+        status["sources"][0]["poll"]
+            .as_i64()
+            .is_some_and(|poll| poll > before)
+    });
+    daemon.stop();
+}
+
+#[test]
+fn chronyd_is_followed_like_any_other_server() {
+    let ip = tests::scratch::loopback();
+    let keys = "1 SHA1 HEX:000102030405060708090a0b0c0d0e0f10111213\n";
+    let agent = Agent::on_loopback("");
+    let keys = agent.files.write("keys", keys);
+    let _chronyd = Chronyd::on_loopback(&format!(
+        "local stratum 5\nallow\nport 11124\nbindaddress {ip}\ncmdport 0\nkeyfile {}\n",
+        keys.display()
+    ));
+    agent.configure(&format!(
+        "server {ip} port 11124 {OFTEN} xleave key 1\nkeyfile {}\nallow 127.0.0.0/8\n",
+        keys.display()
+    ));
+    let daemon = agent.start();
+    let status = agent.wait_status("it is interleaved", |status| {
+        status["state"] == "locked" && status["sources"][0]["interleaved"] == true
+    });
+    assert_eq!(status["stratum"], 6);
+    assert_eq!(status["sources"][0]["authenticated"], true);
+    assert!(agent.offset().abs() < 0.05);
+    daemon.stop();
+}
+
+#[test]
+fn a_name_that_is_not_resolved_holds_up_nobody() {
+    let server = Server::on_loopback(Says::default());
+    let lines = format!(
+        "server time.invalid iburst\n{}allow 127.0.0.0/8\n",
+        server.line(OFTEN)
+    );
+    let agent = Agent::on_loopback(&lines);
+    let daemon = agent.start();
+    let status = agent.wait_state(&["locked"]);
+    assert_eq!(status["unresolved-names"], 1, "{status:#}");
+    daemon.stop();
+}
