@@ -134,6 +134,15 @@ pub enum Outcome {
     KissOfDeath([u8; 4]),
 }
 
+/// How often the timekeeper wants a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// Polling interval, as a power of two in seconds.
+    pub poll: i8,
+    /// A burst under way should go on.
+    pub wants_more: bool,
+}
+
 /// What is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Due {
@@ -636,8 +645,8 @@ impl Association {
     }
 
     /// What the timekeeper says of a sample (tests B and C), and how often it wants one.
-    pub fn judge(&mut self, verdict: Verdict, poll: i8, now: RawTime) {
-        self.schedule.advise(poll);
+    pub fn judge(&mut self, verdict: Verdict, wish: Wish, now: RawTime) {
+        self.schedule.advise(wish.poll);
         let failed = match verdict {
             Verdict::DelayRatio => test::DELAY_RATIO,
             Verdict::DelayDeviation => test::DELAY_DEVIATION,
@@ -648,7 +657,7 @@ impl Association {
         }
         if verdict == Verdict::Good {
             self.counters.n_good = self.counters.n_good.saturating_add(1);
-            self.schedule.satisfied(now);
+            self.schedule.satisfied(wish.wants_more, now);
         } else {
             self.schedule.answered(now);
         }

@@ -20,7 +20,7 @@ pub use exchange::{
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
-use crate::association::{Association, Context, Due, Outcome, RawStamp, reference_id};
+use crate::association::{Association, Context, Due, Outcome, RawStamp, Wish, reference_id};
 use crate::keys::KeyRing;
 use crate::pool::{Change, Pool};
 use crate::random::Random;
@@ -326,11 +326,14 @@ impl Engine {
     /// A sample of a server.
     fn take(&mut self, id: SourceId, sample: Sample, now: Reading) {
         let verdict = self.timekeeper.sample(id, sample, now);
-        let poll = self.timekeeper.advise_poll(id);
+        let wish = Wish {
+            poll: self.timekeeper.advise_poll(id),
+            wants_more: self.timekeeper.wants_more(id),
+        };
         let mut view = SourceView::default();
         self.timekeeper.source(id, now, &mut view);
         if let Some(member) = self.members.get_mut(&id) {
-            member.association.judge(verdict, poll, now.raw);
+            member.association.judge(verdict, wish, now.raw);
             member.n_bad = if view.state == SourceState::Falseticker {
                 member.n_bad + 1
             } else {
@@ -445,6 +448,10 @@ impl Engine {
                     address,
                     options,
                 } => self.add(id, name, address, &options, now),
+                Change::Replaced { name, old, new } => {
+                    let record = Record::Replaced { name, old, new };
+                    self.outputs.push_back(Output::Log(record));
+                }
                 Change::Remove(id) => {
                     self.close(id);
                     self.members.remove(&id);

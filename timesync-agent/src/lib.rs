@@ -12,21 +12,26 @@
 //! on the raw clock ([`time::RawTime`]), which nobody adjusts, so that what the agent does to the clock never disturbs what
 //! it knows.
 
+pub mod agent;
 pub mod args;
 pub mod association;
 pub mod chrony_conf;
 pub mod commands;
 pub mod config;
+pub mod drift_file;
 pub mod engine;
 pub mod health;
 pub mod history;
 pub mod keys;
+pub mod leap_file;
+pub mod logs;
 pub mod metrics;
 pub mod page;
 pub mod pmc;
 pub mod pool;
 pub mod random;
 pub mod refclock;
+pub mod resolver;
 pub mod responder;
 pub mod sandbox;
 pub mod server;

@@ -42,6 +42,15 @@ pub enum Change {
     },
     /// Do not ask it any more.
     Remove(SourceId),
+    /// Of what was said before this, one server takes the place of another.
+    Replaced {
+        /// As the configuration has it.
+        name: String,
+        /// Which one is gone.
+        old: IpAddr,
+        /// Which one came.
+        new: IpAddr,
+    },
 }
 
 /// All hosts of the configuration.
@@ -258,9 +267,15 @@ impl Pool {
         let (Some(bad), Some(address)) = (entry.bad.take(), other) else {
             return;
         };
+        let old = entry.servers.iter().find(|server| server.id == bad);
+        let (name, old) = (entry.settings.host.to_string(), old.map(|old| old.address));
         entry.servers.retain(|server| server.id != bad);
         self.changes.push_back(Change::Remove(bad));
         self.add(place, address);
+        if let Some(old) = old {
+            let new = address;
+            self.changes.push_back(Change::Replaced { name, old, new });
+        }
     }
 
     /// Nobody is asked twice; and of names the family may be said.

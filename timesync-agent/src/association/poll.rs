@@ -176,11 +176,11 @@ impl Schedule {
         self.plan(now);
     }
 
-    /// And it gave a good sample.
-    pub(super) fn satisfied(&mut self, now: RawTime) {
+    /// And it gave a good sample. More of them may still be of use.
+    pub(super) fn satisfied(&mut self, wants_more: bool, now: RawTime) {
         if let Some(burst) = &mut self.burst_left {
             burst.good = burst.good.saturating_sub(1);
-            if burst.good == 0 {
+            if burst.good == 0 && !wants_more {
                 self.burst_left = None;
             }
         }

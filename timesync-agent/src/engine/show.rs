@@ -27,6 +27,23 @@ impl Engine {
         }
     }
 
+    /// A source, for people: its address, and its name if it has another one.
+    #[must_use]
+    pub fn title(&self, id: SourceId) -> String {
+        if let Some(member) = self.members.get(&id) {
+            let address = member.association.address().ip().to_string();
+            return if member.name == address {
+                address
+            } else {
+                format!("{address} ({})", member.name)
+            };
+        }
+        let clock = self.clocks.iter().find(|clock| clock.id == id);
+        clock.map_or_else(String::new, |clock| {
+            reference_id_text(clock.settings.options.reference_id)
+        })
+    }
+
     fn tracking(&self, now: Reading) -> Tracking {
         let leading = self.timekeeper.leading();
         let leading = leading.and_then(|id| self.members.get(&id));

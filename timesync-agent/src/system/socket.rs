@@ -49,7 +49,6 @@ impl From<&ClientSettings> for Options {
 #[derive(Debug)]
 pub struct Socket {
     descriptor: OwnedFd,
-    has_stamps: bool,
 }
 
 /// A datagram that came.
@@ -95,14 +94,12 @@ impl Socket {
             )?;
         }
         let stamps = STAMPS.cast_signed();
-        let has_stamps = set(libc::SOL_SOCKET, libc::SO_TIMESTAMPING, stamps).is_ok();
+        // Without them the readings of this process have to do.
+        drop(set(libc::SOL_SOCKET, libc::SO_TIMESTAMPING, stamps));
         // Lets `poll` tell of stamps without an error. Whoever does not know the option tells of them as of errors.
         drop(set(libc::SOL_SOCKET, libc::SO_SELECT_ERR_QUEUE, 1));
         sys::connect(&descriptor, to)?;
-        Ok(Self {
-            descriptor,
-            has_stamps,
-        })
+        Ok(Self { descriptor })
     }
 
     /// What to wait for.
@@ -138,7 +135,7 @@ impl Socket {
         loop {
             let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
             let received = sys::receive(&self.descriptor, &mut buffer, flags).ok()?;
-            if let (true, Some(stamp)) = (received.is_stamp || self.has_stamps, kernel(&received)) {
+            if let (Some(_), Some(stamp)) = (received.number, kernel(&received)) {
                 return Some(stamp);
             }
         }
@@ -151,28 +148,124 @@ impl Socket {
     /// The network says that nobody listens there, or that there is no way.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<Arrival>> {
         match sys::receive(&self.descriptor, buffer, libc::MSG_DONTWAIT) {
-            Ok(received) => {
-                let daemon = Stamp {
-                    wall: clock::wall(),
-                    by: StampSource::Daemon,
-                    error: 0.0,
-                };
-                let stamp = kernel(&received)
-                    .filter(|stamp| {
-                        let age = daemon.wall - stamp.wall;
-                        (Span::ZERO..OLDEST_STAMP).contains(&age)
-                    })
-                    .unwrap_or(daemon);
-                Ok(Some(Arrival {
-                    length: received.length,
-                    stamp,
-                }))
-            }
+            Ok(received) => Ok(Some(Arrival {
+                length: received.length,
+                stamp: arrived(&received),
+            })),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
             Err(error) => Err(error),
         }
     }
+}
+
+/// A socket that clients send to.
+#[derive(Debug)]
+pub struct Listener {
+    descriptor: OwnedFd,
+    has_many_addresses: bool,
+}
+
+/// A request, and where its answer goes.
+#[derive(Debug)]
+pub struct Asked {
+    /// How much of the buffer it is.
+    pub length: usize,
+    /// Who asks.
+    pub from: SocketAddr,
+    /// Whom: the own address that the answer has to come from.
+    pub to: Option<IpAddr>,
+    /// When.
+    pub stamp: Stamp,
+}
+
+impl Listener {
+    /// Listens at an address, or at all of its family.
+    ///
+    /// # Errors
+    ///
+    /// The address is not ours, taken, or not for us.
+    pub fn open(at: SocketAddr, device: Option<&str>) -> io::Result<Self> {
+        let descriptor = sys::socket(at)?;
+        let set = |level, option, value| sys::set_option(&descriptor, level, option, value);
+        set(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+        if let Some(device) = device {
+            sys::bind_device(&descriptor, device)?;
+        }
+        match at {
+            SocketAddr::V4(_) => set(libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?,
+            SocketAddr::V6(_) => {
+                set(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
+                set(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
+            }
+        }
+        // Without stamps of the kernel its own readings have to do.
+        drop(set(
+            libc::SOL_SOCKET,
+            libc::SO_TIMESTAMPING,
+            STAMPS.cast_signed(),
+        ));
+        drop(set(libc::SOL_SOCKET, libc::SO_SELECT_ERR_QUEUE, 1));
+        sys::bind(&descriptor, at)?;
+        Ok(Self {
+            descriptor,
+            has_many_addresses: at.ip().is_unspecified(),
+        })
+    }
+
+    /// What to wait for.
+    #[must_use]
+    pub fn descriptor(&self) -> RawFd {
+        self.descriptor.as_raw_fd()
+    }
+
+    /// Its own address.
+    #[must_use]
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        sys::local_address(&self.descriptor)
+    }
+
+    /// Takes a request; none if there is no more.
+    pub fn receive(&self, buffer: &mut [u8]) -> Option<Asked> {
+        let received = sys::receive(&self.descriptor, buffer, libc::MSG_DONTWAIT).ok()?;
+        Some(Asked {
+            length: received.length,
+            from: received.from?,
+            to: received.to,
+            stamp: arrived(&received),
+        })
+    }
+
+    /// Sends the answer to a request, from the address that was asked; false if that was not possible.
+    #[must_use]
+    pub fn send(&self, octets: &[u8], asked: &Asked) -> bool {
+        let from = asked.to.filter(|_| self.has_many_addresses);
+        sys::send_to(&self.descriptor, octets, asked.from, from).is_ok()
+    }
+
+    /// When an answer left, and the how manieth it was; none if no more is known.
+    pub fn sent(&self) -> Option<(u32, Stamp)> {
+        let mut buffer = [0; LONGEST_PACKET];
+        loop {
+            let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+            let received = sys::receive(&self.descriptor, &mut buffer, flags).ok()?;
+            if let (Some(number), Some(stamp)) = (received.number, kernel(&received)) {
+                return Some((number, stamp));
+            }
+        }
+    }
+}
+
+/// When a datagram came, by the kernel where that can be.
+fn arrived(received: &Received) -> Stamp {
+    let daemon = Stamp {
+        wall: clock::wall(),
+        by: StampSource::Daemon,
+        error: 0.0,
+    };
+    kernel(received)
+        .filter(|stamp| (Span::ZERO..OLDEST_STAMP).contains(&(daemon.wall - stamp.wall)))
+        .unwrap_or(daemon)
 }
 
 fn kernel(received: &Received) -> Option<Stamp> {
@@ -244,6 +337,41 @@ mod tests {
             socket.receive(&mut buffer).is_err()
         });
         assert!(refused);
+    }
+
+    #[test]
+    fn answers_come_from_where_was_asked_and_are_stamped_by_number() {
+        for (any, target) in [("0.0.0.0:0", "127.0.0.3"), ("[::]:0", "::1")] {
+            let listener = Listener::open(any.parse().unwrap(), None).unwrap();
+            let port = listener.local_address().unwrap().port();
+            let to = SocketAddr::new(target.parse().unwrap(), port);
+            let socket = Socket::open(to, &Options::default()).unwrap();
+            let mut buffer = [0; 64];
+            for number in 0..2 {
+                let sent = socket.send(b"request").unwrap();
+                let asked = (0..200)
+                    .find_map(|_| {
+                        thread::sleep(Duration::from_millis(1));
+                        listener.receive(&mut buffer)
+                    })
+                    .expect("a request");
+                assert_eq!(asked.to, Some(to.ip()));
+                assert!(asked.stamp.wall >= sent.wall);
+                assert_eq!(asked.stamp.by, StampSource::Kernel);
+                assert!(listener.send(b"answer", &asked));
+                // A connected socket takes nothing from another address.
+                let arrival = (0..200)
+                    .find_map(|_| {
+                        thread::sleep(Duration::from_millis(1));
+                        socket.receive(&mut buffer).unwrap()
+                    })
+                    .expect("an answer");
+                assert_eq!(&buffer[..arrival.length], b"answer");
+                let (stamped, stamp) = listener.sent().expect("a stamp");
+                assert_eq!(stamped, number);
+                assert!(stamp.wall >= asked.stamp.wall && stamp.wall <= arrival.stamp.wall);
+            }
+        }
     }
 
     #[test]

@@ -334,6 +334,76 @@ pub(super) fn send(socket: &OwnedFd, octets: &[u8]) -> io::Result<usize> {
     counted(unsafe { libc::send(raw, octets.as_ptr().cast(), octets.len(), 0) })
 }
 
+/// Sends to an address, and from one of the own if it is given.
+pub(super) fn send_to(
+    socket: &OwnedFd,
+    octets: &[u8],
+    to: SocketAddr,
+    from: Option<IpAddr>,
+) -> io::Result<usize> {
+    let to = Address::of(to);
+    let (name, name_length) = to.raw();
+    let mut vector = libc::iovec {
+        iov_base: octets.as_ptr().cast_mut().cast(),
+        iov_len: octets.len(),
+    };
+    let mut control = Control([0; CONTROL_LENGTH]);
+    let length = from.map_or(0, |from| control.set_source(from));
+    // SAFETY: A header is numbers and pointers, and all of them may be zero.
+    let mut header: libc::msghdr = unsafe { mem::zeroed() };
+    header.msg_name = name.cast_mut().cast();
+    header.msg_namelen = name_length;
+    header.msg_iov = &raw mut vector;
+    header.msg_iovlen = 1;
+    if length > 0 {
+        header.msg_control = control.0.as_mut_ptr().cast();
+        header.msg_controllen = length;
+    }
+    // SAFETY: The header points to what is sent, of the lengths that it says; the kernel reads it and writes nothing.
+    counted(unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, 0) })
+}
+
+impl Control {
+    /// Makes this the one control message that says from where a message is sent; gives its length.
+    fn set_source(&mut self, from: IpAddr) -> usize {
+        let mut head = libc::cmsghdr {
+            cmsg_len: 0,
+            cmsg_level: 0,
+            cmsg_type: 0,
+        };
+        // struct in_pktinfo and struct in6_pktinfo, with no interface: the route decides.
+        let mut body = [0; 20];
+        let length = match from {
+            IpAddr::V4(address) => {
+                (head.cmsg_level, head.cmsg_type) = (libc::IPPROTO_IP, libc::IP_PKTINFO);
+                if let Some(place) = body.get_mut(4..8) {
+                    place.copy_from_slice(&address.octets());
+                }
+                12
+            }
+            IpAddr::V6(address) => {
+                (head.cmsg_level, head.cmsg_type) = (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO);
+                if let Some(place) = body.get_mut(..16) {
+                    place.copy_from_slice(&address.octets());
+                }
+                20
+            }
+        };
+        // SAFETY: Arithmetic on a number.
+        head.cmsg_len = unsafe { libc::CMSG_LEN(length) } as usize;
+        // SAFETY: The room is longer than a header and aligned like one.
+        unsafe { self.0.as_mut_ptr().cast::<libc::cmsghdr>().write(head) };
+        // A header is as long as an empty message.
+        // SAFETY: Arithmetic on a number.
+        let start = unsafe { libc::CMSG_LEN(0) } as usize;
+        if let Some(place) = self.0.get_mut(start..start + body.len()) {
+            place.copy_from_slice(&body);
+        }
+        // SAFETY: Arithmetic on a number.
+        unsafe { libc::CMSG_SPACE(length) as usize }
+    }
+}
+
 /// Room for what comes beside a message: stamps, addresses and errors. Aligned as headers of control messages are.
 #[repr(C, align(8))]
 struct Control([u8; CONTROL_LENGTH]);
@@ -352,8 +422,8 @@ pub(super) struct Received {
     pub(super) hardware: Option<i64>,
     /// Which interface has stamped it.
     pub(super) interface: Option<u32>,
-    /// It is a stamp of what was sent.
-    pub(super) is_stamp: bool,
+    /// It is a stamp of what was sent: of the how manieth datagram.
+    pub(super) number: Option<u32>,
     /// Who sent it.
     pub(super) from: Option<SocketAddr>,
     /// To which own address.
@@ -425,8 +495,10 @@ impl Received {
                 self.interface = data.first_chunk().map(|index| u32::from_ne_bytes(*index));
             }
             (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR) => {
-                // struct sock_extended_err: the error, and who reports it.
-                self.is_stamp = data.get(4) == Some(&libc::SO_EE_ORIGIN_TIMESTAMPING);
+                // struct sock_extended_err: who reports it is the fifth octet, and the last word a number.
+                let is_stamp = data.get(4) == Some(&libc::SO_EE_ORIGIN_TIMESTAMPING);
+                let number = data.get(12..16).and_then(|number| number.try_into().ok());
+                self.number = number.filter(|_| is_stamp).map(u32::from_ne_bytes);
             }
             (libc::SOL_IP, libc::IP_PKTINFO) => {
                 // struct in_pktinfo: the interface, the own address, the address in the header.

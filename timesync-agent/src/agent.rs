@@ -1,0 +1,326 @@
+//! The agent: one thread that keeps the time, and what the rest of the process knows of it.
+//!
+//! ```text
+//!   commands, settings ──► queue ──► ┌───────────────────────────────┐ ──► views, reference (snapshots)
+//!   resolver (a thread) ──► queue ──►│ poll loop: sockets, timer,    │ ──► logs, drift file (a thread)
+//!                                    │ reference clocks ◄──► engine  │ ──► clock
+//!                                    └───────────────────────────────┘
+//! ```
+//!
+//! The thread never waits but in its `poll`: whatever may take long (names, files) is done by others. It makes only the calls of
+//! [`system`](crate::system).
+
+mod answer;
+mod report;
+mod run;
+mod scribe;
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::thread::{self, JoinHandle};
+
+use daemon_base::run::Heartbeat;
+use daemon_base::snapshot::Cell;
+use tokio::sync::oneshot;
+
+use crate::drift_file;
+use crate::engine::{Command, Engine, Reply};
+use crate::keys::KeyRing;
+use crate::leap_file;
+use crate::random::Random;
+use crate::refclock::Told;
+use crate::responder::Tables;
+use crate::server::Supply;
+use crate::settings::{RefclockDriver, Settings};
+use crate::system::clock::{self, Clock, ClockError};
+use crate::system::rivals::{self, Rival};
+use crate::system::timer::Waker;
+use crate::time::Span;
+use crate::timekeeper::Reference;
+use crate::view::View;
+
+use run::Run;
+
+/// Commands that wait for the thread. It takes them within a turn of its loop; more than this is somebody's mistake.
+const QUEUE: usize = 64;
+/// Where programs are seen that may correct the clock, too.
+const PROCESSES: &str = "/proc";
+
+/// What the agent is given besides its settings.
+#[derive(Debug)]
+pub struct Options {
+    /// Whether the clock is corrected. Otherwise nothing of it is changed, and clients are told what it lacks.
+    pub corrects_clock: bool,
+    /// What PTP slaves tell, by the places of their reference clocks.
+    pub slaves: Vec<(usize, Receiver<Told>)>,
+    /// Where everything that can be seen is published.
+    pub views: Arc<Cell<View>>,
+    /// Where what clients are told is published.
+    pub reference: Arc<Cell<Reference>>,
+    /// What is remembered of clients, which a step of the clock makes worthless.
+    pub tables: Option<Arc<Tables>>,
+    /// Answer clients in the loop, from this.
+    pub supply: Option<Supply>,
+}
+
+impl Options {
+    /// For who wants to know nothing.
+    #[must_use]
+    pub fn new(corrects_clock: bool) -> Self {
+        Self {
+            corrects_clock,
+            slaves: Vec::new(),
+            views: Cell::new(View::default()),
+            reference: Cell::new(Reference::default()),
+            tables: None,
+            supply: None,
+        }
+    }
+}
+
+/// Why there is no agent, or none any more.
+#[derive(Debug)]
+pub enum AgentError {
+    /// Another program corrects the clock.
+    Rival(Rival),
+    /// The clock cannot be corrected.
+    Clock(ClockError),
+    /// The clock is so far off (`maxchange`) that something else is wrong.
+    GivenUp(Span),
+    /// The kernel does not give what is needed.
+    System {
+        /// What was wanted.
+        what: &'static str,
+        /// What it said.
+        source: io::Error,
+    },
+}
+
+impl fmt::Display for AgentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rival(rival) => write!(
+                f,
+                "{rival} corrects the clock: stop it, or leave the clock to it with --no-clock"
+            ),
+            Self::Clock(error) => error.fmt(f),
+            Self::GivenUp(span) => write!(
+                f,
+                "the clock is off by {:.3} s, more than `maxchange` allows",
+                span.seconds()
+            ),
+            Self::System { what, .. } => write!(f, "cannot {what}"),
+        }
+    }
+}
+
+impl std::error::Error for AgentError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Clock(error) => error.source(),
+            Self::System { source, .. } => Some(source),
+            Self::Rival(_) | Self::GivenUp(_) => None,
+        }
+    }
+}
+
+/// Turns an error of the kernel into one that says what was wanted.
+fn system(what: &'static str) -> impl FnOnce(io::Error) -> AgentError {
+    move |source| AgentError::System { what, source }
+}
+
+/// What the thread is asked for.
+#[derive(Debug)]
+enum Request {
+    Command(Command, oneshot::Sender<Reply>),
+    OnOffline(oneshot::Sender<Reply>),
+    Reload(Box<Settings>, KeyRing),
+}
+
+/// A running agent.
+#[derive(Debug)]
+pub struct Agent {
+    commander: Commander,
+    heartbeat: Heartbeat,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Result<(), AgentError>>,
+}
+
+impl Agent {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    ///
+    /// Another program corrects the clock, it may not be corrected, or the kernel does not give what is needed.
+    pub fn start(settings: &Settings, keys: KeyRing, options: Options) -> Result<Self, AgentError> {
+        let (parts, commander) = Parts::prepare(settings, keys, options)?;
+        let heartbeat = Arc::clone(&parts.heartbeat);
+        let stop = Arc::clone(&parts.stop);
+        let thread = thread::Builder::new()
+            .name("ntp".to_owned())
+            .spawn(move || {
+                let result = Run::open(parts).and_then(|mut run| run.until_stopped());
+                if let Err(error) = &result {
+                    let error: &dyn std::error::Error = error;
+                    tracing::error!(error, "The time is not kept any more");
+                }
+                result
+            })
+            .map_err(system("start a thread"))?;
+        Ok(Self {
+            commander,
+            heartbeat,
+            stop,
+            thread,
+        })
+    }
+
+    /// Who takes commands to it.
+    #[must_use]
+    pub fn commander(&self) -> Commander {
+        self.commander.clone()
+    }
+
+    /// Counted up several times a second.
+    #[must_use]
+    pub fn heartbeat(&self) -> Heartbeat {
+        Arc::clone(&self.heartbeat)
+    }
+
+    /// Whether the thread has ended by itself; [`Self::stop`] says why.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Ends the thread, which saves the frequency and leaves the clock running with it.
+    ///
+    /// # Errors
+    ///
+    /// Why it had ended before.
+    pub fn stop(self) -> Result<(), AgentError> {
+        self.stop.store(true, Ordering::Release);
+        self.commander.waker.wake();
+        self.thread.join().unwrap_or(Ok(()))
+    }
+}
+
+/// Keeps the time in the calling thread, until `stop` is set and the waker that comes with it wakes: for who wants one thread alone.
+///
+/// # Errors
+///
+/// As of [`Agent::start`].
+pub fn run_here(settings: &Settings, keys: KeyRing, options: Options) -> Result<(), AgentError> {
+    let (parts, _commander) = Parts::prepare(settings, keys, options)?;
+    Run::open(parts)?.until_stopped()
+}
+
+/// Takes commands to the agent; clones take them to the same one.
+#[derive(Clone, Debug)]
+pub struct Commander {
+    requests: SyncSender<Request>,
+    waker: Arc<Waker>,
+}
+
+impl Commander {
+    /// Has a command done.
+    pub async fn command(&self, command: Command) -> Reply {
+        self.ask(|reply| Request::Command(command, reply)).await
+    }
+
+    /// chronyc's `onoffline`: polls those sources that there is a way to, and no others.
+    pub async fn on_offline(&self) -> Reply {
+        self.ask(Request::OnOffline).await
+    }
+
+    async fn ask(&self, request: impl FnOnce(oneshot::Sender<Reply>) -> Request) -> Reply {
+        let (sender, reply) = oneshot::channel();
+        if self.send(request(sender)) {
+            reply.await.unwrap_or(Reply::Failed)
+        } else {
+            Reply::Failed
+        }
+    }
+
+    /// Other settings and keys from here on; false if the thread has ended or is far behind.
+    #[must_use]
+    pub fn reload(&self, settings: Settings, keys: KeyRing) -> bool {
+        self.send(Request::Reload(Box::new(settings), keys))
+    }
+
+    fn send(&self, request: Request) -> bool {
+        let is_queued = self.requests.try_send(request).is_ok();
+        self.waker.wake();
+        is_queued
+    }
+}
+
+/// What the thread is made from.
+struct Parts {
+    engine: Engine,
+    clock: Clock,
+    settings: Settings,
+    options: Options,
+    requests: Receiver<Request>,
+    waker: Arc<Waker>,
+    heartbeat: Heartbeat,
+    stop: Arc<AtomicBool>,
+    random: Random,
+}
+
+impl Parts {
+    fn prepare(
+        settings: &Settings,
+        keys: KeyRing,
+        options: Options,
+    ) -> Result<(Self, Commander), AgentError> {
+        let with_ptp = settings.refclocks.iter().any(|refclock| {
+            matches!(
+                refclock.driver,
+                RefclockDriver::Phc { .. } | RefclockDriver::Ptp4l { .. }
+            )
+        });
+        if options.corrects_clock
+            && let Some(rival) = rivals::find(Path::new(PROCESSES), with_ptp)
+        {
+            return Err(AgentError::Rival(rival));
+        }
+        let drift = settings
+            .clock
+            .drift_file
+            .as_deref()
+            .and_then(drift_file::read);
+        let seed = crate::system::seed().map_err(system("get random numbers"))?;
+        let mut random = Random::new(seed);
+        let now = clock::read();
+        let clock = Clock::new(options.corrects_clock, settings.clock.rtcsync);
+        let mut engine = Engine::new(settings, keys, drift, random.fork(), now);
+        engine.set_free_running(!options.corrects_clock);
+        if settings.clock.precision.is_none() {
+            engine.set_precision(clock::measure_precision());
+        }
+        engine.set_leap_table(&leap_file::read(&settings.leap), now);
+        let waker = Arc::new(Waker::new().map_err(system("make an event"))?);
+        let (sender, requests) = mpsc::sync_channel(QUEUE);
+        let commander = Commander {
+            requests: sender,
+            waker: Arc::clone(&waker),
+        };
+        let parts = Self {
+            engine,
+            clock,
+            settings: settings.clone(),
+            options,
+            requests,
+            waker,
+            heartbeat: Arc::new(AtomicU64::new(0)),
+            stop: Arc::new(AtomicBool::new(false)),
+            random,
+        };
+        Ok((parts, commander))
+    }
+}

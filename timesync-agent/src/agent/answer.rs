@@ -1,0 +1,156 @@
+//! Answers clients in the loop, for who wants no threads for it.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+use daemon_base::snapshot::Reader;
+
+use crate::random::Random;
+use crate::responder::{Answer, LONGEST_ANSWER, Policy, Receipt, Request, Responder, Tables};
+use crate::server::Supply;
+use crate::settings::ServerSettings;
+use crate::system::Events;
+use crate::system::clock;
+use crate::system::socket::Listener;
+use crate::timekeeper::Reference;
+use crate::wire::LONGEST_PACKET;
+
+use super::{AgentError, system};
+
+/// Requests that are taken from one socket before others have their turn.
+const AT_ONCE: usize = 64;
+/// Answers whose stamp has not come yet. The kernel gives it within a millisecond, or never.
+const UNSTAMPED: usize = 64;
+
+/// What answers.
+#[derive(Debug)]
+pub(super) struct Answerer {
+    doors: Vec<Door>,
+    responder: Responder,
+    policy: Reader<Policy>,
+    tables: Arc<Tables>,
+    reference: Reference,
+}
+
+/// A socket, and answers from it whose stamp has not come yet, by their numbers.
+#[derive(Debug)]
+struct Door {
+    listener: Listener,
+    n_sent: u32,
+    unstamped: VecDeque<(u32, Receipt)>,
+}
+
+impl Answerer {
+    /// Opens the sockets that the settings ask for.
+    pub(super) fn open(
+        settings: &ServerSettings,
+        supply: Supply,
+        random: Random,
+    ) -> Result<Self, AgentError> {
+        let mut addresses = settings.bind_addresses.clone();
+        if addresses.is_empty() {
+            addresses = vec![
+                IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+                IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+            ];
+        }
+        let mut doors = Vec::new();
+        let mut refused = None;
+        for address in addresses.iter().filter(|_| settings.is_open()) {
+            let at = SocketAddr::new(*address, settings.port);
+            match Listener::open(at, settings.bind_device.as_deref()) {
+                Ok(listener) => doors.push(Door {
+                    listener,
+                    n_sent: 0,
+                    unstamped: VecDeque::new(),
+                }),
+                Err(error) => refused = Some(error),
+            }
+        }
+        // A machine without IPv6 serves over IPv4, as everybody has it.
+        if let (true, Some(error)) = (doors.is_empty(), refused) {
+            return Err(system("open a socket for clients")(error));
+        }
+        Ok(Self {
+            doors,
+            responder: Responder::new(&supply.tables, random),
+            policy: Reader::new(supply.policy),
+            tables: supply.tables,
+            reference: Reference::default(),
+        })
+    }
+
+    /// What to wait for.
+    pub(super) fn descriptors(&self) -> impl Iterator<Item = RawFd> {
+        self.doors.iter().map(|door| door.listener.descriptor())
+    }
+
+    /// What clients are told from here on.
+    pub(super) fn refresh(&mut self, reference: &Reference) {
+        self.reference = *reference;
+        self.policy.refresh();
+    }
+
+    /// The clock was stepped.
+    pub(super) fn forget_stamps(&self) {
+        self.tables.forget_stamps();
+    }
+
+    /// A socket has requests or stamps.
+    pub(super) fn handle(&mut self, place: usize, events: Events) {
+        let Some(door) = self.doors.get_mut(place) else {
+            return;
+        };
+        if events.error {
+            while let Some((number, stamp)) = door.listener.sent() {
+                let waiting = door
+                    .unstamped
+                    .iter()
+                    .position(|(other, _)| *other == number);
+                if let Some((_, receipt)) = waiting.and_then(|at| door.unstamped.remove(at)) {
+                    self.tables.transmitted(receipt, stamp.wall, stamp.by);
+                }
+            }
+        }
+        if !events.readable {
+            return;
+        }
+        let mut buffer = [0; LONGEST_PACKET + 1];
+        let mut answer = [0; LONGEST_ANSWER];
+        for _ in 0..AT_ONCE {
+            let Some(arrival) = door.listener.receive(&mut buffer) else {
+                return;
+            };
+            let request = Request {
+                datagram: buffer.get(..arrival.length).unwrap_or_default(),
+                from: arrival.from,
+                received: arrival.stamp.wall,
+                stamp: arrival.stamp.by,
+            };
+            let answered = self.responder.answer(
+                &request,
+                self.policy.get(),
+                &self.reference,
+                clock::wall,
+                &mut answer,
+            );
+            let Answer::Reply { length, receipt } = answered else {
+                continue;
+            };
+            let octets = answer.get(..length).unwrap_or_default();
+            if !door.listener.send(octets, &arrival) {
+                continue;
+            }
+            let number = door.n_sent;
+            door.n_sent = door.n_sent.wrapping_add(1);
+            if let Some(receipt) = receipt {
+                if door.unstamped.len() >= UNSTAMPED {
+                    door.unstamped.pop_front();
+                }
+                door.unstamped.push_back((number, receipt));
+            }
+        }
+    }
+}

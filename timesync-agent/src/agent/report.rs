@@ -1,0 +1,95 @@
+//! What the log of the process says: each change once.
+
+use crate::engine::{Engine, Record};
+use crate::timekeeper::Note;
+use crate::view::{ClockState, View};
+use crate::words;
+
+/// Says what has changed.
+#[derive(Debug, Default)]
+pub(super) struct Reporter {
+    state: ClockState,
+}
+
+impl Reporter {
+    /// How good the time is.
+    pub(super) fn state(&mut self, view: &View) {
+        if view.state != self.state {
+            self.state = view.state;
+            tracing::info!(state = ?view.state, "{}", words::summary(view));
+        }
+    }
+
+    /// What the timekeeper found.
+    #[expect(
+        clippy::unused_self,
+        reason = "notes are told apart from states, and may come to be counted"
+    )]
+    pub(super) fn note(&self, note: Note, engine: &Engine) {
+        match note {
+            Note::Selected(id) => tracing::info!(source = engine.title(id), "Source selected"),
+            Note::NothingSelectable => tracing::warn!("No source can be selected"),
+            Note::NoMajority => {
+                tracing::warn!("Sources disagree, and there is no majority among them");
+            }
+            Note::TooFewSources { n_agreeing } => {
+                tracing::warn!(n_agreeing, "Fewer sources agree than are required");
+            }
+            Note::Falseticker(id) => tracing::warn!(
+                source = engine.title(id),
+                "Source disagrees with the majority"
+            ),
+            Note::SourceReset(id) => tracing::warn!(
+                source = engine.title(id),
+                "Source contradicts itself; what was known of it is forgotten"
+            ),
+            Note::Offset(span) => {
+                tracing::warn!(seconds = span.seconds(), "The clock is wrong by this");
+            }
+            Note::Stepped(span) => {
+                tracing::warn!(seconds = span.seconds(), "The clock was stepped");
+            }
+            Note::ChangeIgnored(span) => tracing::warn!(
+                seconds = span.seconds(),
+                "A correction beyond maxchange is passed over"
+            ),
+            Note::LeapAnnounced(leap) => tracing::info!(?leap, "A leap second is at hand"),
+            Note::LeapPassed(leap) => tracing::info!(?leap, "A leap second has passed"),
+            Note::LocalActivated { stratum } => {
+                tracing::warn!(stratum, "The own time is given: there is no other");
+            }
+            Note::LocalEnded => tracing::info!("The own time is given no longer"),
+            Note::Holdover => tracing::warn!(
+                "No source is reached; the clock runs on with the frequency that was learned"
+            ),
+        }
+    }
+
+    /// What the engine did.
+    #[expect(
+        clippy::unused_self,
+        reason = "records are told apart from states, and may come to be counted"
+    )]
+    pub(super) fn record(&self, record: &Record) {
+        match record {
+            Record::KissOfDeath { address, code } => {
+                let code = String::from_utf8_lossy(code).into_owned();
+                tracing::warn!(%address, code, "A source sent a kiss-o'-death");
+            }
+            Record::Resolved {
+                name,
+                n_addresses: 0,
+            } => tracing::warn!(name, "A source's name is not resolved"),
+            Record::Resolved { name, n_addresses } => {
+                tracing::debug!(name, n_addresses, "A source's name is resolved");
+            }
+            Record::Replaced { name, old, new } => {
+                tracing::info!(name, %old, %new, "A source is replaced");
+            }
+            Record::Measurement(_)
+            | Record::Statistics(_)
+            | Record::Tracking(_)
+            | Record::ReferenceClock(_) => {}
+        }
+    }
+}

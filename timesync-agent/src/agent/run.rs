@@ -1,0 +1,436 @@
+//! The loop: waits, hands what happened to the engine, and does what the engine says.
+
+use std::collections::BTreeMap;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
+
+use daemon_base::run::Heartbeat;
+use daemon_base::snapshot::Cell;
+
+use crate::engine::{Command, Engine, Input, Output, Reply, SocketId, Whom};
+use crate::keys::KeyRing;
+use crate::refclock::Context;
+use crate::refclock::drivers::Clocks;
+use crate::resolver::Resolver;
+use crate::responder::Tables;
+use crate::settings::Settings;
+use crate::system::clock::{self, Clock};
+use crate::system::socket::{self, Socket};
+use crate::system::timer::{Timer, Waker};
+use crate::system::{self, Events};
+use crate::time::{RawTime, Reading, SECOND, Span};
+use crate::timekeeper::{Effect, Reference};
+use crate::view::{ClockState, View};
+use crate::wire::LONGEST_PACKET;
+use crate::words;
+
+use super::answer::Answerer;
+use super::report::Reporter;
+use super::scribe::Scribe;
+use super::{AgentError, Parts, Request};
+
+/// How often the heartbeat is counted at least: the rest of the process looks for it.
+const BEAT: Span = Span(SECOND / 4);
+/// How often what can be seen is published at least, and the clock is looked at for what others did to it.
+const PUBLISH: Span = Span(SECOND);
+/// Datagrams that are taken from one socket before others have their turn.
+const AT_ONCE: usize = 16;
+
+/// The thread.
+pub(super) struct Run {
+    engine: Engine,
+    clock: Clock,
+    sockets: BTreeMap<SocketId, Socket>,
+    socket_options: socket::Options,
+    timer: Timer,
+    waker: Arc<Waker>,
+    requests: Receiver<Request>,
+    resolver: Resolver,
+    clocks: Clocks,
+    answerer: Option<Answerer>,
+    scribe: Scribe,
+    reporter: Reporter,
+    views: Arc<Cell<View>>,
+    reference: Arc<Cell<Reference>>,
+    tables: Option<Arc<Tables>>,
+    heartbeat: Heartbeat,
+    stop: Arc<AtomicBool>,
+    published: Option<RawTime>,
+    /// Something happened since.
+    has_changed: bool,
+    tai_offset: Option<i32>,
+}
+
+impl Run {
+    /// Opens what the loop waits for.
+    pub(super) fn open(parts: Parts) -> Result<Self, AgentError> {
+        let Parts {
+            engine,
+            clock,
+            settings,
+            options,
+            requests,
+            waker,
+            heartbeat,
+            stop,
+            random,
+        } = parts;
+        let now = clock::read();
+        let (clocks, failures) = Clocks::open(&settings.refclocks, options.slaves, now);
+        for failure in failures {
+            let clock = failure.clock;
+            tracing::error!(clock, error = %failure.error, "Cannot open a reference clock");
+        }
+        let answerer = match options.supply {
+            Some(supply) => Some(Answerer::open(&settings.server, supply, random)?),
+            None => None,
+        };
+        let mut run = Self {
+            engine,
+            clock,
+            sockets: BTreeMap::new(),
+            socket_options: socket::Options::from(&settings.client),
+            timer: Timer::new().map_err(super::system("make a timer"))?,
+            resolver: Resolver::new(Arc::clone(&waker)),
+            waker,
+            requests,
+            clocks,
+            answerer,
+            scribe: Scribe::new(&settings),
+            reporter: Reporter::default(),
+            views: options.views,
+            reference: options.reference,
+            tables: options.tables,
+            heartbeat,
+            stop,
+            published: None,
+            has_changed: false,
+            tai_offset: None,
+        };
+        let rate = run.clock.rate().map_err(AgentError::Clock)?;
+        run.engine.applied(rate, now);
+        Ok(run)
+    }
+
+    /// Keeps the time until it is told to stop.
+    pub(super) fn until_stopped(&mut self) -> Result<(), AgentError> {
+        while !self.stop.load(Ordering::Acquire) {
+            let now = self.turn()?;
+            self.sleep(now)?;
+        }
+        if let Some(drift) = self.engine.timekeeper().drift() {
+            self.scribe.save(drift);
+        }
+        self.scribe.finish();
+        Ok(())
+    }
+
+    /// What time brings, and what follows from it.
+    fn turn(&mut self) -> Result<Reading, AgentError> {
+        self.heartbeat.fetch_add(1, Ordering::Relaxed);
+        let now = clock::read();
+        let is_due = |timeout: Option<RawTime>| timeout.is_some_and(|at| at <= now.raw);
+        if is_due(self.clocks.poll_timeout()) {
+            let context = self.context(now);
+            for output in self.clocks.handle_timeout(&context, now) {
+                let input = Input::ReferenceClock {
+                    index: output.clock,
+                    made: output.sample,
+                };
+                self.engine.handle(input, now);
+            }
+            self.has_changed = true;
+        }
+        if is_due(self.engine.poll_timeout(now)) {
+            self.engine.handle_timeout(now);
+            self.has_changed = true;
+        }
+        self.perform()?;
+        let now = clock::read();
+        let is_stale = self
+            .published
+            .is_none_or(|published| now.raw - published >= PUBLISH);
+        if is_stale {
+            self.clock.look().map_err(AgentError::Clock)?;
+            if !self.clock.corrects() {
+                // Whoever corrects it changes its rate.
+                let rate = self.clock.rate().map_err(AgentError::Clock)?;
+                self.engine.applied(rate, now);
+            }
+        }
+        if is_stale || self.has_changed {
+            self.publish(now);
+        }
+        Ok(now)
+    }
+
+    fn publish(&mut self, now: Reading) {
+        self.published = Some(now.raw);
+        self.has_changed = false;
+        let reference = self.engine.reference(now);
+        if let Some(answerer) = &mut self.answerer {
+            answerer.refresh(&reference);
+        }
+        self.reference.publish(reference);
+        let view = self.engine.view(self.clocks.ptp().collect(), now);
+        self.reporter.state(&view);
+        self.views.publish(view);
+    }
+
+    /// What reference clocks are told of the time.
+    fn context(&self, now: Reading) -> Context {
+        let timekeeper = self.engine.timekeeper();
+        let is_known = matches!(
+            timekeeper.state(now),
+            ClockState::Locked | ClockState::Syncing
+        );
+        let estimate = timekeeper.time_at(now.raw).filter(|_| is_known);
+        let tracking = timekeeper.tracking(now);
+        Context {
+            tai_offset: self.tai_offset,
+            estimate: estimate.map(|time| {
+                let ahead = time.0.saturating_sub(now.raw.0);
+                (ahead, tracking.root_dispersion + tracking.root_delay / 2.0)
+            }),
+        }
+    }
+
+    //--- Outputs
+
+    /// Does what the engine says, in its order, until it says nothing more.
+    fn perform(&mut self) -> Result<(), AgentError> {
+        while let Some(output) = self.engine.poll_output() {
+            match output {
+                Output::Send { socket, to, octets } => {
+                    match Socket::open(to, &self.socket_options) {
+                        Ok(opened) => self.send(socket, opened, &octets),
+                        Err(error) => {
+                            tracing::debug!(%to, %error, "There is no way to a source");
+                            self.fail(socket);
+                        }
+                    }
+                }
+                Output::Close(socket) => drop(self.sockets.remove(&socket)),
+                Output::Resolve(name) => self.resolver.ask(name),
+                Output::Clock(effect) => self.correct(effect)?,
+                Output::Log(record) => {
+                    self.reporter.record(&record);
+                    self.scribe.record(&record, clock::wall());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, id: SocketId, socket: Socket, octets: &[u8]) {
+        match socket.send(octets) {
+            Ok(stamp) => {
+                let local = socket.local_address();
+                // Most cards and all links without one have stamped it by then.
+                let stamp = socket.sent().unwrap_or(stamp);
+                let input = Input::Sent {
+                    socket: id,
+                    stamp,
+                    local,
+                };
+                self.sockets.insert(id, socket);
+                self.engine.handle(input, clock::read());
+            }
+            Err(error) => {
+                tracing::debug!(%error, "A request cannot be sent");
+                self.fail(id);
+            }
+        }
+    }
+
+    fn fail(&mut self, socket: SocketId) {
+        self.engine.handle(Input::Failed { socket }, clock::read());
+    }
+
+    fn correct(&mut self, effect: Effect) -> Result<(), AgentError> {
+        match effect {
+            Effect::SetRate(wanted) => {
+                let rate = self.clock.set_rate(wanted).map_err(AgentError::Clock)?;
+                self.engine.applied(rate, clock::read());
+            }
+            Effect::Step(span) => {
+                self.clock.step(span).map_err(AgentError::Clock)?;
+                if let Some(tables) = &self.tables {
+                    tables.forget_stamps();
+                }
+                if let Some(answerer) = &self.answerer {
+                    answerer.forget_stamps();
+                }
+            }
+            Effect::SetStatus(status) => {
+                self.tai_offset = status.tai_offset;
+                self.clock.set_status(&status).map_err(AgentError::Clock)?;
+            }
+            Effect::SaveDrift(drift) => self.scribe.save(drift),
+            Effect::Note(note) => self.reporter.note(note, &self.engine),
+            Effect::GiveUp(span) => return Err(AgentError::GivenUp(span)),
+        }
+        Ok(())
+    }
+
+    //--- Inputs
+
+    /// Waits for something to happen, and hands it on.
+    fn sleep(&mut self, now: Reading) -> Result<(), AgentError> {
+        let timeout = [self.engine.poll_timeout(now), self.clocks.poll_timeout()]
+            .into_iter()
+            .flatten()
+            .map(|at| at - now.raw)
+            .fold(BEAT, Ord::min);
+        self.timer
+            .set(timeout)
+            .map_err(super::system("set a timer"))?;
+        let mut descriptors: Vec<(RawFd, Events)> = Vec::new();
+        let mut wait_for = |descriptor| descriptors.push((descriptor, Events::default()));
+        wait_for(self.timer.descriptor());
+        wait_for(self.waker.descriptor());
+        let clocks: Vec<usize> = self
+            .clocks
+            .descriptors()
+            .map(|(clock, descriptor)| {
+                wait_for(descriptor);
+                clock
+            })
+            .collect();
+        let ids: Vec<SocketId> = self.sockets.keys().copied().collect();
+        for socket in self.sockets.values() {
+            wait_for(socket.descriptor());
+        }
+        if let Some(answerer) = &self.answerer {
+            answerer.descriptors().for_each(wait_for);
+        }
+        system::wait(&mut descriptors).map_err(super::system("wait"))?;
+        let mut events = descriptors.into_iter().map(|(_, events)| events);
+        let mut next = || events.next().unwrap_or_default();
+        if next().readable {
+            self.timer.clear();
+        }
+        if next().readable {
+            self.waker.clear();
+            self.awake();
+            self.has_changed = true;
+        }
+        for clock in clocks {
+            if next().readable {
+                let context = self.context(clock::read());
+                self.clocks.handle_readable(clock, &context);
+            }
+        }
+        for id in ids {
+            let events = next();
+            if events.readable || events.error {
+                self.socket(id, events);
+                self.has_changed = true;
+            }
+        }
+        if let Some(answerer) = &mut self.answerer {
+            events.enumerate().for_each(|(place, events)| {
+                answerer.handle(place, events);
+            });
+        }
+        Ok(())
+    }
+
+    /// A socket has an answer, a stamp or an error.
+    fn socket(&mut self, id: SocketId, events: Events) {
+        let mut buffer = [0; LONGEST_PACKET + 1];
+        for _ in 0..AT_ONCE {
+            let Some(socket) = self.sockets.get(&id) else {
+                return;
+            };
+            // An answer is of more worth once it is known when the request left.
+            if let Some(stamp) = socket.sent() {
+                let input = Input::Sent {
+                    socket: id,
+                    stamp,
+                    local: None,
+                };
+                self.engine.handle(input, clock::read());
+            }
+            let arrival = match socket.receive(&mut buffer) {
+                Ok(Some(arrival)) => arrival,
+                Ok(None) => return,
+                Err(error) => {
+                    tracing::debug!(%error, "A request was refused");
+                    if events.error {
+                        self.fail(id);
+                    }
+                    return;
+                }
+            };
+            let octets = buffer.get(..arrival.length).unwrap_or_default();
+            let input = Input::Datagram {
+                socket: id,
+                octets,
+                stamp: arrival.stamp,
+            };
+            self.engine.handle(input, clock::read());
+        }
+    }
+
+    /// Another thread has something.
+    fn awake(&mut self) {
+        while let Some((name, addresses)) = self.resolver.answer() {
+            let input = Input::Resolved {
+                name: &name,
+                addresses: &addresses,
+            };
+            self.engine.handle(input, clock::read());
+        }
+        while let Ok(request) = self.requests.try_recv() {
+            let now = clock::read();
+            match request {
+                Request::Command(command, reply) => {
+                    let done = self.engine.command(&command, now);
+                    tracing::info!(?command, reply = ?done, "Told to");
+                    // Whoever asked may have gone.
+                    reply.send(done).ok();
+                }
+                Request::OnOffline(reply) => {
+                    reply.send(self.on_offline(now)).ok();
+                }
+                Request::Reload(settings, keys) => self.reload(&settings, keys, now),
+            }
+        }
+    }
+
+    fn reload(&mut self, settings: &Settings, keys: KeyRing, now: Reading) {
+        self.socket_options = socket::Options::from(&settings.client);
+        self.clock.trust(settings.clock.rtcsync);
+        self.scribe = Scribe::new(settings);
+        self.engine.configure(settings, keys, now);
+    }
+
+    fn on_offline(&mut self, now: Reading) -> Reply {
+        for view in self.engine.view(Vec::new(), now).sources {
+            let Some(address) = view.address else {
+                continue;
+            };
+            let whom = Whom::Network(address.into());
+            let has_way = Socket::open((address, 123).into(), &self.socket_options).is_ok();
+            let command = if has_way {
+                Command::Online(whom)
+            } else {
+                Command::Offline(whom)
+            };
+            self.engine.command(&command, now);
+        }
+        Reply::Done
+    }
+}
+
+impl std::fmt::Debug for Run {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let view = self.engine.view(Vec::new(), clock::read());
+        f.debug_struct("Run")
+            .field("summary", &words::summary(&view))
+            .finish_non_exhaustive()
+    }
+}

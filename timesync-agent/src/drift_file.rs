@@ -1,0 +1,129 @@
+//! The drift file: the frequency, kept between runs in chrony's form. Two numbers in parts per million: by how much the clock gains,
+//! and a bound on the error of that.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use crate::timekeeper::Drift;
+
+/// The longest file that is read: two numbers, however they are written.
+const LONGEST: usize = 256;
+/// A frequency above this is nobody's, in parts per million.
+const MOST: f64 = 500_000.0;
+
+/// What the file says; nothing if there is none or it is damaged, which is worth a line and no more.
+#[must_use]
+pub fn read(path: &Path) -> Option<Drift> {
+    let text = match fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "Cannot read the drift file");
+            return None;
+        }
+    };
+    let drift = parse(&text);
+    if drift.is_none() {
+        tracing::warn!(path = %path.display(), "The drift file is damaged, and not used");
+    }
+    drift
+}
+
+fn parse(text: &[u8]) -> Option<Drift> {
+    let text = std::str::from_utf8(text.get(..text.len().min(LONGEST))?).ok()?;
+    let mut numbers = text.split_ascii_whitespace().map(str::parse::<f64>);
+    let ppm = numbers.next()?.ok()?;
+    let skew = numbers.next()?.ok()?;
+    let is_sane = ppm.abs() <= MOST && (0.0..=MOST).contains(&skew);
+    is_sane.then_some(Drift { ppm, skew })
+}
+
+fn format(drift: Drift) -> String {
+    format!("{:20.6} {:20.6}\n", drift.ppm, drift.skew)
+}
+
+/// Writes the file as a whole or not at all: whoever reads it finds the old one or the new one.
+///
+/// # Errors
+///
+/// The directory is not there or may not be written to.
+pub fn write(path: &Path, drift: Drift) -> io::Result<()> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".tmp");
+    let temporary = PathBuf::from(name);
+    // What an earlier run left, whatever it is, is not followed but removed.
+    match fs::remove_file(&temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&temporary)?;
+    file.write_all(format(drift).as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&temporary, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_read_as_chrony_writes_them() {
+        for (text, expected) in [
+            (
+                "           -11.292375             0.110417\n",
+                Some((-11.292_375, 0.110_417)),
+            ),
+            ("1 2", Some((1.0, 2.0))),
+            ("1", None),
+            ("", None),
+            ("a b\n", None),
+            ("1 -1\n", None),
+            ("nan 1\n", None),
+            ("600000 1\n", None),
+            ("\u{fffd}", None),
+        ] {
+            let drift = parse(text.as_bytes()).map(|drift| (drift.ppm, drift.skew));
+            assert_eq!(drift, expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let directory = std::env::temp_dir().join(format!("outpost-drift-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("drift");
+        assert_eq!(read(&path), None, "there is none");
+        let drifts = [(-11.292_375, 0.110_417), (7.0, 1000.0)];
+        let read_again: Vec<Option<(f64, f64)>> = drifts
+            .iter()
+            .map(|(ppm, skew)| {
+                let (ppm, skew) = (*ppm, *skew);
+                write(&path, Drift { ppm, skew }).unwrap();
+                read(&path).map(|drift| (drift.ppm, drift.skew))
+            })
+            .collect();
+        let text = fs::read_to_string(&path).unwrap();
+        let names = fs::read_dir(&directory).unwrap().count();
+        fs::remove_dir_all(&directory).unwrap();
+        assert_eq!(read_again, drifts.map(Some));
+        assert_eq!(text, "            7.000000          1000.000000\n");
+        assert_eq!(names, 1, "nothing is left beside it");
+    }
+
+    #[test]
+    fn a_link_that_somebody_laid_is_not_written_through() {
+        let directory = std::env::temp_dir().join(format!("outpost-link-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let other = directory.join("other");
+        fs::write(&other, "precious").unwrap();
+        std::os::unix::fs::symlink(&other, directory.join("drift.tmp")).unwrap();
+        write(&directory.join("drift"), Drift::default()).unwrap();
+        let precious = fs::read_to_string(&other).unwrap();
+        fs::remove_dir_all(&directory).unwrap();
+        assert_eq!(precious, "precious");
+    }
+}
