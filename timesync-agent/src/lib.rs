@@ -29,6 +29,8 @@ pub mod metrics;
 pub mod page;
 pub mod pmc;
 pub mod pool;
+#[cfg(feature = "ptp")]
+pub mod ptp;
 pub mod random;
 pub mod refclock;
 pub mod resolver;

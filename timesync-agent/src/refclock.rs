@@ -58,8 +58,8 @@ pub enum Scale {
     /// As the options say: UTC, or TAI with `tai`.
     #[default]
     Configured,
-    /// TAI, and TAI − UTC as it says itself.
-    Tai(i32),
+    /// TAI, and TAI − UTC if it says that, too.
+    Tai(Option<i32>),
 }
 
 /// What is known besides, when a clock is told something.
@@ -255,11 +255,9 @@ impl ReferenceClock {
     /// The scale of the clock − UTC, in seconds.
     fn utc(&self, scale: Scale, context: &Context) -> Result<i32, Unusable> {
         match scale {
-            Scale::Tai(offset) => Ok(offset),
-            Scale::Configured if self.settings.options.tai => {
-                context.tai_offset.ok_or(Unusable::UnknownTai)
-            }
-            Scale::Configured => Ok(0),
+            Scale::Configured if !self.settings.options.tai => Ok(0),
+            Scale::Tai(Some(offset)) => Ok(offset),
+            Scale::Configured | Scale::Tai(None) => context.tai_offset.ok_or(Unusable::UnknownTai),
         }
     }
 

@@ -15,6 +15,8 @@ use crate::view::{Leap, PtpView};
 
 use super::{Context, Made, ReferenceClock, Scale, Told, What, phc, pps, shm, sock, sys};
 
+pub(crate) use sys::reading;
+
 /// Datagrams taken from one socket before the loop goes on; the rest waits for its next turn.
 const AT_ONCE: usize = 64;
 
@@ -156,7 +158,7 @@ impl Clocks {
             let named = clocks.find(|clock| clock.core.settings().options.reference_id == id);
             named?.core.last()
         });
-        let now = sys::reading();
+        let now = reading();
         if let Some(clock) = self.clocks.get_mut(index) {
             for told in &told {
                 if let Err(reason) = clock.core.tell(told, seconds, context, now) {
@@ -253,7 +255,7 @@ fn on_raw(wall: UnixTime, now: Reading) -> RawTime {
 /// What a clock said at a time of the wall clock.
 fn told(wall: UnixTime, clock: UnixTime, leap: Leap, dispersion: f64) -> Told {
     Told {
-        at: on_raw(wall, sys::reading()),
+        at: on_raw(wall, reading()),
         what: What::Time {
             time: clock,
             scale: Scale::Configured,
@@ -314,7 +316,7 @@ fn received(socket: &OwnedFd) -> Vec<Told> {
 
 /// A hardware clock.
 #[derive(Debug)]
-struct Phc {
+pub(crate) struct Phc {
     device: OwnedFd,
     way: Way,
 }
@@ -328,7 +330,8 @@ enum Way {
 }
 
 impl Phc {
-    fn open(device: &Path, no_cross: bool) -> io::Result<Self> {
+    /// Opens it, and finds out how it can be read.
+    pub(crate) fn open(device: &Path, no_cross: bool) -> io::Result<Self> {
         let device = sys::open(device)?;
         let ways = [Way::Precise, Way::Extended, Way::Plain];
         let mut refused = io::ErrorKind::Unsupported.into();
@@ -369,11 +372,22 @@ impl Phc {
         }
     }
 
+    /// It and the raw clock, at one moment.
+    #[cfg(feature = "ptp")]
+    pub(crate) fn both(&self) -> Option<(UnixTime, RawTime)> {
+        let pair = self.pair().ok()??;
+        let raw = match pair.system {
+            phc::System::Raw(raw) => raw,
+            phc::System::Wall(wall) => on_raw(wall, reading()),
+        };
+        Some((pair.clock, raw))
+    }
+
     fn read(&self) -> Option<Told> {
         let pair = self.pair().ok()??;
         let at = match pair.system {
             phc::System::Raw(raw) => raw,
-            phc::System::Wall(wall) => on_raw(wall, sys::reading()),
+            phc::System::Wall(wall) => on_raw(wall, reading()),
         };
         Some(Told {
             at,

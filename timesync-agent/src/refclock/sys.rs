@@ -24,7 +24,7 @@ use super::shm;
 const TRIES: usize = 3;
 
 /// Both clocks at one moment, as nearly as can be.
-pub(super) fn reading() -> Reading {
+pub(crate) fn reading() -> Reading {
     let mut best = (i64::MAX, Reading::default());
     for _ in 0..TRIES {
         let before = clock(libc::CLOCK_MONOTONIC_RAW);

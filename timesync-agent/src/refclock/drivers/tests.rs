@@ -17,7 +17,7 @@ fn settings(driver: RefclockDriver) -> RefclockSettings {
 }
 
 fn open(driver: RefclockDriver) -> Clocks {
-    let (clocks, failures) = Clocks::open(&[settings(driver)], Vec::new(), sys::reading());
+    let (clocks, failures) = Clocks::open(&[settings(driver)], Vec::new(), reading());
     assert!(failures.is_empty(), "{failures:?}");
     clocks
 }
@@ -25,7 +25,7 @@ fn open(driver: RefclockDriver) -> Clocks {
 /// Reads until a sample is made.
 fn sample(clocks: &mut Clocks) -> Option<Made> {
     for step in 0..16 {
-        let mut now = sys::reading();
+        let mut now = reading();
         now.raw = now.raw + crate::time::Span(step * SECOND);
         for output in clocks.handle_timeout(&Context::default(), now) {
             return output.sample;
@@ -36,7 +36,7 @@ fn sample(clocks: &mut Clocks) -> Option<Made> {
 
 /// By how much a sample puts the clock of this machine behind, in nanoseconds.
 fn behind(made: &Made) -> i64 {
-    let now = sys::reading();
+    let now = reading();
     made.ahead - (now.wall.0 - now.raw.0)
 }
 
@@ -69,20 +69,20 @@ fn samples_come_through_a_socket() {
     let descriptors: Vec<usize> = clocks.descriptors().map(|(clock, _)| clock).collect();
     assert_eq!(descriptors, [0]);
     let writer = UnixDatagram::unbound().unwrap();
-    let sample = |offset| sock::Sample {
-        local: sys::reading().wall,
+    let told = |offset| sock::Sample {
+        local: reading().wall,
         offset,
         is_pulse: false,
         leap: Leap::Normal,
     };
     writer.send_to(b"nonsense", &path).unwrap();
-    let long = [&sample(1.0).encode()[..], &[0]].concat();
+    let long = [&told(1.0).encode()[..], &[0]].concat();
     writer.send_to(&long, &path).unwrap();
     clocks.handle_readable(0, &Context::default());
     assert_eq!(clocks.cores().next().unwrap().counts(), (0, 0));
-    writer.send_to(&sample(2.5).encode(), &path).unwrap();
+    writer.send_to(&told(2.5).encode(), &path).unwrap();
     clocks.handle_readable(0, &Context::default());
-    let made = super::tests::sample(&mut clocks).unwrap();
+    let made = sample(&mut clocks).unwrap();
     let off = behind(&made) - 2_500_000_000;
     assert!(off.abs() < NOISE, "{off} ns");
     drop(clocks);
@@ -94,7 +94,7 @@ fn the_phase_of_a_pulse_comes_through_a_socket() {
     let directory = Directory::new("pulse");
     let path = directory.0.join("pps.sock");
     let mut clocks = open(RefclockDriver::Sock { path: path.clone() });
-    let now = sys::reading();
+    let now = reading();
     let pulse = sock::Sample {
         local: now.wall,
         // And any number of seconds.
@@ -124,7 +124,7 @@ fn samples_come_through_shared_memory() {
     });
     assert_eq!(sample(&mut clocks), None, "nothing was written");
     let mut octets = [0; shm::SIZE];
-    let now = sys::reading().wall.0;
+    let now = reading().wall.0;
     let put = |octets: &mut [u8], at: usize, time: i64| {
         octets[at..at + 8].copy_from_slice(&(time / SECOND).to_ne_bytes());
         let below = i32::try_from(time % SECOND / 1000).unwrap();
@@ -173,7 +173,7 @@ fn a_clock_that_is_not_there_is_told_of_and_stays_silent() {
         },
     ];
     let settings = drivers.map(settings);
-    let (mut clocks, failures) = Clocks::open(&settings, Vec::new(), sys::reading());
+    let (mut clocks, failures) = Clocks::open(&settings, Vec::new(), reading());
     let failed: Vec<usize> = failures.iter().map(|failure| failure.clock).collect();
     assert_eq!(failed, [0, 1, 2, 3]);
     assert_eq!(clocks.descriptors().count(), 0);
@@ -185,12 +185,12 @@ fn what_a_slave_of_ptp_tells_becomes_samples() {
     let driver = RefclockDriver::Ptp(crate::settings::PtpSettings::new("eth0"));
     let (sender, receiver) = mpsc::channel();
     let slaves = vec![(0, receiver)];
-    let (mut clocks, failures) = Clocks::open(&[settings(driver)], slaves, sys::reading());
+    let (mut clocks, failures) = Clocks::open(&[settings(driver)], slaves, reading());
     assert!(failures.is_empty(), "{failures:?}");
-    let now = sys::reading();
+    let now = reading();
     let what = What::Time {
         time: now.wall + crate::time::Span(38 * SECOND),
-        scale: Scale::Tai(37),
+        scale: Scale::Tai(Some(37)),
     };
     let told = Told {
         at: now.raw,
