@@ -1,11 +1,15 @@
 //! The command line.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use daemon_base::args::{LogArgs, StatusArgs};
 use proto::endpoint::HealthdArg;
+
+use crate::chronyc::args::{
+    AddressArgs, BurstArgs, LinkArgs, MakeStepArgs, ReportArgs, WaitSyncArgs,
+};
 
 /// The configuration that is read when none is named.
 pub const DEFAULT_CONFIG: &str = "/etc/outpost/timesync-agent.toml";
@@ -48,6 +52,53 @@ pub enum Verb {
     },
     /// Ask the running agent how it is doing
     Status(StatusArgs),
+    /// The clock and what it follows, as `chronyc tracking` prints it
+    Tracking(ReportArgs),
+    /// All sources, as `chronyc sources` prints them
+    Sources(ReportArgs),
+    /// Statistics of all sources, as `chronyc sourcestats` prints them
+    #[command(name = "sourcestats")]
+    SourceStats(ReportArgs),
+    /// What selection made of all sources, as `chronyc selectdata` prints it; local users alone
+    #[command(name = "selectdata")]
+    SelectData(ReportArgs),
+    /// How many sources do what, as `chronyc activity` prints it
+    Activity(ReportArgs),
+    /// The last packet of a source, or of each, as `chronyc ntpdata` prints it; local users alone
+    #[command(name = "ntpdata")]
+    NtpData {
+        /// Whose.
+        #[arg(value_name = "ADDRESS")]
+        address: Option<IpAddr>,
+        /// How.
+        #[command(flatten)]
+        report: ReportArgs,
+    },
+    /// What the server did, as `chronyc serverstats` prints it; local users alone
+    #[command(name = "serverstats")]
+    ServerStats(ReportArgs),
+    /// Who asked for the time, as `chronyc clients` prints it; local users alone
+    Clients(ReportArgs),
+    /// Wait until the clock follows a source, as `chronyc waitsync` does
+    ///
+    /// Exits with 0 once it does, and with 1 after so many tries.
+    #[command(name = "waitsync")]
+    WaitSync(WaitSyncArgs),
+    /// Step the clock by what is left to be corrected, or say when it is to be stepped from here on
+    #[command(name = "makestep")]
+    MakeStep(MakeStepArgs),
+    /// Ask sources many times in a row
+    Burst(BurstArgs),
+    /// Ask sources again that were said to be offline
+    Online(AddressArgs),
+    /// Do not ask sources until they are said to be online
+    Offline(AddressArgs),
+    /// Choose a source anew
+    Reselect(LinkArgs),
+    /// Resolve names again
+    Refresh(LinkArgs),
+    /// Read the keys again
+    Rekey(LinkArgs),
 }
 
 /// A peer's kind of file.

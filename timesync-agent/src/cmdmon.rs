@@ -15,6 +15,7 @@ pub mod answer;
 pub mod client;
 pub mod float;
 pub mod reply;
+mod report;
 pub mod request;
 pub mod server;
 mod wire;

@@ -7,6 +7,8 @@ use daemon_base::args::{self, ServeArgs as BaseServeArgs};
 use daemon_base::{errln, exit, outln, run};
 
 use crate::args::{Cli, ConfigArgs, Format, ServeArgs, Verb};
+use crate::chronyc::{self, Verb as Ask};
+use crate::cmdmon::request::Command;
 use crate::config::{self, Config, DEFAULT_ADMIN};
 use crate::service::Timesync;
 use crate::status;
@@ -22,6 +24,22 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Verb::Check(args) => check(&args),
         Verb::Import { format } => import(&format),
         Verb::Status(args) => run::status(&args, DEFAULT_ADMIN, status::render),
+        Verb::Tracking(args) => chronyc::run(&Ask::Tracking(&args)),
+        Verb::Sources(args) => chronyc::run(&Ask::Sources(&args)),
+        Verb::SourceStats(args) => chronyc::run(&Ask::SourceStats(&args)),
+        Verb::SelectData(args) => chronyc::run(&Ask::SelectData(&args)),
+        Verb::Activity(args) => chronyc::run(&Ask::Activity(&args)),
+        Verb::NtpData { address, report } => chronyc::run(&Ask::NtpData(&report, address)),
+        Verb::ServerStats(args) => chronyc::run(&Ask::ServerStats(&args)),
+        Verb::Clients(args) => chronyc::run(&Ask::Clients(&args)),
+        Verb::WaitSync(args) => chronyc::run(&Ask::WaitSync(&args)),
+        Verb::MakeStep(args) => chronyc::run(&Ask::MakeStep(&args)),
+        Verb::Burst(args) => chronyc::run(&Ask::Burst(&args)),
+        Verb::Online(args) => chronyc::run(&Ask::Online(&args)),
+        Verb::Offline(args) => chronyc::run(&Ask::Offline(&args)),
+        Verb::Reselect(link) => chronyc::run(&Ask::Plain(&link, Command::Reselect)),
+        Verb::Refresh(link) => chronyc::run(&Ask::Plain(&link, Command::Refresh)),
+        Verb::Rekey(link) => chronyc::run(&Ask::Plain(&link, Command::Rekey)),
     }
 }
 

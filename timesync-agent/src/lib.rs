@@ -16,6 +16,8 @@ pub mod agent;
 pub mod args;
 pub mod association;
 pub mod chrony_conf;
+pub mod chronyc;
+pub mod cmdmon;
 pub mod commands;
 pub mod config;
 pub mod drift_file;

@@ -678,8 +678,8 @@ pub struct CommandSettings {
     pub access: Vec<AccessRule>,
     /// `cmdratelimit`.
     pub rate_limit: Option<RateLimit>,
-    /// `opencommands`: reports for everybody beyond the usual ones, by chronyc's names; chrony 4.7.
-    pub open: Vec<String>,
+    /// `opencommands`: the reports that are given over UDP, by chronyc's names; chrony 4.7. `None` are those of chrony 4.3.
+    pub open: Option<Vec<String>>,
     /// `manual`: chronyc's `settime` is allowed.
     pub manual: bool,
 }
@@ -721,7 +721,7 @@ impl Default for CommandSettings {
             bind_device: None,
             access: Vec::new(),
             rate_limit: None,
-            open: Vec::new(),
+            open: None,
             manual: false,
         }
     }

@@ -27,7 +27,11 @@ pub fn encode(number: f64) -> u32 {
         let coefficient = scaled.round();
         if coefficient > f64::from(COEFFICIENT_MAX) || coefficient < f64::from(COEFFICIENT_MIN) {
             if exponent == EXPONENT_MAX {
-                let end = if number < 0.0 { COEFFICIENT_MIN } else { COEFFICIENT_MAX };
+                let end = if number < 0.0 {
+                    COEFFICIENT_MIN
+                } else {
+                    COEFFICIENT_MAX
+                };
                 return pack(exponent, end);
             }
             exponent += 1;
@@ -65,7 +69,11 @@ mod tests {
             (0x0480_0000, 1.0),
             (0, 0.0),
         ] {
-            assert!((decode(bits) - number).abs() <= number * 1e-7, "{bits:08x}: {}", decode(bits));
+            assert!(
+                (decode(bits) - number).abs() <= number * 1e-7,
+                "{bits:08x}: {}",
+                decode(bits)
+            );
             assert_eq!(encode(number), bits, "{number}: {:08x}", encode(number));
         }
     }
@@ -76,7 +84,10 @@ mod tests {
         while number < 1e18 {
             for number in [number, -number] {
                 let back = decode(encode(number));
-                assert!((back - number).abs() <= number.abs() * 2_f64.powi(-23), "{number} {back}");
+                assert!(
+                    (back - number).abs() <= number.abs() * 2_f64.powi(-23),
+                    "{number} {back}"
+                );
             }
             number *= 1.7;
         }
@@ -86,7 +97,10 @@ mod tests {
             (f64::INFINITY, f64::from(COEFFICIENT_MAX) * 2_f64.powi(38)),
             (f64::NEG_INFINITY, -(2_f64.powi(62))),
         ] {
-            assert!((decode(encode(number)) - expected).abs() < 1e-18, "{number}");
+            assert!(
+                (decode(encode(number)) - expected).abs() < 1e-18,
+                "{number}"
+            );
         }
     }
 
@@ -95,7 +109,10 @@ mod tests {
         for bits in (0..=u32::MAX).step_by(65_521) {
             let number = decode(bits);
             assert!(number.is_finite());
-            assert!((decode(encode(number)) - number).abs() <= number.abs() * 1e-7, "{bits:08x}");
+            assert!(
+                (decode(encode(number)) - number).abs() <= number.abs() * 1e-7,
+                "{bits:08x}"
+            );
         }
     }
 }

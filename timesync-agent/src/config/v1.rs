@@ -468,7 +468,9 @@ impl Reader<'_> {
         if let Some(rate) = &spec.ratelimit {
             to.rate_limit = Some(self.rate(rate, RateLimit::COMMANDS));
         }
-        to.open.extend(spec.open);
+        if spec.open.is_some() {
+            to.open = spec.open;
+        }
     }
 
     fn rate(&mut self, spec: &RateSpec, mut to: RateLimit) -> RateLimit {

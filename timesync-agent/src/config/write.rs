@@ -485,9 +485,7 @@ impl Page {
         }
         self.access(&commands.access);
         self.rate(commands.rate_limit, RateLimit::COMMANDS);
-        if !commands.open.is_empty() {
-            self.item("open", list(&commands.open));
-        }
+        self.some("open", commands.open.as_ref().map(list));
     }
 
     fn access(&mut self, rules: &[AccessRule]) {

@@ -344,7 +344,7 @@ pub(super) struct CommandsSpec {
     pub(super) socket: Option<PathBuf>,
     pub(super) access: Vec<Text>,
     pub(super) ratelimit: Option<RateSpec>,
-    pub(super) open: Vec<String>,
+    pub(super) open: Option<Vec<String>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
