@@ -5,6 +5,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -50,7 +51,7 @@ impl Agent {
     pub fn on_loopback(lines: &str) -> Self {
         let agent = Self {
             ip: loopback(),
-            files: Scratch::new("time"),
+            files: private("time"),
             namespace: None,
         };
         agent.configure(lines);
@@ -62,7 +63,7 @@ impl Agent {
     pub fn on(machine: &Machine, ip: Ipv4Addr, lines: &str) -> Self {
         let agent = Self {
             ip,
-            files: Scratch::new("time"),
+            files: private("time"),
             namespace: Some(machine.command("env")),
         };
         agent.files.write("chrony.conf", &agent.text(lines));
@@ -295,7 +296,7 @@ impl Chronyd {
     }
 
     fn start(mut command: Command, lines: &str) -> Self {
-        let files = Scratch::new("chronyd");
+        let files = private("chronyd");
         let text = format!(
             "pidfile {}\nbindcmdaddress {}\n{lines}\n",
             files.join("pid").display(),
@@ -357,6 +358,14 @@ impl Drop for Chronyd {
             eprintln!("--- log of chronyd\n{}---", self.log());
         }
     }
+}
+
+/// A directory that nobody else may look into: chronyd has no command socket in another.
+fn private(label: &str) -> Scratch {
+    let files = Scratch::new(label);
+    let mode = std::fs::Permissions::from_mode(0o700);
+    std::fs::set_permissions(files.path(), mode).expect("it is ours");
+    files
 }
 
 /// Who runs the tests.
