@@ -27,6 +27,7 @@ pub mod history;
 pub mod keys;
 pub mod leap_file;
 pub mod logs;
+pub mod keys_file;
 pub mod metrics;
 pub mod page;
 pub mod pmc;
