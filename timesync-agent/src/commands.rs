@@ -10,7 +10,7 @@ use crate::args::{Cli, ConfigArgs, Format, ServeArgs, Verb};
 use crate::chronyc::{self, Verb as Ask};
 use crate::cmdmon::request::Command;
 use crate::config::{self, Config, DEFAULT_ADMIN};
-use crate::service::Timesync;
+use crate::service::{Timesync, keys};
 use crate::status;
 
 /// Runs the command line.
@@ -54,7 +54,8 @@ fn serve(args: &ServeArgs) -> ExitCode {
 fn check(args: &ConfigArgs) -> ExitCode {
     let checked = config::read(args);
     if let Ok(config) = &checked {
-        for warning in &config.warnings {
+        let (_, of_keys) = keys::read(config.settings.key_file.as_deref());
+        for warning in config.warnings.iter().chain(&of_keys) {
             outln!("warning: {warning}");
         }
     }

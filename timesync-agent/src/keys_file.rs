@@ -35,7 +35,7 @@ pub fn parse(octets: &[u8], path: &Path) -> (KeyRing, Vec<Problem>) {
             Ok((id, key)) => match ring.insert(id, key) {
                 Ok(None) => {}
                 Ok(Some(_)) => {
-                    problems.push(problem(format!("key {id} comes twice; this one counts")))
+                    problems.push(problem(format!("key {id} comes twice; this one counts")));
                 }
                 Err(error) => problems.push(problem(error.to_string())),
             },

@@ -1,5 +1,6 @@
 //! The agent as the life of its process sees it: what is started, in which order, and ended.
 
+pub(crate) mod keys;
 mod sockets;
 
 use std::hash::{BuildHasher as _, RandomState};
@@ -10,7 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use daemon_base::admin::{Reply, Routes};
-use daemon_base::config::{Common, Problems};
+use daemon_base::config::{Common, Problem, Problems};
+use daemon_base::exit;
 use daemon_base::readiness::{Latch, Readiness};
 use daemon_base::run::{Context, Service, StartError};
 use daemon_base::snapshot::{Cell, Reader};
@@ -19,6 +21,7 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
+use crate::agent::{self, Agent, AgentError};
 use crate::config::Config;
 use crate::health::Health;
 use crate::history::History;
@@ -27,8 +30,9 @@ use crate::metrics::Scrape;
 use crate::page;
 use crate::random::Random;
 use crate::responder::{Policy, Tables};
+use crate::sandbox::{self, Capabilities};
 use crate::server::{self, Server, Supply};
-use crate::settings::Settings;
+use crate::settings::{PtpTransport, RefclockDriver, Settings};
 use crate::status::{self, Surroundings};
 use crate::timekeeper::Reference;
 use crate::view::View;
@@ -40,6 +44,7 @@ const LOOK: Duration = Duration::from_millis(250);
 /// A running agent.
 #[derive(Debug)]
 pub struct Timesync {
+    agent: Agent,
     views: Arc<Cell<View>>,
     supply: Supply,
     precision: i8,
@@ -93,34 +98,35 @@ impl Service for Timesync {
 
     async fn start(config: Config, context: &mut Context) -> Result<Self, StartError> {
         warn_all(&config);
+        let settings = &config.settings;
+        keep_capabilities(&config)?;
+        let keys = read_keys(settings);
         let views = Cell::new(View::default());
         let precision = server::measure_precision();
         let mut random = Random::new(seed());
         let supply = Supply {
-            policy: Cell::new(policy(&config.settings, precision)),
+            policy: Cell::new(policy(settings, &keys, precision)),
             reference: Cell::new(Reference::default()),
             tables: Tables::new(
-                config.settings.server.client_log_limit,
+                settings.server.client_log_limit,
                 [random.bits(), random.bits()],
             ),
         };
-        let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        let threads = match config.batch {
-            true => config.threads.unwrap_or(cores),
-            false => 1,
+        let (server, listeners) = serve(&config, context, &supply, &mut random)?;
+        let options = agent::Options {
+            corrects_clock: config.corrects_clock,
+            slaves: Vec::new(),
+            views: Arc::clone(&views),
+            reference: Arc::clone(&supply.reference),
+            tables: Some(Arc::clone(&supply.tables)),
+            supply: (!config.batch && settings.server.is_open()).then(|| supply.clone()),
         };
-        let sockets = sockets::open(&mut context.inherited, &config.settings.server, threads)?;
-        let listeners = sockets::names(&sockets);
-        let server = match sockets.is_empty() {
-            true => None,
-            false => Some(Server::start(sockets, threads, &supply, &mut random)?),
-        };
+        let agent = Agent::start(settings, keys, options).map_err(refused)?;
+        context.progress.register("ntp", agent.heartbeat());
         let health = Arc::new(Health::start(config.health.clone(), config.node.clone()));
         let follower = show(&config, context, &views, &supply, &health);
-        if let Some(server) = &server {
-            context.progress.register_all(server.heartbeats());
-            let counters = udp::Collector::new("timesync", server.counters());
-            context.metrics.register_collector(counters);
+        if config.sandbox {
+            forbid();
         }
         tracing::info!(
             listeners = listeners.join(" "),
@@ -128,6 +134,7 @@ impl Service for Timesync {
             config.summary()
         );
         Ok(Self {
+            agent,
             views,
             supply,
             precision,
@@ -146,9 +153,14 @@ impl Service for Timesync {
                 "Listeners, threads, [health], the node's name, the sandbox and whether the clock is corrected change with the next restart"
             );
         }
-        let policy = policy(&config.settings, self.precision);
+        let keys = read_keys(&config.settings);
+        let policy = policy(&config.settings, &keys, self.precision);
+        let summary = config.summary();
+        if !self.agent.commander().reload(config.settings, keys) {
+            return Err(Problem::new("the poll loop takes no orders").into());
+        }
         self.supply.policy.publish(policy);
-        Ok(config.summary())
+        Ok(summary)
     }
 
     fn status(&self) -> Value {
@@ -163,15 +175,93 @@ impl Service for Timesync {
     async fn drain(self, _deadline: Duration) -> bool {
         self.follower.abort();
         // Threads answer what they have read, and sockets that a successor shares stay open with it.
-        let server = self.server;
-        let stopped = tokio::task::spawn_blocking(move || drop(server)).await;
-        stopped.is_ok()
+        let Self { server, agent, .. } = self;
+        if let Some(server) = &server {
+            server.ask_to_stop();
+        }
+        let stopped = tokio::task::spawn_blocking(move || {
+            let stopped = agent.stop();
+            drop(server);
+            stopped.is_ok()
+        });
+        stopped.await.unwrap_or(false)
     }
 }
 
+/// Gives up privileges that are not needed, before there are threads that would keep them.
+fn keep_capabilities(config: &Config) -> Result<(), StartError> {
+    if !config.sandbox {
+        return Ok(());
+    }
+    let settings = &config.settings;
+    let capabilities = Capabilities {
+        set_time: config.corrects_clock,
+        bind_ports: true,
+        raw_packets: settings.refclocks.iter().any(|clock| match &clock.driver {
+            RefclockDriver::Ptp(ptp) => ptp.transport == PtpTransport::Ethernet,
+            _ => false,
+        }),
+        configure_cards: !settings.client.hardware_stamps.is_empty(),
+    };
+    capabilities
+        .keep()
+        .map_err(|error| StartError::io("privileges cannot be given up", &error))
+}
+
+/// Gives up system calls that are not needed. Where the kernel has no such thing, the rest goes on without.
+fn forbid() {
+    if let Err(error) = sandbox::forbid() {
+        tracing::warn!(%error, "System calls that are not needed stay allowed");
+    }
+}
+
+/// Opens what clients are answered at, and starts the threads that do it.
+fn serve(
+    config: &Config,
+    context: &mut Context,
+    supply: &Supply,
+    random: &mut Random,
+) -> Result<(Option<Server>, Vec<String>), StartError> {
+    let settings = &config.settings.server;
+    if !config.batch {
+        // The poll loop opens its own.
+        return Ok((None, Vec::new()));
+    }
+    let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let threads = config.threads.unwrap_or(cores);
+    let sockets = sockets::open(&mut context.inherited, settings, threads)?;
+    let listeners = sockets::names(&sockets);
+    if sockets.is_empty() {
+        return Ok((None, listeners));
+    }
+    let server = Server::start(sockets, threads, supply, random)?;
+    context.progress.register_all(server.heartbeats());
+    let counters = udp::Collector::new("timesync", server.counters());
+    context.metrics.register_collector(counters);
+    Ok((Some(server), listeners))
+}
+
+/// Why there is no agent, with the code to exit with.
+fn refused(error: AgentError) -> StartError {
+    let code = match &error {
+        AgentError::System { source, .. } => exit::code_of_io(source),
+        AgentError::Clock(_) => exit::NO_PERMISSION,
+        AgentError::Rival(_) | AgentError::GivenUp(_) => exit::SOFTWARE,
+    };
+    StartError::new(code, error)
+}
+
+fn read_keys(settings: &Settings) -> KeyRing {
+    let (ring, warnings) = keys::read(settings.key_file.as_deref());
+    for warning in warnings {
+        tracing::warn!(warning, "Keys are odd");
+    }
+    ring
+}
+
 /// Who is answered and how. Names are looked up here: a start or a reload may wait for that, an answer may not.
-fn policy(settings: &Settings, precision: i8) -> Policy {
-    let keys = Arc::new(KeyRing::new());
+fn policy(settings: &Settings, keys: &KeyRing, precision: i8) -> Policy {
+    let keys = Arc::new(keys.clone());
     Policy::new(&settings.server, keys, precision, |name| {
         let addresses = (name, 0).to_socket_addrs();
         match addresses {

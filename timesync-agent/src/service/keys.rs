@@ -46,7 +46,10 @@ mod tests {
         assert!(warnings[1].starts_with("everybody may use"), "{warnings:?}");
         std::fs::remove_file(&path).unwrap();
         let (ring, warnings) = read(Some(&path));
-        assert!(ring.is_empty() && warnings[0].contains("cannot read"), "{warnings:?}");
+        assert!(
+            ring.is_empty() && warnings[0].contains("cannot read"),
+            "{warnings:?}"
+        );
         assert!(read(None).1.is_empty());
     }
 }
