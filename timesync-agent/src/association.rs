@@ -263,6 +263,14 @@ impl Association {
         &self.options
     }
 
+    /// Whether its last response said that it has no time, or that it has it from this node.
+    #[must_use]
+    pub fn has_no_time(&self) -> bool {
+        let needed = test::SYNCHRONISED | test::LOOP;
+        let packet = self.packet.as_ref();
+        packet.is_some_and(|packet| packet.tests & needed != needed)
+    }
+
     /// The last eight polls, the newest in the lowest bit.
     #[must_use]
     pub fn reach(&self) -> u8 {

@@ -304,6 +304,7 @@ impl Engine {
             .association
             .handle_response(octets, arrived, &context);
         let reach = member.association.reach();
+        let has_no_time = member.association.has_no_time();
         let address = member.association.address().ip();
         match outcome {
             // Somebody else may have sent it: the answer can still come.
@@ -316,6 +317,8 @@ impl Engine {
                 self.timekeeper.reached(id, reach, now);
                 if let Some(sample) = sample {
                     self.take(id, sample, now);
+                } else if has_no_time {
+                    self.timekeeper.withdraw(id, now);
                 }
                 self.record_measurement(id, now);
             }

@@ -5,6 +5,7 @@
 pub mod direct;
 pub mod network;
 pub mod oscillator;
+pub mod packets;
 pub mod random;
 pub mod scenario;
 pub mod statistics;
@@ -28,8 +29,10 @@ pub enum Payload {
     Request(u64),
     /// The answer to it.
     Reply(Reply),
-    /// A real packet.
-    Packet(Vec<u8>),
+    /// A real packet of a client, and the number of its socket.
+    Question(u64, Vec<u8>),
+    /// A real packet of a server, to that socket.
+    Answer(u64, Vec<u8>),
 }
 
 /// What an NTP response says.

@@ -40,6 +40,8 @@ const PATIENCE: Span = Span(2 * crate::time::SECOND);
 const LOCKED_UPDATES: u64 = 4;
 /// A clock further off than this is not locked, whatever the root distance.
 const LOCKED_WITHIN: f64 = 0.1;
+/// A frequency is not taken over from one source to another as if it were known better than this.
+const LEAST_SKEW: f64 = 1e-7;
 /// The polling interval is so long that the uncertainty it adds is this part of the noise of one sample.
 const POLL_GROWTH: f64 = 0.65;
 /// And no more than this, in seconds: a clock that is to be within a millisecond has to be asked again before it is not.
@@ -65,6 +67,8 @@ struct Source {
     poll: i8,
     /// True time less wall time by the last sample alone.
     measured: f64,
+    /// It said since that it has no time, or has it from here.
+    withdrawn: bool,
 }
 
 /// What all sources together say.
@@ -119,6 +123,7 @@ pub struct Timekeeper {
     failure: Option<Failure>,
     first_sample: Option<RawTime>,
     local_active: bool,
+    local_since: RawTime,
     /// The root distance was below `activate`.
     local_allowed: bool,
     free_running: bool,
@@ -147,6 +152,7 @@ impl Timekeeper {
             failure: None,
             first_sample: None,
             local_active: false,
+            local_since: now.raw,
             local_allowed: false,
             free_running: false,
             started: now.raw,
@@ -182,11 +188,7 @@ impl Timekeeper {
 
     /// A source is known from now on. Its reference ID is derived from its address, or of a reference clock its own.
     pub fn add_source(&mut self, id: SourceId, reference_id: u32, options: SourceOptions) {
-        let known = self
-            .discipline
-            .frequency_known
-            .then(|| (self.discipline.frequency, self.discipline.skew.max(1e-8)));
-        let mut filter = Filter::new(known, options.min_delay);
+        let mut filter = Filter::new(self.known_frequency(), options.min_delay);
         filter.restrict(options.asymmetry, options.max_samples.or(self.max_samples));
         self.sources.push(Source {
             id,
@@ -198,6 +200,7 @@ impl Timekeeper {
             score: 1.0,
             poll: options.minpoll,
             measured: 0.0,
+            withdrawn: false,
             options,
         });
     }
@@ -222,6 +225,7 @@ impl Timekeeper {
         if self.leap.is_close(now.wall) {
             return Verdict::LeapSecond;
         }
+        let known = self.known_frequency();
         let Some(source) = self.source_mut(id) else {
             return Verdict::Unknown;
         };
@@ -229,9 +233,13 @@ impl Timekeeper {
         if !matches!(verdict, Verdict::Good) {
             return verdict;
         }
+        if source.withdrawn {
+            source.filter.restart(known);
+        }
         let offset = Span::from_seconds(source.options.offset);
         let ahead = sample.ahead.saturating_add(offset.0);
         source.last = Some(sample);
+        source.withdrawn = false;
         source.reach |= 1;
         let wall_ahead = now.wall.0.saturating_sub(now.raw.0);
         source.measured = Span(ahead.saturating_sub(wall_ahead)).seconds();
@@ -259,6 +267,16 @@ impl Timekeeper {
         let lost = source.reach != 0 && reach == 0;
         source.reach = reach;
         if lost {
+            self.reselect(None, now);
+        }
+    }
+
+    /// A source answered that it has no time, or that it has it from this node: it is not selected before its next sample.
+    pub fn withdraw(&mut self, id: SourceId, now: Reading) {
+        let Some(source) = self.source_mut(id) else {
+            return;
+        };
+        if !std::mem::replace(&mut source.withdrawn, true) {
             self.reselect(None, now);
         }
     }
@@ -357,10 +375,10 @@ impl Timekeeper {
 
     /// Forgets the samples of a source (`None`: of all), as chronyc's `reset sources` does.
     pub fn reset_source(&mut self, id: Option<SourceId>, now: Reading) {
-        let known = (self.discipline.frequency, self.discipline.skew.max(1e-7));
+        let known = self.known_frequency();
         for source in &mut self.sources {
             if id.is_none_or(|id| source.id == id) {
-                source.filter = Filter::new(Some(known), source.options.min_delay);
+                source.filter.restart(known);
                 source.last = None;
             }
         }
@@ -418,12 +436,19 @@ impl Timekeeper {
             Some(knowledge) => knowledge.offset(now),
             None => 0.0,
         };
+        // While the clock is slewed, what is left of it is served already, as chronyd does: clients of a clock that is being
+        // corrected are not led astray.
+        let (slew, left) = self.discipline.slew(now.raw);
         let base = Reference {
             at: now.wall,
-            offset: if self.free_running { offset } else { 0.0 },
+            offset: if self.free_running { offset } else { left },
             offset_rate: match &self.knowledge {
                 Some(knowledge) if self.free_running => knowledge.frequency,
-                _ => 0.0,
+                _ => -slew,
+            },
+            offset_ends: match self.discipline.slew_ends() {
+                Some(ends) if !self.free_running => now.wall + (ends - now.raw),
+                _ => UnixTime(i64::MAX),
             },
             ..Reference::default()
         };
@@ -440,7 +465,11 @@ impl Timekeeper {
             return base;
         };
         let rate = self.dispersion_rate();
-        let left = if self.free_running { 0.0 } else { offset.abs() };
+        let left = if self.free_running {
+            0.0
+        } else {
+            (offset - left).abs()
+        };
         Reference {
             leap: self.leap.pending(),
             stratum: root.stratum.saturating_add(1).min(16),
@@ -524,6 +553,13 @@ impl Timekeeper {
             .as_ref()
             .filter(|_| self.following)
             .map(|root| root.source)
+    }
+
+    /// What was learned of the frequency of the crystal, and how well.
+    fn known_frequency(&self) -> Option<(f64, f64)> {
+        let skew = self.discipline.skew.max(LEAST_SKEW);
+        let known = self.discipline.frequency_known;
+        known.then_some((self.discipline.frequency, skew))
     }
 
     fn source_mut(&mut self, id: SourceId) -> Option<&mut Source> {

@@ -37,7 +37,8 @@ impl Server {
         self
     }
 
-    fn leap(&self, time: UnixTime) -> (UnixTime, Leap) {
+    /// What its clock shows, and what it announces, when the wall clock shows `time`.
+    pub(super) fn leap(&self, time: UnixTime) -> (UnixTime, Leap) {
         let since = (time - EPOCH).seconds() - MIDNIGHT;
         match self.leap {
             Leap::Insert if since >= 0.0 => (time - Span(SECOND), Leap::Normal),
@@ -242,7 +243,7 @@ impl Program for Client {
                 return;
             }
             Payload::Reply(reply) => *reply,
-            Payload::Packet(_) => return,
+            Payload::Question(..) | Payload::Answer(..) => return,
         };
         let polled = self
             .polled

@@ -1,11 +1,10 @@
 //! Scenarios in which chronyd's figures are known, and some in which nobody may diverge.
 
-use super::World;
-use super::direct::{Client, Server};
 use super::network::{Congestion, Jitter, Network, Path};
 use super::oscillator::LocalClock;
 use super::statistics::{Record, Summary, median};
-use crate::settings::{MakeStep, Settings};
+use super::{World, direct, packets};
+use crate::settings::{self, MakeStep, Settings};
 use crate::timekeeper::SourceOptions;
 
 /// A client, its clock, its network and its servers.
@@ -27,6 +26,16 @@ pub struct Scenario {
     pub path: Path,
     /// What each server is wrong by.
     pub servers: &'static [f64],
+}
+
+impl Scenario {
+    fn clock(&self) -> LocalClock {
+        let clock = LocalClock::new(self.offset, self.frequency, self.wander);
+        match self.wave {
+            Some((amplitude, period)) => clock.in_temperature(amplitude, period),
+            None => clock,
+        }
+    }
 }
 
 /// Polling intervals: a name, `minpoll` and `maxpoll`.
@@ -211,24 +220,49 @@ pub fn settings() -> Settings {
     settings
 }
 
-/// Runs a scenario.
+/// Runs a scenario with the whole engine and real packets, in interleaved mode at short intervals.
 #[must_use]
 pub fn run(scenario: &Scenario, poll: (i8, i8), seed: u64, duration: f64) -> (Record, u64) {
+    let clock = scenario.clock();
+    let options = settings::SourceOptions {
+        minpoll: poll.0,
+        maxpoll: poll.1,
+        iburst: true,
+        xleave: poll.0 < 4,
+        ..settings::SourceOptions::default()
+    };
+    let mut settings = settings();
+    let servers = 1..=scenario.servers.len();
+    settings.sources = servers
+        .map(|host| packets::source(host, &options))
+        .collect();
+    let node = packets::Node::new(&settings, 0, seed, clock.reading());
+    let mut world = World::new(seed, Network::new(scenario.path.clone()));
+    let client = world.add(clock, Box::new(node));
+    for (seed, error) in (seed..).zip(scenario.servers) {
+        let server = packets::Server::new(direct::Server::new(*error), seed);
+        world.add(LocalClock::perfect(), Box::new(server));
+    }
+    let mut record = Record::new(client);
+    world.run(duration, &mut record);
+    (record, world.n_requests(client))
+}
+
+/// Runs a scenario with little more than the timekeeper.
+#[must_use]
+pub fn run_direct(scenario: &Scenario, poll: (i8, i8), seed: u64, duration: f64) -> (Record, u64) {
     let mut world = World::new(seed, Network::new(scenario.path.clone()));
     let servers: Vec<usize> = (1..=scenario.servers.len()).collect();
-    let mut clock = LocalClock::new(scenario.offset, scenario.frequency, scenario.wander);
-    if let Some((amplitude, period)) = scenario.wave {
-        clock = clock.in_temperature(amplitude, period);
-    }
+    let clock = scenario.clock();
     let options = SourceOptions {
         minpoll: poll.0,
         maxpoll: poll.1,
         ..SourceOptions::default()
     };
-    let client = Client::new(&settings(), None, &servers, &options, 0, clock.reading());
+    let client = direct::Client::new(&settings(), None, &servers, &options, 0, clock.reading());
     let client = world.add(clock, Box::new(client));
     for error in scenario.servers {
-        world.add(LocalClock::perfect(), Box::new(Server::new(*error)));
+        world.add(LocalClock::perfect(), Box::new(direct::Server::new(*error)));
     }
     let mut record = Record::new(client);
     world.run(duration, &mut record);

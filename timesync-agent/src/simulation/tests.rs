@@ -1,12 +1,13 @@
-use super::direct::{Client, Server};
+use super::direct;
 use super::network::{Jitter, Network, Path};
 use super::oscillator::{LocalClock, MIDNIGHT};
+use super::packets::{Node, Server, source};
 use super::scenario::{self, POLLS, Scenario};
 use super::statistics::Record;
 use super::{HostId, Observer, World};
-use crate::settings::{LeapMode, Local, Settings};
+use crate::settings::{AccessRule, LeapMode, Local, Settings, SourceOptions, Whom};
 use crate::time::{SECOND, Span, UnixTime};
-use crate::timekeeper::{LeapSecond, SourceOptions};
+use crate::timekeeper::LeapSecond;
 use crate::view::{ClockState, Leap, SourceState};
 
 /// Seconds of a run here: the full ones, of docs/time-accuracy.md, are for a release build.
@@ -128,18 +129,25 @@ fn options() -> SourceOptions {
     SourceOptions {
         minpoll: 2,
         maxpoll: 4,
+        iburst: true,
         ..SourceOptions::default()
     }
 }
 
-fn orphan() -> Settings {
+/// Asks these hosts.
+fn asking(hosts: impl Iterator<Item = HostId>) -> Settings {
     let mut settings = scenario::settings();
-    settings.local = Some(Local {
-        stratum: 10,
-        orphan: true,
-        ..Local::default()
-    });
+    settings.sources = hosts.map(|host| source(host, &options())).collect();
+    settings.server.access = vec![AccessRule {
+        allow: true,
+        all: true,
+        whom: Whom::Everybody,
+    }];
     settings
+}
+
+fn perfect(leap: Leap, seed: u64) -> Box<Server> {
+    Box::new(Server::new(direct::Server::new(0.0).announcing(leap), seed))
 }
 
 /// Three nodes that name each other, and an upstream server, host 3, that they may all ask.
@@ -150,11 +158,16 @@ fn island(upstream_until: f64, seed: u64) -> World {
         .enumerate()
     {
         let clock = LocalClock::new(*offset, *frequency, 1e-9);
-        let servers: Vec<HostId> = (0..4).filter(|other| *other != host).collect();
-        let client = Client::new(&orphan(), None, &servers, &options(), host, clock.reading());
-        world.add(clock, Box::new(client));
+        let mut settings = asking((0..4).filter(|other| *other != host));
+        settings.local = Some(Local {
+            stratum: 10,
+            orphan: true,
+            ..Local::default()
+        });
+        let node = Node::new(&settings, host, seed, clock.reading());
+        world.add(clock, Box::new(node));
     }
-    world.add(LocalClock::perfect(), Box::new(Server::new(0.0)));
+    world.add(LocalClock::perfect(), perfect(Leap::Normal, seed));
     for host in 0..3 {
         let path = Path {
             outage: Some((0.0, upstream_until)),
@@ -251,10 +264,12 @@ fn upstream_comes_back_and_nothing_steps() {
 
 //--- Leap seconds
 
-fn leap_world(settings: &Settings, announced: bool, table: bool) -> World {
+fn leap_world(mode: LeapMode, announced: bool, table: bool) -> World {
     let mut world = World::new(9, Network::new(lan()));
     let clock = LocalClock::new(0.001, 5e-6, 1e-9);
-    let mut client = Client::new(settings, None, &[1, 2, 3], &options(), 0, clock.reading());
+    let mut settings = asking(1..4);
+    settings.leap.mode = mode;
+    let mut node = Node::new(&settings, 0, 9, clock.reading());
     if table {
         let at = clock.reading().wall - Span::from_seconds(0.001) + Span::from_seconds(MIDNIGHT);
         let table = [
@@ -264,17 +279,16 @@ fn leap_world(settings: &Settings, announced: bool, table: bool) -> World {
             },
             LeapSecond { at, tai_offset: 38 },
         ];
-        client.timekeeper.set_leap_table(&table, clock.reading());
+        node.set_leap_table(&table, clock.reading());
     }
-    world.add(clock, Box::new(client));
-    for _ in 0..3 {
+    world.add(clock, Box::new(node));
+    for seed in 0..3 {
         let leap = if announced {
             Leap::Insert
         } else {
             Leap::Normal
         };
-        let server = Server::new(0.0).announcing(leap);
-        world.add(LocalClock::perfect(), Box::new(server));
+        world.add(LocalClock::perfect(), perfect(leap, seed));
     }
     world
 }
@@ -283,9 +297,7 @@ fn leap_world(settings: &Settings, announced: bool, table: bool) -> World {
 fn a_leap_second_is_inserted_in_every_mode() {
     for mode in [LeapMode::System, LeapMode::Step, LeapMode::Slew] {
         for table in [false, true] {
-            let mut settings = scenario::settings();
-            settings.leap.mode = mode;
-            let mut world = leap_world(&settings, true, table);
+            let mut world = leap_world(mode, true, table);
             let mut watch = Watch::default();
             world.run(MIDNIGHT - 10.0, &mut watch);
             let told = world
@@ -340,16 +352,9 @@ fn an_outage_is_holdover_and_its_uncertainty_grows() {
         }),
     );
     let clock = LocalClock::new(0.02, 5e-6, 1e-9);
-    let client = Client::new(
-        &scenario::settings(),
-        None,
-        &[1],
-        &options(),
-        0,
-        clock.reading(),
-    );
-    world.add(clock, Box::new(client));
-    world.add(LocalClock::perfect(), Box::new(Server::new(0.0)));
+    let node = Node::new(&asking(1..2), 0, 5, clock.reading());
+    world.add(clock, Box::new(node));
+    world.add(LocalClock::perfect(), perfect(Leap::Normal, 5));
     let mut record = Record::new(0);
     world.run(999.0, &mut record);
     assert_eq!(
@@ -376,11 +381,9 @@ fn an_outage_is_holdover_and_its_uncertainty_grows() {
         ClockState::Locked
     );
     let mut view = crate::view::SourceView::default();
-    world.timekeeper(0).unwrap().source(
-        crate::timekeeper::SourceId(0),
-        world.reading(0),
-        &mut view,
-    );
+    let timekeeper = world.timekeeper(0).unwrap();
+    let leading = timekeeper.leading().unwrap();
+    timekeeper.source(leading, world.reading(0), &mut view);
     assert_eq!(view.state, SourceState::Best);
     assert!(view.statistics.n_samples > 30 && view.statistics.n_runs > 5);
 }

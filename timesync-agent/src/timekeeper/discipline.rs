@@ -12,6 +12,8 @@ const CORRECTION_TIME: f64 = 1.0;
 const SHORTEST_SLEW: f64 = 1.0;
 /// What is corrected below this is not worth a slew.
 const NOTHING: f64 = 1e-10;
+/// An offset that is slewed away within three hours and a half, in seconds.
+const SLEWABLE: f64 = 1000.0;
 /// Part of the squared offset that the long-term average takes over; chrony's.
 const AVERAGE: f64 = 0.1;
 
@@ -59,6 +61,8 @@ pub(super) struct Discipline {
     pub(super) applied: f64,
     makestep: Option<MakeStep>,
     steps_left: Option<u32>,
+    /// Steps are for offsets that cannot be slewed.
+    gentle: bool,
     ignored: u32,
     pub(super) n_updates: u64,
     pub(super) n_steps: u64,
@@ -81,6 +85,7 @@ impl Discipline {
             applied: 0.0,
             makestep: clock.makestep,
             steps_left: clock.makestep.and_then(|makestep| makestep.limit),
+            gentle: false,
             ignored: 0,
             n_updates: 0,
             n_steps: 0,
@@ -132,7 +137,7 @@ impl Discipline {
             self.n_steps += 1;
             return Correction::Stepped(Span::from_seconds(offset));
         }
-        self.slew(clock, update, now.raw);
+        self.begin_slew(clock, update, now.raw);
         Correction::Slewed
     }
 
@@ -160,7 +165,7 @@ impl Discipline {
     }
 
     /// Begins to slew an offset away.
-    fn slew(&mut self, clock: &ClockSettings, update: Update, at: RawTime) {
+    fn begin_slew(&mut self, clock: &ClockSettings, update: Update, at: RawTime) {
         let offset = update.offset;
         if offset.abs() < NOTHING {
             self.slew = None;
@@ -187,7 +192,12 @@ impl Discipline {
             skew: self.skew,
             interval: SHORTEST_SLEW,
         };
-        self.slew(clock, update, at);
+        self.begin_slew(clock, update, at);
+    }
+
+    /// Others have had the time from this clock for long: from here on it is slewed, unless that took hours.
+    pub(super) fn forbid_steps(&mut self) {
+        self.gentle = true;
     }
 
     /// chrony counts every update of the clock, stepped or not.
@@ -200,13 +210,21 @@ impl Discipline {
             Some(left) => *left -= 1,
             None => {}
         }
-        offset.abs() > makestep.threshold
+        offset.abs() > makestep.threshold && !(self.gentle && offset.abs() < SLEWABLE)
     }
 
     /// A step that was commanded.
     pub(super) fn stepped(&mut self) {
         self.slew = None;
         self.n_steps += 1;
+    }
+
+    /// The slew at a moment, in seconds per second, and what is left of it, in seconds.
+    pub(super) fn slew(&self, at: RawTime) -> (f64, f64) {
+        match self.slew {
+            Some((rate, ends)) if ends > at => (rate, rate * (ends - at).seconds()),
+            _ => (0.0, 0.0),
+        }
     }
 
     /// When the slew ends.

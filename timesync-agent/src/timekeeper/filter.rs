@@ -21,6 +21,10 @@ const NOISES: [f64; 3] = [0.0, 0.2, 1.0];
 const NOISE_CREDITS: [f64; 3] = [0.0, -1.5, -4.0];
 /// What a sample's likelihood is worth after the next one: about fifty samples decide.
 const MEMORY: f64 = 0.98;
+/// Credit of the belief that what was learned of the frequency has become wrong, as a logarithm.
+const UNLEARNED: f64 = -5.0;
+/// Standard deviation of a frequency after the source contradicted itself: it jumped, and the crystal did not.
+const AFTER_JUMP: f64 = 1e-6;
 /// Samples that are remembered for statistics, as chrony's 64.
 const SAMPLES: usize = 64;
 /// As long as there are so few samples, each new one says so much about the path that all are weighed again.
@@ -134,6 +138,12 @@ impl Filter {
         best.map_or(0.0, |model| model.noise * self.visible_noise())
     }
 
+    /// How far the last sample is from what is known, if that cannot be explained.
+    pub(super) fn doubt(&self) -> f64 {
+        let last = self.points.back().filter(|_| self.contradictions > 0);
+        last.map_or(0.0, |point| point.residual.abs())
+    }
+
     /// When the last sample was taken.
     pub(super) fn last(&self) -> Option<RawTime> {
         self.points.back().map(|point| point.at)
@@ -176,6 +186,14 @@ impl Filter {
         }
         self.begin_anew();
         Taken::Reset
+    }
+
+    /// The source had no time of its own for a while, and begins anew; the way to it and the crystal here are what they were.
+    pub(super) fn restart(&mut self, known: Option<(f64, f64)>) {
+        self.prior = known.or(self.prior);
+        self.points.clear();
+        self.bank.clear();
+        self.contradictions = 0;
     }
 
     /// The clock of the source jumps by so many seconds at once, as at a leap second.
@@ -305,8 +323,9 @@ impl Filter {
         let deviation = edges.softness.hypot(half / 1.732);
         // What was learned may have become wrong since: one of the beliefs is always that nobody knows.
         let [usual, any] = ANY_FREQUENCY;
-        let priors = [self.prior.unwrap_or((0.0, usual)), (0.0, any)];
-        for (frequency, skew) in priors {
+        let doubt = if self.prior.is_some() { UNLEARNED } else { 0.0 };
+        let learned = self.prior.unwrap_or((0.0, usual));
+        for ((frequency, skew), doubt) in [(learned, 0.0), ((0.0, any), doubt)] {
             for (noise, credit) in NOISES.into_iter().zip(NOISE_CREDITS) {
                 for wander in WANDERS {
                     self.bank.push(Model {
@@ -317,7 +336,7 @@ impl Filter {
                         offset_variance: deviation * deviation,
                         covariance: 0.0,
                         frequency_variance: skew * skew,
-                        credit,
+                        credit: credit + doubt,
                     });
                 }
             }
@@ -343,6 +362,10 @@ impl Filter {
         let kept = self.points.len().saturating_sub(CONTRADICTIONS as usize);
         self.points.drain(..kept);
         self.contradictions = 0;
+        if let Some(known) = self.estimate(self.at) {
+            let skew = known.frequency_variance.sqrt().max(AFTER_JUMP);
+            self.prior = Some((known.frequency, skew));
+        }
         if let Some(first) = self.points.front().copied() {
             let base = first.offset;
             self.base = self.base.saturating_add(Span::from_seconds(base).0);

@@ -6,8 +6,11 @@
 use super::select::{Candidate, Selection};
 use super::types::Note;
 use super::{Source, Timekeeper};
-use crate::time::{RawTime, Reading, Span};
+use crate::time::{RawTime, Reading, SECOND, Span};
 use crate::view::{Leap, SourceState};
+
+/// An orphan that led for so long had followers, and they have clients. A node that has just started has none, and is stepped.
+const ISLAND: Span = Span(300 * SECOND);
 
 impl Timekeeper {
     /// The orphan to follow, if it is not this node that leads.
@@ -54,6 +57,12 @@ impl Timekeeper {
             return;
         }
         self.local_active = due;
+        let is_orphan = self.local.is_some_and(|local| local.orphan);
+        if due {
+            self.local_since = now.raw;
+        } else if is_orphan && now.raw - self.local_since > ISLAND {
+            self.discipline.forbid_steps();
+        }
         match self.local {
             Some(local) if due => self.note(Note::LocalActivated {
                 stratum: local.stratum,

@@ -13,6 +13,8 @@ pub(super) struct Candidate {
     pub(super) authenticated: bool,
     /// Reached, synchronised, with samples, and not following this node.
     pub(super) usable: bool,
+    /// Its last sample contradicts what it said before.
+    pub(super) in_doubt: bool,
     pub(super) stratum: u8,
     /// True time less wall time, by this source, in seconds.
     pub(super) offset: f64,
@@ -115,9 +117,14 @@ pub(super) fn select(
 
 /// What can be said of each alone. Those that may count are `Combined`, until the intersection is known.
 fn usable(rules: &SelectionSettings, candidates: &[Candidate]) -> Vec<SourceState> {
+    // Who contradicts itself is asked only if there is nobody else.
+    let consistent = candidates.iter().any(|c| {
+        c.usable && !c.in_doubt && !c.options.noselect && c.distance <= rules.max_distance
+    });
     let state = |candidate: &Candidate| {
         let near = candidate.distance <= rules.max_distance;
-        if !candidate.usable || candidate.options.noselect || !near {
+        let in_doubt = candidate.in_doubt && consistent;
+        if !candidate.usable || in_doubt || candidate.options.noselect || !near {
             SourceState::Unselectable
         } else if candidate.deviation > rules.max_jitter {
             SourceState::TooVariable

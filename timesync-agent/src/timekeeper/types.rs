@@ -221,11 +221,13 @@ pub struct Reference {
     pub dispersion_rate: f64,
     /// When, on the wall clock.
     pub at: UnixTime,
-    /// What is to be added to the wall clock at `at` to get the time of this agent, in seconds. 0 where the agent
-    /// corrects the clock, since then the wall clock is its time.
+    /// What is to be added to the wall clock at `at` to get the time of this agent, in seconds: what is left of a slew, or
+    /// everything if the clock is let alone.
     pub offset: f64,
     /// By how much that grows, in seconds per second.
     pub offset_rate: f64,
+    /// When it grows no more.
+    pub offset_ends: UnixTime,
 }
 
 impl Default for Reference {
@@ -242,6 +244,7 @@ impl Default for Reference {
             at: UnixTime(0),
             offset: 0.0,
             offset_rate: 0.0,
+            offset_ends: UnixTime(i64::MAX),
         }
     }
 }
@@ -262,6 +265,7 @@ impl Reference {
     /// The time of this agent when the wall clock shows `wall`.
     #[must_use]
     pub fn time_at(&self, wall: UnixTime) -> UnixTime {
-        wall + Span::from_seconds(self.offset + self.offset_rate * (wall - self.at).seconds())
+        let elapsed = (wall.min(self.offset_ends) - self.at).seconds();
+        wall + Span::from_seconds(self.offset + self.offset_rate * elapsed)
     }
 }

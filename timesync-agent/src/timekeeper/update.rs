@@ -80,6 +80,7 @@ impl Source {
             authenticated: self.options.authenticated
                 || self.options.mode == SourceMode::ReferenceClock,
             usable: false,
+            in_doubt: self.filter.doubt() > 0.0,
             stratum: 16,
             offset: 0.0,
             distance: f64::INFINITY,
@@ -93,10 +94,11 @@ impl Source {
         };
         let age = (now.raw - sample.at).seconds();
         let (delay, dispersion) = self.root(sample, &estimate, age, error_rate);
-        candidate.usable = usable && self.reach != 0;
+        candidate.usable = usable && self.reach != 0 && !self.withdrawn;
         candidate.stratum = sample.stratum;
         candidate.offset = self.offset(&estimate, now);
-        candidate.distance = delay / 2.0 + dispersion;
+        // Who contradicts itself claims both.
+        candidate.distance = delay / 2.0 + dispersion + self.filter.doubt();
         candidate.deviation = self.filter.path_spread().max(self.filter.noise());
         candidate.frequency = estimate.frequency;
         candidate.skew = estimate.frequency_variance.sqrt();
