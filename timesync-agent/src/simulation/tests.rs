@@ -3,7 +3,7 @@ use super::network::{Jitter, Network, Path};
 use super::oscillator::{LocalClock, MIDNIGHT};
 use super::packets::{Node, Server, source};
 use super::scenario::{self, POLLS, Scenario};
-use super::statistics::Record;
+use super::statistics::{Record, Summary, median};
 use super::{HostId, Observer, World};
 use crate::settings::{AccessRule, LeapMode, Local, Settings, SourceOptions, Whom};
 use crate::time::{SECOND, Span, UnixTime};
@@ -53,11 +53,9 @@ fn the_clock_is_better_than_with_chronyd() {
     for (scenario, (name, figures)) in scenario::measured().iter().zip(CHRONYD) {
         assert_eq!(scenario.name, name);
         for (poll, (to_millisecond, rms, frequency)) in POLLS.into_iter().zip(figures) {
-            // Seconds to a millisecond differ much from seed to seed in D.
-            let (record, packets) = scenario::run(scenario, poll, SEED, SHORT);
-            let summary = record.summary(SETTLED, packets);
+            let summary = median_of(scenario, poll);
             let goal = if name == "D" { 0.9 } else { 0.7 };
-            let what = format!("{name} polls {poll:?} seed {SEED}: {summary:?}");
+            let what = format!("{name} polls {poll:?}: {summary:?}");
             assert!(summary.rms * 1e6 <= goal * rms, "{what}");
             assert!(summary.frequency * 1e9 <= 2.0 * frequency, "{what}");
             assert!(
@@ -66,6 +64,21 @@ fn the_clock_is_better_than_with_chronyd() {
             );
         }
     }
+}
+
+/// The median of three seeds.
+fn median_of(scenario: &Scenario, poll: (i8, i8)) -> Summary {
+    // At long intervals there is little to go by in a short run.
+    let duration = if poll.1 > 6 {
+        scenario::DURATION
+    } else {
+        SHORT
+    };
+    let runs = (SEED..SEED + 3).map(|seed| {
+        let (record, packets) = scenario::run(scenario, poll, seed, duration);
+        record.summary(SETTLED, packets)
+    });
+    median(&runs.collect::<Vec<Summary>>())
 }
 
 #[test]
