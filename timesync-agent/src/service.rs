@@ -1,5 +1,6 @@
 //! The agent as the life of its process sees it: what is started, in which order, and ended.
 
+mod hands;
 pub(crate) mod keys;
 mod sockets;
 
@@ -21,7 +22,9 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
+use self::hands::Hands;
 use crate::agent::{self, Agent, AgentError};
+use crate::cmdmon;
 use crate::config::Config;
 use crate::health::Health;
 use crate::history::History;
@@ -45,6 +48,10 @@ const LOOK: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub struct Timesync {
     agent: Agent,
+    /// Where chronyc is answered.
+    chronyc: cmdmon::server::Server,
+    /// What does what chronyc asks for.
+    hands: Hands,
     views: Arc<Cell<View>>,
     supply: Supply,
     precision: i8,
@@ -112,7 +119,7 @@ impl Service for Timesync {
                 [random.bits(), random.bits()],
             ),
         };
-        let (server, listeners) = serve(&config, context, &supply, &mut random)?;
+        let (server, mut listeners) = serve(&config, context, &supply, &mut random)?;
         let options = agent::Options {
             corrects_clock: config.corrects_clock,
             slaves: Vec::new(),
@@ -123,6 +130,20 @@ impl Service for Timesync {
         };
         let agent = Agent::start(settings, keys, options).map_err(refused)?;
         context.progress.register("ntp", agent.heartbeat());
+        let told = supply.clone();
+        let tell = move |settings: &Settings, keys: &KeyRing| {
+            told.policy.publish(policy(settings, keys, precision));
+        };
+        let hands = Hands::new(agent.commander(), settings, Arc::new(tell));
+        let chronyc = cmdmon::server::Server::start(
+            settings,
+            Arc::clone(&views),
+            Arc::clone(&supply.tables),
+            random.fork(),
+            Box::new(hands.handle()),
+            resolve,
+        );
+        listeners.extend_from_slice(chronyc.listeners());
         let health = Arc::new(Health::start(config.health.clone(), config.node.clone()));
         let follower = show(&config, context, &views, &supply, &health);
         if config.sandbox {
@@ -135,6 +156,8 @@ impl Service for Timesync {
         );
         Ok(Self {
             agent,
+            chronyc,
+            hands,
             views,
             supply,
             precision,
@@ -156,6 +179,8 @@ impl Service for Timesync {
         let keys = read_keys(&config.settings);
         let policy = policy(&config.settings, &keys, self.precision);
         let summary = config.summary();
+        self.hands.reload(&config.settings);
+        self.chronyc.reload(&config.settings, resolve);
         if !self.agent.commander().reload(config.settings, keys) {
             return Err(Problem::new("the poll loop takes no orders").into());
         }
@@ -262,16 +287,17 @@ fn read_keys(settings: &Settings) -> KeyRing {
 /// Who is answered and how. Names are looked up here: a start or a reload may wait for that, an answer may not.
 fn policy(settings: &Settings, keys: &KeyRing, precision: i8) -> Policy {
     let keys = Arc::new(keys.clone());
-    Policy::new(&settings.server, keys, precision, |name| {
-        let addresses = (name, 0).to_socket_addrs();
-        match addresses {
-            Ok(addresses) => addresses.map(|address| address.ip()).collect(),
-            Err(error) => {
-                tracing::warn!(name, %error, "A name in the access rules is not resolved");
-                Vec::new()
-            }
+    Policy::new(&settings.server, keys, precision, resolve)
+}
+
+fn resolve(name: &str) -> Vec<IpAddr> {
+    match (name, 0).to_socket_addrs() {
+        Ok(addresses) => addresses.map(|address| address.ip()).collect(),
+        Err(error) => {
+            tracing::warn!(name, %error, "A name in the access rules is not resolved");
+            Vec::new()
         }
-    })
+    }
 }
 
 /// Adds metrics and the page to what the admin listener shows, and makes what keeps them fresh.

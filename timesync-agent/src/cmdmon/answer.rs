@@ -58,6 +58,8 @@ pub enum Answer {
 pub enum Errand {
     /// By the engine.
     Engine(engine::Command),
+    /// Ask those sources that there is a way to, and no others.
+    OnOffline,
     /// Read the keys again.
     Rekey,
     /// Read the sources of `sourcedir` again.
@@ -570,8 +572,7 @@ fn errand(command: &Command) -> Answer {
         Command::Refresh => Do::Refresh.into(),
         Command::Reselect => Do::Reselect.into(),
         Command::ResetSources => Do::ResetSources.into(),
-        // Whoever has no way to a source now finds one later: it is asked again.
-        Command::OnOffline => Do::Online(engine::Whom::All).into(),
+        Command::OnOffline => Answer::Errand(Errand::OnOffline),
         Command::Rekey => Answer::Errand(Errand::Rekey),
         Command::ReloadSources => Answer::Errand(Errand::ReloadSources),
         Command::CycleLogs => Answer::Errand(Errand::CycleLogs),

@@ -102,7 +102,7 @@ impl Server {
         settings: &Settings,
         views: Arc<Cell<View>>,
         tables: Arc<Tables>,
-        seed: [u8; 16],
+        random: Random,
         control: Box<dyn Control>,
         resolve: impl FnMut(&str) -> Vec<IpAddr>,
     ) -> Self {
@@ -110,7 +110,7 @@ impl Server {
             views,
             tables,
             policy: Cell::new(Policy::new(settings, resolve)),
-            random: Mutex::new(Random::new(seed)),
+            random: Mutex::new(random),
             control,
         });
         let mut server = Self {

@@ -1,0 +1,129 @@
+//! Who does what chronyc asks for: the thread that keeps the time, files that are read again, and the process itself.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use daemon_base::disk::Disk;
+use rustix::process::{Signal, getpid, kill_process};
+
+use super::keys;
+use crate::agent::Commander;
+use crate::chrony_conf::parse_source_directories;
+use crate::cmdmon::answer::Errand;
+use crate::cmdmon::reply::Status;
+use crate::cmdmon::server::{Control, Outcome};
+use crate::keys::KeyRing;
+use crate::settings::{Settings, SourceSettings};
+
+/// Tells those who answer clients of settings and keys.
+pub(super) type Tell = dyn Fn(&Settings, &KeyRing) + Send + Sync;
+
+/// Hands to the agent what is to be done.
+pub(super) struct Hands {
+    commander: Commander,
+    server: Arc<Tell>,
+    known: Arc<Mutex<Known>>,
+}
+
+/// What the agent was told last.
+#[derive(Debug)]
+struct Known {
+    settings: Settings,
+    /// Which sources came from directories.
+    from_directories: Vec<SourceSettings>,
+}
+
+impl Known {
+    fn new(settings: &Settings) -> Self {
+        let (from_directories, _) =
+            parse_source_directories(&settings.source_directories, &mut Disk);
+        Self {
+            settings: settings.clone(),
+            from_directories,
+        }
+    }
+}
+
+impl std::fmt::Debug for Hands {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hands").finish_non_exhaustive()
+    }
+}
+
+impl Hands {
+    /// Of an agent that began with these settings.
+    #[must_use]
+    pub(super) fn new(commander: Commander, settings: &Settings, server: Arc<Tell>) -> Self {
+        let known = Arc::new(Mutex::new(Known::new(settings)));
+        Self {
+            commander,
+            server,
+            known,
+        }
+    }
+
+    /// The same hands, for who tells them of a [reload](Self::reload).
+    #[must_use]
+    pub(super) fn handle(&self) -> Self {
+        Self {
+            commander: self.commander.clone(),
+            server: Arc::clone(&self.server),
+            known: Arc::clone(&self.known),
+        }
+    }
+
+    /// The agent was told other settings.
+    pub(super) fn reload(&self, settings: &Settings) {
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Known::new(settings);
+    }
+
+    /// Tells the agent its settings again, with what files say now.
+    fn tell(&self, sources: bool) -> Status {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if sources {
+            let directories = known.settings.source_directories.clone();
+            let (new, odd) = parse_source_directories(&directories, &mut Disk);
+            for warning in odd {
+                tracing::warn!(%warning, "A source is left out");
+            }
+            let old = std::mem::replace(&mut known.from_directories, new.clone());
+            known
+                .settings
+                .sources
+                .retain(|source| !old.contains(source));
+            known.settings.sources.extend(new);
+        }
+        let (keys, odd) = keys::read(known.settings.key_file.as_deref());
+        for warning in odd {
+            tracing::warn!(warning, "A key is odd");
+        }
+        (self.server)(&known.settings, &keys);
+        if self.commander.reload(known.settings.clone(), keys) {
+            Status::Success
+        } else {
+            Status::Failed
+        }
+    }
+}
+
+impl Control for Hands {
+    fn perform(&self, errand: Errand) -> Outcome {
+        let commander = self.commander.clone();
+        match errand {
+            Errand::Engine(command) => {
+                Box::pin(async move { commander.command(command).await.into() })
+            }
+            Errand::OnOffline => Box::pin(async move { commander.on_offline().await.into() }),
+            Errand::Rekey | Errand::CycleLogs => ready(self.tell(false)),
+            Errand::ReloadSources => ready(self.tell(true)),
+            // The process ends as it does when whoever started it wants it to.
+            Errand::Shutdown => ready(match kill_process(getpid(), Signal::TERM) {
+                Ok(()) => Status::Success,
+                Err(_) => Status::Failed,
+            }),
+        }
+    }
+}
+
+fn ready(status: Status) -> Outcome {
+    Box::pin(std::future::ready(status))
+}
