@@ -1,0 +1,275 @@
+"""Server CPU per NTP response, beside chronyd, and what a second core brings.
+
+A client and the servers, each side in a network namespace, joined by a link. All servers run at the same time, without
+touching any clock (`--no-clock`, `-x`), each at a port of its own; the generator loads one of them at a time, in rounds that go
+through all of them for each load. What a round gives is the CPU time (user and system, all threads, to the nanosecond)
+that the server used, divided by the responses that arrived. Ratios are taken within a round, between neighbours in
+time, and their median is printed.
+
+Servers of one core are pinned to one, the generator to another. With two cores there is a generator on each as well, and the
+scheduler does as it likes. Absolute times hold for one machine and one run; ratios travel better.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HOME = Path(__file__).resolve().parents[2]
+CLIENT, SERVER = "10.78.1.2", "10.78.1.1"
+
+# load: (title, sockets, requests on the way of each)
+LOADS = {
+    "busy": ("many at a time", 16, 16),
+    "some": ("some at a time", 8, 2),
+    "single": ("one at a time", 1, 1),
+}
+# The goal: so many responses per CPU-second for each of chronyd's, on one core.
+GOAL = 1.25
+
+
+def run(*command):
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}: {done.stderr.strip()}")
+
+
+class Wire:
+    """client - servers."""
+
+    def __init__(self):
+        tag = f"outpost-bench-{os.getpid()}"
+        self.client, self.server = f"{tag}-client", f"{tag}-server"
+        for name in (self.client, self.server):
+            run("ip", "netns", "add", name)
+            run("ip", "-n", name, "link", "set", "lo", "up")
+        run("ip", "-n", self.client, "link", "add", "up", "type", "veth", "peer", "name", "in", "netns", self.server)
+        for name, link, address in [(self.client, "up", CLIENT), (self.server, "in", SERVER)]:
+            run("ip", "-n", name, "addr", "add", f"{address}/24", "dev", link)
+            run("ip", "-n", name, "link", "set", link, "up")
+
+    def close(self):
+        for name in (self.client, self.server):
+            subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL)
+
+
+class Server:
+    """A running server."""
+
+    def __init__(self, name, wire, command, port, cores, directory):
+        self.name = name
+        self.port = port
+        self.path = directory / f"{name}.log"
+        self.log = open(self.path, "wb")
+        self.process = subprocess.Popen(
+            ["ip", "netns", "exec", wire.server, "taskset", "-c", cores, *map(str, command)],
+            stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, cwd=directory, start_new_session=True,
+        )
+
+    def members(self):
+        """The process ids of the session: the server and its children."""
+        for entry in os.scandir("/proc"):
+            if not entry.name.isdigit():
+                continue
+            try:
+                fields = Path(entry.path, "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[3]) == self.process.pid and fields[0] != "Z":
+                yield int(entry.name)
+
+    def cpu(self):
+        """Nanoseconds on a core so far, of all threads."""
+        total = 0
+        for pid in self.members():
+            try:
+                for thread in os.scandir(f"/proc/{pid}/task"):
+                    total += int(Path(thread.path, "schedstat").read_text().split()[0])
+            except OSError:
+                continue
+        return total
+
+    def stop(self):
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            for pid in list(self.members()):
+                try:
+                    os.kill(pid, number)
+                except ProcessLookupError:
+                    pass
+            deadline = time.monotonic() + 5
+            while time.monotonic() < deadline and list(self.members()):
+                time.sleep(0.02)
+        self.process.wait()
+        self.log.close()
+
+
+class Bench:
+    def __init__(self, options):
+        self.options = options
+        self.binaries = Path(options.binaries)
+        self.directory = Path(tempfile.mkdtemp(prefix="outpost-bench-"))
+        self.directory.chmod(0o755)
+        self.wire = Wire()
+        self.servers = {}
+
+    def write(self, name, text):
+        path = self.directory / name
+        path.write_text(text)
+        return path
+
+    def agent(self, name, port, threads, cores):
+        conf = self.write(f"{name}.conf", f"port {port}\nallow\nlocal stratum 8\ncmdport 0\nbindcmdaddress /\n")
+        toml = self.write(f"{name}.toml", f"""version = "v1"
+chrony-conf = "{conf}"
+threads = {threads}
+correct-clock = false
+[admin]
+address = "127.0.0.1:{port + 1}"
+""")
+        command = [self.binaries / "timesync-agent", "serve", "--config", toml]
+        self.servers[name] = Server(name, self.wire, command, port, cores, self.directory)
+
+    def chronyd(self, name, port, cores):
+        directory = self.directory / name
+        directory.mkdir()
+        conf = self.write(f"{name}.conf", f"""port {port}
+allow
+local stratum 8
+cmdport 0
+bindcmdaddress /
+pidfile {directory}/pid
+""")
+        chronyd = shutil.which("chronyd")
+        command = [chronyd, "-x", "-U", "-d", "-u", "root", "-f", conf]
+        self.servers[name] = Server(name, self.wire, command, port, cores, self.directory)
+
+    def generate(self, server, load, cores, seconds):
+        """Runs a generator on each core; responses and losses of all."""
+        _, sockets, window = LOADS[load]
+        generators = [
+            subprocess.Popen(
+                ["ip", "netns", "exec", self.wire.client, "taskset", "-c", str(core),
+                 self.binaries / "examples" / "ntp_load", f"{SERVER}:{server.port}", str(seconds), str(sockets), str(window)],
+                stdout=subprocess.PIPE, text=True,
+            )
+            for core in cores
+        ]
+        counts = [json.loads(generator.communicate()[0]) for generator in generators]
+        total = {key: sum(count[key] for count in counts) for key in ("answered", "lost", "wrong")}
+        total["seconds"] = max(count["seconds"] for count in counts)
+        return total
+
+    def wait(self, server):
+        """Until it answers."""
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            if server.process.poll() is not None:
+                break
+            count = self.generate(server, "single", [0], 1)
+            if count["answered"] and not count["wrong"]:
+                return
+        sys.exit(f"{server.name} does not answer:\n{server.path.read_text(errors='replace')[-3000:]}")
+
+    def measure(self, name, load, cores):
+        server = self.servers[name]
+        before = server.cpu()
+        count = self.generate(server, load, cores, self.options.seconds)
+        used = server.cpu() - before
+        if count["wrong"]:
+            sys.exit(f"{name} gave {count['wrong']} wrong answers")
+        answered = max(count["answered"], 1)
+        return {
+            "cost": used / answered / 1000,
+            "rate": count["answered"] / count["seconds"],
+            "lost": count["lost"] / (answered + count["lost"]),
+        }
+
+    def rounds(self, names, loads, cores):
+        """Each load, round and server: what it cost."""
+        results = {}
+        for number in range(self.options.rounds):
+            for load in loads:
+                order = names[number % len(names):] + names[: number % len(names)]
+                for name in order:
+                    results.setdefault((load, name), []).append(self.measure(name, load, cores))
+        return results
+
+    def close(self):
+        for server in self.servers.values():
+            server.stop()
+        self.wire.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def median(results, key):
+    return statistics.median(result[key] for result in results)
+
+
+def ratio(ours, theirs):
+    """Responses per CPU-second, ours by theirs: median and quartiles of the rounds."""
+    ratios = sorted(theirs["cost"] / ours["cost"] for ours, theirs in zip(ours, theirs))
+    quarter = len(ratios) // 4
+    return statistics.median(ratios), ratios[quarter], ratios[-1 - quarter]
+
+
+def show(title, results, names, loads, ours, theirs):
+    print(f"\n{title}")
+    for load in loads:
+        for name in names:
+            rounds = results[load, name]
+            print(f"  {LOADS[load][0]:15} {name:16} {median(rounds, 'cost'):6.2f} µs/response"
+                  f" {1e6 / median(rounds, 'cost'):9,.0f} per CPU-second {median(rounds, 'rate'):9,.0f}/s"
+                  f"  lost {median(rounds, 'lost'):.2%}")
+        middle, low, high = ratio(results[load, ours], results[load, theirs])
+        print(f"  {LOADS[load][0]:15} {ours} ÷ {theirs}: {middle:.2f} ({low:.2f}-{high:.2f})")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=int, default=2)
+    parser.add_argument("--loads", default="busy,some,single")
+    parser.add_argument("--binaries", default=HOME / "target" / "release", help="where cargo has put them")
+    parser.add_argument("--json", type=Path, help="write every round there")
+    options = parser.parse_args()
+    loads = options.loads.split(",")
+    for load in loads:
+        if load not in LOADS:
+            parser.error(f"loads are {', '.join(LOADS)}")
+    bench = Bench(options)
+    try:
+        bench.agent("timesync-agent", 10123, 1, "1")
+        bench.chronyd("chronyd", 12123, "1")
+        both = "0,1"
+        bench.agent("two-threads", 14123, 2, both)
+        bench.agent("one-thread", 16123, 1, both)
+        bench.chronyd("chronyd-both", 18123, both)
+        for server in bench.servers.values():
+            bench.wait(server)
+        one = ["timesync-agent", "chronyd"]
+        results = bench.rounds(one, loads, [0])
+        show("One core", results, one, loads, *one)
+        two = ["two-threads", "one-thread", "chronyd-both"]
+        more = bench.rounds(two, ["busy"], [0, 1])
+        show("Two cores, shared with two generators", more, two, ["busy"], "two-threads", "one-thread")
+        middle, low, high = ratio(more["busy", "two-threads"], more["busy", "chronyd-both"])
+        print(f"  {LOADS['busy'][0]:15} two-threads ÷ chronyd-both: {middle:.2f} ({low:.2f}-{high:.2f})")
+        middle, _, _ = ratio(results[loads[0], one[0]], results[loads[0], one[1]])
+        print(f"\nGoal: {GOAL} × chronyd's responses per CPU-second on one core; {loads[0]}: {middle:.2f}"
+              f" {'kept' if middle >= GOAL else 'MISSED'}")
+        if options.json:
+            everything = {f"{load} {name}": rounds for (load, name), rounds in {**results, **more}.items()}
+            options.json.write_text(json.dumps(everything, indent=1))
+    finally:
+        bench.close()
+
+
+if __name__ == "__main__":
+    main()
