@@ -1,5 +1,6 @@
 //! timesync-agent beside chronyd and chronyc, from the outside. No test touches a clock.
 
+mod alike;
 mod clients;
 mod island;
 mod operate;

@@ -320,6 +320,12 @@ impl Chronyd {
         chronyd
     }
 
+    /// Where chronyc of the same user asks.
+    #[must_use]
+    pub fn command_socket(&self) -> PathBuf {
+        self.files.join("chronyd.sock")
+    }
+
     /// What it logged.
     #[must_use]
     pub fn log(&self) -> String {
