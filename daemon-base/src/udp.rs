@@ -4,7 +4,7 @@
 //! it receives and sends in batches (`recvmmsg`, `sendmmsg`). Buffers are made once: nothing is
 //! allocated per datagram. On a wildcard address the reply leaves from the address the query came to
 //! (`IP_PKTINFO`, `IPV6_PKTINFO`); elsewhere the kernel knows and is not asked. On request it also
-//! tells when a datagram came (`SO_TIMESTAMPNS`).
+//! tells when a datagram came and when a reply left (`SO_TIMESTAMPING`).
 //!
 //! Sockets may be shared with another process, which goes on when this one ends: the engine never
 //! shuts a socket down, and answers what is queued before it stops.
@@ -60,6 +60,12 @@ pub trait Respond: Send + 'static {
     /// Answers one datagram into `reply`, whose old content is of no meaning.
     fn respond(&mut self, datagram: &Datagram<'_>, reply: &mut [u8]) -> Outcome;
 
+    /// Called after replies are sent of which it was [asked](Outcome::ReplyTold) when they left: with the
+    /// frame, which ends with the reply, and the time since 1970 on the wall clock.
+    fn departed(&mut self, frame: &[u8], at: Duration) {
+        let _ = (frame, at);
+    }
+
     /// Called after each batch is sent and on each idle wake-up: flush counters here.
     fn settle(&mut self) {}
 }
@@ -69,6 +75,9 @@ pub trait Respond: Send + 'static {
 pub enum Outcome {
     /// The first so many bytes of the reply buffer are sent back.
     Reply(usize),
+    /// The same, and the kernel is asked when it left, for [`Respond::departed`]. It may not know in
+    /// time, and only knows if the engine was made [so](EngineOptions::stamps).
+    ReplyTold(usize),
     /// Nothing is sent, or later through a [`ReturnPath`].
     Silent,
 }
@@ -117,7 +126,7 @@ impl<'a> Datagram<'a> {
     }
 
     /// When the kernel got it, since 1970 on the wall clock; none unless
-    /// [asked for](EngineOptions::stamps_arrival).
+    /// [asked for](EngineOptions::stamps).
     #[must_use]
     pub fn arrived(&self) -> Option<Duration> {
         self.arrived
@@ -153,8 +162,9 @@ pub struct EngineOptions {
     /// Replies sent with one system call at most; no more than a batch. Fewer leave sooner after they
     /// were made, which matters to those that hold the time.
     pub send_batch: usize,
-    /// Whether the kernel is asked when each datagram came (`SO_TIMESTAMPNS`).
-    pub stamps_arrival: bool,
+    /// Whether the kernel is asked when each datagram came, and may be when a reply left
+    /// (`SO_TIMESTAMPING`).
+    pub stamps: bool,
 }
 
 impl Default for EngineOptions {
@@ -164,7 +174,7 @@ impl Default for EngineOptions {
             reply_capacity: 4096,
             batch: 64,
             send_batch: 64,
-            stamps_arrival: false,
+            stamps: false,
         }
     }
 }
@@ -325,13 +335,13 @@ impl Socket {
         let bound = (!address.is_unspecified()).then_some(address);
         let told = Told {
             destination: bound.is_none(),
-            arrival: options.stamps_arrival,
+            stamps: options.stamps,
         };
         if told.destination {
             sys::receive_destination(&socket, address)?;
         }
-        if told.arrival {
-            sys::receive_arrival(&socket)?;
+        if told.stamps {
+            sys::receive_stamps(&socket)?;
         }
         Ok(Self {
             inode: rustix::fs::fstat(&socket)?.st_ino,

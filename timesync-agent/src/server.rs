@@ -2,7 +2,7 @@
 //!
 //! Each thread has a socket, a responder and a view of policy and reference that it renews once in a batch. The kernel says when a
 //! request came; when an answer leaves is read from the clock for each, and answers are sent a few at a time so that they do not
-//! grow old while others are made.
+//! grow old while others are made. Of an answer to a client in interleaved mode the kernel says when it left.
 //!
 //! Without threads (`batch = false`) the loop that asks other servers answers too, by a responder of its own.
 
@@ -21,6 +21,7 @@ use crate::responder::{Answer, LONGEST_ANSWER, Policy, Receipt, Request, Respond
 use crate::time::{SECOND, Span, UnixTime};
 use crate::timekeeper::Reference;
 use crate::view::StampSource;
+use crate::wire::Packet;
 
 /// Requests taken with one system call.
 const BATCH: usize = 64;
@@ -66,7 +67,7 @@ impl Server {
             reply_capacity: LONGEST_ANSWER,
             batch: BATCH,
             send_batch: SEND_BATCH,
-            stamps_arrival: true,
+            stamps: true,
         };
         let engine = Engine::start(sockets, threads, options, |_| Answerer {
             policy: Reader::new(Arc::clone(&supply.policy)),
@@ -113,6 +114,16 @@ impl Server {
     }
 }
 
+/// An answer of which it matters when it left.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    receipt: Receipt,
+    /// How long it is: a frame ends with it.
+    length: usize,
+    /// When it was made.
+    made: UnixTime,
+}
+
 /// Answers on one thread.
 #[derive(Debug)]
 struct Answerer {
@@ -122,8 +133,8 @@ struct Answerer {
     tables: Arc<Tables>,
     /// The wall clock at the beginning of the batch.
     now: UnixTime,
-    /// Answers of this batch of which it matters when they left, and when they were made.
-    sent: Vec<(Receipt, UnixTime)>,
+    /// Answers of this batch of which it matters when they left.
+    sent: Vec<Sent>,
 }
 
 impl Respond for Answerer {
@@ -151,23 +162,56 @@ impl Respond for Answerer {
             .responder
             .answer(&request, policy, reference, clock, reply)
         {
-            Answer::Reply { length, receipt } => {
-                self.sent.extend(receipt.map(|receipt| (receipt, made)));
-                Outcome::Reply(length)
+            Answer::Reply {
+                length,
+                receipt: None,
+            } => Outcome::Reply(length),
+            Answer::Reply {
+                length,
+                receipt: Some(receipt),
+            } => {
+                self.sent.push(Sent {
+                    receipt,
+                    length,
+                    made,
+                });
+                Outcome::ReplyTold(length)
             }
             Answer::Drop(_) => Outcome::Silent,
         }
     }
 
-    /// The batch was sent: an answer left between when it was made and now.
+    /// The kernel says when an answer left. It is known by its receive timestamp.
+    fn departed(&mut self, frame: &[u8], at: Duration) {
+        let Ok(at) = i64::try_from(at.as_nanos()) else {
+            return;
+        };
+        let is_in_frame = |sent: &Sent| {
+            let answer = frame.len().checked_sub(sent.length);
+            let answer = answer.and_then(|start| frame.get(start..)?.first_chunk());
+            answer.is_some_and(|header| Packet::decode(header).receive == sent.receipt.receive())
+        };
+        let index = self.sent.iter().position(is_in_frame);
+        if let Some(sent) = index.map(|index| self.sent.swap_remove(index)) {
+            // A clock that was stepped in between says nothing.
+            let left = UnixTime(at);
+            if left >= sent.made && left - sent.made <= OLDEST_STAMP {
+                self.tables
+                    .transmitted(sent.receipt, left, StampSource::Kernel);
+            }
+        }
+    }
+
+    /// The batch was sent. What the kernel has not told of left between when it was made and now.
     fn settle(&mut self) {
         if self.sent.is_empty() {
             return;
         }
         let now = wall_clock();
-        for (receipt, made) in self.sent.drain(..) {
-            let left = made + Span((now - made).0 / 2);
-            self.tables.transmitted(receipt, left, StampSource::Daemon);
+        for sent in self.sent.drain(..) {
+            let left = sent.made + Span((now - sent.made).0 / 2);
+            self.tables
+                .transmitted(sent.receipt, left, StampSource::Daemon);
         }
     }
 }

@@ -12,9 +12,9 @@ use super::sys;
 /// Room for `sockaddr_in` (16 bytes) or `sockaddr_in6` (28 bytes).
 pub(super) const PEER_SIZE: usize = 28;
 
-/// Room for one control message with the larger `in6_pktinfo` (40 bytes) and one with a timestamp (32
-/// bytes), and to spare.
-pub(super) const CONTROL_SIZE: usize = 96;
+/// Room for one control message with the larger `in6_pktinfo` (40 bytes), one with timestamps (64 bytes)
+/// and, with a reply that comes back from the error queue, one that says why (48 bytes with an address).
+pub(super) const CONTROL_SIZE: usize = 160;
 
 /// Address families as the first two bytes of a socket address hold them.
 const FAMILY_V4: [u8; 2] = family(libc::AF_INET);
@@ -177,15 +177,15 @@ impl Source {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ancillary {
     pub(super) source: Source,
-    /// When it came, since 1970.
-    pub(super) arrived: Option<Duration>,
+    /// When it came or left, since 1970.
+    pub(super) stamp: Option<Duration>,
 }
 
 impl Ancillary {
     /// Nothing was asked.
     pub(super) const NONE: Self = Self {
         source: Source::Bound,
-        arrived: None,
+        stamp: None,
     };
 
     /// Reads the control messages of a received datagram.
@@ -202,7 +202,7 @@ impl Ancillary {
                 (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
                     ancillary.source = Source::from_v6_info(data);
                 }
-                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => ancillary.arrived = since_1970(data),
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => ancillary.stamp = since_1970(data),
                 _ => {}
             }
             let next = length.next_multiple_of(size_of::<usize>());
@@ -212,12 +212,32 @@ impl Ancillary {
     }
 }
 
-/// `struct timespec` of a machine whose words have 64 bits; none before 1970, and none on others.
+/// The first of three `struct timespec`, which is the kernel's own (the others are the network card's), of a
+/// machine whose words have 64 bits. Zero is none.
 fn since_1970(data: &[u8]) -> Option<Duration> {
     let (seconds, rest) = data.split_first_chunk::<8>()?;
     let nanoseconds = i64::from_ne_bytes(*rest.first_chunk::<8>()?);
     let seconds = u64::try_from(i64::from_ne_bytes(*seconds)).ok()?;
-    Some(Duration::new(seconds, u32::try_from(nanoseconds).ok()?))
+    let stamp = Duration::new(seconds, u32::try_from(nanoseconds).ok()?);
+    (!stamp.is_zero()).then_some(stamp)
+}
+
+/// Writes behind the first `length` bytes the control message that asks when a reply leaves; returns the
+/// length of both.
+pub(super) fn ask_departure(control: &mut [u8; CONTROL_SIZE], length: usize) -> usize {
+    let whole = HEADER + size_of::<u32>();
+    let next = length + whole.next_multiple_of(size_of::<usize>());
+    let Some(room) = control.get_mut(length..next) else {
+        return length;
+    };
+    let parts: [&[u8]; 4] = [
+        &whole.to_ne_bytes(),
+        &libc::SOL_SOCKET.to_ne_bytes(),
+        &libc::SO_TIMESTAMPING.to_ne_bytes(),
+        &libc::SOF_TIMESTAMPING_TX_SOFTWARE.to_ne_bytes(),
+    ];
+    copy(room, &parts.concat());
+    next
 }
 
 /// Length, level and type of the first control message, if there is one.
@@ -325,35 +345,55 @@ mod tests {
     fn only(source: Source) -> Ancillary {
         Ancillary {
             source,
-            arrived: None,
+            stamp: None,
         }
     }
 
     #[test]
     fn a_stamp_is_read_beside_the_source() {
         let message = |seconds: i64, nanoseconds: i64| {
-            let mut message = (HEADER + 16).to_ne_bytes().to_vec();
+            let mut message = (HEADER + 48).to_ne_bytes().to_vec();
             message.extend(libc::SOL_SOCKET.to_ne_bytes());
-            message.extend(libc::SCM_TIMESTAMPNS.to_ne_bytes());
+            message.extend(libc::SCM_TIMESTAMPING.to_ne_bytes());
             message.extend(seconds.to_ne_bytes());
             message.extend(nanoseconds.to_ne_bytes());
+            message.extend([0xff; 32]);
             message
         };
         let source = Source::V4(Ipv4Addr::new(127, 0, 0, 2));
         let mut rest = [0; CONTROL_SIZE];
         let length = source.write(&mut rest);
-        for (seconds, nanoseconds, arrived) in [
-            (0, 0, Some(Duration::ZERO)),
+        for (seconds, nanoseconds, stamp) in [
+            (0, 1, Some(Duration::from_nanos(1))),
             (1_800_000_000, 7, Some(Duration::new(1_800_000_000, 7))),
+            (0, 0, None),
             (-1, 999_999_999, None),
             (1, -1, None),
         ] {
             let control = [&message(seconds, nanoseconds), &rest[..length]].concat();
-            let ancillary = Ancillary { source, arrived };
+            let ancillary = Ancillary { source, stamp };
             assert_eq!(Ancillary::read(&control), ancillary);
             let control = [&rest[..length], &message(seconds, nanoseconds)].concat();
             assert_eq!(Ancillary::read(&control), ancillary);
         }
+    }
+
+    #[test]
+    fn asking_when_a_reply_leaves_leaves_its_source_as_it_is() {
+        for source in [Source::Bound, Source::V6(Ipv6Addr::LOCALHOST, 0)] {
+            let mut control = [0xaa; CONTROL_SIZE];
+            let length = source.write(&mut control);
+            let both = ask_departure(&mut control, length);
+            assert_eq!(Ancillary::read(&control[..both]), only(source));
+            let (asked, level, kind) = read_header(&control[length..both]).unwrap();
+            assert_eq!((asked, level), (HEADER + 4, libc::SOL_SOCKET));
+            assert_eq!(kind, libc::SO_TIMESTAMPING);
+        }
+        let mut control = [0; CONTROL_SIZE];
+        assert_eq!(
+            ask_departure(&mut control, CONTROL_SIZE - 8),
+            CONTROL_SIZE - 8
+        );
     }
 
     #[test]

@@ -9,9 +9,10 @@ use std::mem;
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
+use std::time::Duration;
 
 use super::RECEIVE_CAPACITY;
-use super::path::{Ancillary, CONTROL_SIZE, PEER_SIZE, Peer, Source};
+use super::path::{Ancillary, CONTROL_SIZE, PEER_SIZE, Peer, Source, ask_departure};
 use super::worker::Sent;
 
 /// Distance of one received datagram from the next: an odd number of cache lines, so that their
@@ -20,6 +21,9 @@ const RECEIVE_STRIDE: usize = RECEIVE_CAPACITY + 64;
 
 /// Most replies are shorter than this; the arena has room for a batch of them.
 const USUAL_REPLY: usize = 512;
+
+/// The longest frame of which it is told when it left, headers included.
+const LONGEST_FRAME: usize = 2048;
 
 /// The longest reply a UDP datagram carries.
 const LONGEST_REPLY: usize = 65_535;
@@ -53,13 +57,13 @@ pub(super) struct Message<'a> {
 pub(super) struct Told {
     /// Which address it came to.
     pub(super) destination: bool,
-    /// When it came.
-    pub(super) arrival: bool,
+    /// When it came, and on request when a reply left.
+    pub(super) stamps: bool,
 }
 
 impl Told {
     fn anything(self) -> bool {
-        self.destination || self.arrival
+        self.destination || self.stamps
     }
 }
 
@@ -145,6 +149,8 @@ pub(super) struct Batch {
     _receive_vectors: Memory<libc::iovec>,
     send_vectors: Memory<libc::iovec>,
     n_staged: usize,
+    /// Replies of which nobody has heard yet when they left.
+    n_told: usize,
     replies_used: usize,
 }
 
@@ -185,6 +191,7 @@ impl Batch {
             _receive_vectors: receive_vectors,
             send_vectors: Memory::new(empty_vector(), size),
             n_staged: 0,
+            n_told: 0,
             replies_used: 0,
         }
     }
@@ -283,9 +290,10 @@ impl Batch {
         peer.length = header.msg_hdr.msg_namelen.min(length_of(PEER_SIZE));
         let peer = *peer;
         let ancillary = if self.told.anything() {
-            let control = self.controls.get(index);
             let filled = header.msg_hdr.msg_controllen.min(CONTROL_SIZE);
-            Ancillary::read(control.0.get(..filled).unwrap_or_default())
+            let control = self.controls.slice(index, 1).first();
+            let control = control.and_then(|control| control.0.get(..filled));
+            Ancillary::read(control.unwrap_or_default())
         } else {
             Ancillary::NONE
         };
@@ -307,7 +315,8 @@ impl Batch {
     }
 
     /// Puts the reply that [`Batch::message`] had room for behind those to be sent.
-    pub(super) fn stage(&mut self, index: usize, length: usize, source: Source) {
+    /// With `is_told`, the kernel is asked when it leaves.
+    pub(super) fn stage(&mut self, index: usize, length: usize, source: Source, is_told: bool) {
         let length = length.min(self.reply_capacity);
         let slot = self.n_staged;
         *self.send_vectors.get_mut(slot) = libc::iovec {
@@ -317,6 +326,11 @@ impl Batch {
         let mut control_length = 0;
         if self.told.destination {
             control_length = source.write(&mut self.controls.get_mut(index).0);
+        }
+        if is_told && self.told.stamps {
+            let control = &mut self.controls.get_mut(index).0;
+            control_length = ask_departure(control, control_length);
+            self.n_told += 1;
         }
         let peer = self.peers.at(index);
         let peer_length = self.peers.get(index).length;
@@ -362,6 +376,40 @@ impl Batch {
         self.n_staged = 0;
         self.replies_used = 0;
         sent
+    }
+
+    /// Takes from the error queue when replies left that asked for it, if the kernel knows yet.
+    pub(super) fn departures(&mut self, socket: &UdpSocket, mut tell: impl FnMut(&[u8], Duration)) {
+        while self.n_told > 0 {
+            let mut frame = [0; LONGEST_FRAME];
+            let mut control = Control([0; CONTROL_SIZE]);
+            let mut vector = libc::iovec {
+                iov_base: frame.as_mut_ptr().cast(),
+                iov_len: frame.len(),
+            };
+            let mut header = empty_header().msg_hdr;
+            header.msg_iov = &raw mut vector;
+            header.msg_iovlen = 1;
+            header.msg_control = (&raw mut control).cast();
+            header.msg_controllen = CONTROL_SIZE;
+            let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+            // SAFETY: The header points to locals that live through the call, with their lengths.
+            let length = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags) };
+            let Ok(length) = usize::try_from(length) else {
+                // Those that are late are found with the next.
+                self.n_told = 0;
+                return;
+            };
+            self.n_told -= 1;
+            let filled = header.msg_controllen.min(CONTROL_SIZE);
+            let ancillary = Ancillary::read(control.0.get(..filled).unwrap_or_default());
+            let is_whole = header.msg_flags & libc::MSG_TRUNC == 0;
+            if let (Some(frame), Some(stamp), true) =
+                (frame.get(..length), ancillary.stamp, is_whole)
+            {
+                tell(frame, stamp);
+            }
+        }
     }
 
     fn send_one(&mut self, socket: &UdpSocket, index: usize) -> io::Result<usize> {
@@ -445,25 +493,31 @@ pub(super) fn send_from(
 /// Makes every datagram tell which address it was sent to.
 pub(super) fn receive_destination(socket: &UdpSocket, address: IpAddr) -> io::Result<()> {
     match address {
-        IpAddr::V4(_) => switch_on(socket, libc::IPPROTO_IP, libc::IP_PKTINFO),
-        IpAddr::V6(_) => switch_on(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
+        IpAddr::V4(_) => set(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1),
+        IpAddr::V6(_) => set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1),
     }
 }
 
-/// Makes every datagram tell when the kernel got it.
-pub(super) fn receive_arrival(socket: &UdpSocket) -> io::Result<()> {
-    switch_on(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS)
+/// Makes every datagram tell when the kernel got it, and lets replies ask when they leave.
+pub(super) fn receive_stamps(socket: &UdpSocket) -> io::Result<()> {
+    let flags = libc::SOF_TIMESTAMPING_SOFTWARE | libc::SOF_TIMESTAMPING_RX_SOFTWARE;
+    let flags = libc::c_int::try_from(flags).unwrap_or_default();
+    set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags)
 }
 
-fn switch_on(socket: &UdpSocket, level: libc::c_int, option: libc::c_int) -> io::Result<()> {
-    let on: libc::c_int = 1;
-    // SAFETY: `on` is an integer of the length given, and lives through the call.
+fn set(
+    socket: &UdpSocket,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    // SAFETY: `value` is an integer of the length given, and lives through the call.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
             level,
             option,
-            (&raw const on).cast(),
+            (&raw const value).cast(),
             length_of(size_of::<libc::c_int>()),
         )
     };

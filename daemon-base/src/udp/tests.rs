@@ -539,12 +539,12 @@ fn every_datagram_tells_when_it_came_if_asked() {
     sockets.push(plain);
     targets.push(("127.0.0.1:0", address));
     let questions: Vec<String> = (0..20).map(|number| number.to_string()).collect();
-    for stamps_arrival in [false, true] {
+    for stamps in [false, true] {
         let (told, arrivals) = mpsc::channel();
         let gate = Arc::default();
         let stamping = EngineOptions {
             send_batch: 3,
-            stamps_arrival,
+            stamps,
             ..options()
         };
         let served = sockets.iter().map(|socket| socket.try_clone().unwrap());
@@ -575,10 +575,64 @@ fn every_datagram_tells_when_it_came_if_asked() {
         let after = now();
         for _ in 0..questions.len() * targets.len() {
             let arrived = arrivals.recv().unwrap();
-            assert_eq!(arrived.is_some(), stamps_arrival);
+            assert_eq!(arrived.is_some(), stamps);
             if let Some(arrived) = arrived {
                 assert!(before <= arrived && arrived <= after, "{arrived:?}");
             }
         }
+    }
+}
+
+#[test]
+fn a_reply_tells_when_it_left_if_asked() {
+    struct Departures(mpsc::Sender<(Vec<u8>, Duration)>);
+    impl Respond for Departures {
+        fn respond(&mut self, datagram: &Datagram<'_>, reply: &mut [u8]) -> Outcome {
+            let length = datagram.payload().len();
+            reply[..length].copy_from_slice(datagram.payload());
+            if datagram.payload().starts_with(b"when") {
+                Outcome::ReplyTold(length)
+            } else {
+                Outcome::Reply(length)
+            }
+        }
+
+        fn departed(&mut self, frame: &[u8], at: Duration) {
+            self.0.send((frame.to_vec(), at)).unwrap();
+        }
+    }
+    let now = || std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
+    let (plain, address) = bind("127.0.0.1:0");
+    let (mut sockets, mut targets) = bind_wildcards();
+    sockets.push(plain);
+    targets.push(("127.0.0.1:0", address));
+    for stamps in [false, true] {
+        let (sender, departures) = mpsc::channel();
+        let stamping = EngineOptions {
+            stamps,
+            ..options()
+        };
+        let served = sockets.iter().map(|socket| socket.try_clone().unwrap());
+        let make = |_| Departures(sender.clone());
+        let engine = Engine::start(served.collect(), 1, stamping, make).unwrap();
+        for (from, target) in &targets {
+            let asker = client(from);
+            for round in 0..5 {
+                let before = now();
+                for question in ["never mind".to_owned(), format!("when {round}")] {
+                    asker.send_to(question.as_bytes(), target).unwrap();
+                    assert_eq!(receive(&asker), (question, *target));
+                }
+                if !stamps {
+                    continue;
+                }
+                // Loopback tells at once.
+                let (frame, at) = departures.recv_timeout(Duration::from_secs(10)).unwrap();
+                assert!(frame.ends_with(format!("when {round}").as_bytes()));
+                assert!(before <= at && at <= now(), "{at:?}");
+            }
+        }
+        engine.stop();
+        assert_eq!(departures.try_recv().ok(), None);
     }
 }

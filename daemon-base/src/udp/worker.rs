@@ -139,17 +139,25 @@ impl<R: Respond> Worker<R> {
                 payload: message.payload,
                 peer: message.peer,
                 source,
-                arrived: message.ancillary.arrived,
+                arrived: message.ancillary.stamp,
                 socket: Some(&self.socket.socket),
                 bound: self.socket.bound,
             };
-            match self.responder.respond(&datagram, reply) {
-                Outcome::Reply(length) if length <= capacity => batch.stage(index, length, source),
-                Outcome::Reply(_) => self.counts.dropped.add(1),
-                Outcome::Silent => {}
+            let (length, is_told) = match self.responder.respond(&datagram, reply) {
+                Outcome::Reply(length) => (length, false),
+                Outcome::ReplyTold(length) => (length, true),
+                Outcome::Silent => continue,
+            };
+            if length <= capacity {
+                batch.stage(index, length, source, is_told);
+            } else {
+                self.counts.dropped.add(1);
             }
         }
         sent.add(batch.send(&self.socket.socket));
+        batch.departures(&self.socket.socket, |frame, at| {
+            self.responder.departed(frame, at);
+        });
         self.counts.received.add(handled);
         self.counts.batches.add(1);
         self.counts.replied.add(sent.taken);

@@ -25,6 +25,14 @@ pub struct Receipt {
     receive: NtpTimestamp,
 }
 
+impl Receipt {
+    /// The receive timestamp of the answer, which no other has.
+    #[must_use]
+    pub fn receive(&self) -> NtpTimestamp {
+        self.receive
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Stamp {
     receive: NtpTimestamp,

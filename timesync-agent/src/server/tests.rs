@@ -152,6 +152,7 @@ fn interleaved_clients_are_told_when_the_last_answer_left() {
     server.stop();
     let statistics = supply.tables.statistics();
     assert_eq!(statistics.get(Counter::Interleaved), 8);
+    assert_eq!(statistics.get(Counter::TransmittedKernel), 8);
     assert_eq!(statistics.stamps_held, 1);
 }
 
