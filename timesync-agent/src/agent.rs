@@ -39,7 +39,7 @@ use crate::settings::{RefclockDriver, Settings};
 use crate::system::clock::{self, Clock, ClockError};
 use crate::system::rivals::{self, Rival};
 use crate::system::timer::Waker;
-use crate::time::Span;
+use crate::time::{Reading, Span};
 use crate::timekeeper::Reference;
 use crate::view::View;
 
@@ -209,14 +209,29 @@ impl Agent {
     }
 }
 
-/// Keeps the time in the calling thread, until `stop` is set and the waker that comes with it wakes: for who wants one thread alone.
+/// What [`run_until`] shows at each turn of the loop.
+#[derive(Debug)]
+pub struct Seen<'a> {
+    /// Everything that is known.
+    pub engine: &'a Engine,
+    /// When.
+    pub now: Reading,
+}
+
+/// Keeps the time in the calling thread until `end` gives something, which is looked for at each turn of the loop, several times a
+/// second: for who wants one thread alone.
 ///
 /// # Errors
 ///
 /// As of [`Agent::start`].
-pub fn run_here(settings: &Settings, keys: KeyRing, options: Options) -> Result<(), AgentError> {
+pub fn run_until<T>(
+    settings: &Settings,
+    keys: KeyRing,
+    options: Options,
+    end: impl FnMut(&Seen<'_>) -> Option<T>,
+) -> Result<Option<T>, AgentError> {
     let (parts, _commander) = Parts::prepare(settings, keys, options)?;
-    Run::open(parts)?.until_stopped()
+    Run::open(parts)?.until(end)
 }
 
 /// Takes commands to the agent; clones take them to the same one.

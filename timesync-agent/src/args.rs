@@ -36,6 +36,11 @@ pub enum Verb {
     /// SIGHUP reads the configuration again; one with a problem changes nothing. Sockets are taken from systemd where it
     /// hands over any by the name `ntp`, and bound where not.
     Serve(ServeArgs),
+    /// Keep the time with one thread, and nothing beside it
+    ///
+    /// For small machines and for simulators: no admin listener, no metrics, no healthd and no commands. Clients are answered by
+    /// the same thread. Ends on SIGTERM.
+    Solo(SoloArgs),
     /// Check the configuration and print all problems
     ///
     /// Each problem is printed as `file:line:column: message`, after what is legal but odd. Exits with 0 when there is no
@@ -157,6 +162,18 @@ pub struct ServeArgs {
     /// Stop after so many seconds
     #[arg(long, short = 't', value_name = "SECONDS")]
     pub timeout: Option<u32>,
+
+    /// How much to log and in which form.
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+/// Arguments of `solo`.
+#[derive(Clone, Debug, Default, Args)]
+pub struct SoloArgs {
+    /// Which files say what to do.
+    #[command(flatten)]
+    pub config: ConfigArgs,
 
     /// How much to log and in which form.
     #[command(flatten)]

@@ -9,6 +9,8 @@
 //! clock: [`Association::handle_timeout`] gives the octets, and whoever sends them tells when they left.
 
 mod poll;
+#[cfg(test)]
+mod tests;
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -92,20 +94,22 @@ impl Context<'_> {
     #[must_use]
     pub fn wall(&self, raw: RawTime) -> UnixTime {
         let elapsed = self.now.raw - raw;
-        self.now.wall - elapsed - self.gained(elapsed)
+        let gained = Span::from_seconds(elapsed.seconds() * self.relative());
+        self.now.wall - elapsed - gained
     }
 
     /// What the raw clock showed.
     #[must_use]
     pub fn raw(&self, wall: UnixTime) -> RawTime {
         let elapsed = self.now.wall - wall;
-        self.now.raw - elapsed + self.gained(elapsed)
+        let relative = self.relative();
+        let gained = Span::from_seconds(elapsed.seconds() * relative / (1.0 + relative));
+        self.now.raw - elapsed + gained
     }
 
-    /// Of a span between two readings of one clock, what the other one has more or less.
-    fn gained(&self, elapsed: Span) -> Span {
-        let relative = self.rate * 1e-9;
-        Span::from_seconds(elapsed.seconds() * relative / (1.0 + relative))
+    /// The rate as a number.
+    fn relative(&self) -> f64 {
+        self.rate * 1e-9
     }
 }
 
@@ -167,6 +171,8 @@ pub struct Association {
     /// The shortest round trip so far, in seconds.
     shortest: f64,
     packet: Option<PacketView>,
+    /// The last valid response told of an exchange that no sample was taken from before.
+    has_measured: bool,
     counters: Counters,
     filtered: Vec<Sample>,
 }
@@ -218,7 +224,6 @@ struct Times {
     arrived: RawStamp,
     root_delay: f64,
     root_dispersion: f64,
-    is_interleaved: bool,
 }
 
 impl Association {
@@ -246,6 +251,7 @@ impl Association {
             reach: 0,
             shortest: f64::INFINITY,
             packet: None,
+            has_measured: false,
             counters: Counters::default(),
             filtered: Vec::new(),
         }
@@ -295,10 +301,22 @@ impl Association {
         self.schedule.is_online()
     }
 
+    /// Whether it is asked many times in a row.
+    #[must_use]
+    pub fn is_bursting(&self) -> bool {
+        self.schedule.is_bursting()
+    }
+
     /// The last valid response.
     #[must_use]
     pub fn packet(&self) -> Option<&PacketView> {
         self.packet.as_ref()
+    }
+
+    /// Whether the last valid response brought a measurement; in interleaved mode it may tell of one that was taken already.
+    #[must_use]
+    pub fn has_measured(&self) -> bool {
+        self.has_measured
     }
 
     /// Polling interval, as a power of two in seconds.
@@ -339,22 +357,16 @@ impl Association {
             self.last = None;
         }
         let transmit = NtpTimestamp(self.random.bits() | 1);
-        // A response of interleaved mode is known by which of two numbers it repeats.
-        let receive = NtpTimestamp(self.random.bits() & !1);
-        let receive = self
-            .last
-            .map(|_| receive)
-            .filter(|receive| *receive != NtpTimestamp::ZERO);
+        // A response of interleaved mode is known by which of two numbers it repeats. A server remembers only who sends both.
+        let receive = NtpTimestamp(self.random.bits() & !1 | 2);
+        let receive = Some(receive).filter(|_| self.options.xleave);
         let packet = Packet {
             leap: Leap::Normal,
             version: self.version(context.keys),
             mode: Mode::Client,
             poll: self.schedule.poll(),
             precision: UNTOLD_PRECISION,
-            origin: self
-                .last
-                .filter(|_| receive.is_some())
-                .map_or(NtpTimestamp::ZERO, |last| last.receive),
+            origin: self.last.map_or(NtpTimestamp::ZERO, |last| last.receive),
             receive: receive.unwrap_or_default(),
             transmit,
             ..Packet::default()
@@ -368,7 +380,7 @@ impl Association {
         let wait = Span::from_seconds(self.options.max_delay.clamp(0.0, LONGEST_SERVICE));
         self.pending = Some(Pending {
             transmit,
-            receive,
+            receive: receive.filter(|_| self.last.is_some()),
             sent: RawStamp {
                 at: now,
                 by: StampSource::Daemon,
@@ -525,7 +537,6 @@ impl Association {
                 arrived,
                 root_delay,
                 root_dispersion,
-                is_interleaved,
             });
         }
         self.last.filter(|last| !last.is_used).map(|last| Times {
@@ -535,7 +546,6 @@ impl Association {
             arrived: last.arrived,
             root_delay: root_delay.max(last.root_delay),
             root_dispersion: root_dispersion.max(last.root_dispersion),
-            is_interleaved,
         })
     }
 
@@ -573,6 +583,7 @@ impl Association {
         self.reach = (self.reach << 1) | u8::from(is_usable);
         let view = self.describe(message, pending, times, measured, tests, context);
         self.packet = Some(view);
+        self.has_measured = measured.is_some();
         let (times, measured) = times.zip(measured)?;
         if tests & test::GOOD != test::GOOD {
             return None;
@@ -629,7 +640,7 @@ impl Association {
             response_time: measured.map_or(before.response_time, |measured| measured.response_time),
             jitter_asymmetry: self.options.asymmetry.unwrap_or_default(),
             tests,
-            interleaved: times.is_some_and(|times| times.is_interleaved),
+            interleaved: packet.origin != pending.transmit,
             authenticated: self.options.key.is_some(),
             transmit_stamp: times.map_or(before.transmit_stamp, |times| times.sent.by),
             receive_stamp: times.map_or(before.receive_stamp, |times| times.arrived.by),

@@ -3,15 +3,20 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use daemon_base::args::{self, ServeArgs as BaseServeArgs};
+use daemon_base::args::{self, LogArgs, ServeArgs as BaseServeArgs};
+use daemon_base::log::LogSettings;
 use daemon_base::{errln, exit, outln, run};
 
-use crate::args::{Cli, ConfigArgs, Format, ServeArgs, Verb};
+use crate::args::{Cli, ConfigArgs, Format, ServeArgs, SoloArgs, Verb};
 use crate::chronyc::{self, Verb as Ask};
 use crate::cmdmon::request::Command;
 use crate::config::{self, Config, DEFAULT_ADMIN};
+use crate::keys::KeyRing;
+use crate::once::{self, Mode};
 use crate::service::{Timesync, keys};
+use crate::solo;
 use crate::status;
+use crate::time::{SECOND, Span};
 
 /// Runs the command line.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -21,6 +26,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     match cli.verb {
         Verb::Serve(args) => serve(&args),
+        Verb::Solo(args) => keep(&args),
         Verb::Check(args) => check(&args),
         Verb::Import { format } => import(&format),
         Verb::Status(args) => run::status(&args, DEFAULT_ADMIN, status::render),
@@ -44,11 +50,77 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn serve(args: &ServeArgs) -> ExitCode {
+    if args.set_once || args.measure_once {
+        return measure(args);
+    }
     let base = BaseServeArgs {
         config: args.config.config.clone(),
         log: args.log,
     };
     run::serve::<Timesync>(&base, || config::read(&args.config))
+}
+
+/// `-q` and `-Q`: says what chronyd says, and exits with 0 only if something was measured.
+fn measure(args: &ServeArgs) -> ExitCode {
+    let config = match read(&args.config, args.log) {
+        Ok(config) => config,
+        Err(code) => return code,
+    };
+    let (mode, done) = match args.measure_once || !config.corrects_clock {
+        true => (Mode::Measure, "ignored"),
+        false => (Mode::Set, "step"),
+    };
+    let timeout = args
+        .timeout
+        .map(|seconds| Span(i64::from(seconds) * SECOND));
+    match once::run(&config.settings, read_keys(&config), mode, timeout) {
+        Ok(offset) => {
+            outln!(
+                "System clock wrong by {:.6} seconds ({done})",
+                offset.seconds()
+            );
+            exit::code(exit::OK)
+        }
+        Err(error) => {
+            exit::report(&error);
+            exit::code(exit::UNAVAILABLE)
+        }
+    }
+}
+
+fn keep(args: &SoloArgs) -> ExitCode {
+    let config = match read(&args.config, args.log) {
+        Ok(config) => config,
+        Err(code) => return code,
+    };
+    match solo::run(&config.settings, read_keys(&config), config.corrects_clock) {
+        Ok(()) => exit::code(exit::OK),
+        Err(error) => {
+            exit::report(&error);
+            exit::code(exit::SOFTWARE)
+        }
+    }
+}
+
+fn read_keys(config: &Config) -> KeyRing {
+    let (ring, warnings) = keys::read(config.settings.key_file.as_deref());
+    for warning in warnings {
+        tracing::warn!(warning, "Keys are odd");
+    }
+    ring
+}
+
+/// The configuration, and the log as it and the command line say; or the code to exit with.
+fn read(args: &ConfigArgs, log: LogArgs) -> Result<Config, ExitCode> {
+    let config = config::read(args).map_err(|problems| {
+        errln!("{problems}");
+        exit::code(exit::CONFIG)
+    })?;
+    daemon_base::log::start(LogSettings {
+        level: log.log_level.unwrap_or(config.common.log.level),
+        format: log.log_format.unwrap_or(config.common.log.format),
+    });
+    Ok(config)
 }
 
 fn check(args: &ConfigArgs) -> ExitCode {

@@ -12,6 +12,8 @@
 mod command;
 mod exchange;
 mod show;
+#[cfg(test)]
+mod tests;
 
 pub use exchange::{
     Command, Input, Measurement, Output, Record, ReferenceClockRecord, Reply, SocketId, Stamp, Whom,

@@ -213,10 +213,10 @@ mod tests {
 
     #[test]
     fn leap_seconds_are_read_from_a_time_zone() {
-        // As `right/UTC` has them, and one that will be deleted.
+        // Some of those that `right/UTC` has, and one that will be deleted.
         let file = zone(&[
             (78_796_800, 1),
-            (1_341_100_824, 25),
+            (1_341_100_801, 25),
             (1_435_708_825, 26),
             (1_483_228_826, 27),
             (1_924_992_026, 26),

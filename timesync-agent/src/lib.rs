@@ -29,6 +29,7 @@ pub mod keys_file;
 pub mod leap_file;
 pub mod logs;
 pub mod metrics;
+pub mod once;
 pub mod page;
 pub mod pmc;
 pub mod pool;
@@ -44,6 +45,7 @@ pub mod service;
 pub mod settings;
 #[cfg(any(test, feature = "simulation"))]
 pub mod simulation;
+pub mod solo;
 pub mod status;
 pub mod system;
 pub mod time;

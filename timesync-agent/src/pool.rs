@@ -8,6 +8,9 @@
 //!
 //! Decides which addresses are asked, and asks nobody.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
 
@@ -69,6 +72,8 @@ struct Entry {
     resolution: Resolution,
     /// This one is to be replaced when the name is resolved.
     bad: Option<SourceId>,
+    /// So are all that the name does not stand for any more.
+    is_refreshed: bool,
     replaced: Option<RawTime>,
 }
 
@@ -153,6 +158,7 @@ impl Pool {
                 servers: Vec::new(),
                 resolution: Resolution::At(now, 0),
                 bad: None,
+                is_refreshed: false,
                 replaced: None,
             }));
             if let (true, Host::Address(address)) = (is_new, &settings.host) {
@@ -225,9 +231,7 @@ impl Pool {
             if entry.name() != Some(name) {
                 continue;
             }
-            if entry.bad.is_some() {
-                self.replace(place, addresses);
-            }
+            self.replace_all(place, addresses);
             self.fill(place, addresses);
             let (first, last) = RESOLVE_POWERS;
             if let Some(entry) = self.entries.get_mut(place) {
@@ -243,6 +247,13 @@ impl Pool {
 
     /// Asks as many of these as are to be asked and are not yet.
     fn fill(&mut self, place: usize, addresses: &[IpAddr]) {
+        if self
+            .entries
+            .get(place)
+            .is_none_or(|entry| !entry.is_short())
+        {
+            return;
+        }
         for address in addresses {
             let Some(entry) = self.entries.get(place) else {
                 return;
@@ -255,8 +266,26 @@ impl Pool {
         }
     }
 
-    /// Puts one of these in the place of the bad server, if there is another one.
-    fn replace(&mut self, place: usize, addresses: &[IpAddr]) {
+    /// Replaces what is bad, and after a refresh what the name does not stand for any more.
+    fn replace_all(&mut self, place: usize, addresses: &[IpAddr]) {
+        let Some(entry) = self.entries.get_mut(place) else {
+            return;
+        };
+        let is_refreshed = std::mem::take(&mut entry.is_refreshed);
+        let stale = entry.servers.iter().filter(|server| {
+            Some(server.id) == entry.bad || (is_refreshed && !addresses.contains(&server.address))
+        });
+        let stale: Vec<SourceId> = stale.map(|server| server.id).collect();
+        for bad in stale {
+            self.replace(place, bad, addresses);
+        }
+        if let Some(entry) = self.entries.get_mut(place) {
+            entry.bad = None;
+        }
+    }
+
+    /// Puts one of these in the place of a server, if there is another one.
+    fn replace(&mut self, place: usize, bad: SourceId, addresses: &[IpAddr]) {
         let other = addresses
             .iter()
             .copied()
@@ -264,7 +293,7 @@ impl Pool {
         let Some(entry) = self.entries.get_mut(place) else {
             return;
         };
-        let (Some(bad), Some(address)) = (entry.bad.take(), other) else {
+        let Some(address) = other else {
             return;
         };
         let old = entry.servers.iter().find(|server| server.id == bad);
@@ -358,6 +387,7 @@ impl Pool {
         for entry in &mut self.entries {
             if entry.name().is_some() && !matches!(entry.resolution, Resolution::Asked(_)) {
                 entry.resolution = Resolution::At(now, 0);
+                entry.is_refreshed = true;
             }
         }
     }

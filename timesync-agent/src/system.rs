@@ -23,6 +23,21 @@ pub fn wait(descriptors: &mut [(RawFd, Events)]) -> io::Result<()> {
     sys::poll(descriptors)
 }
 
+/// From here on SIGTERM and SIGINT do not end the process but wake [`wait`], and [`is_stopped`] says so.
+///
+/// # Errors
+///
+/// The kernel refuses.
+pub fn stop_on_signals() -> io::Result<()> {
+    sys::stop_on_signals()
+}
+
+/// Whether one of these came.
+#[must_use]
+pub fn is_stopped() -> bool {
+    sys::is_stopped()
+}
+
 /// A seed that nobody can guess.
 ///
 /// # Errors

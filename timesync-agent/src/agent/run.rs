@@ -29,7 +29,7 @@ use crate::words;
 use super::answer::Answerer;
 use super::report::Reporter;
 use super::scribe::Scribe;
-use super::{AgentError, Parts, Request};
+use super::{AgentError, Parts, Request, Seen};
 
 /// How often the heartbeat is counted at least: the rest of the process looks for it.
 const BEAT: Span = Span(SECOND / 4);
@@ -116,15 +116,30 @@ impl Run {
 
     /// Keeps the time until it is told to stop.
     pub(super) fn until_stopped(&mut self) -> Result<(), AgentError> {
-        while !self.stop.load(Ordering::Acquire) {
+        self.until(|_| None::<()>).map(drop)
+    }
+
+    /// Keeps the time until it is told to stop, or `end` gives something.
+    pub(super) fn until<T>(
+        &mut self,
+        mut end: impl FnMut(&Seen<'_>) -> Option<T>,
+    ) -> Result<Option<T>, AgentError> {
+        let mut ended = None;
+        while ended.is_none() && !self.stop.load(Ordering::Acquire) {
             let now = self.turn()?;
-            self.sleep(now)?;
+            ended = end(&Seen {
+                engine: &self.engine,
+                now,
+            });
+            if ended.is_none() {
+                self.sleep(now)?;
+            }
         }
         if let Some(drift) = self.engine.timekeeper().drift() {
             self.scribe.save(drift);
         }
         self.scribe.finish();
-        Ok(())
+        Ok(ended)
     }
 
     /// What time brings, and what follows from it.

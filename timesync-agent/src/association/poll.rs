@@ -8,10 +8,8 @@ use crate::time::{RawTime, Span};
 const INITIAL_BURST: (u32, u32) = (4, 8);
 /// The same of `burst`.
 const POLL_BURST: (u32, u32) = (1, 4);
-/// Between the requests of a burst, in seconds.
+/// Between the requests of a burst, in seconds, where the polling interval is not shorter.
 const BURST_INTERVAL: f64 = 2.0;
-/// And no more of the polling interval than this.
-const BURST_PART: f64 = 0.25;
 /// By which part of it an interval is longer at random, so that the clients of a server do not all come at once.
 const JITTER: f64 = 0.02;
 /// What an unanswered request adds to the polling interval, as a power of two.
@@ -35,6 +33,8 @@ pub(super) struct Schedule {
     /// Of each poll, if there is one.
     poll_burst: Option<(u32, u32)>,
     burst_left: Option<Burst>,
+    /// What was learned so far is too little: polls are bursts, too, where the start was one.
+    wants_more: bool,
     is_online: bool,
     /// The server is so near that it may be asked more than once a second.
     is_near: bool,
@@ -61,6 +61,7 @@ impl Schedule {
             initial_burst: options.iburst.then_some(INITIAL_BURST),
             poll_burst: options.burst.then_some(POLL_BURST),
             burst_left: None,
+            wants_more: false,
             is_online: false,
             is_near: false,
             last: None,
@@ -136,7 +137,9 @@ impl Schedule {
                 }
             }
             None => {
-                if let Some((good, total)) = self.poll_burst.filter(|_| is_reached) {
+                let is_learning = self.wants_more && self.initial_burst.is_some();
+                if is_reached && (is_learning || self.poll_burst.is_some()) {
+                    let (good, total) = POLL_BURST;
                     self.start((good, total - 1));
                 }
             }
@@ -157,7 +160,7 @@ impl Schedule {
     fn interval(&mut self) -> Span {
         let whole = f64::from(self.poll()).exp2();
         let seconds = if self.is_bursting() {
-            BURST_INTERVAL.min(whole * BURST_PART)
+            BURST_INTERVAL.min(whole)
         } else {
             whole
         };
@@ -178,6 +181,7 @@ impl Schedule {
 
     /// And it gave a good sample. More of them may still be of use.
     pub(super) fn satisfied(&mut self, wants_more: bool, now: RawTime) {
+        self.wants_more = wants_more;
         if let Some(burst) = &mut self.burst_left {
             burst.good = burst.good.saturating_sub(1);
             if burst.good == 0 && !wants_more {

@@ -27,6 +27,13 @@ impl Engine {
         }
     }
 
+    /// Whether any source is asked many times in a row.
+    #[must_use]
+    pub fn is_bursting(&self) -> bool {
+        let mut members = self.members.values();
+        members.any(|member| member.association.is_bursting())
+    }
+
     /// A source, for people: its address, and its name if it has another one.
     #[must_use]
     pub fn title(&self, id: SourceId) -> String {
@@ -75,7 +82,8 @@ impl Engine {
             return;
         };
         let association = &member.association;
-        let Some(packet) = association.packet() else {
+        let packet = association.packet().filter(|_| association.has_measured());
+        let Some(packet) = packet else {
             return;
         };
         self.outputs

@@ -11,6 +11,7 @@ use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::time::SECOND;
 
@@ -88,6 +89,32 @@ pub(super) fn random() -> io::Result<[u8; 16]> {
     } else {
         Err(io::ErrorKind::UnexpectedEof.into())
     }
+}
+
+//--- Signals
+
+/// A signal came that asks for the end.
+static STOPPED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn note_signal(_: libc::c_int) {
+    STOPPED.store(true, Ordering::Release);
+}
+
+/// Whether one came.
+pub(super) fn is_stopped() -> bool {
+    STOPPED.load(Ordering::Acquire)
+}
+
+/// Notes the signals that ask for the end. Whatever waits is woken by them.
+pub(super) fn stop_on_signals() -> io::Result<()> {
+    // SAFETY: `sigaction` is numbers, an empty set of signals and a pointer, and all of them may be zero.
+    let mut action: libc::sigaction = unsafe { mem::zeroed() };
+    action.sa_sigaction = note_signal as extern "C" fn(libc::c_int) as usize;
+    for signal in [libc::SIGTERM, libc::SIGINT] {
+        // SAFETY: The handler only stores to an atomic, which is safe wherever it interrupts.
+        check(unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) })?;
+    }
+    Ok(())
 }
 
 //--- Descriptors
