@@ -4,5 +4,6 @@ mod alike;
 mod clients;
 mod island;
 mod operate;
+mod ptp;
 mod site;
 mod sources;

@@ -1,0 +1,276 @@
+//! PTP against Debian's ptp4l: as our grandmaster, and as a slave beside us that says what it knows.
+//!
+//! All of it free-running: ptp4l may not touch the clock and is not asked to, and we never do here. Both ends have one clock, so
+//! what is measured is how far an offset is from zero.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use tests::daemon::Daemon;
+use tests::netns::{Machine, Network};
+use tests::scratch::Scratch;
+use tests::time::PATIENCE;
+use tests::wait;
+use timesync_agent::ptp::Slave;
+use timesync_agent::refclock::drivers::Clocks;
+use timesync_agent::refclock::{Context, Made, Scale, Told, What};
+use timesync_agent::settings::{
+    PtpDelay, PtpSettings, PtpTransport, RefclockDriver, RefclockOptions, RefclockSettings,
+};
+use timesync_agent::time::{RawTime, Reading, UnixTime};
+use timesync_agent::view::{PtpRole, PtpState, PtpView};
+
+/// What software stamps may be off on a machine that is busy: a thousand times what they are on one that is not.
+const BOUND: i64 = 2_000_000;
+
+/// Two machines on a wire.
+struct Wire {
+    master: Machine,
+    slave: Machine,
+    files: Scratch,
+    _network: Network,
+}
+
+impl Wire {
+    fn new() -> Self {
+        let mut network = Network::new();
+        Self {
+            master: network.machine("gm", "192.168.7.1/24"),
+            slave: network.machine("oc", "192.168.7.2/24"),
+            files: Scratch::new("ptp"),
+            _network: network,
+        }
+    }
+
+    /// ptp4l on one of the machines, which cannot set a clock whatever it is told.
+    fn ptp4l(&self, machine: &Machine, name: &str, lines: &str) -> Daemon {
+        let socket = self.socket(name);
+        let text = format!(
+            "[global]\nfree_running 1\ntime_stamping software\nuds_address {}\n\
+             logAnnounceInterval 0\nlogSyncInterval -2\nlogMinDelayReqInterval -2\n{lines}\n",
+            socket.display()
+        );
+        let config = self.files.write(&format!("{name}.conf"), &text);
+        let mut command = machine.command("capsh");
+        let line = format!("exec ptp4l -f {} -i eth0 -m", config.display());
+        command.args(["--drop=cap_sys_time", "--", "-c", &line]);
+        Daemon::spawn(name, command)
+    }
+
+    fn socket(&self, name: &str) -> PathBuf {
+        self.files.join(&format!("{name}.sock"))
+    }
+}
+
+fn settings() -> PtpSettings {
+    PtpSettings {
+        announce_interval: 0,
+        delay_interval: -2,
+        ..PtpSettings::new("eth0")
+    }
+}
+
+/// Both clocks, as the agent reads them.
+fn now() -> Reading {
+    use rustix::time::{ClockId, clock_gettime};
+    let nanoseconds = |id| {
+        let time = clock_gettime(id);
+        time.tv_sec * 1_000_000_000 + time.tv_nsec
+    };
+    Reading {
+        raw: RawTime(nanoseconds(ClockId::MonotonicRaw)),
+        wall: UnixTime(nanoseconds(ClockId::Realtime)),
+    }
+}
+
+/// By how much a time is ahead of the only clock that there is.
+fn off(at: RawTime, time: UnixTime) -> i64 {
+    let now = now();
+    time.0 - (now.wall - (now.raw - at)).0
+}
+
+/// The next so many that were told.
+fn told(receiver: &Receiver<Told>, n: usize) -> Vec<(i64, Scale)> {
+    let told = std::iter::repeat_with(|| receiver.recv_timeout(PATIENCE).expect("PTP is followed"));
+    let times = told.take(n).map(|told| match told.what {
+        What::Time { time, scale } => (off(told.at, time), scale),
+        What::Pulse { .. } => panic!("{told:?}"),
+    });
+    times.collect()
+}
+
+/// The one in the middle.
+fn median(mut values: Vec<i64>) -> i64 {
+    values.sort_unstable();
+    values[values.len() / 2]
+}
+
+fn follow(settings: &PtpSettings, ptp4l: &str) {
+    let wire = Wire::new();
+    let _master = wire.ptp4l(&wire.master, "gm", ptp4l);
+    let slave = wire.slave.inside(|| Slave::start(settings, 0, [7; 16]));
+    let (slave, receiver) = slave.expect("the slave starts");
+    let told = told(&receiver, 20);
+    let off = median(told.iter().map(|told| told.0).collect());
+    assert!(off.abs() < BOUND, "{off} ns");
+    // A free-running ptp4l has an arbitrary timescale, which is what its clock has: UTC.
+    assert_eq!(told[0].1, Scale::Configured);
+    let view = slave.view();
+    assert_eq!((view.role, view.state), (PtpRole::Slave, PtpState::Locked));
+    assert_eq!(
+        (view.process, view.interface.as_str()),
+        ("timesync-agent", "eth0")
+    );
+    assert_eq!((view.class, view.steps_removed), (248, 1));
+    assert!(
+        view.grandmaster.is_some() && view.n_measured >= 20,
+        "{view:?}"
+    );
+    let delay = view.delay.expect("measured");
+    assert!(delay.abs() < 2e-3, "{delay} s");
+    assert!(view.offset.expect("measured").abs() < 2e-3, "{view:?}");
+}
+
+#[test]
+#[ignore = "needs network namespaces"]
+fn a_grandmaster_is_followed_over_udp() {
+    follow(&settings(), "network_transport UDPv4");
+}
+
+#[test]
+#[ignore = "needs network namespaces"]
+fn a_grandmaster_is_followed_over_ethernet() {
+    let settings = PtpSettings {
+        transport: PtpTransport::Ethernet,
+        domain: 24,
+        ..settings()
+    };
+    follow(&settings, "network_transport L2\ndomainNumber 24");
+}
+
+#[test]
+#[ignore = "needs network namespaces"]
+fn a_grandmaster_is_followed_where_neighbours_measure_delays() {
+    let settings = PtpSettings {
+        delay: PtpDelay::PeerToPeer,
+        ..settings()
+    };
+    follow(
+        &settings,
+        "network_transport UDPv4\ndelay_mechanism P2P\nlogMinPdelayReqInterval -2",
+    );
+}
+
+#[test]
+#[ignore = "needs network namespaces"]
+fn a_grandmaster_that_goes_is_missed_and_found_again() {
+    let wire = Wire::new();
+    let master = wire.ptp4l(&wire.master, "gm", "");
+    let slave = wire.slave.inside(|| Slave::start(&settings(), 0, [7; 16]));
+    let (slave, receiver) = slave.expect("the slave starts");
+    told(&receiver, 3);
+    master.kill();
+    let state = |slave: &Slave| slave.view().state;
+    wait::for_it("holdover", PATIENCE, || state(&slave) == PtpState::Holdover);
+    wait::for_it("nothing to follow", PATIENCE, || {
+        let view = slave.view();
+        (view.state, view.role) == (PtpState::FreeRun, PtpRole::Listening)
+    });
+    while receiver.try_recv().is_ok() {}
+    let _master = wire.ptp4l(&wire.master, "gm", "");
+    told(&receiver, 3);
+    wait::for_it("locked again", PATIENCE, || {
+        state(&slave) == PtpState::Locked
+    });
+}
+
+/// What a ptp4l says, as samples and to those who look.
+fn ask(socket: &Path, done: impl Fn(&PtpView, &[Made]) -> bool) -> (PtpView, Vec<Made>) {
+    let driver = RefclockDriver::Ptp4l {
+        socket: socket.to_owned(),
+        domain: 0,
+    };
+    let options = RefclockOptions {
+        poll: -1,
+        driver_poll: -3,
+        filter: 1,
+        ..RefclockOptions::default()
+    };
+    let (mut clocks, failures) =
+        Clocks::open(&[RefclockSettings { driver, options }], Vec::new(), now());
+    assert!(failures.is_empty(), "{failures:?}");
+    let begun = Instant::now();
+    let mut made = Vec::new();
+    loop {
+        let outputs = clocks.handle_timeout(&Context::default(), now());
+        made.extend(outputs.into_iter().filter_map(|output| output.sample));
+        std::thread::sleep(Duration::from_millis(20));
+        clocks.handle_readable(0, &Context::default());
+        let view = clocks.ptp().next().expect("there is one");
+        if done(&view, &made) {
+            return (view, made);
+        }
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "{view:?}, {} samples",
+            made.len()
+        );
+    }
+}
+
+#[test]
+#[ignore = "needs network namespaces"]
+fn a_ptp4l_that_follows_says_what_it_measures() {
+    let wire = Wire::new();
+    let master = wire.ptp4l(&wire.master, "gm", "");
+    let slave = wire.ptp4l(&wire.slave, "oc", "slaveOnly 1");
+    let socket = wire.socket("oc");
+    wait::for_it("ptp4l", PATIENCE, || socket.exists());
+    let (view, made) = ask(&socket, |view, made| {
+        made.len() >= 5 && view.delay.is_some() && !view.interface.is_empty()
+    });
+    let off = median(
+        made.iter()
+            .map(|made| off(made.at, UnixTime(made.at.0.saturating_add(made.ahead))))
+            .collect(),
+    );
+    assert!(off.abs() < BOUND, "{off} ns");
+    assert_eq!((view.process, view.interface.as_str()), ("ptp4l", "eth0"));
+    assert_eq!((view.role, view.state), (PtpRole::Slave, PtpState::Locked));
+    assert_eq!((view.class, view.steps_removed), (248, 1));
+    assert!(
+        view.delay.is_some_and(|delay| delay.abs() < 2e-3),
+        "{view:?}"
+    );
+    assert!(
+        view.offset.is_some_and(|offset| offset.abs() < 2e-3),
+        "{view:?}"
+    );
+    // Without a master there is nothing to measure.
+    master.kill();
+    let (view, made) = ask(&socket, |view, _| {
+        view.role == PtpRole::Listening && view.state == PtpState::FreeRun
+    });
+    assert_eq!((view.grandmaster, view.class), (None, 255));
+    assert!(
+        made.len() <= 1,
+        "what was measured last is no news: {}",
+        made.len()
+    );
+    slave.kill();
+}
+
+#[test]
+#[ignore = "needs network namespaces"]
+fn a_grandmaster_says_that_it_is_one() {
+    let wire = Wire::new();
+    let _master = wire.ptp4l(&wire.master, "gm", "clockClass 6\ndomainNumber 0");
+    let socket = wire.socket("gm");
+    wait::for_it("ptp4l", PATIENCE, || socket.exists());
+    let (view, made) = ask(&socket, |view, _| {
+        view.role == PtpRole::Master && view.class == 6
+    });
+    assert_eq!((view.state, view.grandmaster), (PtpState::FreeRun, None));
+    assert!(made.is_empty());
+}
