@@ -32,7 +32,6 @@ use crate::engine::{Command, Engine, Reply};
 use crate::keys::KeyRing;
 use crate::leap_file;
 use crate::random::Random;
-use crate::refclock::Told;
 use crate::responder::Tables;
 use crate::server::Supply;
 use crate::settings::{RefclockDriver, Settings};
@@ -55,8 +54,6 @@ const PROCESSES: &str = "/proc";
 pub struct Options {
     /// Whether the clock is corrected. Otherwise nothing of it is changed, and clients are told what it lacks.
     pub corrects_clock: bool,
-    /// What PTP slaves tell, by the places of their reference clocks.
-    pub slaves: Vec<(usize, Receiver<Told>)>,
     /// Where everything that can be seen is published.
     pub views: Arc<Cell<View>>,
     /// Where what clients are told is published.
@@ -73,7 +70,6 @@ impl Options {
     pub fn new(corrects_clock: bool) -> Self {
         Self {
             corrects_clock,
-            slaves: Vec::new(),
             views: Cell::new(View::default()),
             reference: Cell::new(Reference::default()),
             tables: None,

@@ -553,6 +553,12 @@ impl Client {
         }
     }
 
+    /// Whether nobody has answered for some rounds; true once in so many.
+    #[must_use]
+    pub const fn is_unheard(&self) -> bool {
+        self.silent > 0 && self.silent % SILENCE == 0
+    }
+
     /// A request. A round of them that nobody answers makes what is known older.
     pub fn request(&mut self, id: Id) -> Vec<u8> {
         if id == Self::WANTED[0] {

@@ -211,16 +211,17 @@ impl Worker {
 
     /// Hands on what was measured.
     fn publish(&self, machine: &mut Machine<'_>) {
+        let view = machine.view(self.clock, &self.settings, reading());
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if *shared != view {
+            *shared = view;
+        }
+        drop(shared);
         while let Some(told) = machine.poll_told() {
             match self.sender.try_send(told) {
                 // Who does not read has gone, or will.
                 Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
             }
-        }
-        let view = machine.view(self.clock, &self.settings, reading());
-        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        if *shared != view {
-            *shared = view;
         }
     }
 }

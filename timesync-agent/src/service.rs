@@ -122,7 +122,6 @@ impl Service for Timesync {
         let (server, mut listeners) = serve(&config, context, &supply, &mut random)?;
         let options = agent::Options {
             corrects_clock: config.corrects_clock,
-            slaves: Vec::new(),
             views: Arc::clone(&views),
             reference: Arc::clone(&supply.reference),
             tables: Some(Arc::clone(&supply.tables)),

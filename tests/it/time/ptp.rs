@@ -198,7 +198,7 @@ fn ask(socket: &Path, done: impl Fn(&PtpView, &[Made]) -> bool) -> (PtpView, Vec
         ..RefclockOptions::default()
     };
     let (mut clocks, failures) =
-        Clocks::open(&[RefclockSettings { driver, options }], Vec::new(), now());
+        Clocks::open(&[RefclockSettings { driver, options }], now());
     assert!(failures.is_empty(), "{failures:?}");
     let begun = Instant::now();
     let mut made = Vec::new();

@@ -78,7 +78,7 @@ impl Run {
             random,
         } = parts;
         let now = clock::read();
-        let (clocks, failures) = Clocks::open(&settings.refclocks, options.slaves, now);
+        let (clocks, failures) = Clocks::open(&settings.refclocks, now);
         for failure in failures {
             let clock = failure.clock;
             tracing::error!(clock, error = %failure.error, "Cannot open a reference clock");

@@ -1,14 +1,17 @@
 //! The shell of reference clocks: opens what they are read from, and reads it.
 //!
 //! It lives in the thread that keeps the time and never waits: a driver is read when its time has come, a socket when the poll
-//! loop says that it has something.
+//! loop says that it has something. A slave of PTP has a thread of its own, and what it tells is read like any other driver.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
+#[cfg(feature = "ptp")]
 use std::sync::mpsc::Receiver;
 
 use crate::pmc;
+#[cfg(feature = "ptp")]
+use crate::ptp::Slave;
 use crate::settings::{RefclockDriver, RefclockSettings};
 use crate::time::{RawTime, Reading, UnixTime};
 use crate::view::{Leap, PtpView};
@@ -53,20 +56,13 @@ pub struct Failure {
 }
 
 impl Clocks {
-    /// Opens all of them; those that cannot be opened stay silent, and are told of. `slaves` are what PTP slaves tell, by the
-    /// place of the clock.
+    /// Opens all of them; those that cannot be opened stay silent, and are told of.
     #[must_use]
-    pub fn open(
-        settings: &[RefclockSettings],
-        mut slaves: Vec<(usize, Receiver<Told>)>,
-        now: Reading,
-    ) -> (Self, Vec<Failure>) {
+    pub fn open(settings: &[RefclockSettings], now: Reading) -> (Self, Vec<Failure>) {
         let mut failures = Vec::new();
         let mut clocks = Vec::new();
         for (index, settings) in settings.iter().enumerate() {
-            let slave = slaves.iter().position(|(clock, _)| *clock == index);
-            let slave = slave.map(|position| slaves.swap_remove(position).1);
-            let driver = match Driver::open(&settings.driver, slave) {
+            let driver = match Driver::open(&settings.driver, index) {
                 Ok(driver) => Some(driver),
                 Err(error) => {
                     failures.push(Failure {
@@ -136,12 +132,14 @@ impl Clocks {
         self.clocks.iter().map(|clock| &clock.core)
     }
 
-    /// What each ptp4l says of itself.
+    /// What each clock that follows PTP says of itself.
     pub fn ptp(&self) -> impl Iterator<Item = PtpView> {
         let clocks = self.clocks.iter().enumerate();
         clocks.filter_map(|(index, clock)| match clock.driver.as_ref()? {
             Driver::Ptp4l(ptp4l) => Some(ptp4l.client.view(index)),
-            _ => None,
+            #[cfg(feature = "ptp")]
+            Driver::Ptp(slave, _) => Some(slave.view()),
+            Driver::Phc(_) | Driver::Shm(_) | Driver::Sock { .. } | Driver::Pps(_) => None,
         })
     }
 
@@ -174,14 +172,18 @@ impl Clocks {
 enum Driver {
     Phc(Phc),
     Shm(sys::Segment),
-    Sock { socket: OwnedFd, path: PathBuf },
+    Sock {
+        socket: OwnedFd,
+        path: PathBuf,
+    },
     Pps(Pps),
     Ptp4l(Box<Ptp4l>),
-    Ptp(Receiver<Told>),
+    #[cfg(feature = "ptp")]
+    Ptp(Slave, Receiver<Told>),
 }
 
 impl Driver {
-    fn open(driver: &RefclockDriver, slave: Option<Receiver<Told>>) -> io::Result<Self> {
+    fn open(driver: &RefclockDriver, index: usize) -> io::Result<Self> {
         match driver {
             RefclockDriver::Phc { device, options } => {
                 if options.external_pulses.is_some() {
@@ -199,9 +201,16 @@ impl Driver {
             RefclockDriver::Ptp4l { socket, domain } => {
                 Ok(Self::Ptp4l(Box::new(Ptp4l::open(socket, *domain)?)))
             }
-            RefclockDriver::Ptp(_) => slave
-                .map(Self::Ptp)
-                .ok_or_else(|| io::ErrorKind::Unsupported.into()),
+            #[cfg(feature = "ptp")]
+            RefclockDriver::Ptp(settings) => {
+                let (slave, receiver) = Slave::start(settings, index, crate::system::seed()?)?;
+                Ok(Self::Ptp(slave, receiver))
+            }
+            #[cfg(not(feature = "ptp"))]
+            RefclockDriver::Ptp(_) => {
+                tracing::error!(clock = index, "This program was built without PTP");
+                Err(io::ErrorKind::Unsupported.into())
+            }
         }
     }
 
@@ -209,7 +218,9 @@ impl Driver {
         match self {
             Self::Sock { socket, .. } => Some(socket.as_raw_fd()),
             Self::Ptp4l(ptp4l) => Some(ptp4l.socket.as_raw_fd()),
-            Self::Phc(_) | Self::Shm(_) | Self::Pps(_) | Self::Ptp(_) => None,
+            Self::Phc(_) | Self::Shm(_) | Self::Pps(_) => None,
+            #[cfg(feature = "ptp")]
+            Self::Ptp(..) => None,
         }
     }
 
@@ -219,7 +230,8 @@ impl Driver {
             Self::Phc(phc) => phc.read().into_iter().collect(),
             Self::Shm(segment) => shared(segment).into_iter().collect(),
             Self::Pps(pps) => pps.read().into_iter().collect(),
-            Self::Ptp(receiver) => receiver.try_iter().take(AT_ONCE).collect(),
+            #[cfg(feature = "ptp")]
+            Self::Ptp(_, receiver) => receiver.try_iter().take(AT_ONCE).collect(),
             Self::Ptp4l(ptp4l) => {
                 ptp4l.ask();
                 Vec::new()
@@ -233,7 +245,9 @@ impl Driver {
         match self {
             Self::Sock { socket, .. } => received(socket),
             Self::Ptp4l(ptp4l) => ptp4l.receive(),
-            Self::Phc(_) | Self::Shm(_) | Self::Pps(_) | Self::Ptp(_) => Vec::new(),
+            Self::Phc(_) | Self::Shm(_) | Self::Pps(_) => Vec::new(),
+            #[cfg(feature = "ptp")]
+            Self::Ptp(..) => Vec::new(),
         }
     }
 }
@@ -451,6 +465,8 @@ struct Ptp4l {
     socket: OwnedFd,
     server: PathBuf,
     client: pmc::Client,
+    /// The name of the socket, beside ptp4l's; without, it has one that the kernel chose.
+    beside: Option<PathBuf>,
 }
 
 impl Ptp4l {
@@ -459,15 +475,41 @@ impl Ptp4l {
             socket: sys::bind(None)?,
             server: server.to_owned(),
             client: pmc::Client::new(domain),
+            beside: None,
         })
     }
 
     /// Asks once for each data set; the answers come to the socket.
     fn ask(&mut self) {
+        if self.client.is_unheard() {
+            self.rename();
+        }
         for id in pmc::Client::WANTED {
             let request = self.client.request(id);
             // ptp4l may be away; then nothing comes.
             drop(sys::send(&self.socket, &request, &self.server));
+        }
+    }
+
+    /// Takes the other kind of name. One that the kernel chose is known in one network namespace, a path where directories are the
+    /// same: between containers either may be missing, and then answers do not arrive.
+    fn rename(&mut self) {
+        let beside = self.beside.take();
+        if let Some(path) = &beside {
+            drop(std::fs::remove_file(path));
+        }
+        let path = beside.is_none().then(|| {
+            let mut path = self.server.as_os_str().to_owned();
+            path.push(format!(".timesync-agent.{}", std::process::id()));
+            PathBuf::from(path)
+        });
+        if let Some(path) = &path {
+            // What is left of an earlier process of that number.
+            drop(std::fs::remove_file(path));
+        }
+        if let Ok(socket) = sys::bind(path.as_deref()) {
+            self.socket = socket;
+            self.beside = path;
         }
     }
 
@@ -484,6 +526,14 @@ impl Ptp4l {
             }
         }
         all
+    }
+}
+
+impl Drop for Ptp4l {
+    fn drop(&mut self) {
+        if let Some(path) = &self.beside {
+            drop(std::fs::remove_file(path));
+        }
     }
 }
 

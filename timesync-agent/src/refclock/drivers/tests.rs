@@ -2,7 +2,6 @@
 
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
-use std::sync::mpsc;
 
 use super::*;
 use crate::settings::RefclockOptions;
@@ -17,7 +16,7 @@ fn settings(driver: RefclockDriver) -> RefclockSettings {
 }
 
 fn open(driver: RefclockDriver) -> Clocks {
-    let (clocks, failures) = Clocks::open(&[settings(driver)], Vec::new(), reading());
+    let (clocks, failures) = Clocks::open(&[settings(driver)], reading());
     assert!(failures.is_empty(), "{failures:?}");
     clocks
 }
@@ -173,32 +172,9 @@ fn a_clock_that_is_not_there_is_told_of_and_stays_silent() {
         },
     ];
     let settings = drivers.map(settings);
-    let (mut clocks, failures) = Clocks::open(&settings, Vec::new(), reading());
+    let (mut clocks, failures) = Clocks::open(&settings, reading());
     let failed: Vec<usize> = failures.iter().map(|failure| failure.clock).collect();
     assert_eq!(failed, [0, 1, 2, 3]);
     assert_eq!(clocks.descriptors().count(), 0);
     assert_eq!(sample(&mut clocks), None);
-}
-
-#[test]
-fn what_a_slave_of_ptp_tells_becomes_samples() {
-    let driver = RefclockDriver::Ptp(crate::settings::PtpSettings::new("eth0"));
-    let (sender, receiver) = mpsc::channel();
-    let slaves = vec![(0, receiver)];
-    let (mut clocks, failures) = Clocks::open(&[settings(driver)], slaves, reading());
-    assert!(failures.is_empty(), "{failures:?}");
-    let now = reading();
-    let what = What::Time {
-        time: now.wall + crate::time::Span(38 * SECOND),
-        scale: Scale::Tai(Some(37)),
-    };
-    let told = Told {
-        at: now.raw,
-        what,
-        dispersion: 1e-7,
-        leap: Leap::Normal,
-    };
-    sender.send(told).unwrap();
-    let off = behind(&sample(&mut clocks).unwrap()) - SECOND;
-    assert!(off.abs() < NOISE, "{off} ns");
 }
