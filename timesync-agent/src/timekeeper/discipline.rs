@@ -9,7 +9,7 @@ use crate::time::{RawTime, Reading, Span};
 /// uncertainty of the estimate. `corrtimeratio` 3, the default, is this.
 const CORRECTION_TIME: f64 = 1.0;
 /// The shortest slew, in seconds.
-const SHORTEST_SLEW: f64 = 1.0;
+const SHORTEST_SLEW: f64 = 0.2;
 /// What is corrected below this is not worth a slew.
 const NOTHING: f64 = 1e-10;
 /// An offset that is slewed away within three hours and a half, in seconds.

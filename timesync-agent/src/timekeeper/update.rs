@@ -431,7 +431,7 @@ impl Timekeeper {
         let aim = f64::from(source.options.polltarget) / 8.0;
         let bound = (POLL_GROWTH * spread / aim).min(POLL_BOUND);
         let fits = |poll: i8| source.filter.growth(f64::from(poll).exp2()) <= bound * bound;
-        let enough = source.filter.n_samples() >= 4;
+        let enough = source.filter.n_samples() >= FIRST_BURST;
         let poll = source
             .poll
             .clamp(source.options.minpoll, source.options.maxpoll);
