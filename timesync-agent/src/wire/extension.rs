@@ -7,6 +7,10 @@ use super::{
 
 /// Octets before the body: type and length.
 const FIELD_HEADER: usize = 4;
+/// Octets of the shortest MAC of version 4, with its key ID.
+const SHORTEST_MAC: usize = KEY_ID_LENGTH + SHORTEST_DIGEST;
+/// Octets of the longest one.
+const LONGEST_MAC: usize = KEY_ID_LENGTH + LONGEST_DIGEST_V4;
 
 /// One extension field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,10 +34,14 @@ impl<'a> ExtensionFields<'a> {
     /// Splits what follows a header into fields and trailer.
     ///
     /// Whether octets are a MAC is decided by how many are left: from 20 to 24, or 4 for a crypto-NAK. A field that is the last of
-    /// a packet without MAC is longer (RFC 7822 §7.5.1.1), and one that precedes a MAC leaves more than a MAC.
+    /// a packet without MAC is longer (RFC 7822 §7.5.1.1), and one that precedes a MAC leaves more than a MAC; so there is no
+    /// field where no more is left than the longest MAC has.
     pub(super) fn split(octets: &'a [u8]) -> Result<(Self, &'a [u8]), Malformed> {
         let mut rest = octets;
         while !is_trailer(rest) {
+            if rest.len() <= LONGEST_MAC {
+                return Err(Malformed::Extension);
+            }
             let (_, after) = read(rest).ok_or(Malformed::Extension)?;
             rest = after;
         }
@@ -61,10 +69,8 @@ impl<'a> Iterator for ExtensionFields<'a> {
 
 /// True for nothing, for what has the length of a MAC and for a crypto-NAK.
 fn is_trailer(rest: &[u8]) -> bool {
-    const SHORTEST: usize = KEY_ID_LENGTH + SHORTEST_DIGEST;
-    const LONGEST: usize = KEY_ID_LENGTH + LONGEST_DIGEST_V4;
     match rest.len() {
-        0 | SHORTEST..=LONGEST => true,
+        0 | SHORTEST_MAC..=LONGEST_MAC => true,
         KEY_ID_LENGTH => rest == [0; KEY_ID_LENGTH],
         _ => false,
     }
