@@ -93,7 +93,7 @@ pub(super) fn body(data: &[u8]) {
         }
     }
     let statistics = tables.statistics();
-    assert!(statistics.stamps_held <= n_replies.min(8), "bounded");
+    assert!(statistics.stamps_held <= n_replies.min(MOST), "bounded");
 }
 
 /// Asks, and looks at the answer; its receive timestamp.

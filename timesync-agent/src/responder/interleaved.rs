@@ -11,12 +11,12 @@ use super::place::place;
 use crate::time::{NtpTimestamp, UnixTime};
 use crate::view::StampSource;
 
-/// Answers remembered in one set.
-const SET_SIZE: usize = 8;
+/// Answers remembered in one set: as many clients in interleaved mode may share an address.
+const SET_SIZE: usize = 64;
 /// Octets of a set.
 const SET_OCTETS: usize = SET_SIZE * size_of::<Stamp>();
 /// The most sets, whatever the limit says: half a million answers.
-const MOST_SETS: usize = 1 << 16;
+const MOST_SETS: usize = 1 << 13;
 
 /// An answer that is remembered: where, and by which receive timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,8 +192,8 @@ mod tests {
         }
         let ends = Some((UnixTime(1), UnixTime(999)));
         assert_eq!(stamps.extent(), (1 + SET_SIZE, ends));
-        assert_eq!(stamps.take(CLIENT, NtpTimestamp(991)), None);
-        assert!(stamps.take(CLIENT, NtpTimestamp(992)).is_some());
+        assert_eq!(stamps.take(CLIENT, NtpTimestamp(935)), None);
+        assert!(stamps.take(CLIENT, NtpTimestamp(936)).is_some());
         assert!(stamps.take(OTHER, NtpTimestamp(1)).is_some());
         stamps.clear();
         assert_eq!(stamps.extent(), (0, None));
