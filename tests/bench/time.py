@@ -50,8 +50,8 @@ class Wire:
         for name in (self.client, self.server):
             run("ip", "netns", "add", name)
             run("ip", "-n", name, "link", "set", "lo", "up")
-        run("ip", "-n", self.client, "link", "add", "up", "type", "veth", "peer", "name", "in", "netns", self.server)
-        for name, link, address in [(self.client, "up", CLIENT), (self.server, "in", SERVER)]:
+        run("ip", "-n", self.client, "link", "add", "wire0", "type", "veth", "peer", "name", "wire1", "netns", self.server)
+        for name, link, address in [(self.client, "wire0", CLIENT), (self.server, "wire1", SERVER)]:
             run("ip", "-n", name, "addr", "add", f"{address}/24", "dev", link)
             run("ip", "-n", name, "link", "set", link, "up")
 
@@ -131,7 +131,7 @@ chrony-conf = "{conf}"
 threads = {threads}
 correct-clock = false
 [admin]
-address = "127.0.0.1:{port + 1}"
+listen = "127.0.0.1:{port + 1}"
 """)
         command = [self.binaries / "timesync-agent", "serve", "--config", toml]
         self.servers[name] = Server(name, self.wire, command, port, cores, self.directory)
