@@ -1,6 +1,7 @@
 //! timesync-agent beside chronyd and chronyc, from the outside. No test touches a clock.
 
 mod alike;
+mod calls;
 mod clients;
 mod island;
 mod operate;
