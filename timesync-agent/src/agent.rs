@@ -39,7 +39,7 @@ use crate::system::clock::{self, Clock, ClockError};
 use crate::system::rivals::{self, Rival};
 use crate::system::timer::Waker;
 use crate::time::{Reading, Span};
-use crate::timekeeper::Reference;
+use crate::timekeeper::{LeapSecond, Reference};
 use crate::view::View;
 
 use run::Run;
@@ -134,7 +134,15 @@ fn system(what: &'static str) -> impl FnOnce(io::Error) -> AgentError {
 enum Request {
     Command(Command, oneshot::Sender<Reply>),
     OnOffline(oneshot::Sender<Reply>),
-    Reload(Box<Settings>, KeyRing),
+    Reload(Box<Reload>),
+}
+
+/// What a reload brings. Files are read by who brings it, not by the thread.
+#[derive(Debug)]
+struct Reload {
+    settings: Settings,
+    keys: KeyRing,
+    leaps: Vec<LeapSecond>,
 }
 
 /// A running agent.
@@ -260,7 +268,12 @@ impl Commander {
     /// Other settings and keys from here on; false if the thread has ended or is far behind.
     #[must_use]
     pub fn reload(&self, settings: Settings, keys: KeyRing) -> bool {
-        self.send(Request::Reload(Box::new(settings), keys))
+        let leaps = leap_file::read(&settings.leap);
+        self.send(Request::Reload(Box::new(Reload {
+            settings,
+            keys,
+            leaps,
+        })))
     }
 
     fn send(&self, request: Request) -> bool {

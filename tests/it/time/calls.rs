@@ -66,7 +66,10 @@ fn loop_of(trace: &str) -> Vec<&str> {
     trace
         .lines()
         .skip_while(|line| !is_made(line))
-        .filter(|line| line.split_once(' ').is_some_and(|(other, _)| other == thread))
+        .filter(|line| {
+            line.split_once(' ')
+                .is_some_and(|(other, _)| other == thread)
+        })
         .collect()
 }
 
@@ -113,7 +116,9 @@ fn the_thread_that_keeps_the_time_makes_only_calls_that_can_be_simulated() {
     let mut daemon = Daemon::spawn("traced", traced(&agent.serve(), &trace));
     agent.wait_state(&["locked"]);
     let n = server.n_requests();
-    wait::for_it("a few more requests", PATIENCE, || server.n_requests() > n + 4);
+    wait::for_it("a few more requests", PATIENCE, || {
+        server.n_requests() > n + 4
+    });
     daemon.signal(Signal::TERM);
     daemon.wait();
     let text = std::fs::read_to_string(&trace).expect("strace has written it");

@@ -197,8 +197,7 @@ fn ask(socket: &Path, done: impl Fn(&PtpView, &[Made]) -> bool) -> (PtpView, Vec
         filter: 1,
         ..RefclockOptions::default()
     };
-    let (mut clocks, failures) =
-        Clocks::open(&[RefclockSettings { driver, options }], now());
+    let (mut clocks, failures) = Clocks::open(&[RefclockSettings { driver, options }], now());
     assert!(failures.is_empty(), "{failures:?}");
     let begun = Instant::now();
     let mut made = Vec::new();

@@ -10,12 +10,11 @@ use daemon_base::run::Heartbeat;
 use daemon_base::snapshot::Cell;
 
 use crate::engine::{Command, Engine, Input, Output, Reply, SocketId, Whom};
-use crate::keys::KeyRing;
 use crate::refclock::Context;
 use crate::refclock::drivers::Clocks;
 use crate::resolver::Resolver;
 use crate::responder::Tables;
-use crate::settings::Settings;
+use crate::settings::RefclockSettings;
 use crate::system::clock::{self, Clock};
 use crate::system::socket::{self, Socket};
 use crate::system::timer::{Timer, Waker};
@@ -29,7 +28,7 @@ use crate::words;
 use super::answer::Answerer;
 use super::report::Reporter;
 use super::scribe::Scribe;
-use super::{AgentError, Parts, Request, Seen};
+use super::{AgentError, Parts, Reload, Request, Seen};
 
 /// How often the heartbeat is counted at least: the rest of the process looks for it.
 const BEAT: Span = Span(SECOND / 4);
@@ -49,6 +48,7 @@ pub(super) struct Run {
     requests: Receiver<Request>,
     resolver: Resolver,
     clocks: Clocks,
+    refclocks: Vec<RefclockSettings>,
     answerer: Option<Answerer>,
     scribe: Scribe,
     reporter: Reporter,
@@ -78,11 +78,6 @@ impl Run {
             random,
         } = parts;
         let now = clock::read();
-        let (clocks, failures) = Clocks::open(&settings.refclocks, now);
-        for failure in failures {
-            let clock = failure.clock;
-            tracing::error!(clock, error = %failure.error, "Cannot open a reference clock");
-        }
         let answerer = match options.supply {
             Some(supply) => Some(Answerer::open(&settings.server, supply, random)?),
             None => None,
@@ -96,7 +91,8 @@ impl Run {
             resolver: Resolver::new(Arc::clone(&waker)),
             waker,
             requests,
-            clocks,
+            clocks: open_clocks(&settings.refclocks, now),
+            refclocks: settings.refclocks.clone(),
             answerer,
             scribe: Scribe::new(&settings),
             reporter: Reporter::default(),
@@ -411,16 +407,28 @@ impl Run {
                 Request::OnOffline(reply) => {
                     reply.send(self.on_offline(now)).ok();
                 }
-                Request::Reload(settings, keys) => self.reload(&settings, keys, now),
+                Request::Reload(reload) => self.reload(*reload, now),
             }
         }
     }
 
-    fn reload(&mut self, settings: &Settings, keys: KeyRing, now: Reading) {
+    fn reload(&mut self, reload: Reload, now: Reading) {
+        let Reload {
+            settings,
+            keys,
+            leaps,
+        } = reload;
         self.socket_options = socket::Options::from(&settings.client);
         self.clock.trust(settings.clock.rtcsync);
-        self.scribe = Scribe::new(settings);
-        self.engine.configure(settings, keys, now);
+        self.scribe = Scribe::new(&settings);
+        if self.refclocks != settings.refclocks {
+            // The old ones let go of what they hold before the new ones ask for it.
+            self.clocks = Clocks::default();
+            self.clocks = open_clocks(&settings.refclocks, now);
+            self.refclocks.clone_from(&settings.refclocks);
+        }
+        self.engine.configure(&settings, keys, now);
+        self.engine.set_leap_table(&leaps, now);
     }
 
     fn on_offline(&mut self, now: Reading) -> Reply {
@@ -439,6 +447,16 @@ impl Run {
         }
         Reply::Done
     }
+}
+
+/// Opens reference clocks; of those that cannot be opened the log tells.
+fn open_clocks(refclocks: &[RefclockSettings], now: Reading) -> Clocks {
+    let (clocks, failures) = Clocks::open(refclocks, now);
+    for failure in failures {
+        let clock = failure.clock;
+        tracing::error!(clock, error = %failure.error, "Cannot open a reference clock");
+    }
+    clocks
 }
 
 impl std::fmt::Debug for Run {

@@ -145,7 +145,6 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::view::Tracking;
 
     #[test]
     fn files_are_made_and_lines_are_headed_now_and_then() {
@@ -162,7 +161,7 @@ mod tests {
             skew: 0.5,
         });
         for _ in 0..3 {
-            let record = Record::Tracking(Box::new(Tracking::default()));
+            let record = Record::Tracking(Box::default());
             scribe.record(&record, UnixTime(0));
         }
         scribe.finish();

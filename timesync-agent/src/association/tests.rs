@@ -323,7 +323,7 @@ fn responses_that_are_no_good_are_known_by_their_tests() {
     type Alter = fn(&mut Server);
     let cases: [(u16, Alter); 8] = [
         (test::SYNCHRONISED, |server| {
-            server.packet.leap = Leap::Unsynchronised
+            server.packet.leap = Leap::Unsynchronised;
         }),
         (test::SYNCHRONISED, |server| server.packet.stratum = 16),
         (test::SYNCHRONISED, |server| server.packet.stratum = 0),
@@ -334,7 +334,7 @@ fn responses_that_are_no_good_are_known_by_their_tests() {
         (test::DELAY, |server| server.service = 4001 * MS),
         // Its time is from us.
         (test::LOOP, |server| {
-            server.packet.reference_id = 0xC000_0209
+            server.packet.reference_id = 0xC000_0209;
         }),
         // It is us.
         (test::LOOP, |server| {

@@ -327,82 +327,57 @@ fn a_name_without_address_is_counted_and_tried_again() {
     assert_eq!(world.view().state, ClockState::Locked);
 }
 
+/// Whether each source is online, and in a burst.
+type States = [(bool, bool); 2];
+
+/// Has this done, and looks at what has become of the sources.
+#[track_caller]
+fn tell(world: &mut World, command: Command, reply: Reply, expected: States) {
+    let now = world.now();
+    assert_eq!(world.engine.command(&command, now), reply, "{command:?}");
+    let sources = world.view().sources;
+    let states: Vec<(bool, bool)> = sources
+        .iter()
+        .map(|source| (source.online, source.burst))
+        .collect();
+    assert_eq!(states, expected, "{command:?}");
+}
+
 #[test]
 fn commands_reach_the_sources_they_name() {
+    const OFF: (bool, bool) = (false, false);
+    const ON: (bool, bool) = (true, false);
     let mut world = World::new(&settings(&["192.0.2.1", "203.0.113.1"]), 0.0)
         .with("192.0.2.1", Some(0.0))
         .with("203.0.113.1", Some(0.0));
     world.run(30);
-    let now = world.now();
     let net = |text: &str| Whom::Network(text.parse().unwrap());
-    let of = |world: &World| {
-        let sources = world.view().sources;
-        sources
-            .iter()
-            .map(|source| (source.online, source.burst))
-            .collect::<Vec<_>>()
+    let nobody = Command::Offline(net("198.51.100.0/24"));
+    tell(&mut world, nobody, Reply::NoSuchSource, [ON, ON]);
+    let first = Command::Offline(net("192.0.2.0/24"));
+    tell(&mut world, first, Reply::Done, [OFF, ON]);
+    // Who comes online begins with a burst.
+    let all = Command::Online(Whom::All);
+    tell(&mut world, all, Reply::Done, [(true, true), ON]);
+    let all = Command::Offline(Whom::All);
+    tell(&mut world, all, Reply::Done, [OFF, OFF]);
+    let burst = |good, total, whom| Command::Burst { good, total, whom };
+    let odd = burst(2, 1, Whom::All);
+    tell(&mut world, odd, Reply::Invalid, [OFF, OFF]);
+    let second = burst(2, 4, net("203.0.113.1/32"));
+    tell(&mut world, second, Reply::Done, [OFF, (false, true)]);
+    let polling = |minpoll| Command::SetPolling {
+        whom: Whom::All,
+        minpoll: Some(minpoll),
+        maxpoll: Some(minpoll),
     };
-    for (command, reply, expected) in [
-        (
-            Command::Offline(net("198.51.100.0/24")),
-            Reply::NoSuchSource,
-            [(true, false); 2],
-        ),
-        (
-            Command::Offline(net("192.0.2.0/24")),
-            Reply::Done,
-            [(false, false), (true, false)],
-        ),
-        (
-            Command::Online(Whom::All),
-            Reply::Done,
-            [(true, true), (true, false)],
-        ),
-        (
-            Command::Offline(Whom::All),
-            Reply::Done,
-            [(false, false); 2],
-        ),
-        (
-            Command::Burst {
-                good: 2,
-                total: 1,
-                whom: Whom::All,
-            },
-            Reply::Invalid,
-            [(false, false); 2],
-        ),
-        (
-            Command::Burst {
-                good: 2,
-                total: 4,
-                whom: net("203.0.113.1/32"),
-            },
-            Reply::Done,
-            [(false, false), (false, true)],
-        ),
-        (
-            Command::SetPolling {
-                whom: Whom::All,
-                minpoll: Some(99),
-                maxpoll: None,
-            },
-            Reply::Invalid,
-            [(false, false), (false, true)],
-        ),
-        (
-            Command::SetPolling {
-                whom: Whom::All,
-                minpoll: Some(5),
-                maxpoll: Some(6),
-            },
-            Reply::Done,
-            [(false, false), (false, true)],
-        ),
-    ] {
-        assert_eq!(world.engine.command(&command, now), reply, "{command:?}");
-        assert_eq!(of(&world), expected, "{command:?}");
-    }
+    tell(
+        &mut world,
+        polling(99),
+        Reply::Invalid,
+        [OFF, (false, true)],
+    );
+    tell(&mut world, polling(5), Reply::Done, [OFF, (false, true)]);
     assert!(world.view().sources.iter().all(|source| source.poll == 5));
 }
 

@@ -118,6 +118,7 @@ pub struct Clock {
     is_trusted: bool,
     set: Option<Rate>,
     status: i32,
+    told: Option<Status>,
 }
 
 /// A rate as the kernel has it.
@@ -168,6 +169,7 @@ impl Clock {
             is_trusted,
             set: None,
             status: libc::STA_UNSYNC,
+            told: None,
         }
     }
 
@@ -234,8 +236,11 @@ impl Clock {
         // With ADJ_NANO these are nanoseconds, and never negative.
         adjustment.time.tv_usec = span.0.rem_euclid(SECOND);
         adjust(&mut adjustment)?;
-        // A step clears what the kernel was told of leap seconds and errors.
-        Ok(())
+        // With a step the kernel forgets how good its clock is.
+        match self.told {
+            Some(status) => self.set_status(&status),
+            None => Ok(()),
+        }
     }
 
     /// Tells the kernel how good its clock is, and what of leap seconds it has to do.
@@ -262,6 +267,7 @@ impl Clock {
         adjustment.esterror = microseconds(status.estimated_error);
         adjust(&mut adjustment)?;
         self.status = bits;
+        self.told = Some(*status);
         if let Some(offset) = status.tai_offset
             && adjustment.tai != offset
         {
