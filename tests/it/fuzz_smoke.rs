@@ -3,9 +3,9 @@
 //! `FUZZ_SEED` and `FUZZ_STEPS` ask for others; a failure names the seed and the step.
 
 use tests::fuzz::{
-    CLIENT_HELLO, HANDOVER, HAPROXY_CFG, HEALTH, KEEPALIVED_CONF, NAMED_CONF, NTP_PACKET,
-    NTP_REQUEST, PROXY_HEADER, QUERY, REGISTRY_ARCHIVE, REGISTRY_JOURNAL, REGISTRY_MANIFEST,
-    REGISTRY_NAMES, REGISTRY_RANGE, RESPONSE, SETTINGS, Target, VRRP, ZONE,
+    CHRONY_CONF, CHRONY_KEYS, CLIENT_HELLO, CMDMON, HANDOVER, HAPROXY_CFG, HEALTH, KEEPALIVED_CONF,
+    NAMED_CONF, NTP_PACKET, NTP_REQUEST, PROXY_HEADER, QUERY, REGISTRY_ARCHIVE, REGISTRY_JOURNAL,
+    REGISTRY_MANIFEST, REGISTRY_NAMES, REGISTRY_RANGE, RESPONSE, SETTINGS, Target, VRRP, ZONE,
 };
 
 fn smoke(target: Target, steps: usize) {
@@ -90,4 +90,15 @@ fn no_journal_upsets_the_registry() {
 fn no_packet_upsets_an_ntp_server() {
     smoke(NTP_PACKET, 40_000);
     smoke(NTP_REQUEST, 10_000);
+}
+
+#[test]
+fn no_chrony_conf_and_no_key_file_upsets_its_parser() {
+    smoke(CHRONY_CONF, 2_000);
+    smoke(CHRONY_KEYS, 4_000);
+}
+
+#[test]
+fn no_packet_upsets_chronycs_protocol() {
+    smoke(CMDMON, 10_000);
 }

@@ -4,7 +4,10 @@
 //! smoke run feeds them the corpus and seeded mutations of it, for a bounded number of steps, on
 //! any toolchain: it finds what is shallow, and shows that the corpus and the targets still fit.
 
+mod chrony_conf;
+mod chrony_keys;
 mod client_hello;
+mod cmdmon;
 mod handover;
 mod haproxy_cfg;
 mod health;
@@ -46,6 +49,27 @@ pub struct Target {
 pub const QUERY: Target = Target {
     name: "query",
     body: query::body,
+    words: &[],
+};
+
+/// Files of chronyd.
+pub const CHRONY_CONF: Target = Target {
+    name: "chrony_conf",
+    body: chrony_conf::body,
+    words: chrony_conf::WORDS,
+};
+
+/// Files of keys.
+pub const CHRONY_KEYS: Target = Target {
+    name: "chrony_keys",
+    body: chrony_keys::body,
+    words: chrony_keys::WORDS,
+};
+
+/// Packets of chronyc and to it.
+pub const CMDMON: Target = Target {
+    name: "cmdmon",
+    body: cmdmon::body,
     words: &[],
 };
 

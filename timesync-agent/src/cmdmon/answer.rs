@@ -27,6 +27,11 @@ const OPEN: [&str; 8] = [
     "tracking",
 ];
 
+/// In parts per million.
+const UNKNOWN_SKEW: f64 = 2000.0;
+/// In seconds.
+const UNKNOWN_DEVIATION: f64 = 4.0;
+
 /// What is known.
 #[derive(Debug)]
 pub struct Facts<'a> {
@@ -252,7 +257,11 @@ fn source_data(source: &SourceView, index: u32, view: &View) -> SourceData {
 }
 
 fn source_stats(source: &SourceView, index: u32) -> SourceStats {
-    let statistics = &source.statistics;
+    let mut statistics = source.statistics;
+    if statistics.n_samples == 0 {
+        // What chronyd says of what nobody knows.
+        (statistics.skew, statistics.deviation) = (UNKNOWN_SKEW, UNKNOWN_DEVIATION);
+    }
     SourceStats {
         reference_id: source.reference_id,
         // Without an address, chronyc shows the reference ID.

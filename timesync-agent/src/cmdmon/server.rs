@@ -267,7 +267,7 @@ impl Shared {
                 let (status, report) = match answer {
                     Answer::Told(status, report) => (status, report),
                     Answer::Errand(errand) => {
-                        tracing::info!(command = ?request.command, "Command");
+                        tracing::debug!(command = ?request.command, "Command");
                         (self.control.perform(errand).await, Report::Null)
                     }
                 };

@@ -67,12 +67,14 @@ impl Reader<'_> {
                 Err(rejected) => self.problems.extend(rejected.problems),
             }
         }
-        for server in &spec.server {
-            let source = self.source(server, false);
-            settings.sources.push(source);
-        }
-        for pool in &spec.pool {
-            let source = self.source(pool, true);
+        let servers = spec.server.iter().map(|server| (server, false));
+        let mut sources: Vec<_> = servers
+            .chain(spec.pool.iter().map(|pool| (pool, true)))
+            .collect();
+        // The order of the file.
+        sources.sort_by_key(|(source, _)| source.host.span().start);
+        for (spec, is_pool) in sources {
+            let source = self.source(spec, is_pool);
             settings.sources.push(source);
         }
         self.refclocks(&spec.refclock, &spec.ptp, &mut settings.refclocks);
