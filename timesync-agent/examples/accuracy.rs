@@ -14,7 +14,9 @@ use timesync_agent::simulation::statistics::Summary;
 type Figures = [Option<f64>; 6];
 
 fn main() -> io::Result<()> {
-    let mut numbers = std::env::args().skip(1).filter_map(|word| word.parse().ok());
+    let mut numbers = std::env::args()
+        .skip(1)
+        .filter_map(|word| word.parse().ok());
     let first: u64 = numbers.next().unwrap_or(101);
     let seeds = first..first + numbers.next().unwrap_or(9);
     let mut out = io::stdout().lock();
@@ -25,11 +27,23 @@ fn main() -> io::Result<()> {
     )?;
     for scenario in scenario::measured() {
         for poll in POLLS {
-            row(&mut out, &scenario, poll, &seeds, chronyd(scenario.name, poll))?;
+            row(
+                &mut out,
+                &scenario,
+                poll,
+                &seeds,
+                chronyd(scenario.name, poll),
+            )?;
         }
     }
     for scenario in scenario::adverse().into_iter().chain(scenario::endured()) {
-        row(&mut out, &scenario, (4, 6), &seeds, chronyd(scenario.name, (4, 6)))?;
+        row(
+            &mut out,
+            &scenario,
+            (4, 6),
+            &seeds,
+            chronyd(scenario.name, (4, 6)),
+        )?;
     }
     Ok(())
 }
@@ -72,7 +86,8 @@ fn figures(summary: &Summary) -> [f64; 6] {
 /// chronyd 4.3 in clknetsim, median of nine seeds, as the document says.
 fn chronyd(scenario: &str, poll: (i8, i8)) -> Figures {
     let all = |figures: [f64; 6]| figures.map(Some);
-    let some = |to_millisecond, rms, max| [Some(to_millisecond), None, Some(rms), Some(max), None, None];
+    let some =
+        |to_millisecond, rms, max| [Some(to_millisecond), None, Some(rms), Some(max), None, None];
     match (scenario, poll) {
         ("A", (6, 10)) => all([5.0, 76.0, 123.7, 233.0, 99.0, 48.0]),
         ("A", (4, 6)) => all([5.0, 25.0, 21.6, 56.0, 97.0, 327.0]),

@@ -3,6 +3,7 @@
 //! Fixed for the life of the process are the admin listener, where healthd is, whether the clock is touched, listeners and
 //! reference clocks; everything else is taken up on reload.
 
+mod lint;
 pub mod v1;
 mod write;
 
@@ -17,6 +18,7 @@ use crate::args::{ConfigArgs, DEFAULT_CONFIG};
 use crate::chrony_conf::{self, ChronyConf};
 use crate::settings::Settings;
 
+pub use lint::unused;
 pub use write::toml;
 
 /// Where the admin listener is unless the configuration says otherwise.
@@ -117,6 +119,7 @@ pub fn read(args: &ConfigArgs) -> Result<Config, Problems> {
         config.common.admin = args.admin;
     }
     config.corrects_clock &= !args.no_clock;
+    config.warnings.extend(lint::unused(&config.settings));
     Ok(config)
 }
 

@@ -160,11 +160,11 @@ impl Default for RefclockOptions {
     }
 }
 
-/// A reference ID of up to four letters (RFC 5905 §7.3).
+/// A reference ID of up to four letters that can be printed (RFC 5905 §7.3).
 #[must_use]
 pub fn reference_id(text: &str) -> Option<u32> {
     let letters = text.as_bytes();
-    if letters.is_empty() || letters.len() > 4 || !text.is_ascii() {
+    if letters.is_empty() || letters.len() > 4 || !letters.iter().all(u8::is_ascii_graphic) {
         return None;
     }
     let mut id = [0; 4];

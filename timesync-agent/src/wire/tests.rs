@@ -154,11 +154,7 @@ fn rests() -> Vec<(&'static str, Vec<u8>, Expected)> {
         ("a MAC of 256 bits", mac(1, 32), None),
         ("4 octets that are no NAK", mac(1, 0), None),
         ("8 octets", mac(0, 4), None),
-        (
-            "a field of 16 octets alone",
-            f(1, 16),
-            None,
-        ),
+        ("a field of 16 octets alone", f(1, 16), None),
         // RFC 7822 §7.5.1.1: so short a last field is taken for a MAC.
         (
             "a field of 20 octets alone",
