@@ -26,8 +26,6 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where an agent of the tests answers, on an address of its own.
 pub const PORT: u16 = 11_123;
-/// Where it answers chronyc.
-pub const COMMAND_PORT: u16 = 11_323;
 const ADMIN: u16 = 9406;
 
 //--- The agent
@@ -81,8 +79,10 @@ impl Agent {
             String::new()
         } else {
             format!(
-                "port {PORT}\nbindaddress {}\ncmdport {COMMAND_PORT}\nbindcmdaddress {}\n",
-                self.ip, self.ip
+                "port {PORT}\nbindaddress {}\ncmdport {}\nbindcmdaddress {}\n",
+                self.ip,
+                self.command_port(),
+                self.ip
             )
         };
         format!(
@@ -90,6 +90,13 @@ impl Agent {
             self.command_socket().display(),
             self.drift_file().display()
         )
+    }
+
+    /// Where it answers chronyc: a port of its own, because chronyd's rules have it on `::1` too.
+    #[must_use]
+    pub fn command_port(&self) -> u16 {
+        let [_, _, third, fourth] = self.ip.octets();
+        20_000 + u16::from_be_bytes([third, fourth]) % 20_000
     }
 
     /// Where chronyc of the same user asks.
@@ -234,7 +241,7 @@ impl Agent {
             command.arg("-h").arg("127.0.0.1");
         } else {
             command.arg("-h").arg(self.ip.to_string());
-            command.arg("-p").arg(COMMAND_PORT.to_string());
+            command.arg("-p").arg(self.command_port().to_string());
         }
         chronyc(command, arguments)
     }

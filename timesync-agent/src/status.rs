@@ -82,9 +82,9 @@ fn source(source: &SourceView, now: RawTime) -> Value {
     })
 }
 
-/// JSON has no infinity.
+/// JSON has no infinity, and people have no negative zero.
 fn finite(value: f64) -> Value {
-    serde_json::Number::from_f64(value).map_or(Value::Null, Value::Number)
+    serde_json::Number::from_f64(value + 0.0).map_or(Value::Null, Value::Number)
 }
 
 fn time(time: UnixTime) -> Value {

@@ -26,9 +26,9 @@ pub(super) fn write(page: &mut Page<'_, '_>, view: &View, node: &str) -> fmt::Re
     let clock =
         |value: f64| -> Samples { vec![(of_source(PROCESS, node, SYSTEM_CLOCK, "ntp"), value)] };
     // Theirs are positive if the clock is ahead of its master.
-    let mut offsets = clock(-tracking.correction * 1e9);
+    let mut offsets = clock(0.0 - tracking.correction * 1e9);
     let mut largest = clock(tracking.rms_offset * 1e9);
-    let mut frequencies = clock(-tracking.frequency * 1e3);
+    let mut frequencies = clock(0.0 - tracking.frequency * 1e3);
     let mut delays = clock(tracking.root_delay * 1e9);
     let state = match view.state {
         ClockState::Locked => 1_u8,
