@@ -399,17 +399,9 @@ fn own_user() -> String {
 #[must_use]
 pub fn chronyd_measures(mut command: Command, server: &str) -> f64 {
     let user = own_user();
-    command.args([
-        "-Q",
-        "-U",
-        "-u",
-        &user,
-        "-t",
-        "30",
-        server,
-        "cmdport 0",
-        "pidfile /",
-    ]);
+    let files = private("chronyd");
+    command.args(["-Q", "-U", "-u", &user, "-t", "30", server, "cmdport 0"]);
+    command.arg(format!("pidfile {}", files.join("pid").display()));
     let (status, stdout, stderr) = run(command);
     let text = stdout + &stderr;
     let words: Vec<&str> = text.split_whitespace().collect();

@@ -19,7 +19,7 @@ fn check_names_everything_that_is_wrong() {
         .arg(agent.files.join("chrony.conf"));
     let (status, stdout, stderr) = run(command);
     assert_eq!(status.code(), Some(78), "{stdout}{stderr}");
-    for place in [":6:1: ", ":7:", ":8:"] {
+    for place in [":7:1: ", ":8:5: ", ":9:12: "] {
         assert!(stdout.contains(place), "no {place} in {stdout}");
     }
     // What chronyd took and has no use for any longer is a warning.
