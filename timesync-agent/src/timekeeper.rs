@@ -38,6 +38,9 @@ const MAX_EFFECTS: usize = 1024;
 const PATIENCE: Span = Span(2 * crate::time::SECOND);
 /// Updates after which a clock that is within its root distance is locked.
 const LOCKED_UPDATES: u64 = 4;
+/// A clock that is as near as this is locked, however small the root distance: otherwise the state would follow the noise of single
+/// samples.
+const LOCKED_ANYWAY: f64 = 0.001;
 /// A clock further off than this is not locked, whatever the root distance.
 const LOCKED_WITHIN: f64 = 0.1;
 /// A frequency is not taken over from one source to another as if it were known better than this.
@@ -421,8 +424,14 @@ impl Timekeeper {
         if !self.following {
             return ClockState::Holdover;
         }
-        let bound = (root.delay / 2.0 + root.dispersion).min(LOCKED_WITHIN);
-        if self.discipline.n_updates >= LOCKED_UPDATES && knowledge.offset(now).abs() <= bound {
+        // A clock that is let alone stays where it is, and clients are told what it lacks: nothing is left to be corrected.
+        let left = match self.free_running {
+            true => 0.0,
+            false => knowledge.offset(now).abs(),
+        };
+        let distance = root.delay / 2.0 + root.dispersion;
+        let bound = distance.clamp(LOCKED_ANYWAY, LOCKED_WITHIN);
+        if self.discipline.n_updates >= LOCKED_UPDATES && left <= bound {
             ClockState::Locked
         } else {
             ClockState::Syncing
