@@ -86,6 +86,11 @@ impl Timekeeper {
         if root.orphan && !self.following {
             return Some(now.raw.max(waited));
         }
+        // Nor where strata have counted up to that of the own time: orphans whose server is gone have followed each other in a ring.
+        let told = root.stratum.saturating_add(1);
+        if local.orphan && told >= local.stratum && !self.following {
+            return Some(now.raw.max(waited));
+        }
         let distance = root.delay / 2.0 + root.dispersion;
         let left = (local.distance - distance).max(0.0) / self.dispersion_rate().max(1e-12);
         Some((root.at.raw + Span::from_seconds(left)).max(waited))
