@@ -4,7 +4,7 @@
 
 use tests::fuzz::{
     CHRONY_CONF, CHRONY_KEYS, CLIENT_HELLO, CMDMON, HANDOVER, HAPROXY_CFG, HEALTH, KEEPALIVED_CONF,
-    NAMED_CONF, NTP_PACKET, NTP_REQUEST, PROXY_HEADER, QUERY, REGISTRY_ARCHIVE, REGISTRY_JOURNAL,
+    NAMED_CONF, NTP_PACKET, NTP_REQUEST, PROXY_HEADER, PTP_MANAGEMENT, PTP_MESSAGE, QUERY, REFCLOCK, REGISTRY_ARCHIVE, REGISTRY_JOURNAL,
     REGISTRY_MANIFEST, REGISTRY_NAMES, REGISTRY_RANGE, RESPONSE, SETTINGS, Target, VRRP, ZONE,
 };
 
@@ -101,4 +101,15 @@ fn no_chrony_conf_and_no_key_file_upsets_its_parser() {
 #[test]
 fn no_packet_upsets_chronycs_protocol() {
     smoke(CMDMON, 10_000);
+}
+
+#[test]
+fn no_message_upsets_a_slave_of_ptp() {
+    smoke(PTP_MESSAGE, 10_000);
+    smoke(PTP_MANAGEMENT, 20_000);
+}
+
+#[test]
+fn nothing_that_a_reference_clock_leaves_upsets_the_agent() {
+    smoke(REFCLOCK, 20_000);
 }

@@ -17,7 +17,10 @@ mod named_conf;
 mod ntp_packet;
 mod ntp_request;
 mod proxy_header;
+mod ptp_management;
+mod ptp_message;
 mod query;
+mod refclock;
 mod registry_archive;
 mod registry_journal;
 mod registry_manifest;
@@ -201,6 +204,27 @@ pub const NTP_PACKET: Target = Target {
 pub const NTP_REQUEST: Target = Target {
     name: "ntp_request",
     body: ntp_request::body,
+    words: &[],
+};
+
+/// Messages of PTP.
+pub const PTP_MESSAGE: Target = Target {
+    name: "ptp_message",
+    body: ptp_message::body,
+    words: &[],
+};
+
+/// Answers of ptp4l.
+pub const PTP_MANAGEMENT: Target = Target {
+    name: "ptp_management",
+    body: ptp_management::body,
+    words: &[],
+};
+
+/// What reference clocks leave.
+pub const REFCLOCK: Target = Target {
+    name: "refclock",
+    body: refclock::body,
     words: &[],
 };
 

@@ -137,6 +137,10 @@ pub struct ParentDataSet {
 }
 
 /// timePropertiesDS (§15.5.3.6.1).
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the flags of the data set, each under its own name"
+)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimeProperties {
     /// currentUtcOffset, in seconds.
@@ -556,7 +560,7 @@ impl Client {
     /// Whether nobody has answered for some rounds; true once in so many.
     #[must_use]
     pub const fn is_unheard(&self) -> bool {
-        self.silent > 0 && self.silent % SILENCE == 0
+        self.silent > 0 && self.silent.is_multiple_of(SILENCE)
     }
 
     /// A request. A round of them that nobody answers makes what is known older.

@@ -16,6 +16,10 @@ mod sys;
 use std::io;
 
 /// The capabilities that keeping the time may need (`capabilities(7)`); all others are dropped.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one of the kernel's, on or off"
+)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
     /// `CAP_SYS_TIME`: the clock is set.

@@ -57,10 +57,6 @@ fn told() -> (Client, Vec<Measured>) {
 
 #[test]
 fn answers_of_ptp4l_are_understood() {
-    let port = PortIdentity {
-        clock: OWN,
-        port: 1,
-    };
     let quality = ClockQuality {
         class: 255,
         accuracy: 0xfe,
@@ -103,6 +99,11 @@ fn answers_of_ptp4l_are_understood() {
             grandmaster: GRANDMASTER,
         })
     );
+}
+
+#[test]
+fn answers_of_ptp4l_about_its_port_and_time_are_understood() {
+    let port = PortIdentity { clock: OWN, port: 1 };
     assert_eq!(
         answer_of(TIME_PROPERTIES),
         Answer::TimeProperties(TimeProperties {

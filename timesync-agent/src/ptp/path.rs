@@ -1,6 +1,6 @@
 //! The master's time out of messages that went both ways.
 //!
-//! A Sync message says when it left the master and comes after the delay of the path, a Delay_Req message the other way round. Both
+//! A Sync message says when it left the master and comes after the delay of the path, a `Delay_Req` message the other way round. Both
 //! are some time apart, while which the raw clock drifts against the master: by more than the path has jitter. So the drift is
 //! estimated from the Sync messages, and taken out before both are compared.
 
@@ -64,7 +64,7 @@ impl Path {
         self.measured(at, offset)
     }
 
-    /// A Delay_Req message that left at `at`: its time of departure − its time of arrival.
+    /// A `Delay_Req` message that left at `at`: its time of departure − its time of arrival.
     pub(super) fn delay(&mut self, at: RawTime, offset: i64) {
         let Some((sync, there)) = self.syncs.back() else {
             return;
@@ -213,7 +213,8 @@ mod tests {
         request(&mut path, 5, 0);
         assert_eq!(sync(&mut path, SECOND, 0), None);
         path.peer(1_500.0);
-        assert_eq!(sync(&mut path, 2 * SECOND, 0).unwrap().delay, 1.5e-6);
+        let delay = sync(&mut path, 2 * SECOND, 0).unwrap().delay;
+        assert!((delay - 1.5e-6).abs() < 1e-12, "{delay}");
         path.reset();
         assert_eq!(sync(&mut path, 3 * SECOND, 0), None);
     }

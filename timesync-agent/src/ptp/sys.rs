@@ -15,7 +15,7 @@ use socket2::{MaybeUninitSlice, MsgHdrMut, SockAddr, SockAddrStorage, Socket};
 /// Longest name of an interface, with the zero at its end.
 const NAME: usize = libc::IFNAMSIZ;
 
-/// Asks for stamps (`SO_TIMESTAMPING`, linux/net_tstamp.h).
+/// Asks for stamps (`SO_TIMESTAMPING`, `linux/net_tstamp.h`).
 pub(super) fn ask_for_stamps(socket: &Socket, flags: u32) -> io::Result<()> {
     let length = libc::socklen_t::try_from(size_of::<u32>()).unwrap_or_default();
     // SAFETY: The option is a number, as long as is said.

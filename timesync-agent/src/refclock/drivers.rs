@@ -100,7 +100,7 @@ impl Clocks {
             return;
         };
         let told = readable.driver.as_mut().map(Driver::receive);
-        self.tell(clock, told.unwrap_or_default(), context);
+        self.tell(clock, &told.unwrap_or_default(), context);
     }
 
     /// Reads what is due; gives what has become of it.
@@ -113,7 +113,7 @@ impl Clocks {
             let due = clock.core.handle_timeout(now);
             if due.read {
                 let told = clock.driver.as_mut().map(Driver::read);
-                self.tell(index, told.unwrap_or_default(), context);
+                self.tell(index, &told.unwrap_or_default(), context);
             }
             if due.make
                 && let Some(clock) = self.clocks.get_mut(index)
@@ -143,7 +143,7 @@ impl Clocks {
         })
     }
 
-    fn tell(&mut self, index: usize, told: Vec<Told>, context: &Context) {
+    fn tell(&mut self, index: usize, told: &[Told], context: &Context) {
         if told.is_empty() {
             return;
         }
@@ -158,7 +158,7 @@ impl Clocks {
         });
         let now = reading();
         if let Some(clock) = self.clocks.get_mut(index) {
-            for told in &told {
+            for told in told {
                 if let Err(reason) = clock.core.tell(told, seconds, context, now) {
                     tracing::debug!(clock = index, ?reason, "Reference clock was of no use");
                 }

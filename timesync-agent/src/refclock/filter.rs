@@ -49,8 +49,7 @@ impl Filter {
 
     /// Takes one up.
     pub(crate) fn put(&mut self, point: Point) {
-        // Not a number is too much.
-        if !(point.dispersion <= self.max_dispersion) {
+        if point.dispersion.is_nan() || point.dispersion > self.max_dispersion {
             return;
         }
         // A clock that did not tell anything new.

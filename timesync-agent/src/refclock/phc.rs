@@ -1,4 +1,4 @@
-//! PTP hardware clocks: what the kernel's `PTP_SYS_OFFSET*` requests answer (linux/ptp_clock.h).
+//! PTP hardware clocks: what the kernel's `PTP_SYS_OFFSET*` requests answer (`linux/ptp_clock.h`).
 //!
 //! Only layouts and decoding. There are three requests, in the order of how exact they are: both clocks latched at one moment by
 //! the hardware; the wall clock read right before and right after the register of the hardware clock; and the wall clock read
@@ -43,8 +43,11 @@ const WRITE: u32 = 1;
 const READ: u32 = 2;
 
 /// The number of an `ioctl` (asm-generic/ioctl.h) of PTP clocks, whose letter is `=`.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the field of the size has 14 bits, and all of ours are below 2 KiB"
+)]
 const fn request(direction: u32, number: u8, size: usize) -> u32 {
-    // The field of the size has 14 bits; all of ours are below 2 KiB.
     direction << 30 | (size as u32 & 0x3fff) << 16 | (b'=' as u32) << 8 | number as u32
 }
 

@@ -104,17 +104,26 @@ impl Segment {
             .ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 
+    /// A pointer to an octet of the structure.
+    fn at(&self, index: usize) -> NonNull<u8> {
+        assert!(index < shm::SIZE, "beyond the structure");
+        // SAFETY: The segment is at least as long as the structure, or shmget had failed.
+        unsafe { self.0.add(index) }
+    }
+
     /// A copy, and `count` read once more after it.
     pub(super) fn copy(&self) -> ([u8; shm::SIZE], i32) {
         let mut copy = [0; shm::SIZE];
         for (index, octet) in copy.iter_mut().enumerate() {
-            // SAFETY: The segment is at least this long, or shmget had failed; others write to it, so it is read as volatile.
-            *octet = unsafe { self.0.add(index).read_volatile() };
+            let at = self.at(index);
+            // SAFETY: It lies within the segment; others write to it, so it is read as volatile.
+            *octet = unsafe { at.read_volatile() };
         }
         // The writer's stores before it counted are seen by now.
         fence(Ordering::SeqCst);
+        let count = self.at(shm::COUNT).cast::<i32>();
         // SAFETY: As above; the kernel aligns segments to pages, and `count` is at a multiple of four.
-        let count = unsafe { self.0.add(shm::COUNT).cast::<i32>().read_volatile() };
+        let count = unsafe { count.read_volatile() };
         (copy, count)
     }
 
@@ -122,8 +131,9 @@ impl Segment {
     #[cfg(test)]
     pub(super) fn write(&self, octets: &[u8; shm::SIZE]) {
         for (index, octet) in octets.iter().enumerate() {
+            let at = self.at(index);
             // SAFETY: As in `copy`.
-            unsafe { self.0.add(index).write_volatile(*octet) };
+            unsafe { at.write_volatile(*octet) };
         }
     }
 
@@ -138,8 +148,9 @@ impl Segment {
 
     /// Tells the writer that it was read.
     pub(super) fn take(&self) {
+        let valid = self.at(shm::VALID).cast::<i32>();
         // SAFETY: As in `copy`; `valid` is at a multiple of four.
-        unsafe { self.0.add(shm::VALID).cast::<i32>().write_volatile(0) };
+        unsafe { valid.write_volatile(0) };
     }
 }
 
