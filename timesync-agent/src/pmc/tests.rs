@@ -103,7 +103,10 @@ fn answers_of_ptp4l_are_understood() {
 
 #[test]
 fn answers_of_ptp4l_about_its_port_and_time_are_understood() {
-    let port = PortIdentity { clock: OWN, port: 1 };
+    let port = PortIdentity {
+        clock: OWN,
+        port: 1,
+    };
     assert_eq!(
         answer_of(TIME_PROPERTIES),
         Answer::TimeProperties(TimeProperties {
