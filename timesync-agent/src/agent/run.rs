@@ -78,6 +78,9 @@ impl Run {
             random,
         } = parts;
         let now = clock::read();
+        if !settings.client.hardware_stamps.is_empty() {
+            tracing::warn!("hwtimestamp: packets are stamped by the kernel, not by the card");
+        }
         let answerer = match options.supply {
             Some(supply) => Some(Answerer::open(&settings.server, supply, random)?),
             None => None,
@@ -133,6 +136,9 @@ impl Run {
         }
         if let Some(drift) = self.engine.timekeeper().drift() {
             self.scribe.save(drift);
+            // Nobody will end a slew that is under way: the clock runs on with its frequency alone.
+            let rate = -drift.ppm * 1000.0;
+            self.clock.set_rate(rate).map_err(AgentError::Clock)?;
         }
         self.scribe.finish();
         Ok(ended)
