@@ -55,6 +55,15 @@ pub enum Verb {
         #[command(subcommand)]
         format: Format,
     },
+    /// Put a recorded measurements log through the filter
+    ///
+    /// Reads what chronyd and this agent write with `log measurements`, and prints for each source how well the filter foretold
+    /// its samples. No clock is touched and nobody is asked.
+    Replay {
+        /// The log.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
     /// Ask the running agent how it is doing
     Status(StatusArgs),
     /// The clock and what it follows, as `chronyc tracking` prints it

@@ -1,6 +1,9 @@
 //! The verbs of the command line.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
 use std::process::ExitCode;
 
 use daemon_base::args::{self, LogArgs, ServeArgs as BaseServeArgs};
@@ -13,7 +16,9 @@ use crate::cmdmon::request::Command;
 use crate::config::{self, Config, DEFAULT_ADMIN};
 use crate::keys::KeyRing;
 use crate::once::{self, Mode};
+use crate::replay::Replay;
 use crate::service::{Timesync, keys};
+use crate::settings::Settings;
 use crate::solo;
 use crate::status;
 use crate::time::{SECOND, Span};
@@ -29,6 +34,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Verb::Solo(args) => keep(&args),
         Verb::Check(args) => check(&args),
         Verb::Import { format } => import(&format),
+        Verb::Replay { file } => replay(&file),
         Verb::Status(args) => run::status(&args, DEFAULT_ADMIN, status::render),
         Verb::Tracking(args) => chronyc::run(&Ask::Tracking(&args)),
         Verb::Sources(args) => chronyc::run(&Ask::Sources(&args)),
@@ -47,6 +53,29 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Verb::Refresh(link) => chronyc::run(&Ask::Plain(&link, Command::Refresh)),
         Verb::Rekey(link) => chronyc::run(&Ask::Plain(&link, Command::Rekey)),
     }
+}
+
+/// Reads a log line by line: it may be larger than memory.
+fn replay(path: &Path) -> ExitCode {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) => {
+            errln!("{}: {error}", path.display());
+            return ExitCode::from(exit::DATA);
+        }
+    };
+    let mut replay = Replay::new(&Settings::default());
+    for (line, text) in (1_u64..).zip(BufReader::new(file).lines()) {
+        let taken = text
+            .map_err(|error| error.to_string())
+            .and_then(|text| replay.line(&text).map_err(|error| error.to_string()));
+        if let Err(error) = taken {
+            errln!("{}:{line}: {error}", path.display());
+            return ExitCode::from(exit::DATA);
+        }
+    }
+    outln!("{}", replay.report().trim_end());
+    ExitCode::SUCCESS
 }
 
 fn serve(args: &ServeArgs) -> ExitCode {

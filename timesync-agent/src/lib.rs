@@ -37,6 +37,7 @@ pub mod pool;
 pub mod ptp;
 pub mod random;
 pub mod refclock;
+pub mod replay;
 pub mod resolver;
 pub mod responder;
 pub mod sandbox;

@@ -13,6 +13,8 @@ mod filter;
 mod leap;
 mod local;
 mod select;
+#[cfg(test)]
+mod tests;
 mod types;
 mod update;
 

@@ -90,7 +90,7 @@ impl LocalClock {
         now + (left / 1e9 / (1.0 + self.crystal())).max(0.0)
     }
 
-    pub(super) fn run(&mut self, seconds: f64) {
+    pub(crate) fn run(&mut self, seconds: f64) {
         let raw = seconds * 1e9 * (1.0 + self.crystal());
         self.raw += raw;
         let before = self.wall;
@@ -110,7 +110,7 @@ impl LocalClock {
         self.leap = leap;
     }
 
-    pub(super) fn wander(&mut self, now: f64, random: &mut Random) {
+    pub(crate) fn wander(&mut self, now: f64, random: &mut Random) {
         if self.wander > 0.0 {
             self.frequency += self.wander * random.normal();
         }
