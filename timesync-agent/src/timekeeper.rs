@@ -455,12 +455,14 @@ impl Timekeeper {
             offset: if self.free_running { offset } else { left },
             offset_rate: match &self.knowledge {
                 Some(knowledge) if self.free_running => knowledge.frequency,
-                _ => -slew,
+                // Of the wall clock's own seconds, which the slew makes longer or shorter.
+                _ => -slew / (1.0 + slew),
             },
-            offset_ends: match self.discipline.slew_ends() {
-                Some(ends) if !self.free_running => now.wall + (ends - now.raw),
-                _ => UnixTime(i64::MAX),
-            },
+            offset_ends: self
+                .discipline
+                .slew_ends_wall(now.raw, now.wall)
+                .filter(|_| !self.free_running)
+                .unwrap_or(UnixTime(i64::MAX)),
             ..Reference::default()
         };
         if let (true, Some(local)) = (self.local_active, self.local) {

@@ -3,7 +3,7 @@
 //! The rate that is asked for is always above −1, and so time never runs backwards but by a step.
 
 use crate::settings::{ClockSettings, MakeStep};
-use crate::time::{RawTime, Reading, Span};
+use crate::time::{RawTime, Reading, Span, UnixTime};
 
 /// A correction takes so many times what is due until the next one, in intervals between samples, if it is no more than the
 /// uncertainty of the estimate. `corrtimeratio` 3, the default, is this.
@@ -225,6 +225,13 @@ impl Discipline {
             Some((rate, ends)) if ends > at => (rate, rate * (ends - at).seconds()),
             _ => (0.0, 0.0),
         }
+    }
+
+    /// When the slew ends, on the wall clock that it changes, if that shows `wall` at `at`.
+    pub(super) fn slew_ends_wall(&self, at: RawTime, wall: UnixTime) -> Option<UnixTime> {
+        let (rate, ends) = self.slew?;
+        let seconds = (ends - at).seconds().max(0.0) * (1.0 + self.frequency + rate);
+        Some(wall + Span::from_seconds(seconds))
     }
 
     /// When the slew ends.
