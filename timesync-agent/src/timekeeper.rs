@@ -113,6 +113,10 @@ struct Root {
 
 /// What time it is.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is true or false whatever the others are"
+)]
 pub struct Timekeeper {
     selection: SelectionSettings,
     clock: ClockSettings,

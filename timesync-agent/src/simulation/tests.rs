@@ -15,8 +15,10 @@ const SHORT: f64 = 9000.0;
 /// The second from which on offsets count.
 const SETTLED: usize = 4000;
 
+type Figures = (f64, f64, f64);
+
 /// chronyd 4.3 in the same scenarios: seconds to 1 ms, RMS of the offset in µs, RMS of the frequency in ppb, for each of `POLLS`.
-const CHRONYD: [(&str, [(f64, f64, f64); 3]); 6] = [
+const CHRONYD: [(&str, [Figures; 3]); 6] = [
     (
         "A",
         [(5.0, 123.7, 99.0), (5.0, 21.6, 97.0), (1.0, 10.0, 372.0)],

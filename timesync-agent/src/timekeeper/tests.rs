@@ -72,7 +72,7 @@ impl Bench {
     fn now(&self) -> Reading {
         Reading {
             raw: RawTime(self.raw),
-            wall: UnixTime(self.raw + self.ahead as i64),
+            wall: UnixTime(self.raw) + Span::from_seconds(self.ahead / 1e9),
         }
     }
 
@@ -520,17 +520,17 @@ fn sim_nothing_that_sources_say_breaks_the_clock() {
     for seed in seeds {
         let mut random = Random::new(seed);
         let mut bench = Bench::new(&settings());
-        let n = 1 + (random.bits() % 4) as u32;
+        let n = 1 + u32::try_from(random.bits() % 4).unwrap();
         for id in 0..n {
             bench.add(id, SelectOptions::default());
         }
         for step in 0..300 {
             let what = format!("seed {seed} step {step}");
-            let id = (random.bits() % u64::from(n)) as u32;
+            let id = u32::try_from(random.bits() % u64::from(n)).unwrap();
             let size = 10_f64.powf(random.uniform() * 12.0 - 9.0);
             let ahead = size * random.normal();
             let delay = 10_f64.powf(random.uniform() * 9.0 - 7.0);
-            let stratum = (random.bits() % 18) as u8;
+            let stratum = u8::try_from(random.bits() % 18).unwrap();
             bench.hear(id, ahead, |sample| {
                 sample.delay = delay;
                 sample.stratum = stratum;
