@@ -259,7 +259,8 @@ impl Responder {
         let mut packet = told(&message.packet, policy, reference, request.received);
         // Ours are odd when something came, even when something left: so the two are never the same, and a client that
         // repeats one of the former is known by it.
-        packet.receive = self.blurred(reference.time_at(request.received), policy);
+        let random = self.random.bits();
+        packet.receive = blurred(reference.time_at(request.received), random, policy);
         packet.receive.0 |= 1;
         packet.origin = message.packet.transmit;
         let wants_interleaved = policy.log_clients && message.packet.origin.0 & 1 == 1;
@@ -272,7 +273,7 @@ impl Responder {
         };
         let now = clock();
         let sent = before.map_or(now, |(transmitted, _)| transmitted);
-        packet.transmit = self.blurred(reference.time_at(sent), policy);
+        packet.transmit = blurred(reference.time_at(sent), random.rotate_left(32), policy);
         packet.transmit.0 &= !1;
         if before.is_some() {
             packet.origin = message.packet.receive;
@@ -303,11 +304,11 @@ impl Responder {
             .clients
             .request(Service::Ntp, from, now, limit, &mut self.random)
     }
+}
 
-    /// A timestamp whose digits below the precision of the clock are random: they are not known, and nobody shall guess them.
-    fn blurred(&mut self, time: UnixTime, policy: &Policy) -> NtpTimestamp {
-        NtpTimestamp(NtpTimestamp::of(time).0 ^ (self.random.bits() & policy.blur))
-    }
+/// A timestamp whose digits below the precision of the clock are random: they are not known, and nobody shall guess them.
+fn blurred(time: UnixTime, random: u64, policy: &Policy) -> NtpTimestamp {
+    NtpTimestamp(NtpTimestamp::of(time).0 ^ (random & policy.blur))
 }
 
 /// What a stamp was taken of.
