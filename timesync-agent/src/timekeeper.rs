@@ -13,9 +13,9 @@ mod filter;
 mod leap;
 mod local;
 mod select;
+mod terms;
 #[cfg(test)]
 mod tests;
-mod types;
 mod update;
 
 use std::collections::VecDeque;
@@ -24,7 +24,7 @@ use self::discipline::Discipline;
 use self::filter::{Filter, Taken};
 use self::leap::LeapSeconds;
 use self::select::Failure;
-pub use self::types::{
+pub use self::terms::{
     Drift, Effect, LeapSecond, Note, Reference, Sample, SourceId, SourceOptions, Status, Verdict,
 };
 use crate::settings::{ClockSettings, Local, MakeStep, SelectionSettings, Settings};

@@ -1,6 +1,6 @@
 //! Leap seconds: who says that one comes, and what is done when it does.
 
-use super::types::LeapSecond;
+use super::terms::LeapSecond;
 use crate::settings::LeapMode;
 use crate::time::{SECOND, Span, UnixTime};
 use crate::view::Leap;

@@ -4,7 +4,7 @@
 //! gives its own time at stratum N; the others follow it, at N + 1, and a server of stratum N or above counts for nothing else.
 
 use super::select::{Candidate, Selection};
-use super::types::Note;
+use super::terms::Note;
 use super::{Source, Timekeeper};
 use crate::time::{RawTime, Reading, SECOND, Span};
 use crate::view::{Leap, SourceState};

@@ -1,7 +1,7 @@
 //! Which sources are right, and which of them leads: intersection of what they claim (RFC 5905 §11.2.1), then chrony's rules
 //! of preference, hysteresis and combining.
 
-use super::types::SourceId;
+use super::terms::SourceId;
 use crate::settings::{AuthSelectMode, SelectOptions, SelectionSettings};
 use crate::view::SourceState;
 

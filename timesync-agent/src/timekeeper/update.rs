@@ -3,7 +3,7 @@
 use super::discipline::{Correction, Update};
 use super::filter::Estimate;
 use super::select::{self, Candidate, Failure, Selection};
-use super::types::{Effect, Note, Sample, SourceId, Status, Verdict};
+use super::terms::{Effect, Note, Sample, SourceId, Status, Verdict};
 use super::{
     BURST_GROWTH, FIRST_BURST, Knowledge, LAST_BURST, PATIENCE, POLL_BOUND, POLL_GROWTH, Root,
     Source, Timekeeper,
