@@ -139,16 +139,17 @@ impl LeapSeconds {
         Some((leap, Span(seconds * SECOND)))
     }
 
-    /// How long until the next one is over, on the wall clock.
+    /// How long until the next one is over on the wall clock; where none is due today, until the table is to be looked at again.
     pub(super) fn until(&self, wall: UnixTime) -> Option<Span> {
-        self.next.map(|(at, leap)| {
-            let moment = if leap == Leap::Delete {
-                at - Span(SECOND)
-            } else {
-                at
-            };
-            moment - wall
-        })
+        match self.next {
+            Some((at, Leap::Delete)) => Some(at - Span(SECOND) - wall),
+            Some((at, _)) => Some(at - wall),
+            None if self.table.is_empty() => None,
+            None => {
+                let next_day = (wall.0.div_euclid(DAY) + 1).saturating_mul(DAY);
+                Some(UnixTime(next_day) + Span(SECOND) - wall)
+            }
+        }
     }
 
     /// Whether nobody knows who has it yet.
@@ -234,7 +235,13 @@ mod tests {
                 tai_offset: 35,
             },
         ]);
+        assert_eq!(
+            leap.until(wall(15_520, 0)),
+            Some(Span(86_401 * SECOND)),
+            "another day"
+        );
         assert_eq!(leap.plan(wall(15_521, 5)), Some(Leap::Insert));
+        assert_eq!(leap.until(wall(15_521, 5)), Some(Span(86_395 * SECOND)));
         assert_eq!(leap.tai_offset(wall(15_521, 5)), Some(34));
         assert_eq!(leap.pass(wall(15_521, 86_399)), None);
         assert_eq!(
