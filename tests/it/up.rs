@@ -244,7 +244,7 @@ fn a_site_answers_follows_its_masters_and_leaves_nothing_behind() {
     }
 
     let pids = place.pids();
-    assert_eq!(pids.len(), 5);
+    assert_eq!(pids.len(), SERVICES.len());
     site.stop();
     assert_nothing_is_left(&place, &pids);
 }
