@@ -2,6 +2,7 @@
 
 mod alike;
 mod calls;
+mod chronyc;
 mod clients;
 mod island;
 mod operate;

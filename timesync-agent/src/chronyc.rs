@@ -132,6 +132,10 @@ fn report(args: &ReportArgs, which: Kind) -> Result<bool, AskError> {
         page.heading(heading(which), args.verbose);
     }
     for report in &reports {
+        // As chronyc has it, where it goes through all of them.
+        if which == Kind::NtpData(None) && form == Form::Text {
+            page.text.push('\n');
+        }
         page.report(report);
     }
     out(format_args!("{}", page.text));

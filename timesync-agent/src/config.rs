@@ -119,7 +119,7 @@ pub fn read(args: &ConfigArgs) -> Result<Config, Problems> {
         config.common.admin = args.admin;
     }
     config.corrects_clock &= !args.no_clock;
-    config.warnings.extend(lint::unused(&config.settings));
+    config.warnings.extend(unused(&config.settings));
     Ok(config)
 }
 

@@ -678,8 +678,8 @@ pub struct CommandSettings {
     pub access: Vec<AccessRule>,
     /// `cmdratelimit`.
     pub rate_limit: Option<RateLimit>,
-    /// `opencommands`: the reports that are given over UDP, by chronyc's names; chrony 4.7. `None` are those of chrony 4.3.
-    pub open: Option<Vec<String>>,
+    /// `opencommands`: the reports that are given over UDP, by chronyc's names; chrony 4.7.
+    pub open: Vec<String>,
     /// `manual`: chronyc's `settime` is allowed.
     pub manual: bool,
 }
@@ -709,6 +709,18 @@ impl CommandSettings {
     }
 }
 
+/// The reports that are given over UDP unless the configuration says otherwise: those of chrony 4.3.
+pub const OPEN_COMMANDS: [&str; 8] = [
+    "activity",
+    "manual",
+    "rtcdata",
+    "smoothing",
+    "sourcename",
+    "sources",
+    "sourcestats",
+    "tracking",
+];
+
 /// Where chronyc looks for the socket.
 pub const DEFAULT_COMMAND_SOCKET: &str = "/run/chrony/chronyd.sock";
 
@@ -721,7 +733,7 @@ impl Default for CommandSettings {
             bind_device: None,
             access: Vec::new(),
             rate_limit: None,
-            open: None,
+            open: OPEN_COMMANDS.map(str::to_owned).to_vec(),
             manual: false,
         }
     }

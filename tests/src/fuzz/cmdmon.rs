@@ -59,7 +59,7 @@ fn as_request(data: &[u8]) {
                 client_log: true,
                 access: &access,
                 command_access: &access,
-                open: None,
+                open: &[],
             };
             // Over UDP, nothing is ever done.
             assert!(matches!(

@@ -401,7 +401,7 @@ impl Reader<'_> {
 
     fn opencommands(&mut self, line: &Line<'_>) {
         let names = line.words.iter().map(|word| word.text.to_ascii_lowercase());
-        self.settings.commands.open = Some(names.collect());
+        self.settings.commands.open = names.collect();
     }
 
     fn rate_limit(&mut self, line: &Line<'_>, default: RateLimit) -> Option<RateLimit> {

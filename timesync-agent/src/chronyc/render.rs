@@ -381,7 +381,6 @@ impl<'a> Page<'a> {
             values.extend(totals.map(|n| n.to_string()));
             return self.csv(&values);
         }
-        self.text.push('\n');
         let seconds = |value: f64, digits: usize| format!("{} seconds", fixed(value, digits));
         let remote = it.remote_address;
         let local = it.local_address;

@@ -15,18 +15,6 @@ use crate::settings::{Local, MakeStep};
 use crate::time::UnixTime;
 use crate::view::{Leap, SourceMode, SourceState, SourceView, StampSource, View};
 
-/// The reports that are given over UDP unless `opencommands` says otherwise: those of chrony 4.3.
-const OPEN: [&str; 8] = [
-    "activity",
-    "manual",
-    "rtcdata",
-    "smoothing",
-    "sourcename",
-    "sources",
-    "sourcestats",
-    "tracking",
-];
-
 /// In parts per million.
 const UNKNOWN_SKEW: f64 = 2000.0;
 /// In seconds.
@@ -46,7 +34,7 @@ pub struct Facts<'a> {
     /// Who may ask for reports.
     pub command_access: &'a Acl,
     /// `opencommands`.
-    pub open: Option<&'a [String]>,
+    pub open: &'a [String],
 }
 
 /// What a request comes to.
@@ -114,7 +102,7 @@ pub fn answer(command: &Command, facts: &Facts<'_>, is_local: bool) -> Answer {
 }
 
 /// Whether a report is for everybody who may ask at all.
-fn is_open(command: &Command, open: Option<&[String]>) -> bool {
+fn is_open(command: &Command, open: &[String]) -> bool {
     let names: &[&str] = match command {
         Command::Null => return true,
         // The number of sources goes before all reports on them.
@@ -140,10 +128,9 @@ fn is_open(command: &Command, open: Option<&[String]>) -> bool {
         Command::SelectData(_) => &["selectdata"],
         _ => return false,
     };
-    names.iter().any(|name| match open {
-        Some(open) => open.iter().any(|open| open == name),
-        None => OPEN.contains(name),
-    })
+    names
+        .iter()
+        .any(|name| open.iter().any(|open| open == name))
 }
 
 //--- Reports

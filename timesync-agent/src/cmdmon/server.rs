@@ -40,7 +40,7 @@ pub trait Control: Send + Sync + 'static {
 struct Policy {
     access: Acl,
     command_access: Acl,
-    open: Option<Vec<String>>,
+    open: Vec<String>,
     client_log: bool,
     rate_limit: Option<crate::settings::RateLimit>,
 }
@@ -260,7 +260,7 @@ impl Shared {
                         client_log: policy.client_log,
                         access: &policy.access,
                         command_access: &policy.command_access,
-                        open: policy.open.as_deref(),
+                        open: &policy.open,
                     };
                     answer(&request.command, &facts, is_local)
                 };

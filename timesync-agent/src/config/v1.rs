@@ -470,8 +470,8 @@ impl Reader<'_> {
         if let Some(rate) = &spec.ratelimit {
             to.rate_limit = Some(self.rate(rate, RateLimit::COMMANDS));
         }
-        if spec.open.is_some() {
-            to.open = spec.open;
+        if let Some(open) = spec.open {
+            to.open = open;
         }
     }
 

@@ -485,7 +485,9 @@ impl Page {
         }
         self.access(&commands.access);
         self.rate(commands.rate_limit, RateLimit::COMMANDS);
-        self.some("open", commands.open.as_ref().map(list));
+        if commands.open != default.open {
+            self.item("open", list(&commands.open));
+        }
     }
 
     fn access(&mut self, rules: &[AccessRule]) {
