@@ -60,6 +60,7 @@ peers:
 bench:
 	tests/bench/dns
 	tests/bench/lb
+	tests/bench/time
 
 # A whole site on this machine, on loopback, until Ctrl-C.
 up:

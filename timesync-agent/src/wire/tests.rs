@@ -142,7 +142,6 @@ fn windows_authenticators_are_known() {
 type Expected = Option<(&'static [(u16, usize)], Option<usize>)>;
 
 /// Rests of version 4 packets, and what they are.
-#[expect(clippy::too_many_lines, reason = "a table")]
 fn rests() -> Vec<(&'static str, Vec<u8>, Expected)> {
     let f = |kind, length| field(kind, length, 0xee);
     vec![
