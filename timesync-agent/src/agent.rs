@@ -32,9 +32,10 @@ use crate::engine::{Command, Engine, Reply};
 use crate::keys::KeyRing;
 use crate::leap_file;
 use crate::random::Random;
+use crate::resolver::Resolver;
 use crate::responder::Tables;
 use crate::server::Supply;
-use crate::settings::{RefclockDriver, Settings};
+use crate::settings::{Host, RefclockDriver, Settings, SourceSettings};
 use crate::system::clock::{self, Clock, ClockError};
 use crate::system::rivals::{self, Rival};
 use crate::system::timer::Waker;
@@ -43,6 +44,7 @@ use crate::timekeeper::{LeapSecond, Reference};
 use crate::view::View;
 
 use run::Run;
+use scribe::Scribe;
 
 /// Commands that wait for the thread. It takes them within a turn of its loop; more than this is somebody's mistake.
 const QUEUE: usize = 64;
@@ -137,12 +139,13 @@ enum Request {
     Reload(Box<Reload>),
 }
 
-/// What a reload brings. Files are read by who brings it, not by the thread.
+/// What a reload brings. Files are read and threads made by who brings it, not by the thread that keeps the time.
 #[derive(Debug)]
 struct Reload {
     settings: Settings,
     keys: KeyRing,
     leaps: Vec<LeapSecond>,
+    scribe: Scribe,
 }
 
 /// A running agent.
@@ -269,10 +272,12 @@ impl Commander {
     #[must_use]
     pub fn reload(&self, settings: Settings, keys: KeyRing) -> bool {
         let leaps = leap_file::read(&settings.leap);
+        let scribe = Scribe::new(&settings);
         self.send(Request::Reload(Box::new(Reload {
             settings,
             keys,
             leaps,
+            scribe,
         })))
     }
 
@@ -294,6 +299,8 @@ struct Parts {
     heartbeat: Heartbeat,
     stop: Arc<AtomicBool>,
     random: Random,
+    resolver: Resolver,
+    scribe: Scribe,
 }
 
 impl Parts {
@@ -329,6 +336,11 @@ impl Parts {
         }
         engine.set_leap_table(&leap_file::read(&settings.leap), now);
         let waker = Arc::new(Waker::new().map_err(system("make an event"))?);
+        let mut resolver = Resolver::new(Arc::clone(&waker));
+        let has_name = |source: &SourceSettings| matches!(source.host, Host::Name(_));
+        if settings.sources.iter().any(has_name) {
+            resolver.start();
+        }
         let (sender, requests) = mpsc::sync_channel(QUEUE);
         let commander = Commander {
             requests: sender,
@@ -344,6 +356,8 @@ impl Parts {
             heartbeat: Arc::new(AtomicU64::new(0)),
             stop: Arc::new(AtomicBool::new(false)),
             random,
+            resolver,
+            scribe: Scribe::new(settings),
         };
         Ok((parts, commander))
     }

@@ -13,7 +13,7 @@ const QUEUE: usize = 256;
 /// Addresses of one name that count: four times the largest pool.
 const ADDRESSES: usize = 64;
 
-/// Who is asked for names. The thread is made when the first one is.
+/// Who is asked for names. The thread is made when the first one is, or before if the asker must not make one.
 #[derive(Debug)]
 pub struct Resolver {
     waker: Arc<Waker>,
@@ -45,17 +45,19 @@ impl Resolver {
         if !self.asked.insert(name.clone()) {
             return;
         }
-        let queue = match &self.thread {
-            Some(queue) => queue.clone(),
-            None => self.start(),
-        };
-        if queue.try_send(name.clone()).is_err() {
+        self.start();
+        let queue = self.thread.as_ref();
+        if queue.is_none_or(|queue| queue.try_send(name.clone()).is_err()) {
             drop(self.answer.try_send((name, Vec::new())));
             self.waker.wake();
         }
     }
 
-    fn start(&mut self) -> SyncSender<String> {
+    /// Makes the thread, if there is none.
+    pub fn start(&mut self) {
+        if self.thread.is_some() {
+            return;
+        }
         let (queue, names) = mpsc::sync_channel::<String>(QUEUE);
         let (answer, waker) = (self.answer.clone(), Arc::clone(&self.waker));
         let resolve = move || {
@@ -72,10 +74,9 @@ impl Resolver {
             .spawn(resolve);
         match started {
             // It ends with the queue.
-            Ok(_) => self.thread = Some(queue.clone()),
+            Ok(_) => self.thread = Some(queue),
             Err(error) => tracing::error!(%error, "Cannot start a thread for names"),
         }
-        queue
     }
 
     /// An answer, if there is one.

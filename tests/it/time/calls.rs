@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use tests::daemon::Daemon;
 use tests::time::{Agent, PATIENCE, Says, Server, ask};
 use tests::wait;
@@ -56,6 +56,17 @@ fn traced(command: &Command, trace: &Path) -> Command {
         .arg(command.get_program())
         .args(command.get_args());
     strace
+}
+
+/// Ends what is traced, and with it whoever traces, and returns what was written down. A tracer itself takes no signal.
+fn end(mut daemon: Daemon, trace: &Path) -> String {
+    let read = || std::fs::read_to_string(trace).expect("strace writes it");
+    let text = read();
+    let (process, _) = text.split_once(' ').expect("the first line is its start");
+    let process = process.parse().ok().and_then(Pid::from_raw);
+    kill_process(process.expect("a number"), Signal::TERM).expect("it runs");
+    daemon.wait();
+    read()
 }
 
 /// The lines of the thread that made a timer, from there on; the only one that does.
@@ -113,15 +124,13 @@ fn the_thread_that_keeps_the_time_makes_only_calls_that_can_be_simulated() {
     let lines = server.line("iburst minpoll -2 maxpoll -2 xleave");
     let agent = Agent::on_loopback(&format!("{lines}log measurements statistics tracking\n"));
     let trace = agent.files.join("trace");
-    let mut daemon = Daemon::spawn("traced", traced(&agent.serve(), &trace));
+    let daemon = Daemon::spawn("traced", traced(&agent.serve(), &trace));
     agent.wait_state(&["locked"]);
     let n = server.n_requests();
     wait::for_it("a few more requests", PATIENCE, || {
         server.n_requests() > n + 4
     });
-    daemon.signal(Signal::TERM);
-    daemon.wait();
-    let text = std::fs::read_to_string(&trace).expect("strace has written it");
+    let text = end(daemon, &trace);
     let wanted = [
         "clock_adjtime",
         "close",
@@ -146,14 +155,12 @@ fn alone_it_serves_with_the_same_calls() {
         .arg("--no-clock")
         .arg("--chrony-conf")
         .arg(agent.files.join("chrony.conf"));
-    let mut daemon = Daemon::spawn("traced", traced(&command, &trace));
+    let daemon = Daemon::spawn("traced", traced(&command, &trace));
     daemon.wait_log("locked");
     let reply = ask(agent.address()).expect("it answers");
     assert_eq!((reply.leap(), reply.stratum), (0, 2));
     assert!(reply.offset.abs() < 0.1, "{reply:?}");
-    daemon.signal(Signal::TERM);
-    daemon.wait();
-    let text = std::fs::read_to_string(&trace).expect("strace has written it");
+    let text = end(daemon, &trace);
     check(&loop_of(&text), &["poll", "recvmsg", "sendmsg", "sendto"]);
     // From its first reading of a clock on it has not made another thread either, but for the drift file.
     let threads = text.matches("clone3(").count();

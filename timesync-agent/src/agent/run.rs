@@ -76,6 +76,8 @@ impl Run {
             heartbeat,
             stop,
             random,
+            resolver,
+            scribe,
         } = parts;
         let now = clock::read();
         if !settings.client.hardware_stamps.is_empty() {
@@ -91,13 +93,13 @@ impl Run {
             sockets: BTreeMap::new(),
             socket_options: socket::Options::from(&settings.client),
             timer: Timer::new().map_err(super::system("make a timer"))?,
-            resolver: Resolver::new(Arc::clone(&waker)),
+            resolver,
             waker,
             requests,
             clocks: open_clocks(&settings.refclocks, now),
             refclocks: settings.refclocks.clone(),
             answerer,
-            scribe: Scribe::new(&settings),
+            scribe,
             reporter: Reporter::default(),
             views: options.views,
             reference: options.reference,
@@ -423,10 +425,11 @@ impl Run {
             settings,
             keys,
             leaps,
+            scribe,
         } = reload;
         self.socket_options = socket::Options::from(&settings.client);
         self.clock.trust(settings.clock.rtcsync);
-        self.scribe = Scribe::new(&settings);
+        self.scribe = scribe;
         if self.refclocks != settings.refclocks {
             // The old ones let go of what they hold before the new ones ask for it.
             self.clocks = Clocks::default();
