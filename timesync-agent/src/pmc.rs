@@ -17,6 +17,9 @@ const MOST_PORTS: usize = 64;
 /// Rounds of requests without an answer after which nothing is known any longer.
 const SILENCE: u32 = 4;
 
+/// Rounds for which a grandmaster that is gone is held over: five seconds, asked once a second, as the PTP operator has it.
+const HOLDOVER: u32 = 5;
+
 /// Length of the common header (§13.3).
 const HEADER: usize = 34;
 
@@ -520,8 +523,8 @@ pub struct Client {
     ports: BTreeMap<u16, (PortState, Option<PortProperties>)>,
     max_offset: f64,
     n_measured: u64,
-    /// A grandmaster was followed once.
-    was_locked: bool,
+    /// Rounds of requests since a grandmaster was followed, if ever.
+    lost: Option<u32>,
 }
 
 impl Client {
@@ -553,7 +556,7 @@ impl Client {
             ports: BTreeMap::new(),
             max_offset: 0.0,
             n_measured: 0,
-            was_locked: false,
+            lost: None,
         }
     }
 
@@ -567,6 +570,7 @@ impl Client {
     pub fn request(&mut self, id: Id) -> Vec<u8> {
         if id == Self::WANTED[0] {
             self.silent = self.silent.saturating_add(1);
+            self.lost = self.lost.map(|lost| lost.saturating_add(1));
             if self.silent > SILENCE {
                 self.forget();
             }
@@ -620,7 +624,7 @@ impl Client {
         }
         let leap = self.properties.map_or(Leap::Normal, |set| set.leap);
         self.n_measured += 1;
-        self.was_locked = true;
+        self.lost = Some(0);
         let offset = seconds(status.offset).abs();
         self.max_offset = self.max_offset.max(offset);
         let local = UnixTime(status.ingress);
@@ -651,14 +655,14 @@ impl Client {
     pub fn view(&self, clock: usize) -> PtpView {
         let slave = self.slave();
         let port = slave.or_else(|| self.ports.values().next());
-        let present = self.status.is_some_and(|status| status.present);
-        let state = match (present && slave.is_some(), self.was_locked) {
-            (true, _) => PtpState::Locked,
+        let follows = slave.is_some() && self.status.is_some_and(|status| status.present);
+        let state = match self.lost {
+            _ if follows => PtpState::Locked,
             // As soon as nobody says anything any longer, nobody knows.
-            (false, true) if self.status.is_some() => PtpState::Holdover,
-            (false, _) => PtpState::FreeRun,
+            Some(lost) if lost <= HOLDOVER && self.status.is_some() => PtpState::Holdover,
+            Some(_) | None => PtpState::FreeRun,
         };
-        let class = if present {
+        let class = if follows {
             self.parent.map(|set| set.quality.class)
         } else {
             self.default.map(|set| set.quality.class)
@@ -681,7 +685,7 @@ impl Client {
             class: class.unwrap_or(255),
             grandmaster: self
                 .status
-                .filter(|status| status.present)
+                .filter(|_| follows)
                 .map(|status| status.grandmaster),
             domain: self.domain,
             steps_removed: self.current.map_or(0, |set| set.steps_removed),

@@ -39,8 +39,13 @@ fn admitted(message: &[u8]) -> Option<()> {
         0x2 => Some(()),
         // Pdelay_Resp, Follow_Up, Delay_Resp, Pdelay_Resp_Follow_Up.
         0x3 | 0x8 | 0x9 | 0xa => time(message),
-        // Announce: stepsRemoved.
-        0xb => (u16::from_be_bytes(field(message, HEADER + 27)?) < STEPS).then_some(()),
+        // Announce: stepsRemoved, and grandmasterPriority1: who has the last of all has no claim to be a master, and would be
+        // compared with this clock, which has it, too.
+        0xb => {
+            let steps = u16::from_be_bytes(field(message, HEADER + 27)?);
+            let [priority] = field(message, HEADER + 13)?;
+            (steps < STEPS && priority < u8::MAX).then_some(())
+        }
         // Delay_Req is for masters; Management and Signaling are not heard.
         _ => None,
     }
@@ -126,6 +131,10 @@ mod tests {
         announce[61..63].copy_from_slice(&255_u16.to_be_bytes());
         assert!(!admits(&announce), "too far away");
         announce[61..63].fill(0);
+        announce[47] = 255;
+        assert!(!admits(&announce), "no claim to be a master");
+        announce[47] = 254;
+        assert!(admits(&announce));
         announce[6] = 1;
         assert!(!admits(&announce), "an alternate master");
         announce[6] = 0;
