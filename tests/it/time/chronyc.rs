@@ -8,7 +8,6 @@ use daemon_base::snapshot::Cell;
 use tests::binaries::binary;
 use tests::daemon::run;
 use tests::scratch::{Scratch, loopback};
-use tests::time::COMMAND_PORT;
 use timesync_agent::chrony_conf;
 use timesync_agent::cmdmon::answer::Errand;
 use timesync_agent::cmdmon::reply::Status;
@@ -21,6 +20,9 @@ use timesync_agent::view::{
     Leap, PacketView, SourceMode, SourceState, SourceStatistics, SourceView, StampSource, Tracking,
     View,
 };
+
+/// Where chronyc asks, on an address of this test's own.
+const COMMAND_PORT: u16 = 11_323;
 
 /// Views that are compared; each takes a few dozen processes.
 const N_VIEWS: u64 = 8;
