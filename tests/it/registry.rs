@@ -2,6 +2,7 @@
 
 mod clients;
 mod cluster;
+mod full;
 mod protocol;
 mod sweep;
 mod transfer;
