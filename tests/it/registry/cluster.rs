@@ -1,6 +1,8 @@
 //! Three nodes of a registry on machines of their own: pushed to one, pulled from any; apart and
 //! together again; wiped; killed in the middle of a push.
 
+mod name;
+
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -21,7 +23,7 @@ const REPOSITORY: &str = "ocp4/release";
 /// A site of three nodes that know each other, and what they need.
 struct Site {
     scratch: Scratch,
-    _network: Network,
+    network: Network,
     nodes: Vec<Node>,
 }
 
@@ -35,6 +37,12 @@ struct Node {
 
 impl Site {
     fn new() -> Self {
+        Self::with(|_| "plain = true\n".to_owned(), |_| String::new())
+    }
+
+    /// A site whose nodes have further lines before and after the sections of their configuration,
+    /// made of where the files of the site are.
+    fn with(first: impl Fn(&Path) -> String, last: impl Fn(&Path) -> String) -> Self {
         let scratch = Scratch::new("registry-cluster");
         let mut network = Network::new();
         authority(scratch.path());
@@ -42,7 +50,9 @@ impl Site {
             let name = format!("master-{at}");
             let address = format!("192.168.7.{}", 13 + at);
             certificate(scratch.path(), &name);
-            scratch.write(&format!("{name}.toml"), &config(scratch.path(), at));
+            let (first, last) = (first(scratch.path()), last(scratch.path()));
+            let text = config(scratch.path(), at).replace("plain = true\n", &first) + &last;
+            scratch.write(&format!("{name}.toml"), &text);
             Node {
                 machine: network.machine(&name, &format!("{address}/24")),
                 name,
@@ -53,7 +63,7 @@ impl Site {
         let nodes = nodes.collect();
         let mut site = Self {
             scratch,
-            _network: network,
+            network,
             nodes,
         };
         for at in 0..3 {
