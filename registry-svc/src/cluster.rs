@@ -64,7 +64,7 @@ mod simulation;
 mod tests;
 mod throttle;
 mod tls;
-mod wire;
+pub mod wire;
 
 pub use fetch::Body;
 pub use read_through::Remote;

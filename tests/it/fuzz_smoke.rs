@@ -6,7 +6,7 @@ use tests::fuzz::{
     CHRONY_CONF, CHRONY_KEYS, CLIENT_HELLO, CMDMON, HANDOVER, HAPROXY_CFG, HEALTH, KEEPALIVED_CONF,
     NAMED_CONF, NTP_PACKET, NTP_REQUEST, PROXY_HEADER, PTP_MANAGEMENT, QUERY, REFCLOCK,
     REGISTRY_ARCHIVE, REGISTRY_JOURNAL, REGISTRY_MANIFEST, REGISTRY_NAMES, REGISTRY_RANGE,
-    RESPONSE, SETTINGS, Target, VRRP, ZONE,
+    REGISTRY_WIRE, RESPONSE, SETTINGS, Target, VRRP, ZONE,
 };
 
 fn smoke(target: Target, steps: usize) {
@@ -112,4 +112,9 @@ fn no_answer_upsets_the_client_of_ptp4l() {
 #[test]
 fn nothing_that_a_reference_clock_leaves_upsets_the_agent() {
     smoke(REFCLOCK, 20_000);
+}
+
+#[test]
+fn no_node_upsets_another() {
+    smoke(REGISTRY_WIRE, 20_000);
 }

@@ -26,6 +26,7 @@ mod registry_journal;
 mod registry_manifest;
 mod registry_names;
 mod registry_range;
+mod registry_wire;
 mod response;
 mod settings;
 mod vrrp;
@@ -226,6 +227,13 @@ pub const REFCLOCK: Target = Target {
     name: "refclock",
     body: refclock::body,
     words: &[],
+};
+
+/// Messages between the nodes of a registry.
+pub const REGISTRY_WIRE: Target = Target {
+    name: "registry_wire",
+    body: registry_wire::body,
+    words: &["ocp4/release", "sha256:", "master-0", "master-1"],
 };
 
 impl Target {

@@ -13,8 +13,15 @@ use crate::reference::{Reference, RepositoryName};
 /// The longest vector that is taken: a site has few nodes, and each has few lives.
 const LONGEST_VECTOR: usize = 4096;
 
+/// A message of any kind; none when the octets are not one.
+#[must_use]
+pub fn decode<M: prost::Message + Default>(octets: &[u8]) -> Option<M> {
+    M::decode(octets).ok()
+}
+
 /// A vector on the wire.
-pub(super) fn vector(vector: &Vector) -> wire::Vector {
+#[must_use]
+pub fn vector(vector: &Vector) -> wire::Vector {
     let entries = vector.iter().map(|(origin, sequence)| wire::vector::Entry {
         origin: Some(origin.into()),
         sequence,
@@ -25,7 +32,11 @@ pub(super) fn vector(vector: &Vector) -> wire::Vector {
 }
 
 /// Reads a vector; none is an empty one.
-pub(super) fn read_vector(vector: Option<wire::Vector>) -> Result<Vector, RecordError> {
+///
+/// # Errors
+///
+/// When it is none.
+pub fn read_vector(vector: Option<wire::Vector>) -> Result<Vector, RecordError> {
     let entries = vector.unwrap_or_default().entries;
     if entries.len() > LONGEST_VECTOR {
         return Err(RecordError::Field("vector"));
@@ -37,12 +48,17 @@ pub(super) fn read_vector(vector: Option<wire::Vector>) -> Result<Vector, Record
 }
 
 /// Reads a node, which has to be there.
-pub(super) fn read_node(node: Option<wire::NodeId>) -> Result<NodeId, RecordError> {
+///
+/// # Errors
+///
+/// When it is none.
+pub fn read_node(node: Option<wire::NodeId>) -> Result<NodeId, RecordError> {
     node.ok_or(RecordError::Field("node"))?.try_into()
 }
 
 /// A register on the wire.
-pub(super) fn register(register: &Stamped) -> wire::Register {
+#[must_use]
+pub fn register(register: &Stamped) -> wire::Register {
     wire::Register {
         origin: Some((&register.origin).into()),
         stamp: register.stamp.to_bits(),
@@ -51,7 +67,11 @@ pub(super) fn register(register: &Stamped) -> wire::Register {
 }
 
 /// Reads a register.
-pub(super) fn read_register(register: wire::Register) -> Result<Stamped, RecordError> {
+///
+/// # Errors
+///
+/// When it is none.
+pub fn read_register(register: wire::Register) -> Result<Stamped, RecordError> {
     Ok(Stamped {
         origin: read_node(register.origin)?,
         sequence: 0,
@@ -61,7 +81,8 @@ pub(super) fn read_register(register: wire::Register) -> Result<Stamped, RecordE
 }
 
 /// Registers as the records that repair them: what was stated at one moment stays together.
-pub(super) fn repairs(registers: Vec<Stamped>) -> Vec<Record> {
+#[must_use]
+pub fn repairs(registers: Vec<Stamped>) -> Vec<Record> {
     let mut records: std::collections::BTreeMap<(Hlc, NodeId), Record> = Default::default();
     for register in registers {
         records
@@ -79,22 +100,27 @@ pub(super) fn repairs(registers: Vec<Stamped>) -> Vec<Record> {
 }
 
 /// Reads a digest.
-pub(super) fn read_digest(text: &str) -> Result<Digest, RecordError> {
+///
+/// # Errors
+///
+/// When it is none.
+pub fn read_digest(text: &str) -> Result<Digest, RecordError> {
     text.parse().map_err(|_| RecordError::Field("digest"))
 }
 
 /// What a peer is asked to find.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub struct Wanted {
     /// In which repository.
-    pub(super) repository: RepositoryName,
+    pub repository: RepositoryName,
     /// Under what.
-    pub(super) what: What,
+    pub what: What,
 }
 
 impl Wanted {
     /// The register that says whether the repository shows it.
-    pub(super) fn key(&self) -> Key {
+    #[must_use]
+    pub fn key(&self) -> Key {
         let repository = self.repository.clone();
         match &self.what {
             What::Blob(digest) => Key::Blob {
@@ -115,20 +141,26 @@ impl Wanted {
 
 /// What a repository shows something under.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub enum What {
+    /// A blob.
     Blob(Digest),
+    /// A manifest.
     Manifest(Reference),
 }
 
 /// What a peer has found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
-    pub(super) digest: Digest,
-    pub(super) size: u64,
-    pub(super) media_type: String,
-    pub(super) rank: Rank,
+pub struct Found {
+    /// What was found.
+    pub digest: Digest,
+    /// In octets.
+    pub size: u64,
+    /// Of a manifest.
+    pub media_type: String,
+    /// Who stated it, and when.
+    pub rank: Rank,
     /// What states that the repository has it.
-    pub(super) link: Stamped,
+    pub link: Stamped,
 }
 
 impl From<&Wanted> for wire::FindRequest {
@@ -198,9 +230,11 @@ impl TryFrom<wire::Found> for Found {
 
 /// What a peer said of all that it has.
 #[derive(Clone, Debug)]
-pub(super) struct Summary {
-    pub(super) registers: Buckets,
-    pub(super) blobs: Buckets,
+pub struct Summary {
+    /// Of its registers.
+    pub registers: Buckets,
+    /// Of the content that it holds.
+    pub blobs: Buckets,
 }
 
 impl TryFrom<wire::SummaryResponse> for Summary {
