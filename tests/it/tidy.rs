@@ -6,6 +6,7 @@ use std::process::Command;
 
 use tests::binaries::{binary, checkout};
 use tests::daemon::run;
+use tests::scratch::Scratch;
 
 /// Files that decide and never do I/O. A new core is added here.
 const CORES: &[&str] = &[
@@ -269,7 +270,14 @@ const EDGES: &[(&str, &[&str])] = &[
 ];
 
 /// Daemons, which have a template of their configuration each.
-const DAEMONS: &[&str] = &["healthd", "dns-authd", "dns-recursor", "timesync-agent"];
+const DAEMONS: &[&str] = &[
+    "healthd",
+    "dns-authd",
+    "dns-recursor",
+    "lb-proxy",
+    "registry-svc",
+    "timesync-agent",
+];
 
 #[test]
 fn cores_do_no_input_or_output() {
@@ -409,13 +417,42 @@ fn lint_exceptions_say_why() {
 
 #[test]
 fn every_template_passes_the_check_of_its_daemon() {
+    // The registry's reads the certificate that its template names.
+    let files = Scratch::new("templates");
+    certificate(&files, "registry");
     for daemon in DAEMONS {
-        let template = checkout().join(format!("deploy/config/{daemon}.toml"));
+        let mut template = checkout().join(format!("deploy/config/{daemon}.toml"));
+        if *daemon == "registry-svc" {
+            let text = std::fs::read_to_string(&template).unwrap();
+            let named = "\"/etc/outpost/registry.";
+            let here = format!("\"{}/registry.", files.path().display());
+            template = files.write("registry-svc.toml", &text.replace(named, &here));
+        }
         let mut command = Command::new(binary(daemon));
         command.arg("check").arg("--config").arg(&template);
         let (status, stdout, stderr) = run(command);
         assert!(status.success(), "{}\n{stdout}{stderr}", shown(&template));
     }
+}
+
+/// A certificate `NAME.pem` and its key, signed by itself.
+fn certificate(files: &Scratch, name: &str) {
+    let (certificate, key) = (format!("{name}.pem"), format!("{name}.key"));
+    let mut command = Command::new("openssl");
+    command
+        .current_dir(files.path())
+        .args([
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+        ])
+        .args(["-nodes", "-days", "2", "-subj", "/CN=registry"])
+        .args(["-keyout", &key, "-out", &certificate]);
+    let (status, _, complaint) = run(command);
+    assert!(status.success(), "{complaint}");
 }
 
 #[test]
