@@ -20,6 +20,7 @@ pub mod manifest;
 pub mod metrics;
 pub mod mirror;
 pub mod page;
+mod quoted;
 pub mod range;
 pub mod record;
 pub mod reference;

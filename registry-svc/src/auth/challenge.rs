@@ -7,6 +7,7 @@
 //! ```
 
 use super::acl::Action;
+use crate::quoted;
 
 /// What is wanted of a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,9 +30,13 @@ pub enum TokenFault {
 /// Tells a client to fetch a token at `realm`.
 #[must_use]
 pub fn bearer(realm: &str, service: &str, wants: &[Want<'_>], fault: Option<TokenFault>) -> String {
-    let mut text = format!("Bearer realm={},service={}", quoted(realm), quoted(service));
+    let mut text = format!(
+        "Bearer realm={},service={}",
+        quoted::write(realm),
+        quoted::write(service)
+    );
     if !wants.is_empty() {
-        text.push_str(&format!(",scope={}", quoted(&scope(wants))));
+        text.push_str(&format!(",scope={}", quoted::write(&scope(wants))));
     }
     match fault {
         None => {}
@@ -44,7 +49,7 @@ pub fn bearer(realm: &str, service: &str, wants: &[Want<'_>], fault: Option<Toke
 /// Tells a client to send name and password; UTF-8 is understood (RFC 7617 §2.1).
 #[must_use]
 pub fn basic(service: &str) -> String {
-    format!("Basic realm={}", quoted(service))
+    format!("Basic realm={}", quoted::write(service))
 }
 
 /// The scope that would do, each repository once, in the order in which they are wanted.
@@ -70,20 +75,6 @@ fn scope(wants: &[Want<'_>]) -> String {
         })
         .collect();
     words.join(" ")
-}
-
-/// A quoted string (RFC 9110 §5.6.4); what cannot be in a header is left out.
-fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for character in text.chars() {
-        match character {
-            '"' | '\\' => quoted.extend(['\\', character]),
-            ' '..='~' => quoted.push(character),
-            _ => {}
-        }
-    }
-    quoted.push('"');
-    quoted
 }
 
 /// The host and port of a request as a client wrote it, if it is one: letters, digits and what

@@ -86,9 +86,9 @@ struct Retry<'a> {
     name: &'a [u8],
 }
 
-/// Goes back to the last `*` of a component, and where that is used up to the last `**`: no more
+/// Whether a name fits a pattern as it stands, the base of `a/**` not among them. Goes back to the last `*` of a component, and where that is used up to the last `**`: no more
 /// than the product of both lengths is compared.
-fn fits<'a>(mut pattern: &'a [u8], mut name: &'a [u8]) -> bool {
+pub(crate) fn fits<'a>(mut pattern: &'a [u8], mut name: &'a [u8]) -> bool {
     let mut component: Option<Retry<'a>> = None;
     let mut path: Option<Retry<'a>> = None;
     loop {

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::quoted;
+
 /// Parameters of one challenge; the longest known have four.
 const MAX_PARAMETERS: usize = 16;
 /// Challenges of one answer.
@@ -81,7 +83,7 @@ fn parameters(mut rest: &str) -> (BTreeMap<String, String>, &str) {
         }
         let behind = behind.trim_start();
         let (value, behind) = match behind.strip_prefix('"') {
-            Some(behind) => quoted(behind),
+            Some(behind) => quoted::read(behind),
             None => {
                 let (value, behind) = token(behind);
                 (value.to_owned(), behind)
@@ -91,20 +93,6 @@ fn parameters(mut rest: &str) -> (BTreeMap<String, String>, &str) {
         rest = behind;
     }
     (parameters, "")
-}
-
-/// A quoted string behind its first quote, and what follows its last.
-fn quoted(text: &str) -> (String, &str) {
-    let mut value = String::new();
-    let mut characters = text.char_indices();
-    while let Some((at, character)) = characters.next() {
-        match character {
-            '"' => return (value, text.get(at + 1..).unwrap_or_default()),
-            '\\' => value.extend(characters.next().map(|(_, escaped)| escaped)),
-            character => value.push(character),
-        }
-    }
-    (value, "")
 }
 
 fn token(text: &str) -> (&str, &str) {

@@ -31,10 +31,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const KEEP_ALIVE: Duration = Duration::from_secs(3);
 
 /// What may be under way to this node on one stream: enough for 10 Gbit/s over 3 ms.
-const STREAM_WINDOW: u32 = 4 << 20;
+pub(super) const STREAM_WINDOW: u32 = 4 << 20;
 
 /// The same for a whole connection.
-const CONNECTION_WINDOW: u32 = 16 << 20;
+pub(super) const CONNECTION_WINDOW: u32 = 16 << 20;
 
 /// The largest message either side takes: a journal message of many records, or a piece of a blob.
 pub(super) const MAX_MESSAGE: usize = 32 << 20;

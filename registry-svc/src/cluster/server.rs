@@ -35,7 +35,7 @@ use tower_service::Service as _;
 use super::acknowledge::{Follower, Followers};
 use super::compare::Content;
 use super::feed::{BEAT, now};
-use super::peer::MAX_MESSAGE;
+use super::peer::{CONNECTION_WINDOW, MAX_MESSAGE, STREAM_WINDOW};
 use super::tls::{Identity, node_of};
 use super::wire as form;
 use super::wire::{Found, Wanted, What};
@@ -51,10 +51,6 @@ const HANDSHAKE: Duration = Duration::from_secs(5);
 
 /// How often a silent connection is asked whether somebody is there, and how long that may take.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
-
-/// What may be under way to this node on one stream, and on a connection: as for the client's side.
-const STREAM_WINDOW: u32 = 4 << 20;
-const CONNECTION_WINDOW: u32 = 16 << 20;
 
 /// Messages on their way to a peer.
 const MESSAGES: usize = 4;

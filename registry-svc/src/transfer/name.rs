@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use crate::auth::glob::fits;
 use crate::digest::Digest;
 use crate::reference::{RepositoryName, Tag};
 
@@ -187,49 +188,10 @@ impl Selection {
 }
 
 fn is_any(patterns: &[String], text: &str) -> bool {
-    patterns.is_empty() || patterns.iter().any(|pattern| is_match(pattern, text))
-}
-
-/// Goes back to the last star only, which suffices: what is before it has matched for good, unless it
-/// was a lone star that a slash stopped, when the last double star is tried further on.
-fn is_match(pattern: &str, text: &str) -> bool {
-    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
-    let (mut p, mut t) = (0, 0);
-    let mut single: Option<(usize, usize)> = None;
-    let mut double: Option<(usize, usize)> = None;
-    loop {
-        match (pattern.get(p), text.get(t)) {
-            (Some(b'*'), _) if pattern.get(p + 1) == Some(&b'*') => {
-                p += 2;
-                double = Some((p, t));
-                single = None;
-                continue;
-            }
-            (Some(b'*'), _) => {
-                p += 1;
-                single = Some((p, t));
-                continue;
-            }
-            (Some(wanted), Some(octet)) if wanted == octet || *wanted == b'?' && *octet != b'/' => {
-                p += 1;
-                t += 1;
-                continue;
-            }
-            (None, None) => return true,
-            _ => {}
-        }
-        let can_widen = |&(_, from): &(usize, usize)| text.get(from).is_some_and(|&o| o != b'/');
-        if let Some((behind, from)) = single.filter(can_widen) {
-            (p, t) = (behind, from + 1);
-            single = Some((behind, from + 1));
-        } else if let Some((behind, from)) = double.filter(|&(_, from)| from < text.len()) {
-            (p, t) = (behind, from + 1);
-            double = Some((behind, from + 1));
-            single = None;
-        } else {
-            return false;
-        }
-    }
+    patterns.is_empty()
+        || patterns
+            .iter()
+            .any(|pattern| fits(pattern.as_bytes(), text.as_bytes()))
 }
 
 #[cfg(test)]
@@ -370,7 +332,11 @@ mod tests {
             ("**a**b", "xaxx", false),
         ];
         for (pattern, text, expected) in table {
-            assert_eq!(is_match(pattern, text), expected, "{pattern} {text}");
+            assert_eq!(
+                fits(pattern.as_bytes(), text.as_bytes()),
+                expected,
+                "{pattern} {text}"
+            );
         }
     }
 
