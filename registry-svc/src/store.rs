@@ -15,6 +15,7 @@ mod incoming;
 pub mod layout;
 pub mod lock;
 pub mod manifest;
+mod naming;
 mod open;
 pub mod reader;
 pub mod upload;
@@ -47,6 +48,7 @@ use blob::Flights;
 use cache::Cache;
 use layout::Layout;
 use lock::{Alone, Locks, Shared};
+use naming::Naming;
 use open::Clean;
 use reader::Buffers;
 use upload::Sessions;
@@ -263,6 +265,7 @@ pub(crate) struct Inner {
     sessions: Sessions,
     flights: Flights,
     leases: Mutex<Leases>,
+    naming: Naming,
     manifests: Mutex<Cache<Digest, Bytes>>,
     names: Mutex<Names>,
     buffers: Arc<Buffers>,
@@ -338,6 +341,7 @@ impl Store {
             sessions,
             flights: Flights::default(),
             leases: Mutex::new(Leases::new(settings.lease)),
+            naming: Naming::default(),
             manifests: Mutex::new(Cache::new(settings.cache)),
             names: Mutex::new(Names {
                 n_taken: 0,
@@ -481,6 +485,12 @@ impl Store {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         manifests.remove(digest);
+    }
+
+    /// The wall clock that everything here goes by.
+    #[must_use]
+    pub fn wall(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_millis(self.inner.now())
     }
 
     /// Where everything lies.

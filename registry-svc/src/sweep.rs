@@ -23,6 +23,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::config::{Sweep as Settings, Untagged};
 use crate::digest::{Algorithm, Digest};
+use crate::disk::Disk;
 use crate::index::key::{BLOB, MANIFEST};
 use crate::record::Key;
 use crate::store::layout::{Layout, remove_if_there};
@@ -108,7 +109,7 @@ impl Sweep<'_> {
             if self.marked.contains(&blob.digest) {
                 continue;
             }
-            if is_younger(blob.modified, self.settings.grace) {
+            if self.is_younger(blob.modified, self.settings.grace) {
                 report.young.add(blob.size);
                 continue;
             }
@@ -126,10 +127,11 @@ impl Sweep<'_> {
             }
             self.store
                 .on_disk("move a blob to the trash", move |disk, layout| {
-                    let trashed = layout.trashed(&blob.digest);
-                    disk.rename(&layout.blob(&blob.digest), &trashed)?;
-                    // Its second grace begins here.
-                    disk.touch(&trashed)
+                    let path = layout.blob(&blob.digest);
+                    // Its second grace begins here, and before it is there: whoever dies between
+                    // the two leaves a young blob and not old trash.
+                    disk.touch(&path)?;
+                    disk.rename(&path, &layout.trashed(&blob.digest))
                 })
                 .await?;
             self.store.forget(&blob.digest);
@@ -151,28 +153,40 @@ impl Sweep<'_> {
     async fn empty_trash(&self, report: &mut Report) -> Result<(), StoreError> {
         let trash = self.store.layout().trash();
         for blob in self.list(trash, Layout::parse_flat).await? {
-            if is_younger(blob.modified, self.settings.trash) {
+            if self.is_younger(blob.modified, self.settings.trash) {
                 report.in_trash.add(blob.size);
-                continue;
+            } else if self.mode == Mode::DryRun || self.delete(&blob.digest).await? {
+                report.deleted.add(blob.size);
+            } else {
+                report.wanted.add(blob.size);
             }
-            if self.mode == Mode::Sweep {
-                let digest = blob.digest;
-                let _alone = self.store.alone(&digest).await;
-                let is_gone = self
-                    .store
-                    .on_disk("empty the trash", move |disk, layout| {
-                        remove_if_there(disk, &layout.trashed(&digest))?;
-                        // Pushed anew meanwhile: the repositories have it.
-                        Ok(disk.status(&layout.blob(&digest))?.is_none())
-                    })
-                    .await?;
-                if is_gone {
-                    self.unlink(&digest).await?;
-                }
-            }
-            report.deleted.add(blob.size);
         }
         Ok(())
+    }
+
+    /// Deletes what is in the trash; false when somebody needs it.
+    async fn delete(&self, digest: &Digest) -> Result<bool, StoreError> {
+        let _alone = self.store.alone(digest).await;
+        let wanted = *digest;
+        let is_back = move |disk: &dyn Disk, layout: &Layout| disk.status(&layout.blob(&wanted));
+        // Pushed anew meanwhile: the repositories have it.
+        let is_back = self.store.on_disk("look for a blob", is_back).await?;
+        if is_back.is_none() {
+            // A manifest that nobody saw when this was moved: a journal that failed may turn out
+            // to have kept it.
+            if self.marked.contains(digest) || self.is_wanted(digest)? {
+                self.store.take_back(digest).await?;
+                return Ok(false);
+            }
+            // First what is said of it, then itself: repositories never have what is gone.
+            self.store.unlink_everywhere(digest).await?;
+        }
+        self.store
+            .on_disk("empty the trash", move |disk, layout| {
+                remove_if_there(disk, &layout.trashed(&wanted))
+            })
+            .await?;
+        Ok(true)
     }
 
     /// Whether somebody may rely on a blob, or has referred to it since everything was marked.
@@ -187,7 +201,7 @@ impl Sweep<'_> {
         if holders.len() == MOST_HOLDERS {
             return Ok(true);
         }
-        let since = milliseconds(wall_clock() - self.settings.grace);
+        let since = milliseconds(self.store.wall() - self.settings.grace);
         for repository in holders {
             let key = Key::Blob {
                 repository,
@@ -202,19 +216,10 @@ impl Sweep<'_> {
         Ok(false)
     }
 
-    async fn unlink(&self, digest: &Digest) -> Result<(), StoreError> {
-        loop {
-            let holders = self.store.holders(digest, BLOB, MOST_HOLDERS)?;
-            if holders.is_empty() {
-                return Ok(());
-            }
-            for repository in holders {
-                match self.store.unlink(&repository, digest).await {
-                    Ok(_) | Err(StoreError::Unknown(_)) => {}
-                    Err(error) => return Err(error),
-                }
-            }
-        }
+    /// Whether something was written within `age`; what was written in the future was too.
+    fn is_younger(&self, modified: SystemTime, age: Duration) -> bool {
+        let since = self.store.wall().duration_since(modified);
+        since.map_or(true, |since| since < age)
     }
 
     /// The files of a directory whose names are digests.
@@ -243,20 +248,9 @@ impl Sweep<'_> {
     }
 }
 
-/// Whether something was written within `age`; what was written in the future was too.
-fn is_younger(modified: SystemTime, age: Duration) -> bool {
-    let since = wall_clock().duration_since(modified);
-    since.map_or(true, |since| since < age)
-}
-
 fn milliseconds(time: SystemTime) -> u64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH);
     u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
-}
-
-#[expect(clippy::disallowed_methods, reason = "a shell reads the clock")]
-fn wall_clock() -> SystemTime {
-    SystemTime::now()
 }
 
 #[expect(clippy::disallowed_methods, reason = "a shell reads the clock")]

@@ -99,6 +99,7 @@ struct Medium {
     /// Changes of names that are not durable, in order.
     changes: Vec<Change>,
     locks: BTreeSet<PathBuf>,
+    /// In milliseconds since 1970; every operation takes one.
     clock: u64,
 }
 
@@ -194,7 +195,7 @@ impl FaultyDisk {
             names,
             changes: Vec::new(),
             locks: BTreeSet::new(),
-            clock: 1_700_000_000,
+            clock: 1_700_000_000_000,
         };
         Self {
             medium: Arc::new(Mutex::new(medium)),
@@ -232,6 +233,17 @@ impl FaultyDisk {
         medium.is_over || medium.life != self.life
     }
 
+    /// Lets time pass, until so many milliseconds since 1970.
+    pub(crate) fn pass(&self, until: u64) {
+        let mut medium = self.medium();
+        medium.clock = medium.clock.max(until);
+    }
+
+    /// Whether a file is there, without an operation.
+    pub(crate) fn has(&self, path: &Path) -> bool {
+        self.medium().names.files.contains_key(path)
+    }
+
     /// Flips a bit of a file, durably.
     pub(crate) fn damage(&self, path: &Path, bit: u64) {
         let mut medium = self.medium();
@@ -258,6 +270,8 @@ impl FaultyDisk {
 /// Which faults an operation knows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
+    /// Does not count: there are hundreds of directories, and nothing happens between two.
+    List,
     Look,
     Change,
     Write,
@@ -268,6 +282,9 @@ impl Medium {
     fn begin(&mut self, life: u64, kind: Kind) -> io::Result<()> {
         if self.is_over || self.life != life {
             return Err(io::Error::other("this life is over"));
+        }
+        if kind == Kind::List {
+            return Ok(());
         }
         self.n_operations += 1;
         self.clock += 1;
@@ -415,15 +432,16 @@ impl Disk for FaultyDisk {
     }
 
     fn list(&self, path: &Path) -> io::Result<Option<Vec<String>>> {
-        let medium = self.begin(Kind::Look)?;
+        let medium = self.begin(Kind::List)?;
         if !medium.names.directories.contains(path) {
             return Ok(None);
         }
-        let is_in = |file: &&PathBuf| file.parent() == Some(path);
         let name = |file: &PathBuf| file.file_name().unwrap().to_str().unwrap().to_owned();
-        Ok(Some(
-            medium.names.files.keys().filter(is_in).map(name).collect(),
-        ))
+        // Names sort by their directories.
+        let files = medium.names.files.range(path.to_owned()..);
+        let below = files.take_while(|(file, _)| file.starts_with(path));
+        let directly = below.filter(|(file, _)| file.parent() == Some(path));
+        Ok(Some(directly.map(|(file, _)| name(file)).collect()))
     }
 
     fn status(&self, path: &Path) -> io::Result<Option<Status>> {
@@ -434,7 +452,7 @@ impl Disk for FaultyDisk {
         let content = medium.content(file);
         Ok(Some(Status {
             size: content.octets.len() as u64,
-            modified: SystemTime::UNIX_EPOCH + Duration::from_secs(content.modified),
+            modified: SystemTime::UNIX_EPOCH + Duration::from_millis(content.modified),
         }))
     }
 

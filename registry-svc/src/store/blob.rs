@@ -15,6 +15,7 @@ use super::{Inner, Pushed, Store, StoreError, Subject, blocking};
 use crate::digest::Digest;
 use crate::disk::{Access, File};
 use crate::index::key::BLOB;
+use crate::index::view::View;
 use crate::record::{Fact, Key, Position};
 use crate::reference::RepositoryName;
 
@@ -132,6 +133,39 @@ impl Store {
         Ok(self.inner.writer.state(vec![fact]).await?)
     }
 
+    /// Takes a blob from every repository, for whoever holds its digest [alone](Self::alone): whoever
+    /// links one holds that too, so no lock of a repository is needed, and none may be waited for by
+    /// one whom a push with that lock waits for.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the index or the journal does.
+    pub async fn unlink_everywhere(&self, digest: &Digest) -> Result<(), StoreError> {
+        loop {
+            let ask = |view: &View| view.holders(digest, BLOB, MOST_HOLDERS);
+            let holders = self.inner.read(ask)?;
+            if holders.is_empty() {
+                return Ok(());
+            }
+            let facts = holders.into_iter().map(|repository| Fact::Blob {
+                repository,
+                digest: *digest,
+                size: None,
+            });
+            self.inner.writer.state(facts.collect()).await?;
+        }
+    }
+
+    /// Takes content back from the trash, for whoever holds its digest.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the disk does.
+    pub async fn take_back(&self, digest: &Digest) -> Result<(), StoreError> {
+        let (inner, digest) = (Arc::clone(&self.inner), *digest);
+        blocking(move || inner.present(&digest)).await.map(drop)
+    }
+
     /// Repositories that have a blob, the first hundred.
     #[must_use]
     pub fn repositories_with(&self, digest: &Digest) -> Vec<RepositoryName> {
@@ -202,7 +236,11 @@ impl Store {
     async fn publish(&self, passing: Passing, digest: &Digest) -> Result<u64, StoreError> {
         let inner = Arc::clone(&self.inner);
         let wanted = *digest;
-        let size = blocking(move || passing.publish(&inner.layout, &wanted)).await?;
+        let publish = move || {
+            let place = || passing.publish(&inner.layout, &wanted);
+            inner.naming.name(&wanted, place)
+        };
+        let size = blocking(publish).await?;
         self.inner.lease(digest, size);
         Ok(size)
     }
@@ -241,8 +279,8 @@ impl Store {
 }
 
 impl Inner {
-    /// The size of content that is on the disk, taken back from the trash if it is there; takes a
-    /// lease on it. Blocks; the digest's lock is held.
+    /// The size of content that is on the disk, under a name that is durable, taken back from the trash
+    /// if it is there; takes a lease on it. Blocks; the digest's lock is held.
     pub(crate) fn present(&self, digest: &Digest) -> Result<Option<u64>, StoreError> {
         let path = self.layout.blob(digest);
         let look = StoreError::io("look for a blob");
@@ -252,21 +290,27 @@ impl Inner {
                 match self.disk.rename(&self.layout.trashed(digest), &path) {
                     Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
                     Err(error) => Err(error),
-                    Ok(()) => {
-                        let shard = self.layout.shard(digest.algorithm(), digest.shard());
-                        self.disk.sync_directory(&shard)
-                    }
+                    Ok(()) => self.sync_shard(digest),
                 }
             };
-            resurrect().map_err(StoreError::io("take a blob back from the trash"))?;
+            let resurrected = self.naming.name(digest, resurrect);
+            resurrected.map_err(StoreError::io("take a blob back from the trash"))?;
             let look = StoreError::io("look for a blob");
             status = self.disk.status(&path).map_err(look)?;
         }
         let size = status.map(|status| status.size);
         if let Some(size) = size {
+            self.naming
+                .ensure(digest, || self.sync_shard(digest))
+                .map_err(StoreError::io("make the name of a blob durable"))?;
             self.lease(digest, size);
         }
         Ok(size)
+    }
+
+    fn sync_shard(&self, digest: &Digest) -> io::Result<()> {
+        let shard = self.layout.shard(digest.algorithm(), digest.shard());
+        self.disk.sync_directory(&shard)
     }
 
     /// A file for content of no session.

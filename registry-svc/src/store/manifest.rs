@@ -292,21 +292,14 @@ impl Inner {
 
     /// Makes the content of a manifest durable; blocks.
     fn keep(&self, manifest: &NewManifest) -> Result<(), StoreError> {
-        if self.present(&manifest.digest)?.is_some() {
-            // Another may have named it a moment ago and not have synced the name.
-            let shard = self
-                .layout
-                .shard(manifest.digest.algorithm(), manifest.digest.shard());
-            self.disk
-                .sync_directory(&shard)
-                .map_err(StoreError::io("store a manifest"))?;
-        } else {
+        if self.present(&manifest.digest)?.is_none() {
             let mut incoming = self.part(&manifest.digest)?;
             if let Err(error) = incoming.write(std::slice::from_ref(&manifest.bytes)) {
                 incoming.remove();
                 return Err(StoreError::io("store a manifest")(error));
             }
-            let size = incoming.publish(&self.layout, &manifest.digest)?;
+            let place = || incoming.publish(&self.layout, &manifest.digest);
+            let size = self.naming.name(&manifest.digest, place)?;
             self.lease(&manifest.digest, size);
         }
         self.remember(&manifest.digest, &manifest.bytes);

@@ -1,19 +1,27 @@
 //! Crashes, by seed: a store on a disk that forgets, killed and cut from power at any operation,
-//! against a model of what was acknowledged.
+//! against a model of what was acknowledged. What no manifest needs is swept meanwhile, and a peer
+//! sends content and records.
 //!
 //! `SIM_SEED=17 cargo test -p registry-svc simulation` runs one seed.
+
+mod among;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio_stream::StreamExt as _;
 
+use self::among::Peer;
 use super::{IndexKind, NewManifest, Settings, Store, StoreError};
 use crate::digest::{Algorithm, Digest};
 use crate::disk::faulty::{Chance, End, Faults, FaultyDisk, Lie};
+use crate::journal::writer::WallClock;
+use crate::manifest;
 use crate::reference::{Reference, RepositoryName, Tag, UploadId};
 
 /// Seeds of a run of the suite.
@@ -25,6 +33,23 @@ const LIVES: u64 = 7;
 /// Steps of a life, if nothing ends it.
 const STEPS: u64 = 60;
 
+/// How long the sweep leaves alone what was written, and what is in the trash: in milliseconds, and a
+/// few steps.
+const GRACE: u64 = 20_000;
+
+/// How long the process leaves alone what somebody was told is there.
+const LEASE: u64 = 3 * GRACE;
+
+/// How long a step takes at most.
+const STEP: u64 = 5_000;
+
+/// The time of each test here: a store is given its clock as a function.
+static CLOCKS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+fn wall<const TEST: usize>() -> u64 {
+    CLOCKS[TEST].load(Ordering::Relaxed)
+}
+
 #[test]
 fn nothing_acknowledged_is_lost_in_any_crash() {
     let seeds = match std::env::var("SIM_SEED") {
@@ -33,9 +58,10 @@ fn nothing_acknowledged_is_lost_in_any_crash() {
     };
     let mut totals = Totals::default();
     for seed in seeds.clone() {
-        Run::new(seed).lives(&mut totals);
+        Run::new(seed, &CLOCKS[0], wall::<0>).lives(&mut totals);
     }
     if seeds.end - seeds.start == SEEDS {
+        println!("{totals:?}");
         assert!(totals.n_crashes >= 240, "{totals:?}");
         assert!(totals.n_in_the_middle >= 200, "{totals:?}");
         assert!(totals.n_acknowledged >= 2000, "{totals:?}");
@@ -43,6 +69,11 @@ fn nothing_acknowledged_is_lost_in_any_crash() {
             totals.n_refused >= 100 && totals.n_resumed >= 5,
             "{totals:?}"
         );
+        assert!(
+            totals.n_trashed >= 200 && totals.n_deleted >= 50 && totals.n_back >= 20,
+            "{totals:?}"
+        );
+        assert!(totals.n_applied >= 200, "{totals:?}");
     }
 }
 
@@ -50,7 +81,7 @@ fn nothing_acknowledged_is_lost_in_any_crash() {
 fn a_disk_that_only_says_it_syncs_is_found_out() {
     for lie in [Lie::Files, Lie::Directories] {
         let is_found_out = (0..20).any(|seed| {
-            let mut run = Run::new(seed);
+            let mut run = Run::new(seed, &CLOCKS[1], wall::<1>);
             run.lie = Some(lie);
             let lives = || run.lives(&mut Totals::default());
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(lives)).is_err()
@@ -67,6 +98,13 @@ struct Totals {
     n_acknowledged: u64,
     n_refused: u64,
     n_resumed: u64,
+    /// What sweeps moved to the trash, and what they deleted.
+    n_trashed: u64,
+    n_deleted: u64,
+    /// What was asked for in the trash.
+    n_back: u64,
+    /// Records of the peer.
+    n_applied: u64,
 }
 
 /// What a key may be: one value when it is known, several when an operation on it was refused.
@@ -81,6 +119,8 @@ struct Model {
     content: BTreeMap<Digest, Bytes>,
     /// What each manifest refers to.
     closures: BTreeMap<Digest, Vec<Digest>>,
+    /// Until when what was written or asked for stays, whoever refers to it.
+    young_until: BTreeMap<Digest, u64>,
 }
 
 /// What an operation makes true when it is acknowledged.
@@ -101,6 +141,17 @@ impl Model {
             is_acknowledged,
         );
         note(&mut self.tags, &effect.tags, &None, is_acknowledged);
+    }
+
+    /// What manifests that are there for sure refer to.
+    fn needed(&self) -> BTreeSet<Digest> {
+        let sure = self
+            .manifests
+            .iter()
+            .filter(|(_, values)| is(values, &true));
+        sure.flat_map(|((_, digest), _)| &self.closures[digest])
+            .copied()
+            .collect()
     }
 
     /// Digests that a repository has for sure.
@@ -154,6 +205,9 @@ struct Run {
     lost_power: bool,
     settings: Settings,
     lie: Option<Lie>,
+    now: u64,
+    clock: &'static AtomicU64,
+    peer: Peer,
 }
 
 #[derive(Clone)]
@@ -165,11 +219,15 @@ struct Open {
 }
 
 impl Run {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, clock: &'static AtomicU64, wall: WallClock) -> Self {
         let mut settings = Settings::new("/store".into(), "master-0".parse().unwrap());
         settings.index = IndexKind::Memory;
         // Small, so that segments follow each other and are compacted.
         settings.segment = 3000;
+        settings.lease = Duration::from_millis(LEASE);
+        settings.wall = wall;
+        let now = 1_700_000_000_000;
+        clock.store(now, Ordering::Relaxed);
         Self {
             seed,
             chance: Chance::new(seed),
@@ -179,7 +237,17 @@ impl Run {
             lost_power: false,
             settings,
             lie: None,
+            now,
+            clock,
+            peer: Peer::default(),
         }
+    }
+
+    /// Lets some time pass.
+    fn pass(&mut self) {
+        self.now += 2 + self.chance.below(STEP);
+        self.clock.store(self.now, Ordering::Relaxed);
+        self.disk.pass(self.now);
     }
 
     fn lives(&mut self, totals: &mut Totals) {
@@ -260,14 +328,17 @@ impl Run {
     //--- Steps
 
     async fn step(&mut self, store: &Store, totals: &mut Totals) {
+        self.pass();
         let repository = self.repository();
         match self.chance.below(100) {
-            0..25 => self.push(store, repository, totals).await,
-            25..45 => self.upload(store, repository, totals).await,
-            45..75 => self.manifest(store, repository, totals).await,
-            75..85 => self.delete(store, repository, totals).await,
-            85..92 => self.several(store, repository, totals).await,
-            _ => self.unlink(store, repository, totals).await,
+            0..18 => self.push(store, repository, totals).await,
+            18..33 => self.upload(store, repository, totals).await,
+            33..55 => self.manifest(store, repository, totals).await,
+            55..66 => self.delete(store, repository, totals).await,
+            66..71 => self.several(store, repository, totals).await,
+            71..75 => self.unlink(store, repository, totals).await,
+            75..88 => self.peer(store, repository, totals).await,
+            _ => self.among(store, totals).await,
         }
     }
 
@@ -346,7 +417,15 @@ impl Run {
     fn new_manifest(&mut self, repository: &RepositoryName) -> (NewManifest, Effect) {
         let mut closure = self.model.sure(repository);
         closure.truncate(usize::try_from(self.chance.below(5)).unwrap());
-        let bytes = Bytes::from(format!("{closure:?}{}", self.chance.below(3)));
+        self.manifest_of(repository, closure)
+    }
+
+    fn manifest_of(
+        &mut self,
+        repository: &RepositoryName,
+        closure: Vec<Digest>,
+    ) -> (NewManifest, Effect) {
+        let (bytes, media_type) = document(&closure, self.chance.below(3));
         let digest = Digest::of(Algorithm::Sha256, &bytes);
         self.model.content.insert(digest, bytes.clone());
         self.model.closures.insert(digest, closure.clone());
@@ -354,16 +433,17 @@ impl Run {
             .map(|_| format!("t{}", self.chance.below(4)).parse().unwrap())
             .collect();
         let effect = Effect {
+            // It states its blobs again.
+            blobs: links(repository, &closure),
             manifests: vec![((repository.clone(), digest), true)],
             tags: tags
                 .iter()
                 .map(|tag| ((repository.clone(), tag.clone()), Some(digest)))
                 .collect(),
-            ..Effect::default()
         };
         let manifest = NewManifest {
             bytes,
-            media_type: "application/vnd.oci.image.manifest.v1+json".to_owned(),
+            media_type: media_type.to_owned(),
             digest,
             closure,
             subject: None,
@@ -385,26 +465,31 @@ impl Run {
             };
             return self.outcome(&effect, &result, totals);
         }
-        let here = |key: &&(RepositoryName, Digest)| key.0 == repository;
-        let manifests: Vec<_> = self.model.manifests.keys().filter(here).cloned().collect();
-        let at = self.chance.below(manifests.len() as u64);
-        let Some(key) = manifests.get(usize::try_from(at).unwrap()).cloned() else {
+        let Some((digest, effect)) = self.deletion(&repository) else {
             return;
         };
-        let result = store.delete_manifest(&repository, &key.1).await;
-        if matches!(result, Err(StoreError::Unknown(_))) {
-            return;
+        let result = store.delete_manifest(&repository, &digest).await;
+        if !matches!(result, Err(StoreError::Unknown(_))) {
+            self.outcome(&effect, &result, totals);
         }
+    }
+
+    /// A manifest that a repository may have, and what is true when it is deleted.
+    fn deletion(&mut self, repository: &RepositoryName) -> Option<(Digest, Effect)> {
+        let here = |key: &&(RepositoryName, Digest)| key.0 == *repository;
+        let manifests: Vec<_> = self.model.manifests.keys().filter(here).cloned().collect();
+        let at = self.chance.below(manifests.len() as u64);
+        let key = manifests.get(usize::try_from(at).unwrap()).cloned()?;
         let pointing =
             self.model.tags.iter().filter(|((owner, _), values)| {
-                *owner == repository && values.contains(&Some(key.1))
+                owner == repository && values.contains(&Some(key.1))
             });
         let effect = Effect {
             tags: pointing.map(|(tag, _)| (tag.clone(), None)).collect(),
-            manifests: vec![(key, false)],
+            manifests: vec![(key.clone(), false)],
             ..Effect::default()
         };
-        self.outcome(&effect, &result, totals);
+        Some((key.1, effect))
     }
 
     async fn unlink(&mut self, store: &Store, repository: RepositoryName, totals: &mut Totals) {
@@ -464,17 +549,45 @@ impl Run {
             panic!("seed {}: {result:?}", self.seed);
         }
         self.model.note(effect, result.is_ok());
+        if result.is_ok() {
+            self.touch(effect);
+        }
+    }
+
+    /// What was just pushed, or is needed by what was, stays for a while.
+    fn touch(&mut self, effect: &Effect) {
+        let until = self.now + LEASE;
+        for ((_, digest), is_there) in effect.blobs.iter().chain(&effect.manifests) {
+            if *is_there {
+                self.model.young_until.insert(*digest, until);
+            }
+        }
     }
 
     //--- Afterwards
 
     async fn verify(&mut self, store: &Store, totals: &mut Totals) {
         let seed = self.seed;
-        let mut visible = BTreeSet::new();
+        self.verify_peer(store);
+        self.verify_in_place(store);
+        // Leases end with their process: what they kept may be in the trash, for one grace at least.
+        for until in self.model.young_until.values_mut() {
+            *until = (*until).min(self.now + GRACE);
+        }
+        let needed = self.model.needed();
+        let mut asked = BTreeSet::new();
         for ((repository, digest), values) in &mut self.model.blobs {
+            // Who asks for it has it back from the trash; what no manifest needs is left there at
+            // times.
+            if !needed.contains(digest) && self.chance.permille(500) {
+                continue;
+            }
+            let was_trash = self.disk.has(&store.layout().trashed(digest));
             let found = store.blob(repository, digest).await.unwrap();
             settle(seed, &(repository, digest), values, found.is_some());
             if let Some(size) = found {
+                totals.n_back += u64::from(was_trash);
+                asked.insert(*digest);
                 let expected = &self.model.content[digest];
                 assert_eq!(size, expected.len() as u64, "seed {seed} {digest}");
                 assert_eq!(
@@ -484,13 +597,15 @@ impl Run {
                 );
             }
         }
+        for digest in asked {
+            self.model.young_until.insert(digest, self.now + LEASE);
+        }
         for ((repository, digest), values) in &mut self.model.manifests {
             let reference = Reference::Digest(*digest);
             let found = store.manifest(repository, &reference).await.unwrap();
             settle(seed, &(repository, digest), values, found.is_some());
             if let Some(found) = found {
                 assert_eq!(found.bytes, self.model.content[digest], "seed {seed}");
-                visible.insert((repository.clone(), *digest));
                 for needed in &self.model.closures[digest] {
                     let size = store.blob(repository, needed).await.unwrap();
                     assert!(size.is_some(), "seed {seed}: {digest} lacks {needed}");
@@ -561,6 +676,35 @@ fn blob(repository: RepositoryName, digest: Digest) -> Effect {
         blobs: vec![((repository, digest), true)],
         ..Effect::default()
     }
+}
+
+fn links(repository: &RepositoryName, digests: &[Digest]) -> Vec<((RepositoryName, Digest), bool)> {
+    let link = |digest: &Digest| ((repository.clone(), *digest), true);
+    digests.iter().map(link).collect()
+}
+
+/// A manifest of some blobs, and its media type.
+fn document(closure: &[Digest], number: u64) -> (Bytes, &'static str) {
+    let describe = |digest: &Digest| {
+        serde_json::json!({
+            "mediaType": "application/vnd.oci.image.layer.v1.tar", "digest": digest.to_string(), "size": 1,
+        })
+    };
+    let mut document =
+        serde_json::json!({ "schemaVersion": 2, "annotations": { "n": number.to_string() } });
+    let media_type = match closure {
+        [] => {
+            document["manifests"] = serde_json::json!([]);
+            manifest::OCI_INDEX
+        }
+        [config, layers @ ..] => {
+            document["config"] = describe(config);
+            document["layers"] = layers.iter().map(describe).collect();
+            manifest::OCI_IMAGE
+        }
+    };
+    document["mediaType"] = media_type.into();
+    (document.to_string().into(), media_type)
 }
 
 fn body(octets: &Bytes) -> impl tokio_stream::Stream<Item = io::Result<Bytes>> + Send + Unpin {

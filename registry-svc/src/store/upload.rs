@@ -227,7 +227,8 @@ impl Store {
         let inner = Arc::clone(&self.inner);
         let (digest, number) = (*digest, id.number());
         let size = blocking(move || {
-            let published = incoming.publish(&inner.layout, &digest);
+            let place = || incoming.publish(&inner.layout, &digest);
+            let published = inner.naming.name(&digest, place);
             inner.drop_note(&number);
             published
         })

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use super::{Mode, Report, milliseconds, wall_clock};
+use super::{Mode, Report, milliseconds};
 use crate::digest::Digest;
 use crate::manifest::{self, Closure};
 use crate::record::{Fact, Key, Link, Stamped};
@@ -142,7 +142,7 @@ pub(super) async fn delete_untagged(
     mode: Mode,
     report: &mut Report,
 ) -> Result<(), StoreError> {
-    let since = milliseconds(wall_clock() - grace);
+    let since = milliseconds(store.wall() - grace);
     let mut all: HashMap<RepositoryName, Held> = HashMap::new();
     let mut registers = Registers::new(store);
     while let Some(register) = registers.next()? {

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::*;
 use crate::disk::RealDisk;
+use crate::disk::faulty::{End, Faults, FaultyDisk};
 use crate::disk::suite::Scratch;
 use crate::reference::{Reference, RepositoryName};
 use crate::store::NewManifest;
@@ -328,4 +329,125 @@ async fn pusher(store: Store, number: u64) -> (String, BTreeMap<Digest, Vec<Dige
         }
     }
     (repository, acknowledged)
+}
+
+//--- Crashes
+
+async fn open_on(disk: &FaultyDisk) -> Option<(Store, crate::store::Recovery)> {
+    let mut settings = crate::store::Settings::new("/store".into(), "master-0".parse().unwrap());
+    settings.index = crate::store::IndexKind::Memory;
+    Store::open(settings, Arc::new(disk.clone())).await.ok()
+}
+
+/// Sweeps that end in each of their operations, by a kill and by a loss of power, and what the next
+/// process finds: repositories have nothing that is gone, and what was moved waits for its grace.
+#[test]
+fn a_sweep_that_is_cut_off_leaves_nothing_half_done() {
+    run(async {
+        for (trash, end) in [
+            (Duration::from_hours(1), End::Kill),
+            (Duration::from_hours(1), End::PowerLoss),
+            (NONE, End::Kill),
+            (NONE, End::PowerLoss),
+        ] {
+            let mut n_operations = 1;
+            while cut_off(trash, end, n_operations).await {
+                n_operations += 1;
+            }
+            assert!(n_operations > 5, "{trash:?} {end:?}: {n_operations}");
+        }
+    });
+}
+
+/// Whether the sweep was cut off.
+async fn cut_off(trash: Duration, end: End, n_operations: u64) -> bool {
+    let disk = FaultyDisk::new(n_operations);
+    let (store, _) = open_on(&disk).await.unwrap();
+    let used = push(&store, "a", b"used").await;
+    let loose = push(&store, "a", b"loose").await;
+    put(&store, "a", manifest(&[used], Some("1"), None)).await;
+    forget(&store, &[used, loose]);
+    // The stamp of a link counts in milliseconds.
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    // What is moved from here on is moved just now, and what was pushed is older than any grace.
+    let just_now = store.wall() - Duration::from_secs(1);
+    disk.pass(milliseconds(just_now));
+    let settings = settings(NONE, trash);
+    if trash == NONE {
+        // The next finds it in the trash.
+        sweep(&store, &settings, Mode::Sweep).await.unwrap();
+    }
+    disk.set_faults(Faults {
+        last_operation: Some(n_operations),
+        ..Faults::default()
+    });
+    drop(sweep(&store, &settings, Mode::Sweep).await);
+    let is_over = disk.is_over();
+    drop(store);
+
+    let disk = disk.next_life(end, Faults::default());
+    let (store, recovery) = open_on(&disk).await.unwrap();
+    assert_eq!(recovery.missing, [], "{trash:?} {end:?} {n_operations}");
+    assert_eq!(store.blob(&name("a"), &used).await.unwrap(), Some(4));
+    if trash != NONE {
+        forget(&store, &[used, loose]);
+        sweep(&store, &settings, Mode::Sweep).await.unwrap();
+        let size = store.blob(&name("a"), &loose).await.unwrap();
+        assert_eq!(
+            size,
+            Some(5),
+            "{end:?} {n_operations}: the second grace is gone"
+        );
+    }
+    is_over
+}
+
+/// A push holds its repository and waits for the content that the sweep deletes.
+#[test]
+fn a_sweep_waits_for_nobody_who_waits_for_it() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let scratch = Scratch::new("waits");
+        let store = open(&scratch).await;
+        let layer = push(&store, "a", b"layer").await;
+        let alone = store.alone(&layer).await;
+        let pushing = {
+            let (store, new) = (store.clone(), manifest(&[layer], Some("1"), None));
+            tokio::spawn(async move { store.put_manifest(&name("a"), new).await })
+        };
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        let unlinking = store.unlink_everywhere(&layer);
+        let unlinked = tokio::time::timeout(Duration::from_secs(60), unlinking).await;
+        unlinked.expect("it waits for the push").unwrap();
+        drop(alone);
+        let refused = pushing.await.unwrap();
+        assert!(
+            matches!(refused, Err(StoreError::MissingBlobs(_))),
+            "{refused:?}"
+        );
+    });
+}
+
+/// What a manifest refers to after all, as when a journal that had failed turns out to have kept it.
+#[test]
+fn what_is_needed_comes_back_from_the_trash() {
+    run(async {
+        let scratch = Scratch::new("needed");
+        let store = open(&scratch).await;
+        let layer = push(&store, "a", b"layer").await;
+        put(&store, "a", manifest(&[layer], Some("1"), None)).await;
+        let (path, trashed) = (store.layout().blob(&layer), store.layout().trashed(&layer));
+        std::fs::rename(&path, &trashed).unwrap();
+        forget(&store, &[layer]);
+        let report = sweep(&store, &settings(NONE, NONE), Mode::Sweep)
+            .await
+            .unwrap();
+        assert_eq!((report.wanted.n, report.deleted.n), (1, 0));
+        assert!(path.exists() && !trashed.exists());
+    });
 }
