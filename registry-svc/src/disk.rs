@@ -8,8 +8,10 @@ pub(crate) mod faulty;
 mod real;
 #[cfg(test)]
 pub(crate) mod suite;
+mod timed;
 
 pub use real::RealDisk;
+pub use timed::TimedDisk;
 
 use std::fmt;
 use std::io;

@@ -22,7 +22,7 @@ use page::{Unit, histogram};
 
 pub use daemon_base::metrics::{Labels, labels};
 pub use page::{Sample, Value};
-pub use tally::{Handler, Http, Underway};
+pub use tally::{Action, Actions, Handler, Http, Underway};
 
 /// Requests by handler, method and status.
 pub const REQUESTS: &str = "registry_http_requests";
@@ -63,6 +63,8 @@ pub const CONTENT: &str = "registry_svc_content_bytes";
 pub const REPOSITORY_CONTENT: &str = "registry_svc_repository_content_bytes";
 /// Repositories that have no series of their own, for there are too many.
 pub const REPOSITORIES_WITHOUT: &str = "registry_svc_repositories_without_series";
+/// How long operations on the disk took.
+pub const STORAGE_ACTION: &str = "registry_storage_action_seconds";
 /// Octets of the disk that the root is on.
 pub const DISK_SIZE: &str = "registry_svc_disk_size_bytes";
 /// Octets of it that are free.
@@ -127,6 +129,8 @@ impl fmt::Debug for Sources {
 pub struct Scrape {
     /// Requests.
     pub http: Http,
+    /// Operations on the disk, and what it is.
+    pub disk: (&'static str, Actions),
     /// Everything else.
     pub sources: Sources,
 }
@@ -135,6 +139,13 @@ impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut page = Page::new(&mut encoder);
         requests(&mut page, &self.http)?;
+        let (driver, actions) = &self.disk;
+        let took = actions.read().map(|(action, distribution)| {
+            let of = labels(&[("action", action.name()), ("driver", driver)]);
+            (of, histogram(&distribution, Unit::Seconds))
+        });
+        let help = "How long operations on the disk took";
+        page.histograms(STORAGE_ACTION, help, took.collect::<Vec<_>>())?;
         page::samples(&mut page, &self.sources.read())
     }
 }

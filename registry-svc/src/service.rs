@@ -32,9 +32,9 @@ use tokio::task::JoinHandle;
 use crate::auth::Access;
 use crate::cluster::Cluster;
 use crate::config::{self, Config, IndexKind};
-use crate::disk::{Disk, RealDisk};
+use crate::disk::{Disk, RealDisk, TimedDisk};
 use crate::http::{Api, Limits, Parts};
-use crate::metrics::{self, Http, Scrape, Sources, notifications};
+use crate::metrics::{self, Actions, Http, Scrape, Sources, notifications};
 use crate::mirror::Mirrors;
 use crate::reference::NodeName;
 use crate::root_lock::RootLock;
@@ -70,6 +70,7 @@ pub struct Registry {
     webhooks: Arc<Webhooks>,
     mirrors: Option<Mirrors>,
     http: Http,
+    actions: Actions,
     looker: Looker,
     upkeep: Upkeep,
     shown: Arc<Cell<Config>>,
@@ -128,7 +129,8 @@ impl Service for Registry {
             .map_err(|error| StartError::new(exit::SOFTWARE, error))?;
         let workers = Workers::start(config.workers)
             .map_err(|error| StartError::io("the data path does not start", &error))?;
-        let store = open(&workers, &config).await?;
+        let (http, actions) = (Http::default(), Actions::default());
+        let store = open(&workers, &config, &actions).await?;
         let access = Access::new(policy(&config)?);
         let loaded = config.tls.as_ref().map(tls::load).transpose();
         let loaded = loaded.map_err(|error| StartError::new(exit::CONFIG, error))?;
@@ -137,7 +139,6 @@ impl Service for Registry {
             .unzip();
         let webhooks = webhooks(&config)?;
         let cluster = cluster::start(&config, &store, &workers).await?;
-        let http = Http::default();
         let limits = Cell::new(limits(&config));
         let parts = Parts {
             store: store.clone(),
@@ -174,6 +175,7 @@ impl Service for Registry {
             webhooks: Arc::new(webhooks),
             mirrors,
             http,
+            actions,
             readiness: context.readiness.clone(),
             followed: Cell::new(Vec::new()),
             shown,
@@ -353,8 +355,14 @@ impl Registry {
         sources.add(move || metrics::store(&store));
         let upkeep = self.upkeep.clone();
         sources.add(move || upkeep.samples());
+        // Distribution's names of its drivers.
+        let driver = match self.shown.current().s3 {
+            Some(_) => "s3aws",
+            None => "filesystem",
+        };
         context.metrics.register_collector(Box::new(Scrape {
             http: self.http.clone(),
+            disk: (driver, self.actions.clone()),
             sources,
         }));
         if let Some(cluster) = &self.cluster {
@@ -397,9 +405,9 @@ async fn serve(
         .map_err(|error| StartError::io("the listeners cannot be served", &error))
 }
 
-async fn open(workers: &Workers, config: &Config) -> Result<Store, StartError> {
+async fn open(workers: &Workers, config: &Config, actions: &Actions) -> Result<Store, StartError> {
     let settings = store_settings(config);
-    let disk = disk(config)?;
+    let disk = Arc::new(TimedDisk::new(disk(config)?, actions.clone()));
     let opened = workers.run(async move { Store::open(settings, disk).await });
     let (store, recovery) = opened.await.map_err(store_error)?;
     tracing::info!(

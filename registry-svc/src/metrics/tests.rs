@@ -29,8 +29,15 @@ fn requests_are_shown_under_the_names_of_distribution() {
         ..EndpointStatus::default()
     };
     sources.add(move || notifications(std::slice::from_ref(&status)));
+    let actions = Actions::default();
+    actions.took(Action::Stat, Duration::from_millis(3));
     let metrics = Metrics::new("registry-svc");
-    metrics.register_collector(Box::new(Scrape { http, sources }));
+    let disk = ("filesystem", actions);
+    metrics.register_collector(Box::new(Scrape {
+        http,
+        disk,
+        sources,
+    }));
     let text = metrics.encode(Exposition::Prometheus);
     for line in [
         "# TYPE registry_http_requests_total counter",
@@ -39,6 +46,9 @@ fn requests_are_shown_under_the_names_of_distribution() {
         "registry_http_request_duration_seconds_count{handler=\"blob\",method=\"get\"} 2",
         "registry_http_response_size_bytes_sum{handler=\"blob\"} 6000.0",
         "registry_http_response_size_bytes_bucket{le=\"4096.0\",handler=\"blob\"} 2",
+        "# TYPE registry_storage_action_seconds histogram",
+        "registry_storage_action_seconds_bucket{le=\"0.005\",action=\"Stat\",driver=\"filesystem\"} 1",
+        "registry_storage_action_seconds_count{action=\"Delete\",driver=\"filesystem\"} 0",
         "registry_http_in_flight_requests{handler=\"blob\"} 0.0",
         "registry_notifications_events_total{endpoint=\"deployer\",type=\"Successes\"} 7",
         "registry_notifications_pending{endpoint=\"deployer\"} 3.0",
