@@ -254,6 +254,10 @@ pub struct Cluster {
     pub compare: Duration,
     /// Bytes a second that are fetched from other nodes in the background, if there is a bound.
     pub rate: Option<u64>,
+    /// Blobs that are fetched in the background at a time.
+    pub fetches: usize,
+    /// How far ahead of this node's clock the statements of others may be.
+    pub clock_bound: Duration,
 }
 
 /// Another node.

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use proto::registry as wire;
 use tokio::sync::{mpsc, watch};
@@ -27,6 +27,7 @@ use super::read_through::ask;
 use super::wire as form;
 use super::wire::{Wanted, What};
 use crate::digest::Digest;
+use crate::hlc::Hlc;
 use crate::manifest;
 use crate::record::{Fact, Key, NodeId, Record, RecordError, Stamped, Vector};
 use crate::reference::{NodeName, Reference, RepositoryName};
@@ -54,8 +55,9 @@ const RESTART_PAUSE: Duration = Duration::from_secs(2);
 /// The largest manifest that is read for what it refers to. The limit on pushes is lower.
 const LARGEST_MANIFEST: u64 = 64 << 20;
 
-/// Between two complaints about the clock of one node.
-const COMPLAINT_PAUSE: Duration = Duration::from_secs(60);
+/// Origins whose statements wait for the clock: nodes of a site in all their lives are fewer, and what
+/// is beyond is refused without a memory of it.
+const MOST_EARLY: usize = 256;
 
 /// Follows the peers.
 #[derive(Clone, Debug)]
@@ -71,7 +73,9 @@ struct Inner {
     intake: Mutex<Intake>,
     /// Counts how often the streams were asked to begin again.
     restarts: watch::Sender<u64>,
-    complaints: Mutex<BTreeMap<NodeId, Instant>>,
+    /// Origins from whose clock too early a statement came, and its stamp: what they state waits until
+    /// the clock here has come so far.
+    early: Mutex<BTreeMap<NodeId, Hlc>>,
 }
 
 /// Why a stream ended.
@@ -107,7 +111,7 @@ impl Feed {
             metrics,
             clock_bound,
             restarts: watch::Sender::new(0),
-            complaints: Mutex::default(),
+            early: Mutex::default(),
         }))
     }
 
@@ -141,6 +145,7 @@ impl Feed {
         loop {
             beat.tick().await;
             self.step(Intake::tick);
+            self.let_in();
         }
     }
 
@@ -148,7 +153,7 @@ impl Feed {
     pub(super) fn repair(&self, from: &NodeName, records: Vec<Record>) -> usize {
         let mut n_taken = 0;
         for record in records {
-            if self.is_absurd(&record) {
+            if self.is_absurd(record.stamp) {
                 continue;
             }
             let receipt = self.step(|intake, _| intake.repair(from, record));
@@ -294,7 +299,7 @@ impl Feed {
                 return Err(RecordError::Field("sequence").into());
             }
             // What was stated here is in the journal already.
-            if record.origin == self.0.node || self.is_absurd(&record) {
+            if record.origin == self.0.node || self.is_early(&record) {
                 continue;
             }
             self.step(|intake, _| intake.receive(from, record, entry.previous));
@@ -302,32 +307,66 @@ impl Feed {
         Ok(())
     }
 
-    /// Whether a record comes from a clock that runs far ahead. It would win against every later
-    /// statement, so it is left out; later ones of its origin wait behind it.
-    fn is_absurd(&self, record: &Record) -> bool {
-        let bound = u64::try_from(self.0.clock_bound.as_millis()).unwrap_or(u64::MAX);
-        let latest = wall_clock().saturating_add(bound);
-        let is_absurd = record.stamp.milliseconds() > latest;
-        if is_absurd {
-            self.0.metrics.future.inc();
-            let mut complaints = self
-                .0
-                .complaints
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            let due = complaints
-                .get(&record.origin)
-                .is_none_or(|last| now() > *last + COMPLAINT_PAUSE);
-            if due {
-                complaints.insert(record.origin.clone(), now());
-                tracing::error!(
-                    origin = %record.origin,
-                    ahead_seconds = (record.stamp.milliseconds().saturating_sub(wall_clock())) / 1000,
-                    "A record is stamped too far in the future and is refused; the clock of its node, or of this one, is wrong"
-                );
-            }
+    /// Whether a record comes from a clock that runs far ahead, or after one that does. It would win
+    /// against every later statement, so it waits where it came from, and what its origin stated later
+    /// waits with it: an intake that lacks one would have the streams begun again and again.
+    fn is_early(&self, record: &Record) -> bool {
+        let mut early = self.early();
+        if early.contains_key(&record.origin) {
+            return true;
         }
-        is_absurd
+        if !self.is_absurd(record.stamp) {
+            return false;
+        }
+        self.0.metrics.future.inc();
+        if early.len() < MOST_EARLY {
+            early.insert(record.origin.clone(), record.stamp);
+            let ahead = record.stamp.milliseconds().saturating_sub(self.now());
+            tracing::error!(
+                origin = %record.origin,
+                ahead_seconds = ahead / 1000,
+                "A record is stamped too far in the future; it and what its node stated since wait: the clock of that node, or of this one, is wrong"
+            );
+        }
+        true
+    }
+
+    /// Whether a stamp is further ahead than another clock may be.
+    fn is_absurd(&self, stamp: Hlc) -> bool {
+        let bound = u64::try_from(self.0.clock_bound.as_millis()).unwrap_or(u64::MAX);
+        stamp.milliseconds() > self.now().saturating_add(bound)
+    }
+
+    /// Has the streams begin again once the clock has come to what waits for it.
+    fn let_in(&self) {
+        let mut early = self.early();
+        let n_early = early.len();
+        early.retain(|origin, stamp| {
+            let waits = self.is_absurd(*stamp);
+            if !waits {
+                tracing::info!(%origin, "The clocks agree again; what a node stated is taken");
+            }
+            waits
+        });
+        if early.len() < n_early {
+            self.0.restarts.send_modify(|restarts| *restarts += 1);
+        }
+    }
+
+    fn early(&self) -> std::sync::MutexGuard<'_, BTreeMap<NodeId, Hlc>> {
+        self.0.early.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How often the streams began again.
+    #[cfg(test)]
+    pub(super) fn n_restarts(&self) -> u64 {
+        *self.0.restarts.borrow()
+    }
+
+    /// The wall clock, in milliseconds since 1970.
+    fn now(&self) -> u64 {
+        let since = self.0.store.wall().duration_since(UNIX_EPOCH);
+        u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
     }
 
     //--- What the intake asks for
@@ -551,18 +590,6 @@ pub(super) fn behind(here: &Vector, there: &Vector) -> u64 {
         .iter()
         .map(|(origin, sequence)| sequence.saturating_sub(here.of(origin)))
         .fold(0, u64::saturating_add)
-}
-
-/// Milliseconds since 1970.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a shell; stamps are compared with the clock"
-)]
-pub(super) fn wall_clock() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| {
-        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-    })
 }
 
 /// The clock.

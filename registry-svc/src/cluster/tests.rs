@@ -4,7 +4,8 @@ use std::future::Future;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use daemon_base::drain::{Drain, Guard};
@@ -55,7 +56,7 @@ impl Site {
             directory,
             addresses: held.iter().map(|one| one.local_addr().unwrap()).collect(),
             change: |_| {},
-            wall: super::feed::wall_clock,
+            wall: wall_clock,
             tls: false,
         }
     }
@@ -361,9 +362,60 @@ fn nodes_that_were_apart_become_equal_and_a_wiped_one_is_filled_again() {
     });
 }
 
+#[test]
+fn what_a_clock_that_runs_ahead_stated_waits_until_the_clocks_agree() {
+    /// How far the second node's clock is behind, in milliseconds.
+    static BEHIND: AtomicU64 = AtomicU64::new(7_200_000);
+    fn behind() -> u64 {
+        wall_clock() - BEHIND.load(Ordering::Relaxed)
+    }
+    run(async {
+        let mut site = Site::new(2);
+        // Nothing but the streams brings anything.
+        site.change = |settings| settings.compare_interval = Duration::from_hours(1);
+        let first = site.start(0).await;
+        site.wall = behind;
+        let second = site.start(1).await;
+        connected(&[&first, &second]).await;
+        for seed in 0..5 {
+            push(&first.store, "v", &[octets(seed, 10)]).await;
+        }
+        let (digest, _) = push(&first.store, "v", &[octets(9, 10)]).await;
+        let last = first.store.vector();
+        let peer = &second.cluster.peers()[0];
+        until("the second node hears what the first has", async || {
+            let mut is_told = false;
+            peer.learn(|known| is_told = known.holds == last);
+            is_told && second.cluster.metrics().future.get() > 0
+        })
+        .await;
+        tokio::time::sleep(3 * super::feed::BEAT).await;
+        assert_eq!(second.cluster.0.feed.n_restarts(), 0);
+        assert_eq!(second.cluster.metrics().future.get(), 1, "each time anew");
+        assert_eq!(shown(&second.store, "v").await, None);
+
+        BEHIND.store(0, Ordering::Relaxed);
+        until("what waited is taken", async || {
+            shown(&second.store, "v").await == Some(digest)
+        })
+        .await;
+        assert_eq!(second.cluster.0.feed.n_restarts(), 1);
+    });
+}
+
+/// Milliseconds since 1970.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "stamps are compared with the clock"
+)]
+fn wall_clock() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    u64::try_from(since.unwrap().as_millis()).unwrap()
+}
+
 /// A clock two hours ahead.
 fn ahead() -> u64 {
-    super::feed::wall_clock() + 7_200_000
+    wall_clock() + 7_200_000
 }
 
 #[test]
@@ -373,7 +425,7 @@ fn what_is_not_applied_here_is_read_through_from_a_peer() {
         // What comes from the first node's clock is refused, so its content stays away.
         site.wall = ahead;
         let first = site.start(0).await;
-        site.wall = super::feed::wall_clock;
+        site.wall = wall_clock;
         let second = site.start(1).await;
         connected(&[&first, &second]).await;
         let layer = octets(7, 9 << 20);
@@ -450,7 +502,7 @@ fn a_copy_that_is_wrong_is_never_served_whole_and_never_stored() {
         let mut site = Site::new(3);
         site.wall = ahead;
         let first = site.start(0).await;
-        site.wall = super::feed::wall_clock;
+        site.wall = wall_clock;
         let second = site.start(1).await;
         let layer = octets(9, 2 << 20);
         let blob = push_blob(&first.store, &layer).await;

@@ -104,6 +104,8 @@ fn settings(cluster: &config::Cluster) -> Settings {
         acknowledge_wait: cluster.acknowledge_timeout,
         compare_interval: cluster.compare,
         bandwidth: cluster.rate,
+        fetches: cluster.fetches,
+        clock_bound: cluster.clock_bound,
         ..Settings::new(name(&cluster.node))
     }
 }

@@ -67,6 +67,12 @@ impl Reader<'_> {
                 .rate
                 .as_ref()
                 .map(|rate| self.size(Some(rate), 0, 64 << 10..=u64::MAX)),
+            fetches: self.count(spec.fetches.as_ref(), 4),
+            clock_bound: self.time(
+                spec.clock_bound.as_ref(),
+                Duration::from_hours(1),
+                second..=day,
+            ),
         }
     }
 

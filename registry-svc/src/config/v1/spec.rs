@@ -267,6 +267,10 @@ pub(super) struct ClusterSpec {
     pub(super) compare: Option<Time>,
     #[serde(default)]
     pub(super) rate: Option<Size>,
+    #[serde(default)]
+    pub(super) fetches: Option<Spanned<usize>>,
+    #[serde(default)]
+    pub(super) clock_bound: Option<Time>,
 }
 
 #[derive(Debug, Deserialize)]
