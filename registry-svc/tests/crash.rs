@@ -1,5 +1,5 @@
-//! The program itself, killed at random moments while clients push, tag and delete: what it had
-//! acknowledged is there and whole afterwards.
+//! The program itself, killed at random moments while clients push, tag and delete, while it sweeps and
+//! while it follows another node: what it had acknowledged is there and whole afterwards.
 //!
 //! `CRASH_ROUNDS` and `CRASH_SEED` ask for more, and for others. What a loss of power does is
 //! simulated inside of the crate, on a disk that forgets.
@@ -12,10 +12,10 @@
     reason = "a test fails where something is missing"
 )]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 
 use registry_svc::digest::{Algorithm, Digest};
 
-/// Times it is killed, unless asked for more.
-const ROUNDS: u64 = 24;
+/// Times one is killed in each test, unless asked for more.
+const ROUNDS: u64 = 16;
 
 /// Clients at once; each has a repository of its own.
 const CLIENTS: u64 = 4;
@@ -35,49 +35,137 @@ const BURST: Duration = Duration::from_secs(2);
 /// Longer than anything here takes, even on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// What clients push: few enough that they push the same, and that what was swept comes again.
+const CONTENTS: u64 = 40;
+
 #[test]
 fn a_killed_registry_has_everything_it_acknowledged() {
-    let number = |key| std::env::var(key).ok().and_then(|text| text.parse().ok());
-    let rounds: u64 = number("CRASH_ROUNDS").unwrap_or(ROUNDS);
-    let mut chance = Chance(number("CRASH_SEED").unwrap_or(17));
-    let mut registry = Registry::new();
-    let mut clients: Vec<Pusher> = (0..CLIENTS)
-        .map(|number| Pusher::new(number, chance.next()))
-        .collect();
-    let n_acknowledged = AtomicU64::new(0);
-    for round in 0..rounds {
-        registry.start();
-        let is_over = AtomicBool::new(false);
-        thread::scope(|scope| {
-            for client in &mut clients {
-                let (is_over, n_acknowledged) = (&is_over, &n_acknowledged);
-                let address = registry.address;
-                scope.spawn(move || client.work(address, is_over, n_acknowledged));
-            }
-            // So many acknowledgements, on a machine of any speed, and then somewhere in the next.
-            let before = n_acknowledged.load(Ordering::Relaxed);
-            let wanted = before + chance.below(80);
-            let begun = now();
-            while n_acknowledged.load(Ordering::Relaxed) < wanted && begun.elapsed() < BURST {
-                thread::sleep(Duration::from_micros(100));
-            }
-            thread::sleep(Duration::from_micros(chance.below(3000)));
-            registry.kill();
-            is_over.store(true, Ordering::Relaxed);
-        });
-        // What a kill left is looked at by the next process, which also makes its index anew.
+    let mut chance = Chance::of_run();
+    let directory = Directory::new("alone");
+    let mut registry = Registry::new(&directory, "alone", &sweeping());
+    let mut clients = clients(&mut chance);
+    let mut counts = Counts::default();
+    for round in 0..rounds() {
         registry.start();
         for client in &mut clients {
             client.verify(registry.address, round);
         }
-        if chance.below(4) == 0 {
+        let victims = std::slice::from_mut(&mut registry);
+        counts.add(&burst(victims, &mut clients, &mut chance, 0));
+        if chance.below(8) == 0 {
+            registry.start();
             registry.stop();
-        } else {
-            registry.kill();
         }
     }
-    let n_acknowledged = n_acknowledged.into_inner();
-    assert!(n_acknowledged >= 10 * rounds, "{n_acknowledged}");
+    registry.start();
+    for client in &mut clients {
+        client.verify(registry.address, rounds());
+    }
+    println!("{} kills: {counts:?}", rounds());
+    assert!(counts.acknowledged >= 10 * rounds(), "{counts:?}");
+    assert!(counts.sweeps >= rounds() / 4, "{counts:?}");
+}
+
+/// Two nodes, either of which is killed; clients of both.
+#[test]
+fn of_two_nodes_either_may_be_killed_and_both_have_everything_in_the_end() {
+    let mut chance = Chance::of_run();
+    let directory = Directory::new("pair");
+    certificates(directory.path());
+    let addresses = [free(), free()];
+    let mut nodes: Vec<Registry> = (0..2)
+        .map(|at| {
+            Registry::new(
+                &directory,
+                &at.to_string(),
+                &following(&directory, at, addresses),
+            )
+        })
+        .collect();
+    let mut clients = clients(&mut chance);
+    let mut counts = Counts::default();
+    nodes[0].start();
+    nodes[1].start();
+    for round in 0..rounds() {
+        let at = usize::try_from(chance.below(2)).unwrap();
+        counts.add(&burst(&mut nodes, &mut clients, &mut chance, at));
+        nodes[at].start();
+        // Each at the node that it talked to; where the two came to differ, the other follows.
+        for (number, client) in clients.iter_mut().enumerate() {
+            client.verify(nodes[number % 2].address, round);
+            client.wait_same(nodes[(number + 1) % 2].address, round);
+        }
+    }
+    println!("{} kills: {counts:?}", rounds());
+    assert!(counts.acknowledged >= 10 * rounds(), "{counts:?}");
+}
+
+/// What the clients of one registry, or of two by turns, are told until one is killed.
+fn burst(
+    registries: &mut [Registry],
+    clients: &mut [Pusher],
+    chance: &mut Chance,
+    victim: usize,
+) -> Counts {
+    let is_over = AtomicBool::new(false);
+    let n_acknowledged = AtomicU64::new(0);
+    let n_sweeps = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for (number, client) in clients.iter_mut().enumerate() {
+            let (is_over, n_acknowledged) = (&is_over, &n_acknowledged);
+            let address = registries[number % registries.len()].address;
+            scope.spawn(move || client.work(address, is_over, n_acknowledged));
+        }
+        let (over, sweeps) = (&is_over, &n_sweeps);
+        let admin = registries[victim].admin;
+        scope.spawn(move || sweep(admin, over, sweeps));
+        // So many acknowledgements, on a machine of any speed, and then somewhere in the next.
+        let wanted = chance.below(80);
+        let begun = now();
+        while n_acknowledged.load(Ordering::Relaxed) < wanted && begun.elapsed() < BURST {
+            thread::sleep(Duration::from_micros(100));
+        }
+        thread::sleep(Duration::from_micros(chance.below(3000)));
+        registries[victim].kill();
+        is_over.store(true, Ordering::Relaxed);
+    });
+    Counts {
+        acknowledged: n_acknowledged.into_inner(),
+        sweeps: n_sweeps.into_inner(),
+    }
+}
+
+/// Asks for one sweep after the other.
+fn sweep(admin: SocketAddr, is_over: &AtomicBool, n_sweeps: &AtomicU64) {
+    while !is_over.load(Ordering::Relaxed) {
+        let asked = Connection::open(admin)
+            .and_then(|mut connection| connection.ask("POST", "/upkeep?task=sweep", "", b""));
+        if asked.is_ok_and(|answer| answer.status < 300) {
+            n_sweeps.fetch_add(1, Ordering::Relaxed);
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    acknowledged: u64,
+    sweeps: u64,
+}
+
+impl Counts {
+    fn add(&mut self, other: &Self) {
+        self.acknowledged += other.acknowledged;
+        self.sweeps += other.sweeps;
+    }
+}
+
+fn rounds() -> u64 {
+    number("CRASH_ROUNDS").unwrap_or(ROUNDS)
+}
+
+fn number(key: &str) -> Option<u64> {
+    std::env::var(key).ok().and_then(|text| text.parse().ok())
 }
 
 //--- Clients
@@ -87,9 +175,18 @@ struct Pusher {
     repository: String,
     chance: Chance,
     content: BTreeMap<Digest, Vec<u8>>,
-    /// Each blob, and whether it may be there: several when its push was not answered.
-    blobs: BTreeMap<Digest, Vec<bool>>,
+    /// What was pushed and is not in a manifest yet, for a while: the sweep takes it then.
+    blobs: BTreeSet<Digest>,
+    /// Each manifest, what it refers to, and whether it may be there: several when it was not
+    /// answered.
+    manifests: BTreeMap<Digest, (Vec<Digest>, Vec<bool>)>,
     tags: BTreeMap<String, Vec<Option<Digest>>>,
+}
+
+fn clients(chance: &mut Chance) -> Vec<Pusher> {
+    (0..CLIENTS)
+        .map(|number| Pusher::new(number, chance.next()))
+        .collect()
 }
 
 impl Pusher {
@@ -98,7 +195,8 @@ impl Pusher {
             repository: format!("crash/r{number}"),
             chance: Chance(seed),
             content: BTreeMap::new(),
-            blobs: BTreeMap::new(),
+            blobs: BTreeSet::new(),
+            manifests: BTreeMap::new(),
             tags: BTreeMap::new(),
         }
     }
@@ -111,7 +209,8 @@ impl Pusher {
         while !is_over.load(Ordering::Relaxed) {
             let step = match self.chance.below(10) {
                 0..5 => self.push(&mut connection),
-                5..9 => self.tag(&mut connection),
+                5..8 => self.tag(&mut connection),
+                8 => self.delete_tag(&mut connection),
                 _ => self.delete(&mut connection),
             };
             match step {
@@ -122,14 +221,16 @@ impl Pusher {
     }
 
     fn push(&mut self, connection: &mut Connection) -> io::Result<()> {
-        let length = self.chance.below(60_000) + 1;
-        let seed = self.chance.next().to_le_bytes();
-        let length = usize::try_from(length).unwrap();
-        let octets: Vec<u8> = seed.into_iter().cycle().take(length).collect();
+        let number = self.chance.below(CONTENTS);
+        let length = usize::try_from(number * number * 37 + 1).unwrap();
+        let octets: Vec<u8> = number
+            .to_le_bytes()
+            .into_iter()
+            .cycle()
+            .take(length)
+            .collect();
         let digest = Digest::of(Algorithm::Sha256, &octets);
         self.content.insert(digest, octets.clone());
-        // Until it is answered both are right.
-        self.blobs.insert(digest, vec![false, true]);
         let uploads = format!("/v2/{}/blobs/uploads/", self.repository);
         if self.chance.below(2) == 0 {
             let path = format!("{uploads}?digest={digest}");
@@ -149,15 +250,15 @@ impl Pusher {
             let path = format!("{location}{mark}digest={digest}");
             connection.expect("PUT", &path, "application/octet-stream", second, 201)?;
         }
-        self.blobs.insert(digest, vec![true]);
+        self.blobs.insert(digest);
         Ok(())
     }
 
     fn tag(&mut self, connection: &mut Connection) -> io::Result<()> {
-        let sure = self.blobs.iter().filter(|(_, values)| **values == [true]);
-        let layers: Vec<String> = sure
-            .take(3)
-            .map(|(digest, _)| {
+        let blobs: Vec<Digest> = std::mem::take(&mut self.blobs).into_iter().collect();
+        let layers: Vec<String> = blobs
+            .iter()
+            .map(|digest| {
                 let size = self.content[digest].len();
                 format!("{{\"mediaType\":\"application/vnd.oci.image.layer.v1.tar\",\"digest\":\"{digest}\",\"size\":{size}}}")
             })
@@ -173,15 +274,39 @@ impl Pusher {
         let digest = Digest::of(Algorithm::Sha256, text.as_bytes());
         self.content.insert(digest, text.clone().into_bytes());
         let tag = format!("t{}", self.chance.below(5));
+        // Until it is answered both are right.
+        let before = (
+            self.manifests.get(&digest).cloned(),
+            self.tags.get(&tag).cloned(),
+        );
+        let (_, values) = self
+            .manifests
+            .entry(digest)
+            .or_insert_with(|| (blobs, vec![false]));
+        values.push(true);
         let values = self.tags.entry(tag.clone()).or_insert_with(|| vec![None]);
         values.push(Some(digest));
         let path = format!("/v2/{}/manifests/{tag}", self.repository);
-        connection.expect("PUT", &path, MANIFEST, text.as_bytes(), 201)?;
-        self.tags.insert(tag, vec![Some(digest)]);
+        let answer = connection.ask("PUT", &path, MANIFEST, text.as_bytes())?;
+        let body = String::from_utf8_lossy(&answer.body);
+        match answer.status {
+            201 => {
+                if let Some((_, values)) = self.manifests.get_mut(&digest) {
+                    *values = vec![true];
+                }
+                self.tags.insert(tag, vec![Some(digest)]);
+            }
+            // Who takes longer than the grace begins again.
+            400 | 404 if body.contains("MANIFEST_BLOB_UNKNOWN") => {
+                restore(&mut self.manifests, digest, before.0);
+                restore(&mut self.tags, tag, before.1);
+            }
+            status => panic!("{path}: {status} {body}"),
+        }
         Ok(())
     }
 
-    fn delete(&mut self, connection: &mut Connection) -> io::Result<()> {
+    fn delete_tag(&mut self, connection: &mut Connection) -> io::Result<()> {
         let sure = |(_, values): &(&String, &Vec<_>)| matches!(values[..], [Some(_)]);
         let Some((tag, _)) = self.tags.iter().find(sure) else {
             return Ok(());
@@ -194,40 +319,100 @@ impl Pusher {
         Ok(())
     }
 
+    /// Deletes a manifest and with it its tags: what it alone referred to is swept.
+    fn delete(&mut self, connection: &mut Connection) -> io::Result<()> {
+        let sure = |(_, (_, values)): &(&Digest, &(_, Vec<bool>))| values[..] == [true];
+        let Some((digest, _)) = self.manifests.iter().find(sure) else {
+            return Ok(());
+        };
+        let digest = *digest;
+        self.set(&digest, &[true, false]);
+        let pointing = |values: &&mut Vec<Option<Digest>>| values.contains(&Some(digest));
+        for values in self.tags.values_mut().filter(pointing) {
+            values.push(None);
+        }
+        let path = format!("/v2/{}/manifests/{digest}", self.repository);
+        connection.expect("DELETE", &path, "", b"", 202)?;
+        self.set(&digest, &[false]);
+        for values in self.tags.values_mut() {
+            values.retain(|value| *value != Some(digest));
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, digest: &Digest, possible: &[bool]) {
+        if let Some((_, values)) = self.manifests.get_mut(digest) {
+            *values = possible.to_vec();
+        }
+    }
+
     /// Compares what is there with what may be; from then on that is what is.
     fn verify(&mut self, address: SocketAddr, round: u64) {
         let mut connection = Connection::open(address).unwrap();
         let repository = &self.repository;
-        for (digest, values) in &mut self.blobs {
-            let path = format!("/v2/{repository}/blobs/{digest}");
+        let mut whole = BTreeSet::new();
+        for (digest, (blobs, values)) in &mut self.manifests {
+            let path = format!("/v2/{repository}/manifests/{digest}");
             let found = connection.ask("GET", &path, "", b"").unwrap();
             let is_there = found.status == 200;
+            let status = found.status;
             assert!(
                 values.contains(&is_there),
-                "round {round}: {path}: {}",
-                found.status
-            );
-            assert!(
-                !is_there || found.body == self.content[digest],
-                "round {round}: {path}"
+                "round {round}: {path}: {status}"
             );
             *values = vec![is_there];
+            if !is_there {
+                continue;
+            }
+            assert_eq!(found.body, self.content[digest], "round {round}: {path}");
+            // What is visible is whole.
+            for blob in blobs.iter().filter(|blob| whole.insert(**blob)) {
+                let path = format!("/v2/{repository}/blobs/{blob}");
+                let found = connection.ask("GET", &path, "", b"").unwrap();
+                assert_eq!(found.status, 200, "round {round}: {path} of {digest}");
+                assert_eq!(found.body, self.content[blob], "round {round}: {path}");
+            }
         }
         for (tag, values) in &mut self.tags {
             let path = format!("/v2/{repository}/manifests/{tag}");
-            let found = connection.ask("GET", &path, "", b"").unwrap();
-            let target = (found.status == 200).then(|| Digest::of(Algorithm::Sha256, &found.body));
+            let target = connection.target(&path);
             assert!(
                 values.contains(&target),
                 "round {round}: {path} is {target:?}, may be {values:?}"
             );
             *values = vec![target];
         }
-        // What is whole stays so; a few are looked at again each time.
-        while self.blobs.len() > 60 {
-            self.blobs.pop_first();
+        self.manifests.retain(|_, (_, values)| values[..] == [true]);
+    }
+
+    /// Waits until another node shows the same.
+    fn wait_same(&self, address: SocketAddr, round: u64) {
+        let mut connection = Connection::open(address).unwrap();
+        let begun = now();
+        for (tag, values) in &self.tags {
+            let path = format!("/v2/{}/manifests/{tag}", self.repository);
+            while connection.target(&path) != values[0] {
+                assert!(begun.elapsed() < LIMIT, "round {round}: {path} differs");
+                thread::sleep(Duration::from_millis(5));
+            }
+        }
+        for (digest, (blobs, _)) in &self.manifests {
+            let path = format!("/v2/{}/manifests/{digest}", self.repository);
+            assert_eq!(connection.target(&path), Some(*digest), "round {round}");
+            for blob in blobs {
+                let path = format!("/v2/{}/blobs/{blob}", self.repository);
+                let found = connection.ask("GET", &path, "", b"").unwrap();
+                assert!(found.body == self.content[blob], "round {round}: {path}");
+            }
         }
     }
+}
+
+fn restore<K: Ord, V>(map: &mut BTreeMap<K, V>, key: K, before: Option<V>) {
+    match before {
+        Some(before) => map.insert(key, before),
+        None => map.remove(&key),
+    };
 }
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -261,6 +446,12 @@ impl Connection {
         stream.set_read_timeout(Some(LIMIT))?;
         stream.set_nodelay(true)?;
         Ok(Self(BufReader::new(stream)))
+    }
+
+    /// What a reference leads to.
+    fn target(&mut self, path: &str) -> Option<Digest> {
+        let found = self.ask("GET", path, "", b"").unwrap();
+        (found.status == 200).then(|| Digest::of(Algorithm::Sha256, &found.body))
     }
 
     fn expect(
@@ -326,30 +517,91 @@ impl Connection {
 
 //--- The program
 
-/// A registry with a directory of its own, which goes with it.
+/// A directory that goes with the test.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Self {
+        let name = format!("registry-crash-{name}-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&directory).unwrap();
+        Self(directory)
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+/// A port that was free a moment ago, the same for every process that follows.
+fn free() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap()
+}
+
+/// Settings of one that sweeps whatever nobody asked for a moment ago.
+fn sweeping() -> String {
+    "[sweep]\ngrace = \"300ms\"\ntrash = \"100ms\"\n".to_owned()
+}
+
+/// Settings of one of two nodes.
+fn following(directory: &Directory, at: usize, addresses: [SocketAddr; 2]) -> String {
+    let files = directory.path().display();
+    let (own, other, peer) = (addresses[at], 1 - at, addresses[1 - at]);
+    format!(
+        "[cluster]\nnode = \"node-{at}\"\nlisten = [\"{own}\"]\n\
+         peers = [{{ name = \"node-{other}\", address = \"{peer}\" }}]\n\
+         ca = \"{files}/ca.pem\"\ncertificate = \"{files}/{at}.pem\"\nkey = \"{files}/{at}.key\"\n\
+         compare = \"1s\"\n"
+    )
+}
+
+/// An authority, and a certificate for each of two nodes.
+fn certificates(directory: &Path) {
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+    let key = KeyPair::generate().unwrap();
+    let mut authority = CertificateParams::new(Vec::new()).unwrap();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let certificate = authority.self_signed(&key).unwrap();
+    std::fs::write(directory.join("ca.pem"), certificate.pem()).unwrap();
+    let issuer = Issuer::new(authority, key);
+    for at in 0..2 {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec![format!("node-{at}")]).unwrap();
+        let certificate = params.signed_by(&key, &issuer).unwrap();
+        std::fs::write(directory.join(format!("{at}.pem")), certificate.pem()).unwrap();
+        std::fs::write(directory.join(format!("{at}.key")), key.serialize_pem()).unwrap();
+    }
+}
+
+/// A registry and its data.
 struct Registry {
-    directory: PathBuf,
+    config: PathBuf,
     address: SocketAddr,
+    admin: SocketAddr,
     child: Option<Child>,
 }
 
 impl Registry {
-    fn new() -> Self {
-        let name = format!("registry-crash-{}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&directory).unwrap();
-        // A port that was free a moment ago, the same for every process that follows.
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
+    fn new(directory: &Directory, name: &str, more: &str) -> Self {
+        let (address, admin) = (free(), free());
         let text = format!(
             "version = \"v1\"\nlisten = [\"{address}\"]\nplain = true\nroot = \"{}\"\n\
-             workers = 2\n[admin]\nlisten = \"none\"\n[space]\nfree = \"16MiB\"\nreserve = \"1MiB\"\nwarn = 99\nstop = 100\n",
-            directory.join("root").display()
+             workers = 2\n[admin]\nlisten = \"{admin}\"\n[space]\nfree = \"16MiB\"\nreserve = \"1MiB\"\nwarn = 99\nstop = 100\n{more}",
+            directory.path().join(format!("root-{name}")).display()
         );
-        std::fs::write(directory.join("registry-svc.toml"), text).unwrap();
+        let config = directory.path().join(format!("{name}.toml"));
+        std::fs::write(&config, text).unwrap();
         Self {
-            directory,
+            config,
             address,
+            admin,
             child: None,
         }
     }
@@ -357,7 +609,7 @@ impl Registry {
     fn start(&mut self) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_registry-svc"));
         command.args(["serve", "--log-level", "error", "--config"]);
-        command.arg(self.directory.join("registry-svc.toml"));
+        command.arg(&self.config);
         command.stdout(Stdio::null());
         self.child = Some(command.spawn().unwrap());
         let begun = now();
@@ -390,7 +642,6 @@ impl Drop for Registry {
             drop(child.kill());
             drop(child.wait());
         }
-        drop(std::fs::remove_dir_all(&self.directory));
     }
 }
 
@@ -403,6 +654,11 @@ fn now() -> Instant {
 struct Chance(u64);
 
 impl Chance {
+    /// By the seed of this run.
+    fn of_run() -> Self {
+        Self(number("CRASH_SEED").unwrap_or(17))
+    }
+
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
