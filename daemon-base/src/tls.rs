@@ -183,14 +183,18 @@ impl Certificates {
         errors
     }
 
-    async fn follow_every(self, look: Duration) {
+    /// The same, with another time between two looks. What changes after the call is noticed, however
+    /// late it is polled first.
+    pub fn follow_every(self, look: Duration) -> impl Future<Output = ()> + Send + 'static {
         let mut seen = self.stamps();
-        loop {
-            tokio::time::sleep(look).await;
-            let stamps = self.stamps();
-            if stamps != seen {
-                seen = stamps;
-                self.reload();
+        async move {
+            loop {
+                tokio::time::sleep(look).await;
+                let stamps = self.stamps();
+                if stamps != seen {
+                    seen = stamps;
+                    self.reload();
+                }
             }
         }
     }

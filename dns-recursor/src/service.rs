@@ -42,6 +42,11 @@ const TLS_SOCKETS: &str = "dns-tls";
 const ALPN: &[u8] = b"dot";
 /// How often the node's own networks are looked up, for the default of `allow-from`.
 const NETWORKS_LOOK: Duration = Duration::from_secs(60);
+/// How often the certificate's files are looked at.
+const CERTIFICATE_LOOK: Duration = match cfg!(test) {
+    true => Duration::from_millis(5),
+    false => Duration::from_secs(60),
+};
 /// How often draining looks whether connections have ended.
 const DRAIN_POLL: Duration = Duration::from_millis(10);
 
@@ -57,6 +62,8 @@ pub struct Recursor {
     clock: Clock,
     health: Option<Healthd>,
     networks: JoinHandle<()>,
+    /// Reads the certificate anew when its files change.
+    following: Option<JoinHandle<()>>,
     allow: Arc<Mutex<Allow>>,
     /// Where datagrams come to.
     addresses: Vec<SocketAddr>,
@@ -131,7 +138,9 @@ impl Service for Recursor {
             .clone()
             .map(|endpoint| Healthd::start(endpoint, Self::NAME, &table, driver.reporter()));
         let allow = Arc::new(Mutex::new(config.access.allow.clone()));
+        let follow = |it: &Certificates| tokio::spawn(it.clone().follow_every(CERTIFICATE_LOOK));
         let recursor = Self {
+            following: sockets.certificates.as_ref().map(follow),
             networks: tokio::spawn(follow_networks(Arc::clone(&cell), Arc::clone(&allow))),
             engine,
             streams,
@@ -196,6 +205,9 @@ impl Service for Recursor {
 
     async fn drain(self, deadline: Duration) -> bool {
         self.networks.abort();
+        if let Some(following) = &self.following {
+            following.abort();
+        }
         // Threads answer what they have read; what they cannot answer goes on to the resolver,
         // and connections end when their last answer is written.
         self.streams.ask_to_stop();

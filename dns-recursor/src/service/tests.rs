@@ -472,6 +472,15 @@ async fn queries_over_tls_are_answered_and_a_reload_shows_the_new_certificate() 
         addresses(&ask_tls(address, &second, "localhost")),
         ["127.0.0.1"]
     );
+    // It is taken up without being told, too.
+    let third = renew();
+    let mut n_tries = 0;
+    while try_tls(address, &third, "localhost").is_err() {
+        n_tries += 1;
+        assert!(n_tries < 2000, "still the old one");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let second = third;
     // A certificate that cannot be read leaves the one before in use.
     std::fs::write(&chain, "nonsense").unwrap();
     server.recursor.reload(config(&rest)).await.unwrap();
@@ -488,6 +497,18 @@ fn ask_tls(
     certificate: &rustls::pki_types::CertificateDer<'static>,
     name: &str,
 ) -> Vec<u8> {
+    try_tls(address, certificate, name).unwrap()
+}
+
+#[expect(
+    clippy::unwrap_in_result,
+    reason = "only what the server does is a result"
+)]
+fn try_tls(
+    address: SocketAddr,
+    certificate: &rustls::pki_types::CertificateDer<'static>,
+    name: &str,
+) -> std::io::Result<Vec<u8>> {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(certificate.clone()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -499,17 +520,17 @@ fn ask_tls(
     tls.alpn_protocols = vec![b"dot".to_vec()];
     let server = rustls::pki_types::ServerName::try_from("dns.example").unwrap();
     let mut session = rustls::ClientConnection::new(Arc::new(tls), server).unwrap();
-    let mut socket = TcpStream::connect(address).unwrap();
+    let mut socket = TcpStream::connect(address)?;
     socket.set_read_timeout(Some(LONG)).unwrap();
     let mut stream = rustls::Stream::new(&mut session, &mut socket);
     let query = testing::query(1, &question(name, Type::A), None);
     let length = u16::try_from(query.len()).unwrap().to_be_bytes();
-    stream.write_all(&[&length[..], &query].concat()).unwrap();
+    stream.write_all(&[&length[..], &query].concat())?;
     let mut length = [0; 2];
-    stream.read_exact(&mut length).unwrap();
+    stream.read_exact(&mut length)?;
     let mut answer = vec![0; u16::from_be_bytes(length).into()];
-    stream.read_exact(&mut answer).unwrap();
-    answer
+    stream.read_exact(&mut answer)?;
+    Ok(answer)
 }
 
 #[tokio::test]
