@@ -369,8 +369,7 @@ enum AtWork<S> {
 impl<S: Slot> AtWork<S> {
     /// Begins to write pieces when those before are written.
     async fn next(self, pieces: Vec<Bytes>) -> Result<Self, Ended<S>> {
-        self.write(pieces, |incoming, pieces| incoming.write(pieces))
-            .await
+        self.write(pieces, Incoming::write).await
     }
 
     /// The same with the last of them: what is acknowledged is in the file.
