@@ -117,12 +117,17 @@ impl Small {
         self.ask("PUT", &path, &header, manifest.to_string().as_bytes())
     }
 
-    /// Begins an upload session; its path.
+    /// Begins an upload session, as soon as what was removed a moment ago has left its room; its path.
     fn begin(&self, repository: &str) -> String {
         let path = format!("/v2/{repository}/blobs/uploads/");
-        let answer = self.ask("POST", &path, "", b"");
-        assert_eq!(answer.status, 202);
-        answer.header("location").expect("a place to go on")
+        let mut session = None;
+        wait::for_it("a session begins", PATIENCE, || {
+            let answer = self.ask("POST", &path, "", b"");
+            assert!(matches!(answer.status, 202 | 507), "{}", answer.head);
+            session = answer.header("location");
+            session.is_some()
+        });
+        session.expect("a place to go on")
     }
 
     /// The layer of an image comes back whole.

@@ -215,24 +215,42 @@ impl<'a> Machine<'a> {
 
     /// A message came to the port of event messages, at `at`.
     pub fn handle_event(&mut self, message: &[u8], at: RawTime, now: RawTime) {
-        self.now.set(now);
-        self.count(message);
-        if let Some(mut port) = self.port.take() {
-            self.perform(port.handle_event_receive(message, time(at)));
-            self.port = Some(port);
-            self.record();
-        }
+        self.receive(message, now, |port, message| {
+            port.handle_event_receive(message, time(at))
+        });
     }
 
     /// A message came to the port of general messages.
     pub fn handle_general(&mut self, message: &[u8], now: RawTime) {
+        self.receive(message, now, |port, message| {
+            port.handle_general_receive(message)
+        });
+    }
+
+    fn receive(
+        &mut self,
+        message: &[u8],
+        now: RawTime,
+        call: impl for<'p> FnOnce(&'p mut RunningPort<'a>, &'p [u8]) -> PortActionIterator<'p>,
+    ) {
         self.now.set(now);
-        self.count(message);
-        if let Some(mut port) = self.port.take() {
-            self.perform(port.handle_general_receive(message));
-            self.port = Some(port);
-            self.record();
+        let source = message.get(20..).and_then(<[u8]>::first_chunk::<10>);
+        let own = self.instance.default_ds().clock_identity.0;
+        if source.is_some_and(|source| source.starts_with(&own)) {
+            // Its own, come back, or of somebody who says so.
+            return;
         }
+        let Some(mut port) = self.port.take() else {
+            return;
+        };
+        // What statime does not take up, as that of another domain, makes it do nothing.
+        let is_heard = self.perform(call(&mut port, message));
+        self.port = Some(port);
+        let is_announce = message.first().is_some_and(|kind| kind & 0xf == ANNOUNCE);
+        if let (true, true, Some(source)) = (is_heard, is_announce, source) {
+            self.count(*source);
+        }
+        self.record();
     }
 
     /// A message of [`Self::poll_transmit`] was sent; its stamp will come under `key`.
@@ -327,14 +345,10 @@ impl<'a> Machine<'a> {
         !follows || self.announced.values().any(|&n| n >= QUALIFIED)
     }
 
-    /// Counts an Announce message.
-    fn count(&mut self, message: &[u8]) {
-        let port = message.get(20..).and_then(<[u8]>::first_chunk).copied();
-        if message.first().is_some_and(|kind| kind & 0xf == ANNOUNCE)
-            && let Some(port) = port
-            && (self.announced.len() < MOST_MASTERS || self.announced.contains_key(&port))
-        {
-            let n = self.announced.entry(port).or_default();
+    /// Counts an Announce message of a port.
+    fn count(&mut self, source: [u8; 10]) {
+        if self.announced.len() < MOST_MASTERS || self.announced.contains_key(&source) {
+            let n = self.announced.entry(source).or_default();
             *n = n.saturating_add(1);
         }
     }
@@ -375,8 +389,10 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn perform(&mut self, actions: PortActionIterator<'_>) {
+    /// Does what the port asks for; whether it waits for the next Announce message anew.
+    fn perform(&mut self, actions: PortActionIterator<'_>) -> bool {
         let now = self.now.get();
+        let mut waits_anew = false;
         for action in actions {
             match action {
                 PortAction::SendEvent {
@@ -397,6 +413,7 @@ impl<'a> Machine<'a> {
                 }),
                 PortAction::ResetAnnounceReceiptTimer { duration } => {
                     self.timers.announce_receipt = Some(now + span(duration));
+                    waits_anew = true;
                 }
                 PortAction::ResetDelayRequestTimer { duration } => {
                     self.timers.delay_request = Some(now + span(duration));
@@ -410,6 +427,7 @@ impl<'a> Machine<'a> {
                 | PortAction::ForwardTLV { .. } => {}
             }
         }
+        waits_anew
     }
 
     /// Takes up what statime has measured.
