@@ -36,6 +36,8 @@ FIGURES = {
     "many-cpu": ("skopeo push of 200 layers, CPU", "s", "less", 0.3),
     "many-time": ("skopeo push of 200 layers", "s", "less", None),
     "again-cpu": ("the same push again, CPU", "s", "less", None),
+    "first-cpu": ("first GET of it, CPU", "s/GiB", "less", None),
+    "first-rate": ("first GET of it", "MiB/s", "more", None),
     "get-cpu": ("GET of one blob, CPU", "s/GiB", "less", 1.0),
     "get-rate": ("GET of one blob", "MiB/s", "more", 1.2),
     "get4-cpu": ("four GETs of it at once, CPU", "s/GiB", "less", None),
@@ -202,8 +204,10 @@ class Bench:
         result["push-cpu"], result["push-rate"] = used / share, self.options.size / taken
 
         url = f"http://127.0.0.1:{registry.port}/v2/bench/blob/blobs/{digest}"
-        used, taken = cost(lambda: run("curl", "-sSf", "-o", "/dev/null", url))
-        result["get-cpu"], result["get-rate"] = used / share, self.options.size / taken
+        # What is pushed past the page cache comes from the disk the first time.
+        for name in ("first", "get"):
+            used, taken = cost(lambda: run("curl", "-sSf", "-o", "/dev/null", url))
+            result[f"{name}-cpu"], result[f"{name}-rate"] = used / share, self.options.size / taken
 
         def four():
             running = [subprocess.Popen(["curl", "-sSf", "-o", "/dev/null", url]) for _ in range(4)]

@@ -4,16 +4,24 @@
 //! machine whose memory its host has yet to provide several times more, and takes the place of what
 //! the node needs. A block that is aligned in memory and in the file spares that.
 
+use std::sync::{Mutex, PoisonError};
+
 use crate::disk::ALIGNMENT;
 
 /// The length of a block: long enough that the disk is not waited for often, short enough for one
 /// to be held by every push that is under way.
 #[cfg(not(test))]
-pub(crate) const BLOCK: usize = 1 << 20;
+pub(crate) const BLOCK: usize = 512 << 10;
 
 /// In tests of a length that the small content of simulated pushes fills.
 #[cfg(test)]
 pub(crate) const BLOCK: usize = 2 * ALIGNMENT;
+
+/// Memory that is kept for the next blocks: what clients push at once, and no more than 4 MiB.
+static KEPT: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+
+/// As many layers as skopeo and podman push at once, and some.
+const MOST_KEPT: usize = 8;
 
 /// Octets from an aligned place of a file on, in aligned memory.
 #[derive(Debug)]
@@ -25,9 +33,11 @@ pub(crate) struct Block {
 
 impl Block {
     pub(crate) fn new() -> Self {
+        let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner).pop();
         // Octets that are not used are never touched, and take no memory.
-        let mut memory = Vec::<u8>::with_capacity(BLOCK + ALIGNMENT);
+        let mut memory = kept.unwrap_or_else(|| Vec::with_capacity(BLOCK + ALIGNMENT));
         let begin = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
+        memory.clear();
         memory.resize(begin, 0);
         Self { memory, begin }
     }
@@ -50,6 +60,15 @@ impl Block {
 
     pub(crate) fn clear(&mut self) {
         self.memory.truncate(self.begin);
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() < MOST_KEPT {
+            kept.push(std::mem::take(&mut self.memory));
+        }
     }
 }
 
