@@ -518,6 +518,18 @@ fn counts_are_shown_to_a_scraper() {
     );
 }
 
+/// The kernel begins to stamp a moment after it was first asked to.
+fn until_stamped(target: SocketAddr, arrivals: &mpsc::Receiver<Option<Duration>>) {
+    let asker = client("127.0.0.1:0");
+    let begins = |_: &u32| {
+        thread::sleep(Duration::from_millis(1));
+        asker.send_to(b"first", target).unwrap();
+        assert_eq!(receive(&asker).0, "first");
+        arrivals.recv().unwrap().is_some()
+    };
+    (0..1000).find(begins).expect("a stamp");
+}
+
 #[test]
 fn every_datagram_tells_when_it_came_if_asked() {
     struct Arrivals {
@@ -547,22 +559,17 @@ fn every_datagram_tells_when_it_came_if_asked() {
             stamps,
             ..options()
         };
-        let served = sockets.iter().map(|socket| socket.try_clone().unwrap());
-        let engine = Engine::start(served.collect(), 1, stamping, |_| Arrivals {
+        let served = sockets
+            .iter()
+            .map(|socket| socket.try_clone().unwrap())
+            .collect();
+        let engine = Engine::start(served, 1, stamping, |_| Arrivals {
             told: told.clone(),
             gate: Arc::clone(&gate),
         })
         .unwrap();
         if stamps {
-            // The kernel begins to stamp a moment after it was first asked to.
-            let asker = client("127.0.0.1:0");
-            let is_stamped = (0..1000).any(|_| {
-                std::thread::sleep(Duration::from_millis(1));
-                asker.send_to(b"first", address).unwrap();
-                assert_eq!(receive(&asker).0, "first");
-                arrivals.recv().unwrap().is_some()
-            });
-            assert!(is_stamped);
+            until_stamped(address, &arrivals);
         }
         let n_batches = engine.counters().batches();
         let before = now();
