@@ -4,7 +4,6 @@ mod hands;
 pub(crate) mod keys;
 mod sockets;
 
-use std::hash::{BuildHasher as _, RandomState};
 use std::net::{IpAddr, ToSocketAddrs as _};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,6 +36,7 @@ use crate::sandbox::{self, Capabilities};
 use crate::server::{self, Server, Supply};
 use crate::settings::{PtpTransport, RefclockDriver, Settings};
 use crate::status::{self, Surroundings};
+use crate::system;
 use crate::timekeeper::Reference;
 use crate::view::View;
 use crate::words;
@@ -110,7 +110,8 @@ impl Service for Timesync {
         let keys = read_keys(settings);
         let views = Cell::new(View::default());
         let precision = server::measure_precision();
-        let mut random = Random::new(seed());
+        let seed = system::seed().map_err(|error| StartError::io("get random numbers", &error))?;
+        let mut random = Random::new(seed);
         let supply = Supply {
             policy: Cell::new(policy(settings, &keys, precision)),
             reference: Cell::new(Reference::default()),
@@ -323,13 +324,6 @@ fn show(
         history,
         readiness: context.readiness.clone(),
     }
-}
-
-/// What nobody outside can guess.
-fn seed() -> [u8; 16] {
-    // The standard library seeds these hashers from the system.
-    let [high, low] = [0, 1].map(|number: u64| RandomState::new().hash_one(number));
-    ((u128::from(high) << 64) | u128::from(low)).to_be_bytes()
 }
 
 fn warn_all(config: &Config) {
