@@ -16,7 +16,6 @@ import re
 import resource
 import select
 import shutil
-import signal
 import socket
 import statistics
 import subprocess
@@ -24,6 +23,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from session import Session
 
 HOME = Path(__file__).resolve().parents[2]
 CLIENT, LB_CLIENT, LB_SERVER, SERVER = "10.77.1.2", "10.77.1.1", "10.77.2.1", "10.77.2.2"
@@ -120,40 +121,11 @@ def run(*command):
 # --- Processes
 
 
-class Process:
-    """A program in a namespace: a process that leads a session of its own."""
+class Process(Session):
+    """A program in a namespace."""
 
     def __init__(self, name, namespace, command, directory):
-        self.name = name
-        self.path = directory / f"{name}.log"
-        self.log = open(self.path, "ab")
-        self.process = subprocess.Popen(
-            ["ip", "netns", "exec", namespace, *map(str, command)],
-            stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, cwd=directory, start_new_session=True,
-        )
-
-    def members(self):
-        """The process ids of the session: the program and its children."""
-        for entry in os.scandir("/proc"):
-            if not entry.name.isdigit():
-                continue
-            try:
-                fields = Path(entry.path, "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(fields[3]) == self.process.pid and fields[0] != "Z":
-                yield int(entry.name)
-
-    def cpu(self):
-        """Nanoseconds on a core so far, of all threads."""
-        total = 0
-        for pid in self.members():
-            try:
-                for thread in os.scandir(f"/proc/{pid}/task"):
-                    total += int(Path(thread.path, "schedstat").read_text().split()[0])
-            except OSError:
-                continue
-        return total
+        super().__init__(name, ["ip", "netns", "exec", namespace, *command], directory)
 
     def memory(self):
         """Its proportional share of memory, in bytes."""
@@ -168,19 +140,6 @@ class Process:
 
     def text(self):
         return self.path.read_text(errors="replace")[-3000:]
-
-    def stop(self):
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            for pid in list(self.members()):
-                try:
-                    os.kill(pid, number)
-                except ProcessLookupError:
-                    pass
-            deadline = time.monotonic() + 5
-            while time.monotonic() < deadline and list(self.members()):
-                time.sleep(0.02)
-        self.process.wait()
-        self.log.close()
 
 
 class Nothing:

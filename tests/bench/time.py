@@ -14,13 +14,14 @@ import argparse
 import json
 import os
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+from session import Session
 
 HOME = Path(__file__).resolve().parents[2]
 CLIENT, SERVER = "10.78.1.2", "10.78.1.1"
@@ -60,54 +61,12 @@ class Wire:
             subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL)
 
 
-class Server:
-    """A running server."""
+class Server(Session):
+    """A running server, at its port."""
 
     def __init__(self, name, wire, command, port, cores, directory):
-        self.name = name
+        super().__init__(name, ["ip", "netns", "exec", wire.server, "taskset", "-c", cores, *command], directory)
         self.port = port
-        self.path = directory / f"{name}.log"
-        self.log = open(self.path, "wb")
-        self.process = subprocess.Popen(
-            ["ip", "netns", "exec", wire.server, "taskset", "-c", cores, *map(str, command)],
-            stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, cwd=directory, start_new_session=True,
-        )
-
-    def members(self):
-        """The process ids of the session: the server and its children."""
-        for entry in os.scandir("/proc"):
-            if not entry.name.isdigit():
-                continue
-            try:
-                fields = Path(entry.path, "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(fields[3]) == self.process.pid and fields[0] != "Z":
-                yield int(entry.name)
-
-    def cpu(self):
-        """Nanoseconds on a core so far, of all threads."""
-        total = 0
-        for pid in self.members():
-            try:
-                for thread in os.scandir(f"/proc/{pid}/task"):
-                    total += int(Path(thread.path, "schedstat").read_text().split()[0])
-            except OSError:
-                continue
-        return total
-
-    def stop(self):
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            for pid in list(self.members()):
-                try:
-                    os.kill(pid, number)
-                except ProcessLookupError:
-                    pass
-            deadline = time.monotonic() + 5
-            while time.monotonic() < deadline and list(self.members()):
-                time.sleep(0.02)
-        self.process.wait()
-        self.log.close()
 
 
 class Bench:
