@@ -1,62 +1,7 @@
-//! `outpost`: renders, starts and looks after a site.
-//!
-//! ```text
-//! args → the verb:  up           site → render → services as child processes, shown live   (up.rs)
-//!                   master       a request to the running site                    (up/control.rs)
-//!                   status       the same
-//! ```
+//! The `outpost` command; the library half of this crate is all of it.
 
-mod args;
-mod exec_child;
-mod render;
-mod service;
-mod site;
-mod up;
-
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use daemon_base::{errln, exit, outln};
-
-use crate::args::{Command, MasterVerb, Outpost};
-use crate::up::control::{Request, ask};
-use crate::up::run_dir::RunDir;
-
 fn main() -> ExitCode {
-    let outpost: Outpost = match daemon_base::args::parse(std::env::args_os()) {
-        Ok(outpost) => outpost,
-        Err(code) => return code,
-    };
-    match outpost.command {
-        Command::Up(args) => up::run(&args),
-        Command::Master(args) => {
-            let (masters, up) = match args.verb {
-                MasterVerb::Down(masters) => (masters, false),
-                MasterVerb::Up(masters) => (masters, true),
-            };
-            request(
-                masters.run_dir,
-                &Request::Switch {
-                    masters: masters.masters,
-                    up,
-                },
-            )
-        }
-        Command::Status(args) => request(args.run_dir, &Request::Status { json: args.json }),
-        Command::ExecChild(args) => exec_child::run(&args),
-    }
-}
-
-/// Asks the running site and prints its answer.
-fn request(run_dir: Option<PathBuf>, request: &Request) -> ExitCode {
-    match ask(&run_dir.unwrap_or_else(RunDir::default_path), request) {
-        Ok(text) => {
-            outln!("{text}");
-            exit::code(exit::OK)
-        }
-        Err(error) => {
-            errln!("outpost: {error:#}");
-            exit::code(exit::UNAVAILABLE)
-        }
-    }
+    deploy::run()
 }

@@ -130,8 +130,11 @@ mod tests {
     /// A demonstration as `outpost up` lays it out.
     pub(super) fn demo() -> (Site, Layout) {
         let masters = [13, 14, 15].map(|last| [127, 0, 0, last].into());
-        let site =
-            Site::example().with_masters_at(&masters, |port| if port == 443 { 8443 } else { port });
+        let site = Site::example().with_masters_at(&masters, |port| match port {
+            443 => Some(8443),
+            5443 | 6443 => Some(port),
+            _ => None,
+        });
         let at = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
         let layout = Layout {
             directory: "/run/user/1000/outpost-up".into(),

@@ -4,23 +4,46 @@
 //! says on which machine or in which directory a service runs ([`crate::render::Layout`] does).
 //! It never reads files, addresses of this machine or clocks.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use ipnet::IpNet;
+
+use crate::service::Service;
 
 /// A site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Site {
-    /// What people call it; also the first label of its domain.
+    /// What people call it: the name of the cluster, from which virtual routers get their numbers.
     pub(crate) name: String,
     /// The domain it is authoritative for, without a final dot.
     pub(crate) domain: String,
+    /// Where its nodes and virtual IPs are. Reverse zones are made of them.
+    pub(crate) networks: Vec<IpNet>,
+    /// The interface of virtual IPs, unless a node has another.
+    pub(crate) interface: String,
     /// Its nodes, masters first.
     pub(crate) nodes: Vec<Node>,
     /// The start of its zone.
     pub(crate) zone: ZoneHead,
-    /// Names answered with those masters on which a port is up.
+    /// What nodes offer on a port, and its names.
     pub(crate) published: Vec<Published>,
     /// Names with one fixed address.
     pub(crate) hosts: Vec<Host>,
+    /// Any other records of the zone.
+    pub(crate) records: Vec<Record>,
+    /// Servers that resolve names outside the site. Empty: such names are refused at once.
+    pub(crate) upstreams: Vec<SocketAddr>,
+    /// Where its time comes from.
+    pub(crate) time: Time,
+    /// Addresses that one of the nodes holds.
+    pub(crate) vips: Vec<Vip>,
+    /// Its registry.
+    pub(crate) registry: Registry,
+    /// Where certificates and their keys are, seen from the site file.
+    pub(crate) pki: PathBuf,
+    /// What its nodes run containers with.
+    pub(crate) platform: Platform,
 }
 
 /// A machine of the site.
@@ -30,8 +53,12 @@ pub(crate) struct Node {
     pub(crate) name: String,
     /// What it does.
     pub(crate) role: Role,
-    /// Where it is.
-    pub(crate) address: IpAddr,
+    /// Where it is: at least one address, the one that other nodes use first.
+    pub(crate) addresses: Vec<IpAddr>,
+    /// The interface of virtual IPs, where it is not the site's.
+    pub(crate) interface: Option<String>,
+    /// What of the site's services it runs, in the order of [`Service::ALL`].
+    pub(crate) services: Vec<Service>,
 }
 
 /// What a node does.
@@ -66,15 +93,25 @@ pub(crate) struct ZoneHead {
     pub(crate) name_servers: Vec<Host>,
 }
 
-/// Something that every master offers on one port, and the names under which clients find it.
+/// Something that nodes offer on one port, and the names under which clients find it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Published {
     /// What is offered, for people.
     pub(crate) what: String,
-    /// The TCP port that tells whether a master offers it.
+    /// What it is to OpenShift.
+    pub(crate) role: VipRole,
+    /// The TCP port that tells whether a node offers it.
     pub(crate) port: u16,
+    /// Where lb-proxy listens on a node whose own `port` is taken by what is offered. `None`: it is
+    /// not balanced, because every node that clients are led to has it itself.
+    pub(crate) proxy_port: Option<u16>,
     /// The names, relative to the domain; `@` is the domain itself.
     pub(crate) names: Vec<String>,
+    /// The virtual IP that the names stand for, by its name. `None`: they stand for the nodes on
+    /// which the port is up.
+    pub(crate) vip: Option<String>,
+    /// The roles of the nodes that offer it.
+    pub(crate) offered_by: Vec<Role>,
 }
 
 /// A name with an address.
@@ -86,6 +123,112 @@ pub(crate) struct Host {
     pub(crate) address: IpAddr,
 }
 
+/// A record of the zone as a master file has it (RFC 1035 §5.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    /// The owner, relative to the domain; `@` is the domain itself.
+    pub(crate) name: String,
+    /// Its TTL in seconds, where it is not the zone's.
+    pub(crate) ttl: Option<u32>,
+    /// Its type, as in `TXT`.
+    pub(crate) rtype: String,
+    /// Its value, as it stands in a master file.
+    pub(crate) value: String,
+}
+
+/// Where the site's time comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Time {
+    /// NTP servers outside the site. Empty: the nodes agree on a time of their own.
+    pub(crate) servers: Vec<String>,
+    /// Whether the clocks of the nodes are set by it. Containers share somebody else's clock.
+    pub(crate) correct_clock: bool,
+}
+
+impl Default for Time {
+    fn default() -> Self {
+        Self {
+            servers: Vec::new(),
+            correct_clock: true,
+        }
+    }
+}
+
+/// A virtual IP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Vip {
+    /// Its name.
+    pub(crate) name: String,
+    /// What is behind it.
+    pub(crate) role: VipRole,
+    /// The address, at most one of each family, with the prefix length of its network.
+    pub(crate) addresses: Vec<IpNet>,
+    /// The number of its virtual router; the cluster's name and the role give it when not set.
+    pub(crate) router_id: Option<u8>,
+}
+
+/// What is behind a virtual IP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum VipRole {
+    /// The API server and the machine configuration server.
+    Api,
+    /// The routers.
+    Ingress,
+    /// Anything else.
+    Plain,
+}
+
+/// The site's registry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Registry {
+    /// Its names, relative to the domain.
+    pub(crate) names: Vec<String>,
+    /// Its port on every node that runs it.
+    pub(crate) port: u16,
+    /// Where its nodes talk to each other.
+    pub(crate) cluster_port: u16,
+    /// A file of users and passwords (htpasswd, bcrypt), seen from the site file. `None`: everybody
+    /// may pull and push.
+    pub(crate) users: Option<PathBuf>,
+    /// Whether those may pull who do not say who they are, where there are users.
+    pub(crate) anonymous_pull: bool,
+}
+
+/// What nodes run containers with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Platform {
+    /// The OpenShift release, as (4, 18). `None`: there is none on the nodes.
+    pub(crate) openshift: Option<(u8, u8)>,
+    /// How services are started.
+    pub(crate) runtime: Runtime,
+}
+
+/// How services are started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(dead_code, reason = "the reader of site files makes the others")]
+pub(crate) enum Runtime {
+    /// Containers, from quadlets that this podman understands.
+    Quadlet(Podman),
+    /// Containers, from plain units that run a podman which knows no quadlets.
+    NoQuadlet,
+    /// Plain hardened units that run the binaries.
+    Native,
+}
+
+/// Levels of podman, by what their quadlets understand: each is the first release that does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(dead_code, reason = "the reader of site files makes the others")]
+pub(crate) enum Podman {
+    /// RHEL 9.2, OpenShift 4.13 to 4.15.
+    V4_4,
+    /// RHEL 9.4, OpenShift 4.16 and 4.17.
+    V4_9,
+    /// OpenShift 4.18.
+    V5_2,
+    /// Debian 13, RHEL 9.6 and 10.
+    V5_4,
+}
+
 impl Site {
     /// The site that Outpost was made for: three masters and three workers of `ocp4.redhat.ren`.
     pub(crate) fn example() -> Self {
@@ -93,11 +236,15 @@ impl Site {
         let node = |name: &str, role, last| Node {
             name: name.to_owned(),
             role,
-            address: lan(last),
+            addresses: vec![lan(last)],
+            interface: None,
+            services: role.services(),
         };
         Self {
             name: "ocp4".to_owned(),
             domain: "ocp4.redhat.ren".to_owned(),
+            networks: vec![IpNet::new_assert(lan(0), 24)],
+            interface: "br-ex".to_owned(),
             nodes: vec![
                 node("master-0", Role::Master, 13),
                 node("master-1", Role::Master, 14),
@@ -119,11 +266,7 @@ impl Site {
                     Host::new("ns2", IpAddr::V4(Ipv4Addr::new(8, 8, 4, 4))),
                 ],
             },
-            published: vec![
-                Published::new("API", 6443, &["@", "api", "api-int"]),
-                Published::new("ingress", 443, &["*.apps"]),
-                Published::new("registry", 5443, &["registry", "quay"]),
-            ],
+            published: Published::usual(&Registry::default()),
             hosts: vec![
                 Host::new("helper", lan(11)),
                 Host::new("yum", lan(1)),
@@ -131,33 +274,54 @@ impl Site {
                 Host::new("git", lan(11)),
                 Host::new("tmp-registry", lan(177)),
             ],
+            records: Vec::new(),
+            upstreams: Vec::new(),
+            time: Time::default(),
+            vips: Vec::new(),
+            registry: Registry::default(),
+            pki: "pki".into(),
+            platform: Platform {
+                openshift: Some((4, 18)),
+                runtime: Runtime::Quadlet(Podman::V5_2),
+            },
         }
     }
 
-    /// The same site with its masters at other addresses, each port moved as `port` says.
+    /// The same site with its masters at other addresses, each port moved as `port` says; what is
+    /// offered on a port that it has no place for is left out.
     ///
     /// Masters beyond the addresses given stay where they are.
     pub(crate) fn with_masters_at(
         mut self,
         addresses: &[Ipv4Addr],
-        port: impl Fn(u16) -> u16,
+        port: impl Fn(u16) -> Option<u16>,
     ) -> Self {
         let masters = self
             .nodes
             .iter_mut()
             .filter(|node| node.role == Role::Master);
         for (node, address) in masters.zip(addresses) {
-            node.address = IpAddr::V4(*address);
+            node.addresses = vec![IpAddr::V4(*address)];
         }
-        for published in &mut self.published {
-            published.port = port(published.port);
-        }
+        self.published.retain_mut(|published| {
+            port(published.port)
+                .map(|port| published.port = port)
+                .is_some()
+        });
         self
     }
 
     /// The masters, in order.
     pub(crate) fn masters(&self) -> impl Iterator<Item = &Node> {
         self.nodes.iter().filter(|node| node.role == Role::Master)
+    }
+
+    /// The nodes that offer something, in order.
+    pub(crate) fn offering(&self, published: &Published) -> impl Iterator<Item = &Node> {
+        let roles = published.offered_by.clone();
+        self.nodes
+            .iter()
+            .filter(move |node| roles.contains(&node.role))
     }
 
     /// `name.domain`; a `*` stands for any label, so one is made up.
@@ -170,12 +334,64 @@ impl Site {
     }
 }
 
+impl Node {
+    /// Where other nodes reach it.
+    pub(crate) fn address(&self) -> IpAddr {
+        // Nothing makes a node without an address; the unspecified one is nobody's.
+        self.addresses
+            .first()
+            .copied()
+            .unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
+    }
+}
+
+impl Role {
+    /// What a node of this role runs, unless the site file says otherwise.
+    pub(crate) fn services(self) -> Vec<Service> {
+        match self {
+            Self::Master => Service::ALL.to_vec(),
+            Self::Worker => vec![Service::TimesyncAgent],
+        }
+    }
+}
+
 impl Published {
-    fn new(what: &str, port: u16, names: &[&str]) -> Self {
-        Self {
+    /// What OpenShift's nodes and the site's registry offer.
+    pub(crate) fn usual(registry: &Registry) -> Vec<Self> {
+        let on_masters = |what: &str, role, port, proxy_port, names: &[&str]| Self {
             what: what.to_owned(),
+            role,
             port,
+            proxy_port,
             names: names.iter().map(|&name| name.to_owned()).collect(),
+            vip: None,
+            offered_by: vec![Role::Master],
+        };
+        let names: Vec<&str> = registry.names.iter().map(String::as_str).collect();
+        vec![
+            on_masters(
+                "API",
+                VipRole::Api,
+                6443,
+                Some(9445),
+                &["@", "api", "api-int"],
+            ),
+            on_masters("machine-config", VipRole::Api, 22623, Some(9623), &[]),
+            on_masters("ingress", VipRole::Ingress, 443, Some(9443), &["*.apps"]),
+            on_masters("ingress-http", VipRole::Ingress, 80, Some(9080), &[]),
+            on_masters("registry", VipRole::Plain, registry.port, None, &names),
+        ]
+    }
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self {
+            names: vec!["registry".to_owned(), "quay".to_owned()],
+            port: 5443,
+            cluster_port: 5444,
+            users: None,
+            anonymous_pull: true,
         }
     }
 }
@@ -197,14 +413,12 @@ mod tests {
     fn masters_move_and_workers_stay() {
         let moved = Site::example().with_masters_at(
             &[Ipv4Addr::new(127, 0, 0, 13), Ipv4Addr::new(127, 0, 0, 14)],
-            |p| {
-                if p == 443 { 8443 } else { p }
-            },
+            |p| (p > 80 && p < 22623).then_some(if p == 443 { 8443 } else { p }),
         );
         let addresses: Vec<String> = moved
             .nodes
             .iter()
-            .map(|node| node.address.to_string())
+            .map(|node| node.address().to_string())
             .collect();
         assert_eq!(
             addresses,

@@ -181,10 +181,10 @@ fn command_line(verb: &str, run_dir: Option<&Path>) -> String {
 fn site(places: &Places) -> Site {
     let masters = [13, 14, 15].map(|last| places.net.host(last));
     Site::example().with_masters_at(&masters, |port| match port {
-        443 => places.ingress_port,
-        5443 => places.registry_port,
-        6443 => places.api_port,
-        other => other,
+        443 => Some(places.ingress_port),
+        5443 => Some(places.registry_port),
+        6443 => Some(places.api_port),
+        _ => None,
     })
 }
 
@@ -250,7 +250,7 @@ fn wanted(site: &Site, layout: &Layout) -> Vec<Wanted> {
             let what = format!("the {} of {}", published.what, node.name);
             wanted.push(Wanted::tcp(
                 &what,
-                SocketAddr::new(node.address, published.port),
+                SocketAddr::new(node.address(), published.port),
             ));
         }
     }

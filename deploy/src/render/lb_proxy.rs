@@ -41,7 +41,7 @@ fn backend(site: &Site, published: &Published, layout: &Layout) -> String {
         duration(layout.probe_interval),
     );
     for node in site.masters() {
-        let address = SocketAddr::new(node.address, published.port);
+        let address = SocketAddr::new(node.address(), published.port);
         text.push_str(&format!(
             "\n[[backend.server]]\nname = {}\naddress = {}\n",
             quoted(&node.name),

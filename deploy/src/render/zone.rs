@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 use std::net::IpAddr;
 
-use crate::site::{Role, Site};
+use crate::site::{Node, Role, Site};
 
 /// Renders the zone of a site.
 pub(crate) fn render(site: &Site) -> String {
@@ -44,21 +44,24 @@ fn write_zone(text: &mut String, site: &Site) -> fmt::Result {
         write_address(text, &host.name, host.address)?;
     }
 
-    let masters: Vec<IpAddr> = site.masters().map(|node| node.address).collect();
     for published in &site.published {
+        if published.names.is_empty() {
+            continue;
+        }
+        let addresses: Vec<IpAddr> = site.offering(published).map(Node::address).collect();
         writeln!(
             text,
             "\n; {}: the masters on which port {} is up.",
             published.what, published.port
         )?;
         for name in &published.names {
-            write_health(text, name, published.port, &masters)?;
+            write_health(text, name, published.port, &addresses)?;
         }
     }
 
     writeln!(text, "\n; Nodes.")?;
     for node in &site.nodes {
-        write_address(text, &node.name, node.address)?;
+        write_address(text, &node.name, node.address())?;
     }
     writeln!(text, "\n; etcd runs on the masters.")?;
     for (index, node) in site
@@ -67,7 +70,7 @@ fn write_zone(text: &mut String, site: &Site) -> fmt::Result {
         .filter(|node| node.role == Role::Master)
         .enumerate()
     {
-        write_address(text, &format!("etcd-{index}"), node.address)?;
+        write_address(text, &format!("etcd-{index}"), node.address())?;
     }
     writeln!(text, "\n; Other hosts.")?;
     for host in &site.hosts {
@@ -181,7 +184,7 @@ tmp-registry    IN      A       192.168.7.177
     fn masters_of_both_families_get_a_record_for_each() {
         let mut site = Site::example();
         site.nodes.truncate(2);
-        site.nodes[1].address = "2001:db8::14".parse().unwrap();
+        site.nodes[1].addresses = vec!["2001:db8::14".parse().unwrap()];
         let text = render(&site);
         assert!(text.contains("api             IN LUA   A \"ifportup(6443, {'192.168.7.13'})\"\n"));
         assert!(

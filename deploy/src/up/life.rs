@@ -179,7 +179,7 @@ impl Life {
         let masters: Vec<Master> = setup
             .site
             .masters()
-            .map(|node| Master::new(&node.name, node.address, behind(&offers, setup.registry)))
+            .map(|node| Master::new(&node.name, node.address(), behind(&offers, setup.registry)))
             .collect();
         let view = View {
             site: setup.site.name.clone(),
@@ -195,7 +195,7 @@ impl Life {
                 .masters()
                 .map(|node| MasterView {
                     name: node.name.clone(),
-                    address: node.address,
+                    address: node.address(),
                     taken_down: false,
                     seen: vec![Seen::Unknown; offers.len()],
                 })

@@ -1,0 +1,66 @@
+//! `outpost`: renders, starts and looks after a site.
+//!
+//! ```text
+//! args → the verb:  up           site → render → services as child processes, shown live   (up.rs)
+//!                   master       a request to the running site                    (up/control.rs)
+//!                   status       the same
+//! ```
+//!
+//! A library, so that tests reach what reads files that people write; [`run`] is all of the program.
+
+mod args;
+mod exec_child;
+mod render;
+mod service;
+mod site;
+mod up;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use daemon_base::{errln, exit, outln};
+
+use crate::args::{Command, MasterVerb, Outpost};
+use crate::up::control::{Request, ask};
+use crate::up::run_dir::RunDir;
+
+/// Does what the command line asks for.
+#[must_use]
+pub fn run() -> ExitCode {
+    let outpost: Outpost = match daemon_base::args::parse(std::env::args_os()) {
+        Ok(outpost) => outpost,
+        Err(code) => return code,
+    };
+    match outpost.command {
+        Command::Up(args) => up::run(&args),
+        Command::Master(args) => {
+            let (masters, up) = match args.verb {
+                MasterVerb::Down(masters) => (masters, false),
+                MasterVerb::Up(masters) => (masters, true),
+            };
+            request(
+                masters.run_dir,
+                &Request::Switch {
+                    masters: masters.masters,
+                    up,
+                },
+            )
+        }
+        Command::Status(args) => request(args.run_dir, &Request::Status { json: args.json }),
+        Command::ExecChild(args) => exec_child::run(&args),
+    }
+}
+
+/// Asks the running site and prints its answer.
+fn request(run_dir: Option<PathBuf>, request: &Request) -> ExitCode {
+    match ask(&run_dir.unwrap_or_else(RunDir::default_path), request) {
+        Ok(text) => {
+            outln!("{text}");
+            exit::code(exit::OK)
+        }
+        Err(error) => {
+            errln!("outpost: {error:#}");
+            exit::code(exit::UNAVAILABLE)
+        }
+    }
+}
