@@ -11,6 +11,7 @@
 mod args;
 mod exec_child;
 mod render;
+mod secrets;
 mod service;
 mod site;
 mod up;

@@ -7,6 +7,10 @@ mod dns_authd;
 mod dns_recursor;
 mod healthd;
 mod lb_proxy;
+#[expect(dead_code, reason = "made by the verb that renders nodes")]
+mod node_file;
+#[expect(dead_code, reason = "asked by the verb that renders nodes")]
+pub(crate) mod places;
 mod registry_svc;
 mod timesync_agent;
 mod zone;
@@ -17,8 +21,11 @@ use std::time::Duration;
 
 use config_text::toml::{duration, quoted};
 
+#[expect(unused_imports, reason = "made by the verb that renders nodes")]
+pub(crate) use self::node_file::{NodeFile, Part};
+use crate::secrets::Secrets;
 use crate::service::{PerService, Service};
-use crate::site::Site;
+use crate::site::{Node, Site};
 
 /// Where the services of one node listen and keep their files, and what differs between a node
 /// and a demonstration.
@@ -82,6 +89,13 @@ pub(crate) fn render(site: &Site, layout: &Layout) -> Vec<File> {
         });
     }
     files
+}
+
+/// Renders what a node of the site reads: the configuration of each of its services, its zones and
+/// its certificates, in the order of their paths.
+#[expect(dead_code, reason = "asked by the verb that renders nodes")]
+pub(crate) fn node(_site: &Site, _node: &Node, _secrets: &Secrets) -> Vec<NodeFile> {
+    Vec::new()
 }
 
 /// The name of a service's configuration file.

@@ -1,0 +1,78 @@
+//! Where everything of Outpost lies and listens on a node: the one place that says so.
+//!
+//! Configurations, units and the verbs that run on a node all take it from here. Nothing here
+//! looks whether anything is there.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use crate::service::Service;
+
+/// What a node reads. Rendered from the site file; nothing in it is state.
+pub(crate) const ETC: &str = "/etc/outpost";
+/// Master files of zones.
+pub(crate) const ZONES: &str = "/etc/outpost/zones";
+/// The list of zones, in the style of BIND's named.conf.
+pub(crate) const ZONE_LIST: &str = "/etc/outpost/zones.conf";
+/// Who signs the certificates of the site.
+pub(crate) const CA: &str = "/etc/outpost/pki/ca.crt";
+/// The node's own certificate, with what leads to the authority.
+pub(crate) const CERTIFICATE: &str = "/etc/outpost/pki/node.crt";
+/// Its key.
+pub(crate) const KEY: &str = "/etc/outpost/pki/node.key";
+/// Users of the registry, as `htpasswd -B` writes them.
+pub(crate) const REGISTRY_USERS: &str = "/etc/outpost/registry.users";
+/// What the registry signs tokens with: the same on every node.
+pub(crate) const REGISTRY_TOKEN_KEY: &str = "/etc/outpost/pki/registry-token.key";
+
+/// What a node learns and keeps, and what a backup is of.
+pub(crate) const STATE: &str = "/var/lib/outpost";
+
+/// Sockets, gone with the power.
+pub(crate) const RUN: &str = "/run/outpost";
+/// Where healthd is asked.
+pub(crate) const HEALTHD_SOCKET: &str = "/run/outpost/healthd.sock";
+/// Where a new lb-proxy asks the old one for its connections.
+pub(crate) const SWAP_SOCKET: &str = "/run/outpost/lb-proxy.swap";
+
+/// Who the services run as: the image's user, which no host knows by a name.
+pub(crate) const UID: u32 = 65_532;
+/// Their group.
+pub(crate) const GID: u32 = 65_532;
+
+/// Where nodes of the registry connect to each other.
+pub(crate) const CLUSTER_PORT: u16 = 5444;
+
+/// The configuration of a service.
+pub(crate) fn config(service: Service) -> PathBuf {
+    Path::new(ETC).join(super::config_name(service))
+}
+
+/// The state of a service, if it keeps any.
+pub(crate) fn state(service: Service) -> Option<PathBuf> {
+    let name = match service {
+        Service::Healthd => "healthd",
+        Service::RegistrySvc => "registry",
+        Service::TimesyncAgent => "timesync-agent",
+        Service::DnsAuthd | Service::DnsRecursor | Service::LbProxy => return None,
+    };
+    Some(Path::new(STATE).join(name))
+}
+
+/// The admin listener of a service.
+pub(crate) fn admin(service: Service) -> SocketAddr {
+    let port = match service {
+        Service::Healthd => 9401,
+        Service::DnsAuthd => 9402,
+        Service::DnsRecursor => 9403,
+        Service::LbProxy => 9404,
+        Service::RegistrySvc => 9405,
+        Service::TimesyncAgent => 9406,
+    };
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
+}
+
+/// Where dns-authd answers dns-recursor.
+pub(crate) fn authority() -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 5301)
+}

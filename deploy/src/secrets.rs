@@ -1,0 +1,44 @@
+//! What a site keeps to itself: keys, certificates and passwords that its nodes need.
+//!
+//! Nothing here is ever logged or shown in a difference.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The secrets of a site.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct Secrets {
+    /// The certificate of the site's authority (PEM).
+    pub(crate) authority: Vec<u8>,
+    /// What each node shows, by the node's name.
+    pub(crate) nodes: BTreeMap<String, Pair>,
+    /// What the registry signs tokens with (Ed25519, PKCS #8, PEM), the same on every node. Only
+    /// where the registry has users.
+    pub(crate) registry_token_key: Option<Vec<u8>>,
+    /// Users of the registry, as `htpasswd -B` writes them.
+    pub(crate) registry_users: Option<Vec<u8>>,
+}
+
+/// A certificate with its key.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct Pair {
+    /// The certificate, then what leads to the authority (PEM).
+    pub(crate) certificate: Vec<u8>,
+    /// Its key (PKCS #8, PEM).
+    pub(crate) key: Vec<u8>,
+}
+
+// A secret that can be printed is printed some day.
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Secrets")
+            .field("nodes", &self.nodes.keys())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Pair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pair").finish_non_exhaustive()
+    }
+}
