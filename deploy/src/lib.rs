@@ -9,7 +9,9 @@
 //! A library, so that tests reach what reads files that people write; [`run`] is all of the program.
 
 mod args;
+pub mod bundle_format;
 mod exec_child;
+pub mod image_format;
 mod render;
 mod secrets;
 mod service;
