@@ -1,1 +1,1 @@
-//! x
+//! Bundles as files: one archive for a site without a network.
