@@ -1,111 +1,164 @@
 //! From a [`Site`] and a [`Layout`] to the files that its services read.
 //!
+//! ```text
+//! Site + Layout ──► render ──► files of one place: `outpost up` writes them below its run directory
+//! Site + Node + Secrets ──► node ──► the same on a node, with its certificates and keys
+//! ```
+//!
 //! Pure: the same site and layout give the same bytes. Nothing here writes a file, looks at this
-//! machine or reads a clock; [`crate::up`] writes what is rendered.
+//! machine or reads a clock; [`crate::up`] and the verb `render` write what is rendered.
 
 mod dns_authd;
 mod dns_recursor;
 mod healthd;
+mod layout;
 mod lb_proxy;
-#[expect(dead_code, reason = "made by the verb that renders nodes")]
 mod node_file;
-#[expect(dead_code, reason = "asked by the verb that renders nodes")]
+pub(crate) mod own_targets;
+#[expect(dead_code, reason = "units name the other places")]
 pub(crate) mod places;
 mod registry_svc;
+mod reverse;
 mod timesync_agent;
 mod zone;
+mod zone_list;
 
-use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
 use config_text::toml::{duration, quoted};
 
-#[expect(unused_imports, reason = "made by the verb that renders nodes")]
+pub(crate) use self::layout::{Layout, Place};
 pub(crate) use self::node_file::{NodeFile, Part};
 use crate::secrets::Secrets;
-use crate::service::{PerService, Service};
+use crate::service::Service;
 use crate::site::{Node, Site};
-
-/// Where the services of one node listen and keep their files, and what differs between a node
-/// and a demonstration.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Layout {
-    /// Where the rendered files lie. Absolute.
-    pub(crate) directory: PathBuf,
-    /// Where services keep state. Absolute.
-    pub(crate) state: PathBuf,
-    /// The socket of healthd.
-    pub(crate) healthd_socket: PathBuf,
-    /// Where a new lb-proxy asks the old one for its connections.
-    pub(crate) swap_socket: PathBuf,
-    /// Where dns-recursor listens.
-    pub(crate) dns: SocketAddr,
-    /// Where dns-authd listens.
-    pub(crate) authority: SocketAddr,
-    /// Where lb-proxy listens, on the port of whatever the masters offer.
-    pub(crate) proxy: IpAddr,
-    /// Where registry-svc listens, in plain text: what the masters offer as registry leads there.
-    pub(crate) registry: SocketAddr,
-    /// Where timesync-agent answers.
-    pub(crate) time: SocketAddr,
-    /// The admin listeners.
-    pub(crate) admin: PerService<SocketAddr>,
-    /// How often each port of each master is probed.
-    pub(crate) probe_interval: Duration,
-    /// How long a service may take to finish what has begun.
-    pub(crate) drain: Duration,
-    /// Servers that resolve names outside the site. Empty: such names are refused at once.
-    pub(crate) upstreams: Vec<SocketAddr>,
-}
 
 /// A rendered file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct File {
-    /// Its name below [`Layout::directory`].
+    /// Its name below [`Layout::directory`]; it may be in a directory there.
     pub(crate) name: String,
     /// What is in it.
     pub(crate) text: String,
+    /// Who reads it.
+    pub(crate) service: Service,
 }
 
-/// Renders every file of a site's node.
+/// Renders every file of the services that run in a place.
 pub(crate) fn render(site: &Site, layout: &Layout) -> Vec<File> {
-    let mut files = vec![File {
-        name: zone_name(site),
-        text: zone::render(site),
-    }];
-    for service in Service::ALL {
-        let text = match service {
-            Service::Healthd => healthd::render(layout),
-            Service::DnsAuthd => dns_authd::render(site, layout),
-            Service::DnsRecursor => dns_recursor::render(site, layout),
-            Service::LbProxy => lb_proxy::render(site, layout),
-            Service::RegistrySvc => registry_svc::render(layout),
-            Service::TimesyncAgent => timesync_agent::render(layout),
-        };
-        files.push(File {
-            name: config_name(service),
-            text,
-        });
-    }
-    files
+    let services = Service::ALL
+        .into_iter()
+        .filter(|service| layout.runs(*service));
+    services
+        .flat_map(|service| {
+            let zones = match service {
+                Service::DnsAuthd => zones(site),
+                _ => Vec::new(),
+            };
+            let config = File {
+                name: config_name(service),
+                text: configuration(service, site, layout),
+                service,
+            };
+            [config].into_iter().chain(zones)
+        })
+        .collect()
 }
 
 /// Renders what a node of the site reads: the configuration of each of its services, its zones and
 /// its certificates, in the order of their paths.
-#[expect(dead_code, reason = "asked by the verb that renders nodes")]
-pub(crate) fn node(_site: &Site, _node: &Node, _secrets: &Secrets) -> Vec<NodeFile> {
-    Vec::new()
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "asked by the verb that renders nodes")
+)]
+pub(crate) fn node(site: &Site, node: &Node, secrets: &Secrets) -> Vec<NodeFile> {
+    let layout = Layout::of_node(site, node);
+    let rendered = render(site, &layout).into_iter().map(|file| NodeFile {
+        path: layout.directory.join(file.name),
+        mode: READABLE,
+        owner: None,
+        contents: file.text.into_bytes(),
+        part: Part::Service(file.service),
+    });
+    let mut files: Vec<NodeFile> = rendered.collect();
+    files.extend(secret_files(site, node, secrets));
+    files.sort_by(|one, other| one.path.cmp(&other.path));
+    files
+}
+
+//--- Pieces
+
+fn configuration(service: Service, site: &Site, layout: &Layout) -> String {
+    match service {
+        Service::Healthd => healthd::render(site, layout),
+        Service::DnsAuthd => dns_authd::render(layout),
+        Service::DnsRecursor => dns_recursor::render(site, layout),
+        Service::LbProxy => lb_proxy::render(site, layout),
+        Service::RegistrySvc => registry_svc::render(site, layout),
+        Service::TimesyncAgent => timesync_agent::render(site, layout),
+    }
+}
+
+/// The zones of a site, and the list of them.
+fn zones(site: &Site) -> Vec<File> {
+    let reverse = reverse::zones(site);
+    let names = reverse.iter().map(|zone| zone.name.as_str());
+    let list = zone_list::render([site.domain.as_str()].into_iter().chain(names));
+    let file = |name: String, text: String| File {
+        name,
+        text,
+        service: Service::DnsAuthd,
+    };
+    let mut files = vec![
+        file(zone_list::NAME.to_owned(), list),
+        file(zone_list::file_name(&site.domain), zone::render(site)),
+    ];
+    for zone in &reverse {
+        let text = reverse::render(site, zone);
+        files.push(file(zone_list::file_name(&zone.name), text));
+    }
+    files
+}
+
+/// Certificates, keys and passwords, each where it is read alone.
+fn secret_files(site: &Site, node: &Node, secrets: &Secrets) -> Vec<NodeFile> {
+    let file = |path: &str, mode, contents: &[u8], part| NodeFile {
+        path: path.into(),
+        mode,
+        // Root reads everything; the services do not run as root.
+        owner: (mode != READABLE).then_some((places::UID, places::GID)),
+        contents: contents.to_vec(),
+        part,
+    };
+    let mut files = Vec::new();
+    if !secrets.authority.is_empty() {
+        let authority = &secrets.authority;
+        files.push(file(places::CA, READABLE, authority, Part::Common));
+    }
+    if !node.services.contains(&Service::RegistrySvc) {
+        return files;
+    }
+    let registry = Part::Service(Service::RegistrySvc);
+    if let Some(pair) = secrets.nodes.get(&node.name) {
+        let certificate = &pair.certificate;
+        files.push(file(places::CERTIFICATE, READABLE, certificate, registry));
+        files.push(file(places::KEY, PRIVATE, &pair.key, registry));
+    }
+    if site.registry.users.is_none() {
+        return files;
+    }
+    if let Some(users) = &secrets.registry_users {
+        files.push(file(places::REGISTRY_USERS, PRIVATE, users, registry));
+    }
+    if let Some(key) = &secrets.registry_token_key {
+        files.push(file(places::REGISTRY_TOKEN_KEY, PRIVATE, key, registry));
+    }
+    files
 }
 
 /// The name of a service's configuration file.
 pub(crate) fn config_name(service: Service) -> String {
     format!("{service}.toml")
-}
-
-/// The name of the zone's master file.
-fn zone_name(site: &Site) -> String {
-    format!("{}.zone", site.domain)
 }
 
 /// The lines that every configuration begins with: no table is open after them.
@@ -126,10 +179,12 @@ fn admin(service: Service, layout: &Layout) -> String {
 
 /// The healthd of the node, as its subscribers name it.
 fn endpoint(layout: &Layout) -> String {
-    format!("unix:{}", layout.healthd_socket.display())
+    if layout.runs(Service::Healthd) {
+        format!("unix:{}", layout.healthd_socket.display())
+    } else {
+        "none".to_owned()
+    }
 }
-
-//--- TOML
 
 /// A path. One that is no UTF-8 cannot be written in TOML; its wrong bytes are replaced, and the
 /// service that reads it says that there is no such file.
@@ -137,16 +192,26 @@ fn path(path: &Path) -> String {
     quoted(&path.to_string_lossy())
 }
 
+/// For everybody, as configurations are.
+const READABLE: u32 = 0o644;
+/// For the services alone.
+const PRIVATE: u32 = 0o600;
+
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+    use std::time::Duration;
+
     use super::*;
+    use crate::secrets::Pair;
+    use crate::service::PerService;
 
     /// A demonstration as `outpost up` lays it out.
     pub(super) fn demo() -> (Site, Layout) {
         let masters = [13, 14, 15].map(|last| [127, 0, 0, last].into());
         let site = Site::example().with_masters_at(&masters, |port| match port {
             443 => Some(8443),
-            5443 | 6443 => Some(port),
+            6443 | 5443 => Some(port),
             _ => None,
         });
         let at = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
@@ -155,11 +220,11 @@ mod tests {
             state: "/run/user/1000/outpost-up/state".into(),
             healthd_socket: "/run/user/1000/outpost-up/healthd.sock".into(),
             swap_socket: "/run/user/1000/outpost-up/lb-proxy.swap".into(),
-            dns: at(5300),
+            dns: vec![at(5300)],
             authority: at(5301),
-            proxy: at(0).ip(),
-            registry: at(5000),
-            time: at(11_123),
+            proxy: vec![at(0).ip()],
+            registry: vec![at(5000)],
+            time: vec![at(11_123)],
             admin: PerService {
                 healthd: at(9401),
                 dns_authd: at(9402),
@@ -171,8 +236,26 @@ mod tests {
             probe_interval: Duration::from_millis(500),
             drain: Duration::from_secs(2),
             upstreams: Vec::new(),
+            place: Place::Demonstration,
         };
         (site, layout)
+    }
+
+    fn secrets(site: &Site) -> Secrets {
+        let pair = |node: &Node| Pair {
+            certificate: format!("certificate of {}", node.name).into_bytes(),
+            key: format!("key of {}", node.name).into_bytes(),
+        };
+        Secrets {
+            authority: b"authority".to_vec(),
+            nodes: site
+                .nodes
+                .iter()
+                .map(|node| (node.name.clone(), pair(node)))
+                .collect(),
+            registry_token_key: Some(b"token key".to_vec()),
+            registry_users: Some(b"users".to_vec()),
+        }
     }
 
     #[test]
@@ -180,10 +263,9 @@ mod tests {
         let (site, mut layout) = demo();
         layout.directory = "/tmp/a \"b\"\\c\n\u{7f}d".into();
         layout.healthd_socket = layout.directory.join("healthd.sock");
-        for file in render(&site, &layout)
-            .iter()
-            .filter(|file| file.name.ends_with(".toml"))
-        {
+        let of_node = Layout::of_node(&site, &site.nodes[0]);
+        let files = [render(&site, &layout), render(&site, &of_node)].concat();
+        for file in files.iter().filter(|file| file.name.ends_with(".toml")) {
             let parsed: Result<toml::Table, _> = toml::from_str(&file.text);
             assert!(parsed.is_ok(), "{}: {:?}\n{}", file.name, parsed, file.text);
             assert_eq!(
@@ -197,5 +279,68 @@ mod tests {
     fn files_do_not_depend_on_anything_but_site_and_layout() {
         let (site, layout) = demo();
         assert_eq!(render(&site, &layout), render(&site, &layout));
+    }
+
+    #[test]
+    fn a_node_has_files_for_what_it_runs() {
+        let site = Site::example();
+        let paths = |of: &Node| -> Vec<String> {
+            let files = node(&site, of, &secrets(&site));
+            files
+                .iter()
+                .map(|file| file.path.display().to_string())
+                .collect()
+        };
+        assert_eq!(
+            paths(&site.nodes[0]),
+            [
+                "/etc/outpost/dns-authd.toml",
+                "/etc/outpost/dns-recursor.toml",
+                "/etc/outpost/healthd.toml",
+                "/etc/outpost/lb-proxy.toml",
+                "/etc/outpost/pki/ca.crt",
+                "/etc/outpost/pki/node.crt",
+                "/etc/outpost/pki/node.key",
+                "/etc/outpost/registry-svc.toml",
+                "/etc/outpost/timesync-agent.toml",
+                "/etc/outpost/zones/7.168.192.in-addr.arpa",
+                "/etc/outpost/zones/ocp4.redhat.ren",
+                "/etc/outpost/zones.conf",
+            ]
+        );
+        assert_eq!(
+            paths(&site.nodes[3]),
+            [
+                "/etc/outpost/pki/ca.crt",
+                "/etc/outpost/timesync-agent.toml"
+            ]
+        );
+    }
+
+    #[test]
+    fn secrets_are_for_the_services_alone_and_each_node_has_its_own() {
+        let mut site = Site::example();
+        site.registry.users = Some("users".into());
+        let files = node(&site, &site.nodes[1], &secrets(&site));
+        let private: Vec<(String, String)> = files
+            .iter()
+            .filter(|file| file.mode == 0o600 && file.owner == Some((65_532, 65_532)))
+            .map(|file| {
+                let contents = String::from_utf8(file.contents.clone()).unwrap();
+                (file.path.display().to_string(), contents)
+            })
+            .collect();
+        let expected = [
+            ("/etc/outpost/pki/node.key", "key of master-1"),
+            ("/etc/outpost/pki/registry-token.key", "token key"),
+            ("/etc/outpost/registry.users", "users"),
+        ];
+        assert_eq!(
+            private,
+            expected.map(|(path, text)| (path.to_owned(), text.to_owned()))
+        );
+        for file in files.iter().filter(|file| file.owner.is_none()) {
+            assert_eq!(file.mode, 0o644, "{}", file.path.display());
+        }
     }
 }

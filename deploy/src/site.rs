@@ -356,6 +356,11 @@ impl Role {
 }
 
 impl Published {
+    /// What lb-proxy calls it: `API` is `api`.
+    pub(crate) fn frontend(&self) -> String {
+        self.what.to_lowercase()
+    }
+
     /// What OpenShift's nodes and the site's registry offer.
     pub(crate) fn usual(registry: &Registry) -> Vec<Self> {
         let on_masters = |what: &str, role, port, proxy_port, names: &[&str]| Self {

@@ -23,7 +23,7 @@ mod signals;
 mod terminal;
 mod view;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -37,7 +37,7 @@ use self::life::{Outcome, Setup};
 use self::ports::{Refusal, Wanted};
 use self::run_dir::RunDir;
 use crate::args::{Places, UpArgs};
-use crate::render::{self, Layout};
+use crate::render::{self, Layout, Place};
 use crate::service::PerService;
 use crate::site::Site;
 
@@ -94,21 +94,24 @@ fn run_in(
     binaries: &PerService<PathBuf>,
 ) -> anyhow::Result<Outcome> {
     let site = site(&args.places);
-    let layout = layout(args, run_dir.path());
+    let at = Addresses::of(args);
+    let layout = layout(args, &at, run_dir.path());
     for socket in [&layout.healthd_socket, &layout.swap_socket] {
         check_socket_length(socket)?;
     }
-    ports::check(&wanted(&site, &layout))?;
-    run_dir
-        .make_dir("state")
-        .context("cannot write to the run directory")?;
+    ports::check(&wanted(&site, &layout, &at))?;
+    for directory in ["state", "zones"] {
+        run_dir
+            .make_dir(directory)
+            .context("cannot write to the run directory")?;
+    }
     for file in render::render(&site, &layout) {
         run_dir
             .write(&file.name, &file.text)
             .with_context(|| format!("cannot write {} in the run directory", file.name))?;
     }
     let setup = Setup {
-        dns: layout.dns,
+        dns: at.dns,
         admin: layout.admin.clone(),
         plans: PerService::from_fn(|service| Plan {
             service,
@@ -119,22 +122,17 @@ fn run_in(
         listens: PerService {
             healthd: String::new(),
             dns_authd: layout.authority.to_string(),
-            dns_recursor: layout.dns.to_string(),
-            lb_proxy: layout.proxy.to_string(),
-            registry_svc: layout.registry.to_string(),
-            timesync_agent: layout.time.to_string(),
+            dns_recursor: at.dns.to_string(),
+            lb_proxy: at.own.to_string(),
+            registry_svc: at.registry.to_string(),
+            timesync_agent: at.time.to_string(),
         },
-        registry: layout.registry,
+        registry: at.registry,
         control: control::socket(run_dir.path()),
         commands: site
             .published
             .first()
-            .map(|published| {
-                format!(
-                    "curl http://{}",
-                    SocketAddr::new(layout.proxy, published.port)
-                )
-            })
+            .map(|published| format!("curl http://{}", SocketAddr::new(at.own, published.port)))
             .into_iter()
             .chain([command_line(
                 "master down master-1",
@@ -188,20 +186,41 @@ fn site(places: &Places) -> Site {
     })
 }
 
-fn layout(args: &UpArgs, directory: &Path) -> Layout {
-    let own: Ipv4Addr = args.places.net.host(1);
-    let at = |port: u16| SocketAddr::from((own, port));
+/// Where the services are reached.
+struct Addresses {
+    /// Of all services but dns-recursor, where another is asked for.
+    own: IpAddr,
+    dns: SocketAddr,
+    registry: SocketAddr,
+    time: SocketAddr,
+}
+
+impl Addresses {
+    fn of(args: &UpArgs) -> Self {
+        let own = IpAddr::V4(args.places.net.host(1));
+        let at = |port: u16| SocketAddr::new(own, port);
+        Self {
+            own,
+            dns: args.places.dns.unwrap_or_else(|| at(5300)),
+            registry: at(args.places.registry_svc_port),
+            time: at(args.places.time_port),
+        }
+    }
+}
+
+fn layout(args: &UpArgs, addresses: &Addresses, directory: &Path) -> Layout {
+    let at = |port: u16| SocketAddr::new(addresses.own, port);
     let admin = args.places.admin_port;
     Layout {
         directory: directory.to_owned(),
         state: directory.join("state"),
         healthd_socket: directory.join("healthd.sock"),
         swap_socket: directory.join("lb-proxy.swap"),
-        dns: args.places.dns.unwrap_or_else(|| at(5300)),
+        dns: vec![addresses.dns],
         authority: at(args.places.authority_port),
-        proxy: own.into(),
-        registry: at(args.places.registry_svc_port),
-        time: at(args.places.time_port),
+        proxy: vec![addresses.own],
+        registry: vec![addresses.registry],
+        time: vec![addresses.time],
         // The range of the argument leaves room for five more.
         admin: PerService {
             healthd: at(admin),
@@ -214,6 +233,7 @@ fn layout(args: &UpArgs, directory: &Path) -> Layout {
         probe_interval: PROBE_INTERVAL,
         drain: Duration::from_secs(2),
         upstreams: args.upstream.clone(),
+        place: Place::Demonstration,
     }
 }
 
@@ -222,17 +242,14 @@ fn layout(args: &UpArgs, directory: &Path) -> Layout {
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Everything that will be listened on.
-fn wanted(site: &Site, layout: &Layout) -> Vec<Wanted> {
+fn wanted(site: &Site, layout: &Layout, at: &Addresses) -> Vec<Wanted> {
     let mut wanted = Vec::new();
-    for (name, address) in [
-        ("dns-recursor", layout.dns),
-        ("dns-authd", layout.authority),
-    ] {
+    for (name, address) in [("dns-recursor", at.dns), ("dns-authd", layout.authority)] {
         wanted.push(Wanted::udp(name, address));
         wanted.push(Wanted::tcp(name, address));
     }
-    wanted.push(Wanted::tcp("registry-svc", layout.registry));
-    wanted.push(Wanted::udp("timesync-agent", layout.time));
+    wanted.push(Wanted::tcp("registry-svc", at.registry));
+    wanted.push(Wanted::udp("timesync-agent", at.time));
     for (service, address) in layout.admin.iter() {
         wanted.push(Wanted::tcp(
             &format!("the admin listener of {service}"),
@@ -242,7 +259,7 @@ fn wanted(site: &Site, layout: &Layout) -> Vec<Wanted> {
     for published in &site.published {
         wanted.push(Wanted::tcp(
             &format!("the {} frontend of lb-proxy", published.what),
-            SocketAddr::new(layout.proxy, published.port),
+            SocketAddr::new(at.own, published.port),
         ));
     }
     for node in site.masters() {

@@ -4,16 +4,20 @@ use std::time::Duration;
 
 use config_text::toml::{duration, list, quoted};
 
-use super::{Layout, admin, endpoint, head, path, zone_name};
+use super::{Layout, admin, endpoint, head, path, zone_list};
 use crate::service::Service;
-use crate::site::Site;
 
 /// Renders the file.
-pub(crate) fn render(site: &Site, layout: &Layout) -> String {
+pub(super) fn render(layout: &Layout) -> String {
     let mut text = [
         head(Service::DnsAuthd, layout),
         format!("listen = {}\n", list([layout.authority.to_string()])),
         admin(Service::DnsAuthd, layout),
+        "\n[zones]\n".to_owned(),
+        format!(
+            "named-conf = {}\n",
+            path(&layout.directory.join(zone_list::NAME))
+        ),
         "\n[health]\n".to_owned(),
         format!("endpoint = {}\n", quoted(&endpoint(layout))),
         format!("interval = {}\n", duration(layout.probe_interval)),
@@ -23,11 +27,6 @@ pub(crate) fn render(site: &Site, layout: &Layout) -> String {
         text.push_str("# The next probe comes before the shortest TTL is over: no cache is to keep an answer.\n");
         text.push_str("min-ttl = \"0s\"\nunknown-ttl = \"0s\"\n");
     }
-    text.push_str(&format!(
-        "\n[[zone]]\nname = {}\nfile = {}\n",
-        quoted(&site.domain),
-        path(&layout.directory.join(zone_name(site))),
-    ));
     text
 }
 
@@ -41,17 +40,17 @@ mod tests {
 
     #[test]
     fn probes_that_are_seconds_apart_leave_ttls_to_the_service() {
-        let (site, mut layout) = demo();
+        let (_, mut layout) = demo();
         layout.probe_interval = Duration::from_secs(1);
-        let text = render(&site, &layout);
-        assert!(text.contains("interval = \"1s\"\n\n[[zone]]"), "{text}");
+        let text = render(&layout);
+        assert!(text.ends_with("interval = \"1s\"\n"), "{text}");
     }
 
     #[test]
     fn the_demonstration_is_this() {
-        let (site, layout) = demo();
+        let (_, layout) = demo();
         assert_eq!(
-            render(&site, &layout),
+            render(&layout),
             r#"# dns-authd, rendered by `outpost`.
 version = "v1"
 drain = "2s"
@@ -60,16 +59,15 @@ listen = ["127.0.0.1:5301"]
 [admin]
 listen = "127.0.0.1:9402"
 
+[zones]
+named-conf = "/run/user/1000/outpost-up/zones.conf"
+
 [health]
 endpoint = "unix:/run/user/1000/outpost-up/healthd.sock"
 interval = "500ms"
 # The next probe comes before the shortest TTL is over: no cache is to keep an answer.
 min-ttl = "0s"
 unknown-ttl = "0s"
-
-[[zone]]
-name = "ocp4.redhat.ren"
-file = "/run/user/1000/outpost-up/ocp4.redhat.ren.zone"
 "#
         );
     }

@@ -2,31 +2,60 @@
 
 use config_text::toml::{list, quoted};
 
-use super::{Layout, admin, head};
+use super::{Layout, admin, endpoint, head, reverse};
 use crate::service::Service;
 use crate::site::Site;
 
 /// Renders the file.
-pub(crate) fn render(site: &Site, layout: &Layout) -> String {
+///
+/// The zones of the site come from the dns-authd of this very node: a node answers for the site
+/// with no other there, and another node's clients have that node's own.
+pub(super) fn render(site: &Site, layout: &Layout) -> String {
     let mut text = [
         head(Service::DnsRecursor, layout),
-        format!("listen = {}\n", list([layout.dns.to_string()])),
-        admin(Service::DnsRecursor, layout),
-        "\n# The site's own zone.\n[[forward]]\n".to_owned(),
-        format!("zone = {}\n", quoted(&site.domain)),
-        format!("upstreams = {}\n", list([layout.authority.to_string()])),
+        format!("listen = {}\n", list(&layout.dns)),
     ]
     .concat();
+    if layout.node().is_some() {
+        text.push_str(&format!("allow-from = {}\n", list(allowed(site))));
+    }
+    text.push_str(&admin(Service::DnsRecursor, layout));
+    if layout.node().is_some() && !layout.upstreams.is_empty() {
+        text.push_str("\n# Queries leave an upstream that is gone before one of them is lost.\n");
+        text.push_str(&format!(
+            "[health]\nendpoint = {}\n",
+            quoted(&endpoint(layout))
+        ));
+    }
+    text.push_str("\n# The site's own zones.\n");
+    let zones = reverse::zones(site).into_iter().map(|zone| zone.name);
+    for (index, zone) in [site.domain.clone()].into_iter().chain(zones).enumerate() {
+        let gap = if index == 0 { "" } else { "\n" };
+        text.push_str(&format!(
+            "{gap}[[forward]]\nzone = {}\nupstreams = {}\n",
+            quoted(&zone),
+            list([layout.authority])
+        ));
+    }
     if !layout.upstreams.is_empty() {
-        let upstreams = layout.upstreams.iter().map(ToString::to_string);
         text.push_str("\n# Everything else.\n[[forward]]\nzone = \".\"\nrecursive = true\n");
-        text.push_str(&format!("upstreams = {}\n", list(upstreams)));
+        text.push_str(&format!("upstreams = {}\n", list(&layout.upstreams)));
     }
     text
 }
 
+/// Who may ask: the node itself, and the networks of the site.
+fn allowed(site: &Site) -> Vec<String> {
+    let own = ["127.0.0.0/8", "::1/128"].map(str::to_owned);
+    let networks = site.networks.iter().map(ipnet::IpNet::trunc);
+    own.into_iter()
+        .chain(networks.map(|network| network.to_string()))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::Layout;
     use super::super::tests::demo;
     use super::*;
 
@@ -38,9 +67,13 @@ listen = ["127.0.0.1:5300"]
 [admin]
 listen = "127.0.0.1:9403"
 
-# The site's own zone.
+# The site's own zones.
 [[forward]]
 zone = "ocp4.redhat.ren"
+upstreams = ["127.0.0.1:5301"]
+
+[[forward]]
+zone = "7.168.192.in-addr.arpa"
 upstreams = ["127.0.0.1:5301"]
 "#;
 
@@ -62,5 +95,20 @@ recursive = true
 upstreams = ["192.0.2.1:53", "192.0.2.2:5353"]
 "#;
         assert_eq!(render(&site, &layout), format!("{ALONE}{way_out}"));
+    }
+
+    #[test]
+    fn a_node_answers_everywhere_and_to_nobody_but_the_site() {
+        let site = Site::example();
+        let text = render(&site, &Layout::of_node(&site, &site.nodes[0]));
+        assert!(
+            text.contains("listen = [\"0.0.0.0:53\", \"[::]:53\"]\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("allow-from = [\"127.0.0.0/8\", \"::1/128\", \"192.168.7.0/24\"]\n"),
+            "{text}"
+        );
+        assert!(!text.contains("zone = \".\""), "an island: {text}");
     }
 }

@@ -10,10 +10,6 @@ use crate::service::Service;
 
 /// What a node reads. Rendered from the site file; nothing in it is state.
 pub(crate) const ETC: &str = "/etc/outpost";
-/// Master files of zones.
-pub(crate) const ZONES: &str = "/etc/outpost/zones";
-/// The list of zones, in the style of BIND's named.conf.
-pub(crate) const ZONE_LIST: &str = "/etc/outpost/zones.conf";
 /// Who signs the certificates of the site.
 pub(crate) const CA: &str = "/etc/outpost/pki/ca.crt";
 /// The node's own certificate, with what leads to the authority.
@@ -40,8 +36,12 @@ pub(crate) const UID: u32 = 65_532;
 /// Their group.
 pub(crate) const GID: u32 = 65_532;
 
-/// Where nodes of the registry connect to each other.
-pub(crate) const CLUSTER_PORT: u16 = 5444;
+/// Where nodes are asked for names.
+pub(crate) const DNS_PORT: u16 = 53;
+/// Where nodes are asked for the time.
+pub(crate) const TIME_PORT: u16 = 123;
+/// What chronyc, and whoever speaks its protocol, connects to.
+pub(crate) const CHRONY_SOCKET: &str = "/run/chrony/chronyd.sock";
 
 /// The configuration of a service.
 pub(crate) fn config(service: Service) -> PathBuf {

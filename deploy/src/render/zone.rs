@@ -1,82 +1,132 @@
 //! The site's zone as a BIND master file (RFC 1035 §5), health records as pdns has them.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::net::IpAddr;
 
-use crate::site::{Node, Role, Site};
+use crate::site::{Published, Record, Role, Site};
 
 /// Renders the zone of a site.
-pub(crate) fn render(site: &Site) -> String {
+pub(super) fn render(site: &Site) -> String {
     let mut text = String::new();
     match write_zone(&mut text, site) {
         Ok(()) | Err(fmt::Error) => text,
     }
 }
 
-fn write_zone(text: &mut String, site: &Site) -> fmt::Result {
+/// The beginning of any of the site's zones: its SOA record and its name servers.
+pub(super) fn head(site: &Site, apex: &str, title: &str) -> String {
+    let mut text = String::new();
+    match write_head(&mut text, site, apex, title) {
+        Ok(()) | Err(fmt::Error) => text,
+    }
+}
+
+fn write_head(text: &mut String, site: &Site, apex: &str, title: &str) -> fmt::Result {
     let domain = &site.domain;
     let zone = &site.zone;
     let primary = zone
         .name_servers
         .first()
-        .map_or("@", |host| host.name.as_str());
-    writeln!(text, "; The zone of site {}.", site.name)?;
-    writeln!(text, "$ORIGIN {domain}.")?;
+        .map_or_else(|| domain.clone(), |host| format!("{}.{domain}", host.name));
+    writeln!(text, "; {title} of site {}.", site.name)?;
+    writeln!(text, "$ORIGIN {apex}.")?;
     writeln!(text, "$TTL {}", zone.ttl)?;
-    writeln!(
-        text,
-        "@ IN SOA {primary}.{domain}. {}.{domain}. (",
-        zone.contact
-    )?;
+    writeln!(text, "@ IN SOA {primary}. {}.{domain}. (", zone.contact)?;
     writeln!(text, "        {:<11} ; serial", zone.serial)?;
     writeln!(text, "        {:<11} ; refresh", zone.refresh)?;
     writeln!(text, "        {:<11} ; retry", zone.retry)?;
     writeln!(text, "        {:<11} ; expire", zone.expire)?;
-    writeln!(
-        text,
-        "        {:<11} ; minimum",
-        format!("{} )", zone.minimum)
-    )?;
+    let minimum = format!("{} )", zone.minimum);
+    writeln!(text, "        {minimum:<11} ; minimum")?;
+    let mut known = BTreeSet::new();
     for host in &zone.name_servers {
-        writeln!(text, "        IN NS {}.{domain}.", host.name)?;
+        // One with an address of each family is one name server.
+        if known.insert(&host.name) {
+            writeln!(text, "        IN NS {}.{domain}.", host.name)?;
+        }
     }
-    for host in &zone.name_servers {
+    Ok(())
+}
+
+fn write_zone(text: &mut String, site: &Site) -> fmt::Result {
+    write_head(text, site, &site.domain, "The zone")?;
+    for host in &site.zone.name_servers {
         write_address(text, &host.name, host.address)?;
     }
-
     for published in &site.published {
-        if published.names.is_empty() {
-            continue;
-        }
-        let addresses: Vec<IpAddr> = site.offering(published).map(Node::address).collect();
-        writeln!(
-            text,
-            "\n; {}: the masters on which port {} is up.",
-            published.what, published.port
-        )?;
-        for name in &published.names {
-            write_health(text, name, published.port, &addresses)?;
+        if !published.names.is_empty() {
+            write_published(text, site, published)?;
         }
     }
 
     writeln!(text, "\n; Nodes.")?;
     for node in &site.nodes {
-        write_address(text, &node.name, node.address())?;
+        for address in &node.addresses {
+            write_address(text, &node.name, *address)?;
+        }
     }
     writeln!(text, "\n; etcd runs on the masters.")?;
-    for (index, node) in site
-        .nodes
-        .iter()
-        .filter(|node| node.role == Role::Master)
-        .enumerate()
-    {
-        write_address(text, &format!("etcd-{index}"), node.address())?;
+    for (index, node) in site.masters().enumerate() {
+        for address in &node.addresses {
+            write_address(text, &format!("etcd-{index}"), *address)?;
+        }
     }
-    writeln!(text, "\n; Other hosts.")?;
+    if !site.hosts.is_empty() {
+        writeln!(text, "\n; Other hosts.")?;
+    }
     for host in &site.hosts {
         write_address(text, &host.name, host.address)?;
     }
+    if !site.records.is_empty() {
+        writeln!(text, "\n; Other records.")?;
+    }
+    for record in &site.records {
+        write_record(text, record)?;
+    }
     Ok(())
+}
+
+/// The names of what nodes offer: those of its virtual IP, else of the nodes on which it is up.
+fn write_published(text: &mut String, site: &Site, published: &Published) -> fmt::Result {
+    let what = &published.what;
+    let held = site
+        .vips
+        .iter()
+        .find(|vip| published.vip.as_ref() == Some(&vip.name));
+    if let Some(vip) = held {
+        writeln!(text, "\n; {what}: the virtual IP {}.", vip.name)?;
+        for name in &published.names {
+            for address in &vip.addresses {
+                write_address(text, name, address.addr())?;
+            }
+        }
+        return Ok(());
+    }
+    let nodes = || site.offering(published);
+    let who = match nodes().all(|node| node.role == Role::Master) {
+        true => "masters",
+        false => "nodes",
+    };
+    let port = published.port;
+    writeln!(text, "\n; {what}: the {who} on which port {port} is up.")?;
+    let addresses: Vec<IpAddr> = nodes().flat_map(|node| node.addresses.clone()).collect();
+    for name in &published.names {
+        write_health(text, name, port, &addresses)?;
+    }
+    Ok(())
+}
+
+/// A record as the site file has it, which has read its value.
+fn write_record(text: &mut String, record: &Record) -> fmt::Result {
+    let Record {
+        name,
+        ttl,
+        rtype,
+        value,
+    } = record;
+    let ttl = ttl.map_or_else(String::new, |ttl| format!("{ttl} "));
+    writeln!(text, "{name:<15} {ttl}IN {rtype:<5} {value}")
 }
 
 fn write_address(text: &mut String, name: &str, address: IpAddr) -> fmt::Result {
@@ -84,10 +134,10 @@ fn write_address(text: &mut String, name: &str, address: IpAddr) -> fmt::Result 
     writeln!(text, "{name:<15} IN {rtype:<5} {address}")
 }
 
-/// One LUA record for each address family that the masters have.
-fn write_health(text: &mut String, name: &str, port: u16, masters: &[IpAddr]) -> fmt::Result {
+/// One LUA record for each address family that the nodes have.
+fn write_health(text: &mut String, name: &str, port: u16, nodes: &[IpAddr]) -> fmt::Result {
     for family in ["A", "AAAA"] {
-        let quoted: Vec<String> = masters
+        let quoted: Vec<String> = nodes
             .iter()
             .filter(|address| rtype(**address) == family)
             .map(|address| format!("'{address}'"))
@@ -112,8 +162,6 @@ fn rtype(address: IpAddr) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
 
     /// The zone that the example site is taken from, as its people wrote it.

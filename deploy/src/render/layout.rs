@@ -1,0 +1,107 @@
+//! Where the services of one node listen and keep their files.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::places;
+use crate::service::{PerService, Service};
+use crate::site::{Node, Site};
+
+/// Where the services of one node listen and keep their files, and what differs between a node
+/// and a demonstration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Where the rendered files lie. Absolute.
+    pub(crate) directory: PathBuf,
+    /// Where services keep state. Absolute.
+    pub(crate) state: PathBuf,
+    /// The socket of healthd.
+    pub(crate) healthd_socket: PathBuf,
+    /// Where a new lb-proxy asks the old one for its connections.
+    pub(crate) swap_socket: PathBuf,
+    /// Where dns-recursor listens.
+    pub(crate) dns: Vec<SocketAddr>,
+    /// Where dns-authd listens.
+    pub(crate) authority: SocketAddr,
+    /// Where lb-proxy listens; the ports are those of what is offered.
+    pub(crate) proxy: Vec<IpAddr>,
+    /// Where registry-svc listens.
+    pub(crate) registry: Vec<SocketAddr>,
+    /// Where timesync-agent answers.
+    pub(crate) time: Vec<SocketAddr>,
+    /// The admin listeners.
+    pub(crate) admin: PerService<SocketAddr>,
+    /// How often each port of each node is probed.
+    pub(crate) probe_interval: Duration,
+    /// How long a service may take to finish what has begun.
+    pub(crate) drain: Duration,
+    /// Servers that resolve names outside the site. Empty: such names are refused at once.
+    pub(crate) upstreams: Vec<SocketAddr>,
+    /// What the services run on.
+    pub(crate) place: Place,
+}
+
+/// What the services run on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// This machine, on loopback, without privileges: no certificates, no virtual IPs, no clock
+    /// that is set, and the masters' ports belong to responders on addresses of their own.
+    Demonstration,
+    /// This node of the site.
+    Node(Box<Node>),
+}
+
+impl Layout {
+    /// The layout of a node, as [`places`] has it.
+    pub(crate) fn of_node(site: &Site, node: &Node) -> Self {
+        Self {
+            directory: places::ETC.into(),
+            state: places::STATE.into(),
+            healthd_socket: places::HEALTHD_SOCKET.into(),
+            swap_socket: places::SWAP_SOCKET.into(),
+            dns: everywhere(places::DNS_PORT),
+            authority: places::authority(),
+            proxy: ANY.to_vec(),
+            registry: everywhere(site.registry.port),
+            time: everywhere(places::TIME_PORT),
+            admin: PerService::from_fn(places::admin),
+            probe_interval: PROBE_INTERVAL,
+            drain: DRAIN,
+            upstreams: site.upstreams.clone(),
+            place: Place::Node(Box::new(node.clone())),
+        }
+    }
+
+    /// The node, unless this is a demonstration.
+    pub(crate) fn node(&self) -> Option<&Node> {
+        match &self.place {
+            Place::Demonstration => None,
+            Place::Node(node) => Some(node),
+        }
+    }
+
+    /// Whether a service runs here.
+    pub(crate) fn runs(&self, service: Service) -> bool {
+        self.node()
+            .is_none_or(|node| node.services.contains(&service))
+    }
+}
+
+/// A port on every address, of both families.
+pub(super) fn everywhere(port: u16) -> Vec<SocketAddr> {
+    ANY.iter().map(|ip| SocketAddr::new(*ip, port)).collect()
+}
+
+/// Every address.
+const ANY: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+    IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+];
+
+/// A master that is gone leaves the answers within some 4 s: an interval and the time-out of the
+/// probe. Answers may be cached until the next probe.
+const PROBE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Transfers that have begun go on in the other slot or begin anew; units wait longer than this.
+const DRAIN: Duration = Duration::from_secs(10);
