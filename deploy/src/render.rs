@@ -11,8 +11,8 @@
 mod dns_authd;
 mod dns_recursor;
 mod healthd;
-mod layout;
-mod lb_proxy;
+pub(crate) mod layout;
+pub(crate) mod lb_proxy;
 mod node_file;
 pub(crate) mod own_targets;
 #[expect(dead_code, reason = "units name the other places")]

@@ -104,4 +104,4 @@ const ANY: [IpAddr; 2] = [
 const PROBE_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Transfers that have begun go on in the other slot or begin anew; units wait longer than this.
-const DRAIN: Duration = Duration::from_secs(10);
+pub(crate) const DRAIN: Duration = Duration::from_secs(10);

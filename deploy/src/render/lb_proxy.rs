@@ -45,6 +45,30 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
 
 //--- Frontends and backends
 
+/// Where lb-proxy listens, on every address of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Frontend {
+    /// The frontend's name, by which it asks systemd for its sockets.
+    pub(crate) name: String,
+    /// Its port.
+    pub(crate) port: u16,
+}
+
+/// What lb-proxy listens for on a node, in the order of the site's file.
+#[expect(dead_code, reason = "asked for the sockets of units")]
+pub(crate) fn frontends(site: &Site, node: &Node) -> Vec<Frontend> {
+    if !node.services.contains(&Service::LbProxy) {
+        return Vec::new();
+    }
+    let frontend = |published: &Published| {
+        Some(Frontend {
+            name: published.frontend(),
+            port: published.proxy_port?,
+        })
+    };
+    site.published.iter().filter_map(frontend).collect()
+}
+
 /// Where clients connect to reach something, if lb-proxy is where they connect. A demonstration has
 /// the ports of the masters to itself.
 fn listen_port(published: &Published, layout: &Layout) -> Option<u16> {

@@ -19,6 +19,20 @@ pub(crate) struct NodeFile {
     pub(crate) part: Part,
 }
 
+/// A file of a target that is for no single node to read as it is: Ignition, a manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(dead_code, reason = "made by targets")]
+pub(crate) struct Output {
+    /// Its name below the directory of its target.
+    pub(crate) path: PathBuf,
+    /// Its permissions: those of a file with keys in it are the owner's alone.
+    pub(crate) mode: u32,
+    /// What is in it.
+    pub(crate) contents: Vec<u8>,
+    /// The node that it is for, if it is for one.
+    pub(crate) node: Option<String>,
+}
+
 /// Who reads a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
