@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::image::args::ImagesArgs;
+
 /// Starts an Outpost site and looks after it
 ///
 /// A site is one to three masters that need no machine beside them: their own DNS servers answer
@@ -52,6 +54,9 @@ pub(crate) enum Command {
 
     /// Show the running site
     Status(StatusArgs),
+
+    /// Look after the images of this node
+    Images(ImagesArgs),
 
     /// Become another program that ends when its parent ends
     #[command(hide = true)]

@@ -10,12 +10,15 @@
 
 mod args;
 pub mod bundle_format;
+mod durable;
 mod exec_child;
+mod image;
 pub mod image_format;
 mod render;
 mod secrets;
 mod service;
 mod site;
+mod swap;
 mod up;
 
 use std::path::PathBuf;
@@ -50,6 +53,7 @@ pub fn run() -> ExitCode {
             )
         }
         Command::Status(args) => request(args.run_dir, &Request::Status { json: args.json }),
+        Command::Images(args) => image::run_images(&args),
         Command::ExecChild(args) => exec_child::run(&args),
     }
 }

@@ -130,6 +130,39 @@ pub fn read(from: impl Read + Seek) -> Result<Image, ArchiveError> {
     })
 }
 
+/// One file of an image whose archive [`read`] has found whole.
+///
+/// # Errors
+///
+/// When the archive changed since, or the image has no such file.
+pub fn file(from: impl Read + Seek, image: &Image, path: &str) -> Result<Vec<u8>, ArchiveError> {
+    let missing = || ArchiveError::Missing(path.to_owned());
+    let wanted = image.files.get(path).ok_or_else(missing)?;
+    let mut parts = Parts::of(from)?;
+    let index: Index = parse("index.json", &parts.whole("index.json")?)?;
+    let [one] = &index.manifests[..] else {
+        return Err(ArchiveError::NotOne(index.manifests.len()));
+    };
+    let manifest: Manifest = parts.document(one.checked()?)?;
+    for layer in &manifest.layers {
+        let name = layout::blob_name(layer.checked()?.0);
+        let plain = MultiGzDecoder::new(parts.at(&name)?).take(MAX_LAYER);
+        for entry in tar::Archive::new(plain).entries()? {
+            let mut entry = entry?;
+            if *entry.path_bytes() != *path.as_bytes() {
+                continue;
+            }
+            let mut bytes = Vec::new();
+            entry.read_to_end(&mut bytes)?;
+            return match Sha256::of(&bytes) == wanted.digest {
+                true => Ok(bytes),
+                false => Err(ArchiveError::Damaged(path.to_owned())),
+            };
+        }
+    }
+    Err(missing())
+}
+
 /// Names of services become names of files, of units and of tags.
 fn is_name(text: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
@@ -349,7 +382,10 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again() {
         let (bytes, written) = archive();
-        let image = read(Cursor::new(bytes)).unwrap();
+        let image = read(Cursor::new(&bytes)).unwrap();
+        let program = file(Cursor::new(&bytes), &image, "healthd").unwrap();
+        assert_eq!(program, [7; 100_000]);
+        assert!(file(Cursor::new(&bytes), &image, "tmp").is_err());
         assert_eq!(
             (image.image_id, image.manifest),
             (written.image_id, written.manifest)

@@ -1,0 +1,271 @@
+//! `outpost images load`: what outpost-images.service does at boot.
+//!
+//! For each slot the archive that it runs is found, and the store is looked at: an image that is
+//! whole by its stamp costs a look at its bytes and nothing more. Everything else is loaded anew. An
+//! archive that is damaged is replaced by another of the same service, because an older version
+//! that serves is better than none.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use daemon_base::{errln, outln};
+
+use crate::image::args::ImagePlace;
+use crate::image::programs::Programs;
+use crate::image::shelf::Shelf;
+use crate::image::stamp::Stamp;
+use crate::image::store::{Condition, Store};
+use crate::image_format::archive::Image;
+use crate::service::Service;
+use crate::swap::slot::Slot;
+
+/// Brings up everything, and says so. False if a slot that has an archive has nothing to run.
+///
+/// # Errors
+///
+/// When the archives or the store cannot be used at all.
+pub(crate) fn run(place: &ImagePlace) -> anyhow::Result<bool> {
+    let shelf = Shelf::new(&place.archives);
+    let _held = shelf.hold()?;
+    let mut rack = Rack::open(place)?;
+    match bring_all(&shelf, &mut rack) {
+        Err(error) if rack.is_store() => {
+            // What podman leaves behind of a broken layer makes every later load break too.
+            errln!("outpost: {error:#}");
+            if let Rack::Store(store) = &mut rack {
+                let aside = store.move_aside()?;
+                outln!("The store is moved to {} and made anew.", aside.display());
+                store.open()?;
+            }
+            bring_all(&shelf, &mut rack)
+        }
+        done => done,
+    }
+}
+
+/// Where images are loaded to.
+#[derive(Debug)]
+pub(crate) enum Rack {
+    /// podman's store.
+    Store(Store),
+    /// Programs without podman.
+    Programs(Programs),
+}
+
+impl Rack {
+    /// Opens it, and says if a store had to be moved aside.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be used.
+    pub(crate) fn open(place: &ImagePlace) -> anyhow::Result<Self> {
+        if place.native {
+            return Ok(Self::Programs(Programs::new(&place.programs)));
+        }
+        let mut store = Store::at(&place.storage)?;
+        if let Some(aside) = store.open()? {
+            outln!(
+                "podman refused the store; it is moved to {} and made anew.",
+                aside.display()
+            );
+        }
+        Ok(Self::Store(store))
+    }
+
+    /// Opens it without changing anything.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be used.
+    pub(crate) fn look(place: &ImagePlace) -> anyhow::Result<Self> {
+        if place.native {
+            return Ok(Self::Programs(Programs::new(&place.programs)));
+        }
+        let mut store = Store::at(&place.storage)?;
+        store.survey()?;
+        Ok(Self::Store(store))
+    }
+
+    fn is_store(&self) -> bool {
+        matches!(self, Self::Store(_))
+    }
+
+    fn stamps(&self) -> PathBuf {
+        match self {
+            Self::Store(store) => store.stamps(),
+            Self::Programs(programs) => programs.stamps(),
+        }
+    }
+
+    pub(crate) fn condition(&self, service: Service, slot: Slot, stamp: &Stamp) -> Condition {
+        match self {
+            Self::Store(store) => store.condition(stamp),
+            Self::Programs(programs) => programs.condition(service, slot, stamp),
+        }
+    }
+
+    fn load(
+        &mut self,
+        service: Service,
+        slot: Slot,
+        archive: &Path,
+        image: &Image,
+    ) -> anyhow::Result<()> {
+        match self {
+            Self::Store(store) => store.load(archive, &Stamp::of(image)),
+            Self::Programs(programs) => programs.unpack(service, slot, archive, image),
+        }
+    }
+
+    /// Makes a slot run what was loaded; says whether that is a change.
+    fn assign(&mut self, service: Service, slot: Slot, stamp: &Stamp) -> anyhow::Result<bool> {
+        match self {
+            Self::Store(store) => store.tag(service, slot, stamp.image_id),
+            Self::Programs(_) => Ok(false),
+        }
+    }
+}
+
+/// What was done for a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Done {
+    /// Nothing: everything was there.
+    Nothing,
+    /// The slot got another name of what was there.
+    Assigned,
+    /// It was loaded, because of this.
+    Loaded(String),
+}
+
+/// Makes one slot have the image of an archive.
+///
+/// # Errors
+///
+/// When the archive is damaged, is of another service, or cannot be loaded.
+pub(crate) fn bring(
+    shelf: &Shelf,
+    rack: &mut Rack,
+    (service, slot): (Service, Slot),
+    archive: &Path,
+) -> anyhow::Result<(Stamp, Done)> {
+    let digest = shelf.digest(archive)?;
+    let known = Stamp::read(&rack.stamps(), digest);
+    let condition = known
+        .as_ref()
+        .map(|stamp| rack.condition(service, slot, stamp));
+    if let (Some(stamp), Some(Condition::Whole)) = (&known, &condition) {
+        let stamp = stamp.clone();
+        let done = match rack.assign(service, slot, &stamp)? {
+            true => Done::Assigned,
+            false => Done::Nothing,
+        };
+        return Ok((stamp, done));
+    }
+    let image = shelf.read(archive)?;
+    anyhow::ensure!(
+        image.service == service.name(),
+        "{} is an image of {}, not of {service}",
+        archive.display(),
+        image.service
+    );
+    let stamp = Stamp::of(&image);
+    // Without a stamp nothing says that what is there was forced to the disk, but its bytes may be
+    // right all the same.
+    let found = rack.condition(service, slot, &stamp);
+    let done = match (found, condition) {
+        (Condition::Whole, _) => Done::Assigned,
+        (Condition::Damaged(what), _) => Done::Loaded(format!("it was damaged: {what}")),
+        (Condition::Missing, Some(_)) => Done::Loaded("it was gone".to_owned()),
+        (Condition::Missing, None) => Done::Loaded("it was not there".to_owned()),
+    };
+    if matches!(done, Done::Loaded(_)) {
+        rack.load(service, slot, archive, &image)
+            .context(LoadFailed)?;
+    }
+    stamp.write(&rack.stamps(), digest)?;
+    rack.assign(service, slot, &stamp)?;
+    Ok((stamp, done))
+}
+
+/// The archive is good, and yet the store does not have it.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("cannot load it")]
+struct LoadFailed;
+
+fn bring_all(shelf: &Shelf, rack: &mut Rack) -> anyhow::Result<bool> {
+    let (mut all, mut changed) = (true, false);
+    for service in Service::ALL {
+        for slot in Slot::ALL {
+            let Some(first) = shelf.archive(service, slot) else {
+                continue;
+            };
+            let start = now();
+            match bring_any(shelf, rack, (service, slot), &first)? {
+                None => all = false,
+                Some((stamp, done)) => {
+                    changed |= done != Done::Nothing;
+                    say(service, slot, &stamp, &done, now().duration_since(start));
+                }
+            }
+        }
+    }
+    if changed && let Rack::Store(store) = rack {
+        store.tidy()?;
+    }
+    Ok(all)
+}
+
+/// Tries the archive of the slot, then the others of its service. What is wrong is said.
+fn bring_any(
+    shelf: &Shelf,
+    rack: &mut Rack,
+    (service, slot): (Service, Slot),
+    first: &Path,
+) -> anyhow::Result<Option<(Stamp, Done)>> {
+    let mut tried = BTreeSet::new();
+    let others = [
+        shelf.archive(service, slot.other()),
+        shelf.installed(service),
+    ];
+    for archive in std::iter::once(first.to_owned()).chain(others.into_iter().flatten()) {
+        if !tried.insert(archive.clone()) {
+            continue;
+        }
+        match bring(shelf, rack, (service, slot), &archive) {
+            Ok(brought) => {
+                if archive != first {
+                    let name = archive.file_name().unwrap_or_default();
+                    errln!("{service} {slot}: runs {} instead", name.display());
+                }
+                return Ok(Some(brought));
+            }
+            Err(error) if error.is::<LoadFailed>() => return Err(error),
+            Err(error) => errln!("{service} {slot}: {error:#}"),
+        }
+    }
+    Ok(None)
+}
+
+fn say(service: Service, slot: Slot, stamp: &Stamp, done: &Done, took: Duration) {
+    let what = format!("{} ({})", stamp.version, stamp.image_id.short());
+    match done {
+        Done::Nothing => outln!("{service} {slot}: {what} is there"),
+        Done::Assigned => {
+            outln!("{service} {slot}: {what} was there, and is its image from here on");
+        }
+        Done::Loaded(why) => {
+            let took = took.as_secs_f32();
+            outln!("{service} {slot}: {what} loaded in {took:.1} s; {why}");
+        }
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "people are told how long it took"
+)]
+fn now() -> Instant {
+    Instant::now()
+}

@@ -1,0 +1,114 @@
+//! What a store is known to hold: written when an image was loaded, looked at and forced to the disk.
+//!
+//! An image that podman lists may be half of one after a power cut, because podman forces nothing
+//! to the disk. So a list of its files is written behind it, under the digest of its archive: with
+//! the list the files can be checked without unpacking the archive again, and without it nothing is
+//! believed.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+
+use crate::durable::{self, Rights};
+use crate::image_format::archive::Image;
+use crate::image_format::digest::Sha256;
+
+/// What is known of an image in a store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct Stamp {
+    /// What podman calls it.
+    pub(crate) image_id: Sha256,
+    /// Its version.
+    pub(crate) version: String,
+    /// The revision of its source.
+    pub(crate) revision: String,
+    /// Its files, and what is left of each.
+    pub(crate) files: BTreeMap<String, Sha256>,
+}
+
+impl Stamp {
+    /// What is to be in a store once an image is loaded.
+    pub(crate) fn of(image: &Image) -> Self {
+        let digest = |(path, file): (&String, &crate::image_format::archive::ImageFile)| {
+            (path.clone(), file.digest)
+        };
+        Self {
+            image_id: image.image_id,
+            version: image.version.clone(),
+            revision: image.revision.clone(),
+            files: image.files.iter().map(digest).collect(),
+        }
+    }
+
+    /// What was written for an archive; none if there is none, or none that can be understood.
+    pub(crate) fn read(directory: &Path, archive: Sha256) -> Option<Self> {
+        let text = fs::read(place(directory, archive)).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    /// Writes it, after everything that is in the store.
+    ///
+    /// # Errors
+    ///
+    /// When the disk refuses.
+    pub(crate) fn write(&self, directory: &Path, archive: Sha256) -> anyhow::Result<()> {
+        fs::create_dir_all(directory)
+            .with_context(|| format!("cannot make {}", directory.display()))?;
+        let of_system = File::open(directory)
+            .with_context(|| format!("cannot read {}", directory.display()))?;
+        rustix::fs::syncfs(&of_system).context("cannot force the store to the disk")?;
+        let text = serde_json::to_vec(self).context("cannot write what was loaded")?;
+        durable::write(&place(directory, archive), Rights::PUBLIC, &text[..])
+    }
+
+    /// The first file below `root` that is not what the image has.
+    pub(crate) fn damage(&self, root: &Path) -> Option<String> {
+        self.files.iter().find_map(|(path, digest)| {
+            let found = File::open(root.join(path)).and_then(Sha256::of_reader);
+            match found {
+                Ok((found, _)) if found == *digest => None,
+                Ok(_) => Some(format!("/{path} has other bytes")),
+                Err(error) => Some(format!("/{path}: {error}")),
+            }
+        })
+    }
+}
+
+fn place(directory: &Path, archive: Sha256) -> PathBuf {
+    directory.join(format!("{archive}.json"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_tells_a_whole_image_from_a_damaged_one() {
+        let directory = std::env::temp_dir().join(format!("stamp-{}", std::process::id()));
+        let archive = Sha256::of(b"archive");
+        let stamp = Stamp {
+            image_id: Sha256::of(b"id"),
+            version: "1".to_owned(),
+            revision: "r".to_owned(),
+            files: [("a".to_owned(), Sha256::of(b"1"))].into(),
+        };
+        stamp.write(&directory, archive).unwrap();
+        assert_eq!(Stamp::read(&directory, archive), Some(stamp.clone()));
+        assert_eq!(Stamp::read(&directory, Sha256::of(b"other")), None);
+        assert!(stamp.damage(&directory).is_some());
+        fs::write(directory.join("a"), "1").unwrap();
+        assert_eq!(stamp.damage(&directory), None);
+        fs::write(directory.join("a"), "2").unwrap();
+        assert_eq!(
+            stamp.damage(&directory),
+            Some("/a has other bytes".to_owned())
+        );
+        fs::write(place(&directory, archive), "{").unwrap();
+        assert_eq!(Stamp::read(&directory, archive), None);
+        fs::remove_dir_all(&directory).unwrap();
+    }
+}

@@ -1,0 +1,3 @@
+//! Swapping the versions of services on a node.
+
+pub(crate) mod slot;
