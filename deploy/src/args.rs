@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::image::args::ImagesArgs;
+use crate::image::args::{ImageArgs, ImagesArgs};
 
 /// Starts an Outpost site and looks after it
 ///
@@ -54,6 +54,9 @@ pub(crate) enum Command {
 
     /// Show the running site
     Status(StatusArgs),
+
+    /// Build images of the services
+    Image(ImageArgs),
 
     /// Look after the images of this node
     Images(ImagesArgs),

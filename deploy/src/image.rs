@@ -11,10 +11,13 @@
 //! so that a power cut costs no more than a second and never a network.
 
 pub(crate) mod args;
-mod load;
+pub(crate) mod build;
+mod checkout;
+pub(crate) mod load;
 mod look;
 pub(crate) mod podman;
 pub(crate) mod programs;
+mod sbom;
 pub(crate) mod shelf;
 pub(crate) mod stamp;
 pub(crate) mod store;
@@ -23,7 +26,19 @@ use std::process::ExitCode;
 
 use daemon_base::{errln, exit};
 
-use self::args::{ImagesArgs, ImagesVerb};
+use self::args::{ImageArgs, ImageVerb, ImagesArgs, ImagesVerb};
+
+/// Does what `image` is asked for.
+pub(crate) fn run_image(args: &ImageArgs) -> ExitCode {
+    let ImageVerb::Build(build) = &args.verb;
+    match build::run(build) {
+        Ok(()) => exit::code(exit::OK),
+        Err(error) => {
+            errln!("outpost: {error:#}");
+            exit::code(exit::UNAVAILABLE)
+        }
+    }
+}
 
 /// Does what `images` is asked for.
 pub(crate) fn run_images(args: &ImagesArgs) -> ExitCode {

@@ -53,6 +53,7 @@ pub fn run() -> ExitCode {
             )
         }
         Command::Status(args) => request(args.run_dir, &Request::Status { json: args.json }),
+        Command::Image(args) => image::run_image(&args),
         Command::Images(args) => image::run_images(&args),
         Command::ExecChild(args) => exec_child::run(&args),
     }

@@ -42,6 +42,22 @@ impl Service {
         }
     }
 
+    /// What it does, in one line.
+    pub(crate) fn description(self) -> &'static str {
+        match self {
+            Self::Healthd => {
+                "Probes every target of a site once, and tells all services what is up"
+            }
+            Self::DnsAuthd => "Answers for the zones of a site, with the nodes that are up",
+            Self::DnsRecursor => "Resolves names for the nodes of a site and their clients",
+            Self::LbProxy => {
+                "Balances connections to the nodes of a site, and holds its virtual addresses"
+            }
+            Self::RegistrySvc => "Keeps the container images of a site, alike on every node",
+            Self::TimesyncAgent => "Keeps the clocks of a site together, and gives it the time",
+        }
+    }
+
     /// The service that starts after this one.
     pub(crate) fn next(self) -> Option<Self> {
         match self {
