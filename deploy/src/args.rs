@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::check::{self, CheckArgs};
 use crate::image::args::{ImageArgs, ImagesArgs};
 
 /// Starts an Outpost site and looks after it
@@ -60,6 +61,12 @@ pub(crate) enum Command {
 
     /// Look after the images of this node
     Images(ImagesArgs),
+    /// Say what about a site file would not work
+    ///
+    /// Reads a site file and everything that it names, and changes nothing. All problems are found
+    /// in one go.
+    #[command(after_long_help = check::NOTES)]
+    Check(CheckArgs),
 
     /// Become another program that ends when its parent ends
     #[command(hide = true)]

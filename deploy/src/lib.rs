@@ -4,12 +4,14 @@
 //! args → the verb:  up           site → render → services as child processes, shown live   (up.rs)
 //!                   master       a request to the running site                    (up/control.rs)
 //!                   status       the same
+//!                   check        a site file → what is wrong with it                        (check.rs)
 //! ```
 //!
 //! A library, so that tests reach what reads files that people write; [`run`] is all of the program.
 
 mod args;
 pub mod bundle_format;
+mod check;
 mod durable;
 mod exec_child;
 mod image;
@@ -18,6 +20,7 @@ mod render;
 mod secrets;
 mod service;
 mod site;
+mod site_file;
 mod swap;
 mod up;
 
@@ -55,6 +58,7 @@ pub fn run() -> ExitCode {
         Command::Status(args) => request(args.run_dir, &Request::Status { json: args.json }),
         Command::Image(args) => image::run_image(&args),
         Command::Images(args) => image::run_images(&args),
+        Command::Check(args) => check::run(&args),
         Command::ExecChild(args) => exec_child::run(&args),
     }
 }

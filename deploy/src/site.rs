@@ -20,6 +20,8 @@ pub(crate) struct Site {
     pub(crate) domain: String,
     /// Where its nodes and virtual IPs are. Reverse zones are made of them.
     pub(crate) networks: Vec<IpNet>,
+    /// Other networks whose hosts ask the site for names and for the time, as pods do.
+    pub(crate) clients: Vec<IpNet>,
     /// The interface of virtual IPs, unless a node has another.
     pub(crate) interface: String,
     /// Its nodes, masters first.
@@ -110,8 +112,17 @@ pub(crate) struct Published {
     /// The virtual IP that the names stand for, by its name. `None`: they stand for the nodes on
     /// which the port is up.
     pub(crate) vip: Option<String>,
-    /// The roles of the nodes that offer it.
-    pub(crate) offered_by: Vec<Role>,
+    /// Which nodes offer it.
+    pub(crate) offered_by: OfferedBy,
+}
+
+/// Which nodes offer something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum OfferedBy {
+    /// Those of these roles.
+    Roles(Vec<Role>),
+    /// Those that run this service.
+    Running(Service),
 }
 
 /// A name with an address.
@@ -205,7 +216,6 @@ pub(crate) struct Platform {
 
 /// How services are started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(dead_code, reason = "the reader of site files makes the others")]
 pub(crate) enum Runtime {
     /// Containers, from quadlets that this podman understands.
     Quadlet(Podman),
@@ -217,15 +227,14 @@ pub(crate) enum Runtime {
 
 /// Levels of podman, by what their quadlets understand: each is the first release that does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[expect(dead_code, reason = "the reader of site files makes the others")]
 pub(crate) enum Podman {
     /// RHEL 9.2, OpenShift 4.13 to 4.15.
     V4_4,
-    /// RHEL 9.4, OpenShift 4.16 and 4.17.
+    /// OpenShift 4.16.
     V4_9,
-    /// OpenShift 4.18.
+    /// RHEL 9.5, OpenShift 4.17 and later.
     V5_2,
-    /// Debian 13, RHEL 9.6 and 10.
+    /// Debian 13, RHEL 10.
     V5_4,
 }
 
@@ -244,6 +253,7 @@ impl Site {
             name: "ocp4".to_owned(),
             domain: "ocp4.redhat.ren".to_owned(),
             networks: vec![IpNet::new_assert(lan(0), 24)],
+            clients: vec![IpNet::new_assert(Ipv4Addr::new(10, 128, 0, 0).into(), 14)],
             interface: "br-ex".to_owned(),
             nodes: vec![
                 node("master-0", Role::Master, 13),
@@ -317,11 +327,16 @@ impl Site {
     }
 
     /// The nodes that offer something, in order.
-    pub(crate) fn offering(&self, published: &Published) -> impl Iterator<Item = &Node> {
-        let roles = published.offered_by.clone();
+    pub(crate) fn offering<'a>(
+        &'a self,
+        published: &'a Published,
+    ) -> impl Iterator<Item = &'a Node> {
         self.nodes
             .iter()
-            .filter(move |node| roles.contains(&node.role))
+            .filter(|node| match &published.offered_by {
+                OfferedBy::Roles(roles) => roles.contains(&node.role),
+                OfferedBy::Running(service) => node.services.contains(service),
+            })
     }
 
     /// `name.domain`; a `*` stands for any label, so one is made up.
@@ -363,29 +378,41 @@ impl Published {
 
     /// What OpenShift's nodes and the site's registry offer.
     pub(crate) fn usual(registry: &Registry) -> Vec<Self> {
-        let on_masters = |what: &str, role, port, proxy_port, names: &[&str]| Self {
+        let offered = |what: &str, role, port, proxy_port, names: &[&str]| Self {
             what: what.to_owned(),
             role,
             port,
             proxy_port,
             names: names.iter().map(|&name| name.to_owned()).collect(),
             vip: None,
-            offered_by: vec![Role::Master],
+            offered_by: OfferedBy::Roles(vec![Role::Master]),
         };
-        let names: Vec<&str> = registry.names.iter().map(String::as_str).collect();
         vec![
-            on_masters(
+            offered(
                 "API",
                 VipRole::Api,
                 6443,
                 Some(9445),
                 &["@", "api", "api-int"],
             ),
-            on_masters("machine-config", VipRole::Api, 22623, Some(9623), &[]),
-            on_masters("ingress", VipRole::Ingress, 443, Some(9443), &["*.apps"]),
-            on_masters("ingress-http", VipRole::Ingress, 80, Some(9080), &[]),
-            on_masters("registry", VipRole::Plain, registry.port, None, &names),
+            offered("machine-config", VipRole::Api, 22623, Some(9623), &[]),
+            offered("ingress", VipRole::Ingress, 443, Some(9443), &["*.apps"]),
+            offered("ingress-http", VipRole::Ingress, 80, Some(9080), &[]),
+            Self::registry(registry),
         ]
+    }
+
+    /// The registry, which every node that runs it offers itself.
+    pub(crate) fn registry(registry: &Registry) -> Self {
+        Self {
+            what: "registry".to_owned(),
+            role: VipRole::Plain,
+            port: registry.port,
+            proxy_port: None,
+            names: registry.names.clone(),
+            vip: None,
+            offered_by: OfferedBy::Running(Service::RegistrySvc),
+        }
     }
 }
 

@@ -14,7 +14,6 @@ mod lb_datagram;
 mod lb_kernel;
 mod lb_vrrp;
 mod metrics;
-mod nodes;
 mod registry;
 mod seed_site;
 mod tidy;

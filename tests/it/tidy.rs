@@ -224,7 +224,7 @@ const FORBIDDEN_IN_CORES: &[&str] = &[
 const EDGES: &[(&str, &[&str])] = &[
     ("config-text", &[]),
     ("daemon-base", &["config-text"]),
-    ("deploy", &["config-text", "daemon-base"]),
+    ("deploy", &["config-text", "daemon-base", "dns-wire"]),
     (
         "dns-authd",
         &[

@@ -15,7 +15,6 @@ pub mod lb;
 pub mod load;
 pub mod masters;
 pub mod netns;
-pub mod node;
 pub mod registry;
 pub mod scratch;
 pub mod site;

@@ -43,22 +43,6 @@ impl Network {
         }
     }
 
-    /// The namespace of the wire itself.
-    #[must_use]
-    pub fn hub(&self) -> &str {
-        &self.hub
-    }
-
-    /// Gives the wire an address, to which machines may be told to send what is for elsewhere. Nothing
-    /// is passed on: there is nowhere to pass it to.
-    ///
-    /// # Panics
-    ///
-    /// Panics if this machine does not allow it.
-    pub fn gateway(&self, address: &str) {
-        ip(["-n", &self.hub, "addr", "add", address, "dev", "br0"]);
-    }
-
     /// Adds a machine with an address (`192.168.7.13/24`).
     ///
     /// # Panics
@@ -125,12 +109,6 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The name of its network namespace.
-    #[must_use]
-    pub fn namespace(&self) -> &str {
-        &self.namespace
-    }
-
     /// A command that runs on this machine; its process id is that of the program itself.
     #[must_use]
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
@@ -200,19 +178,6 @@ impl Machine {
     pub fn address(&self, what: &str, address: &str) {
         let namespace = self.namespace.as_str();
         ip(["-n", namespace, "addr", what, address, "dev", "eth0"]);
-    }
-
-    /// Sends what is for elsewhere to this address.
-    pub fn default_route(&self, gateway: &str) {
-        ip([
-            "-n",
-            &self.namespace,
-            "route",
-            "add",
-            "default",
-            "via",
-            gateway,
-        ]);
     }
 
     /// Whether an address is on its link.

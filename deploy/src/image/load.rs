@@ -15,10 +15,9 @@ use daemon_base::{errln, outln};
 use crate::image::args::ImagePlace;
 use crate::image::programs::Programs;
 use crate::image::shelf::Shelf;
-use crate::image::stamp::{self, Stamp};
+use crate::image::stamp::Stamp;
 use crate::image::store::{Condition, Store};
 use crate::image_format::archive::Image;
-use crate::image_format::digest::Sha256;
 use crate::service::Service;
 use crate::swap::slot::Slot;
 
@@ -140,62 +139,29 @@ pub(crate) enum Done {
     Loaded(String),
 }
 
-/// What was brought for a slot.
-#[derive(Clone, Debug)]
-pub(crate) struct Brought {
-    /// The image.
-    pub(crate) stamp: Stamp,
-    /// What it took.
-    pub(crate) done: Done,
-    /// The archive whose stamp has to be written, once the disk has the image.
-    unstamped: Option<Sha256>,
-}
-
-/// Makes one slot have the image of an archive, on the disk too.
+/// Makes one slot have the image of an archive.
 ///
 /// # Errors
 ///
 /// When the archive is damaged, is of another service, or cannot be loaded.
-#[expect(dead_code, reason = "for swaps")]
 pub(crate) fn bring(
-    shelf: &Shelf,
-    rack: &mut Rack,
-    of: (Service, Slot),
-    archive: &Path,
-) -> anyhow::Result<Brought> {
-    let brought = prepare(shelf, rack, of, archive)?;
-    stamp::write(&rack.stamps(), &brought.new_stamp())?;
-    Ok(brought)
-}
-
-impl Brought {
-    fn new_stamp(&self) -> Vec<(Sha256, Stamp)> {
-        let digest = self.unstamped.into_iter();
-        digest.map(|digest| (digest, self.stamp.clone())).collect()
-    }
-}
-
-fn prepare(
     shelf: &Shelf,
     rack: &mut Rack,
     (service, slot): (Service, Slot),
     archive: &Path,
-) -> anyhow::Result<Brought> {
+) -> anyhow::Result<(Stamp, Done)> {
     let digest = shelf.digest(archive)?;
     let known = Stamp::read(&rack.stamps(), digest);
     let condition = known
         .as_ref()
         .map(|stamp| rack.condition(service, slot, stamp));
     if let (Some(stamp), Some(Condition::Whole)) = (&known, &condition) {
-        let done = match rack.assign(service, slot, stamp)? {
+        let stamp = stamp.clone();
+        let done = match rack.assign(service, slot, &stamp)? {
             true => Done::Assigned,
             false => Done::Nothing,
         };
-        return Ok(Brought {
-            stamp: stamp.clone(),
-            done,
-            unstamped: None,
-        });
+        return Ok((stamp, done));
     }
     let image = shelf.read(archive)?;
     anyhow::ensure!(
@@ -207,7 +173,8 @@ fn prepare(
     let stamp = Stamp::of(&image);
     // Without a stamp nothing says that what is there was forced to the disk, but its bytes may be
     // right all the same.
-    let done = match (rack.condition(service, slot, &stamp), condition) {
+    let found = rack.condition(service, slot, &stamp);
+    let done = match (found, condition) {
         (Condition::Whole, _) => Done::Assigned,
         (Condition::Damaged(what), _) => Done::Loaded(format!("it was damaged: {what}")),
         (Condition::Missing, Some(_)) => Done::Loaded("it was gone".to_owned()),
@@ -217,12 +184,9 @@ fn prepare(
         rack.load(service, slot, archive, &image)
             .context(LoadFailed)?;
     }
+    stamp.write(&rack.stamps(), digest)?;
     rack.assign(service, slot, &stamp)?;
-    Ok(Brought {
-        stamp,
-        done,
-        unstamped: Some(digest),
-    })
+    Ok((stamp, done))
 }
 
 /// The archive is good, and yet the store does not have it.
@@ -231,7 +195,7 @@ fn prepare(
 struct LoadFailed;
 
 fn bring_all(shelf: &Shelf, rack: &mut Rack) -> anyhow::Result<bool> {
-    let (mut all, mut changed, mut stamps) = (true, false, Vec::new());
+    let (mut all, mut changed) = (true, false);
     for service in Service::ALL {
         for slot in Slot::ALL {
             let Some(first) = shelf.archive(service, slot) else {
@@ -240,16 +204,13 @@ fn bring_all(shelf: &Shelf, rack: &mut Rack) -> anyhow::Result<bool> {
             let start = now();
             match bring_any(shelf, rack, (service, slot), &first)? {
                 None => all = false,
-                Some(brought) => {
-                    changed |= brought.done != Done::Nothing;
-                    say(service, slot, &brought, now().duration_since(start));
-                    stamps.extend(brought.new_stamp());
+                Some((stamp, done)) => {
+                    changed |= done != Done::Nothing;
+                    say(service, slot, &stamp, &done, now().duration_since(start));
                 }
             }
         }
     }
-    // Once for all: forcing one to the disk forces everything that is written meanwhile.
-    stamp::write(&rack.stamps(), &stamps)?;
     if changed && let Rack::Store(store) = rack {
         store.tidy()?;
     }
@@ -262,7 +223,7 @@ fn bring_any(
     rack: &mut Rack,
     (service, slot): (Service, Slot),
     first: &Path,
-) -> anyhow::Result<Option<Brought>> {
+) -> anyhow::Result<Option<(Stamp, Done)>> {
     let mut tried = BTreeSet::new();
     let others = [
         shelf.archive(service, slot.other()),
@@ -272,7 +233,7 @@ fn bring_any(
         if !tried.insert(archive.clone()) {
             continue;
         }
-        match prepare(shelf, rack, (service, slot), &archive) {
+        match bring(shelf, rack, (service, slot), &archive) {
             Ok(brought) => {
                 if archive != first {
                     let name = archive.file_name().unwrap_or_default();
@@ -287,10 +248,9 @@ fn bring_any(
     Ok(None)
 }
 
-fn say(service: Service, slot: Slot, brought: &Brought, took: Duration) {
-    let stamp = &brought.stamp;
+fn say(service: Service, slot: Slot, stamp: &Stamp, done: &Done, took: Duration) {
     let what = format!("{} ({})", stamp.version, stamp.image_id.short());
-    match &brought.done {
+    match done {
         Done::Nothing => outln!("{service} {slot}: {what} is there"),
         Done::Assigned => {
             outln!("{service} {slot}: {what} was there, and is its image from here on");

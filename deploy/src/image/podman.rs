@@ -48,12 +48,7 @@ impl Podman {
         let run = directory.join("run").into_os_string();
         Self {
             storage: self.storage.clone(),
-            // This driver mounts nothing, so that nothing is left of the trial.
-            global: ["--storage-driver", "vfs", "--root"]
-                .map(OsString::from)
-                .into_iter()
-                .chain([root, "--runroot".into(), run])
-                .collect(),
+            global: vec!["--root".into(), root, "--runroot".into(), run],
         }
     }
 

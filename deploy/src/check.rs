@@ -1,0 +1,177 @@
+//! `outpost check`: everything about a site file that would not work, without changing anything.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use config_text::Position;
+use daemon_base::config::{Document, Problem, Problems};
+use daemon_base::{disk, exit, outln};
+
+use crate::service::Service;
+use crate::site::{Role, Site};
+use crate::site_file::{self, Kind, Named, Remark};
+
+/// Arguments of `check`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// The site file
+    #[arg(value_name = "SITE", default_value = site_file::DEFAULT)]
+    pub(crate) site: PathBuf,
+
+    /// Exit with 78 on warnings too
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
+/// What `--help` says after the options.
+pub(crate) const NOTES: &str = "\
+Each problem is a line, FILE:LINE:COLUMN: TEXT; warnings and notes say that they are. Found are, among
+others:
+  * keys that there are not, with the nearest that there is
+  * addresses that two have, that are outside the site's networks, or that nobody can have
+  * networks that overlap
+  * names that two have (nodes, etcd-N, name servers, what is published, records), or that are none
+  * records that the zone's own parser refuses
+  * ports that two listen on
+  * virtual IPs without an interface, without a node to hold them, or with one router number
+  * services that cannot work without another on the same node
+  * upstreams that are the site itself, and time servers whose names nobody resolves
+  * an even number of masters, or none
+  * a file of registry users that is missing or has other passwords than bcrypt's
+
+Examples:
+  outpost check
+  outpost check --strict /srv/sites/north/site.toml
+
+Exit status:
+  0   nothing would go wrong (there may be warnings and notes)
+  64  the command line is wrong
+  78  there are problems";
+
+/// Runs the verb.
+pub(crate) fn run(args: &CheckArgs) -> ExitCode {
+    let (lines, is_good) = look(&args.site, args.strict);
+    for line in lines {
+        outln!("{line}");
+    }
+    exit::code(if is_good { exit::OK } else { exit::CONFIG })
+}
+
+/// What there is to say about a site file, and whether it is good.
+fn look(path: &Path, strict: bool) -> (Vec<String>, bool) {
+    let document = match Document::read(path) {
+        Ok(document) => document,
+        Err(problems) => return (lines(&problems, &[]), false),
+    };
+    let read = site_file::parse(&document);
+    let base = path.parent().unwrap_or_else(|| Path::new(""));
+    let mut problems = read.site.as_ref().err().cloned().unwrap_or_default();
+    for named in &read.named {
+        problems.extend(users(base, named));
+    }
+    let has_warning = read
+        .remarks
+        .iter()
+        .any(|remark| remark.kind == Kind::Warning);
+    let mut said = lines(&problems, &read.remarks);
+    match &read.site {
+        Ok(site) if problems.0.is_empty() => {
+            said.extend(certificates(base, site));
+            said.push(format!("{}: {}", path.display(), summary(site)));
+            (said, !(strict && has_warning))
+        }
+        _ => (said, false),
+    }
+}
+
+/// Problems, then remarks, each in the order of the file.
+fn lines(problems: &Problems, remarks: &[Remark]) -> Vec<String> {
+    let place = |position: &Option<Position>| {
+        position
+            .as_ref()
+            .map(|position| (position.line, position.column))
+    };
+    let mut problems: Vec<&Problem> = problems.0.iter().collect();
+    problems.sort_by_key(|problem| place(&problem.position));
+    let mut remarks: Vec<&Remark> = remarks.iter().collect();
+    remarks.sort_by_key(|remark| place(&remark.problem.position));
+    let problems = problems.into_iter().map(ToString::to_string);
+    problems
+        .chain(remarks.into_iter().map(ToString::to_string))
+        .collect()
+}
+
+/// What is wrong with the file of the registry's users.
+fn users(base: &Path, named: &Named) -> Vec<Problem> {
+    let path = base.join(&named.path);
+    let text = match disk::read(&path) {
+        Ok(octets) => String::from_utf8_lossy(&octets).into_owned(),
+        Err(error) => {
+            let message = format!("cannot read {}, {}: {error}", path.display(), named.what);
+            return vec![Problem::at(named.position.clone(), message)];
+        }
+    };
+    let mut problems = Vec::new();
+    let mut n_users = 0_usize;
+    for (index, line) in text.lines().enumerate() {
+        if line.trim().is_empty() || line.starts_with('#') {
+            continue;
+        }
+        n_users += 1;
+        let is_bcrypt = line
+            .split_once(':')
+            .is_some_and(|(user, hash)| !user.is_empty() && hash.starts_with("$2"));
+        if !is_bcrypt {
+            let position = Position {
+                file: path.as_path().into(),
+                line: index + 1,
+                column: 1,
+            };
+            let message = "no user with a bcrypt password, as `htpasswd -B` writes it";
+            problems.push(Problem::at(position, message));
+        }
+    }
+    if n_users == 0 {
+        let message = format!("{} names no user: nobody could push", path.display());
+        problems.push(Problem::at(named.position.clone(), message));
+    }
+    problems
+}
+
+/// Says if certificates are still to be made.
+fn certificates(base: &Path, site: &Site) -> Option<String> {
+    let authority = base.join(&site.pki).join("ca.crt");
+    (!authority.exists()).then(|| {
+        format!(
+            "{}: note: not there yet; `outpost pki make` makes the certificates of the site",
+            authority.display()
+        )
+    })
+}
+
+/// A site in one line.
+fn summary(site: &Site) -> String {
+    let count = |n: usize, one: &str, many: &str| match n {
+        1 => format!("1 {one}"),
+        n => format!("{n} {many}"),
+    };
+    let of_role = |role| site.nodes.iter().filter(|node| node.role == role).count();
+    let n_records = site.hosts.len() + site.records.len();
+    let n_instances: usize = Service::ALL
+        .iter()
+        .map(|service| {
+            let runs = |node: &&crate::site::Node| node.services.contains(service);
+            site.nodes.iter().filter(runs).count()
+        })
+        .sum();
+    [
+        format!("site {} ({})", site.name, site.domain),
+        count(of_role(Role::Master), "master", "masters"),
+        count(of_role(Role::Worker), "worker", "workers"),
+        count(n_instances, "service", "services"),
+        count(site.vips.len(), "virtual IP", "virtual IPs"),
+        count(n_records, "further record", "further records"),
+    ]
+    .join(", ")
+}

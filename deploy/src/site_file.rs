@@ -1,0 +1,81 @@
+//! `site.toml`: the file that describes a site, as people write it, made into a [`Site`].
+//!
+//! ```text
+//! site.toml ─► spec (serde) ─► build ─► Site, problems, remarks, files that it names
+//!                                │ claims        whose an address, a name, a port is
+//!                                │ names         what may be a name
+//!                                └ master_file   records, read as dns-authd reads them
+//! ```
+//!
+//! [`parse`] is pure; every problem has its line and column, and all are found in one go. Whether
+//! the files are there that a site file names is for [`crate::check`].
+
+mod build;
+mod claims;
+mod master_file;
+mod names;
+mod offers;
+mod report;
+mod spec;
+
+use std::path::{Path, PathBuf};
+
+use config_text::Position;
+use daemon_base::config::{Document, Problems};
+
+pub(crate) use report::{Kind, Remark};
+
+use crate::site::Site;
+
+/// Where a site file is, unless somebody says otherwise.
+pub(crate) const DEFAULT: &str = "site.toml";
+
+/// What a site file says.
+#[derive(Debug)]
+pub(crate) struct SiteFile {
+    /// The site, or everything that is wrong.
+    pub(crate) site: Result<Site, Problems>,
+    /// What is odd.
+    pub(crate) remarks: Vec<Remark>,
+    /// Files that it names.
+    pub(crate) named: Vec<Named>,
+}
+
+/// A file that a site file names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    /// What is in it, for people.
+    pub(crate) what: &'static str,
+    /// Where it is, seen from the site file.
+    pub(crate) path: PathBuf,
+    /// Where it is named.
+    pub(crate) position: Position,
+}
+
+/// Reads a site file.
+///
+/// # Errors
+///
+/// When it cannot be read, or anything in it is wrong.
+#[expect(
+    dead_code,
+    reason = "read by the verbs that render and make certificates"
+)]
+pub(crate) fn read(path: &Path) -> Result<Site, Problems> {
+    parse(&Document::read(path)?).site
+}
+
+/// Makes a site of a document.
+pub(crate) fn parse(document: &Document) -> SiteFile {
+    match document.parse::<spec::Spec>() {
+        Ok(spec) => build::build(document, spec),
+        Err(problems) => SiteFile {
+            site: Err(problems),
+            remarks: Vec::new(),
+            named: Vec::new(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,3 +1,0 @@
-//! Three nodes of the example site, each a whole system: systemd, podman, a disk, an address.
-
-mod boot;
