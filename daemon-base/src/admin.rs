@@ -5,7 +5,8 @@
 //! | `GET /livez` | 200 while the process makes progress, else 503 and what does not |
 //! | `GET /readyz` | 200 when ready, else 503 with each reason on a line; details follow |
 //! | `GET /metrics` | `OpenMetrics` or Prometheus text, as `Accept` asks |
-//! | `GET /status` | JSON: service, version, state, uptime, readiness, and the service's own `detail` |
+//! | `GET /status` | JSON: service, slot, version, state, uptime, readiness, and the service's own `detail` |
+//! | `GET /self-check` | 200 when the process has done its own work once, else 503 and what does not work |
 //!
 //! A service adds its own paths to [`Routes`]. What changes something is a `POST`, and is answered to
 //! loopback only, never to a browser's page (a request with `Origin`).
@@ -18,11 +19,18 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use serde_json::Value;
 
-pub use client::{ClientError, Response, get, post};
+pub use client::{ClientError, Place, Response, get, post};
 pub(crate) use server::{Server, Shared};
+
+/// Where a process is asked to do its own work once.
+pub const SELF_CHECK: &str = "/self-check";
+
+/// How long that may take: a resolver's time-out for an outside server fits in.
+const SELF_CHECK_TIME: Duration = Duration::from_secs(10);
 
 /// What a handler is told.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -163,6 +171,25 @@ impl Routes {
         F: Future<Output = Reply> + Send + 'static,
     {
         self.add(Method::Post, path, handler);
+    }
+
+    /// Answers `GET /self-check` with what `check` says: the process does its own work once, inside
+    /// itself, and says whether that worked. `Ok` holds a line about what was done.
+    pub fn self_check<C, F>(&self, check: C)
+    where
+        C: Fn() -> F + Send + Sync + 'static,
+        F: Future<Output = Result<String, String>> + Send + 'static,
+    {
+        self.get(SELF_CHECK, move |_| {
+            let checking = check();
+            async move {
+                match tokio::time::timeout(SELF_CHECK_TIME, checking).await {
+                    Ok(Ok(done)) => Reply::text(200, format!("ok\n{done}\n")),
+                    Ok(Err(reason)) => Reply::text(503, format!("{reason}\n")),
+                    Err(_) => Reply::text(503, "the self-check does not come to an end\n"),
+                }
+            }
+        });
     }
 
     /// Where `/status` takes its `detail` from; wins over the service's own `status`.

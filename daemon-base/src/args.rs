@@ -58,6 +58,25 @@ pub struct ServeArgs {
     /// How much to log and in which form.
     #[command(flatten)]
     pub log: LogArgs,
+
+    /// Which of the slots this process is.
+    #[command(flatten)]
+    pub slot: SlotArgs,
+}
+
+/// Arguments that tell the processes of one service apart while one takes over from the other.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct SlotArgs {
+    /// Name of the slot this process runs in, which `/status` shows
+    #[arg(long, value_name = "NAME")]
+    pub slot: Option<String>,
+
+    /// Unix socket of this process's own that answers what the admin listener answers
+    ///
+    /// While two processes of a service overlap only one has the admin address; at this path each
+    /// can be asked. Owner and group may connect. The file goes when the process ends.
+    #[arg(long, value_name = "PATH")]
+    pub admin_socket: Option<PathBuf>,
 }
 
 /// Arguments that say how to log; they win over the configuration file.

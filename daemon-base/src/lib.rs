@@ -30,6 +30,7 @@ pub mod readiness;
 pub mod run;
 pub mod signal;
 pub mod snapshot;
+pub mod succession;
 #[cfg(feature = "tls")]
 pub mod tls;
 pub mod udp;

@@ -7,6 +7,7 @@
 
 mod inherit;
 mod owner;
+pub mod path;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};

@@ -32,8 +32,9 @@ use serde_json::Value;
 use tokio::runtime::Builder;
 
 use crate::admin::Routes;
-use crate::args::{LogArgs, ServeArgs, VERSION};
+use crate::args::{LogArgs, ServeArgs, SlotArgs, VERSION};
 use crate::config::{Common, Problems};
+use crate::listen::path::SocketError;
 use crate::listen::{Inherited, ListenError};
 use crate::log::LogSettings;
 use crate::metrics::Metrics;
@@ -100,6 +101,8 @@ pub struct Context {
     pub admin: Routes,
     /// Where data paths register their heartbeats.
     pub progress: Progress,
+    /// Which of the slots this process is.
+    pub slot: SlotArgs,
 }
 
 impl Context {
@@ -112,6 +115,7 @@ impl Context {
             readiness: Readiness::new(),
             admin: Routes::new(),
             progress: Progress::new(),
+            slot: SlotArgs::default(),
         }
     }
 }
@@ -155,6 +159,12 @@ impl Error for StartError {
 
 impl From<ListenError> for StartError {
     fn from(error: ListenError) -> Self {
+        Self::new(error.code(), error)
+    }
+}
+
+impl From<SocketError> for StartError {
+    fn from(error: SocketError) -> Self {
         Self::new(error.code(), error)
     }
 }
@@ -205,7 +215,7 @@ pub fn serve<S: Service>(
             return exit::code(exit::SOFTWARE);
         }
     };
-    let code = runtime.block_on(live::<S>(config, inherited, args.log, &load));
+    let code = runtime.block_on(live::<S>(config, inherited, args, &load));
     // Blocking tasks that are left have had their deadline.
     runtime.shutdown_background();
     exit::code(code)
@@ -244,7 +254,7 @@ fn report_problems(sentence: &'static str, problems: &Problems) {
 async fn live<S: Service>(
     config: S::Config,
     inherited: Inherited,
-    log_args: LogArgs,
+    args: &ServeArgs,
     load: &impl Fn() -> Result<S::Config, Problems>,
 ) -> u8 {
     let mut signals = match Signals::catch() {
@@ -257,14 +267,15 @@ async fn live<S: Service>(
     tracing::info!(
         version = VERSION,
         pid = std::process::id(),
+        slot = args.slot.slot,
         "Starting {}",
         S::NAME
     );
     let common = *S::common(&config);
     let takes_over = inherited.any() || S::takes_over(&config);
-    let mut host = match Host::open(S::NAME, &common, inherited, takes_over) {
+    let mut host = match Host::open(S::NAME, &common, inherited, takes_over, &args.slot) {
         Ok(host) => host,
-        Err(error) => return failed(&error.into()),
+        Err(error) => return failed(&error),
     };
     let starting = host.context.readiness.latch("start");
     let started = tokio::select! {
@@ -285,7 +296,7 @@ async fn live<S: Service>(
     }
     starting.release();
     let deadline = host
-        .serve(&service, common, log_args, &mut signals, load)
+        .serve(&service, common, args.log, &mut signals, load)
         .await;
     host.drain(service, deadline, &mut signals).await
 }

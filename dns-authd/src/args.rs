@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use daemon_base::args::{LogArgs, StatusArgs};
+use daemon_base::args::{LogArgs, SlotArgs, StatusArgs};
 use pdns_settings::command_line;
 use proto::endpoint::HealthdArg;
 
@@ -116,6 +116,10 @@ pub struct ServeArgs {
     /// How much to log and in which form.
     #[command(flatten)]
     pub log: LogArgs,
+
+    /// Which of the slots this process is.
+    #[command(flatten)]
+    pub slot: SlotArgs,
 }
 
 /// A peer's kind of file.

@@ -75,6 +75,7 @@ fn serve(args: &ServeArgs) -> ExitCode {
     let base = BaseServeArgs {
         config: args.config.config.clone(),
         log: args.log,
+        slot: args.slot.clone(),
     };
     run::serve::<Authd>(&base, || read(&args.config))
 }
@@ -233,7 +234,7 @@ fn exchange(address: SocketAddr, path: &str, post: bool) -> Result<Response, Cli
         .enable_all()
         .build()
         .map_err(|error| ClientError::Exchange {
-            address,
+            address: address.into(),
             source: error.into(),
         })?;
     match post {

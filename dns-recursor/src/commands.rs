@@ -52,6 +52,7 @@ fn serve(args: &ServeArgs) -> ExitCode {
     let base = BaseServeArgs {
         config: args.config.config.clone(),
         log: args.log,
+        slot: args.slot.clone(),
     };
     run::serve::<Recursor>(&base, || read(&args.config))
 }
@@ -127,7 +128,7 @@ fn ask(args: &StatusArgs, path: &str, changes: bool) -> Result<Response, ClientE
         .enable_all()
         .build()
         .map_err(|source| ClientError::Exchange {
-            address,
+            address: address.into(),
             source: source.into(),
         })?;
     match changes {

@@ -28,7 +28,6 @@ pub mod probe;
 pub mod saver;
 pub mod schedule;
 pub mod service;
-pub mod socket;
 pub mod state;
 pub mod status;
 pub mod tally;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use daemon_base::drain::Guard;
+use daemon_base::listen::path::{self, Bound};
 use daemon_base::listen::{self, Inherited};
 use daemon_base::run::StartError;
 use proto::watch::MAX_MESSAGE;
@@ -18,7 +19,6 @@ use crate::config::Listen;
 use crate::engine::Engine;
 use crate::grpc::HealthApi;
 use crate::grpc_health::StandardHealth;
-use crate::socket::{self, Bound, SocketError};
 
 /// The name of inherited sockets.
 const SOCKET_NAME: &str = "healthd";
@@ -54,7 +54,7 @@ impl Listeners {
         for listen in configured {
             match listen {
                 Listen::Unix(path) => {
-                    let (listener, bound) = socket::listen(path).map_err(start_error)?;
+                    let (listener, bound) = path::listen(path)?;
                     listeners.unix.push(listener);
                     listeners.bound.push(bound);
                     listeners.names.push(listen.to_string());
@@ -93,14 +93,6 @@ impl Listeners {
         }
         Ok(self.bound)
     }
-}
-
-fn start_error(error: SocketError) -> StartError {
-    let code = match &error {
-        SocketError::Refused { source, .. } => daemon_base::exit::code_of_io(source),
-        SocketError::Taken(_) | SocketError::Foreign(_) => daemon_base::exit::SOFTWARE,
-    };
-    StartError::new(code, error)
 }
 
 fn spawn<S, C>(incoming: S, engine: &Engine, guard: &Guard)

@@ -10,8 +10,10 @@ use std::time::Duration;
 use daemon_base::admin::{Reply, Routes};
 use daemon_base::config::{Common, Problem, Problems};
 use daemon_base::drain::Drain;
+use daemon_base::listen::path::Bound;
 use daemon_base::readiness::Readiness;
 use daemon_base::run::{Context, Service, StartError};
+use daemon_base::succession::{self, Lock, LockError};
 use proto::health::Target;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
@@ -22,7 +24,6 @@ use crate::hub::{Limits, Restored, Statement, SubscriberId, TooMany};
 use crate::listener::Listeners;
 use crate::metrics::{Counters, TargetCollector};
 use crate::saver::Saver;
-use crate::socket::Bound;
 use crate::state::{Loaded, Store, first_generation};
 use crate::{page, status};
 
@@ -46,6 +47,8 @@ pub struct Healthd {
     fixed: Fixed,
     names: Vec<String>,
     bound: Vec<Bound>,
+    /// The state directory, which one process writes; none where it cannot be written anyway.
+    lock: Option<Lock>,
 }
 
 /// What a reload cannot change.
@@ -66,6 +69,7 @@ impl Service for Healthd {
 
     async fn start(config: Config, context: &mut Context) -> Result<Self, StartError> {
         let listeners = Listeners::open(&mut context.inherited, &config.listen)?;
+        let lock = take_state(&config, context).await?;
         let store = Store::open(&config.state).map_err(|error| {
             let what = format!("cannot make {}", config.state.display());
             StartError::io(what, &error)
@@ -91,6 +95,7 @@ impl Service for Healthd {
         let (drain, guard) = Drain::new();
         let names = listeners.names();
         add_page(&context.admin, &engine, &names);
+        succession::offer(&context.admin);
         let bound = listeners.serve(&engine, &guard)?;
         tracing::info!(
             listeners = names.join(" "),
@@ -110,6 +115,7 @@ impl Service for Healthd {
             },
             names,
             bound,
+            lock,
         })
     }
 
@@ -152,6 +158,10 @@ impl Service for Healthd {
     async fn drain(self, deadline: Duration) -> bool {
         let left = self.drain.finish(deadline).await;
         let saved = self.saver.finish(LAST_SAVE).await;
+        // A successor reads what this process knew once it has ended.
+        if let Some(lock) = self.lock {
+            lock.keep();
+        }
         drop(self.bound);
         left && saved
     }
@@ -172,6 +182,22 @@ fn add_page(admin: &Routes, engine: &Engine, names: &[String]) {
         let detail = engine.look_now(|hub, now| status::detail(hub, &names, now));
         async move { Reply::html(page::render(&detail)) }
     });
+}
+
+/// Takes the state directory over: two healthds would probe everything twice, and the states that the
+/// one writes would not be those that the other goes on from.
+async fn take_state(config: &Config, context: &Context) -> Result<Option<Lock>, StartError> {
+    match succession::take(&config.state, &config.common, context).await {
+        Ok(lock) => Ok(Some(lock)),
+        Err(error @ LockError::Held { .. }) => {
+            Err(StartError::new(daemon_base::exit::SOFTWARE, error))
+        }
+        Err(error @ LockError::Io { .. }) => {
+            let error = daemon_base::exit::chain(&error);
+            tracing::warn!(error, "The state directory is not locked");
+            Ok(None)
+        }
+    }
 }
 
 fn statement(number: u64, targets: Vec<Target>) -> Statement {

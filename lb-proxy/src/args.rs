@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use daemon_base::args::{LogArgs, StatusArgs};
+use daemon_base::args::{LogArgs, SlotArgs, StatusArgs};
 use ipnet::IpNet;
 use proto::endpoint::HealthdArg;
 
@@ -121,6 +121,10 @@ pub struct ServeArgs {
     /// How much to log and in which form.
     #[command(flatten)]
     pub log: LogArgs,
+
+    /// Which of the slots this process is.
+    #[command(flatten)]
+    pub slot: SlotArgs,
 }
 
 /// A peer's kind of file.

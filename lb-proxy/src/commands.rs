@@ -52,6 +52,7 @@ fn serve(args: &ServeArgs) -> ExitCode {
     let base = BaseServeArgs {
         config: Some(args.config.config.clone()),
         log: args.log,
+        slot: args.slot.clone(),
     };
     run::serve::<Proxy>(&base, || read(&args.config))
 }
@@ -212,7 +213,7 @@ fn exchange(address: SocketAddr, path: &str, way: Way) -> Result<Response, Clien
         .enable_all()
         .build()
         .map_err(|source| ClientError::Exchange {
-            address,
+            address: address.into(),
             source: source.into(),
         })?;
     match way {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use daemon_base::args::LogArgs;
+use daemon_base::args::{LogArgs, SlotArgs};
 
 use crate::reference::{Reference, RepositoryName};
 use crate::transfer::args::{ExportArgs, ImportArgs, PullArgs, PushArgs};
@@ -148,6 +148,10 @@ pub struct ServeArgs {
     /// How much to log and in which form.
     #[command(flatten)]
     pub log: LogArgs,
+
+    /// Which of the slots this process is.
+    #[command(flatten)]
+    pub slot: SlotArgs,
 }
 
 /// Which running daemon is asked.

@@ -73,6 +73,7 @@ fn serve(args: &ServeArgs) -> ExitCode {
     let base = BaseServeArgs {
         config: Some(args.config.config.clone()),
         log: args.log,
+        slot: args.slot.clone(),
     };
     run::serve::<Registry>(&base, || read(&args.config))
 }

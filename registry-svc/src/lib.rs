@@ -24,7 +24,6 @@ mod quoted;
 pub mod range;
 pub mod record;
 pub mod reference;
-pub mod root_lock;
 mod routes;
 pub mod scrub;
 pub mod server;

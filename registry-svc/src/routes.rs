@@ -9,17 +9,15 @@
 //! | `GET /diff?node=` | what this node and another one do not have alike |
 //! | `GET /upkeep` | the sweep or scrub that runs, and what the last ones did |
 //! | `POST /upkeep?task=` | starts one: `sweep`, `dry-run`, `scrub`, `verify` |
-//! | `POST /hand-over` | ends this process in favour of one that shares its sockets |
 
 use daemon_base::admin::{Reply, Request, Routes};
 use daemon_base::exit;
-use rustix::process::{Signal, getpid, kill_process};
 use serde_json::Value;
 use tokio::runtime::Handle;
 
 use crate::cluster::Cluster;
 use crate::cluster::compare::CompareError;
-use crate::service::{HAND_OVER, cluster};
+use crate::service::cluster;
 use crate::upkeep::{Task, Upkeep};
 use crate::views::{Looker, View, ViewError};
 use crate::{page, status};
@@ -79,14 +77,6 @@ pub(crate) fn add(routes: &Routes, shown: &Shown) {
         let shown = kept.clone();
         let workers = shown.workers.clone();
         async move { on(&workers, async move { start(&shown.upkeep, &request) }).await }
-    });
-    routes.post(HAND_OVER, |_| async {
-        tracing::info!("A successor asks for the root");
-        // The end of a process begins in one place.
-        match kill_process(getpid(), Signal::TERM) {
-            Ok(()) => Reply::text(200, "finishing\n"),
-            Err(error) => Reply::text(500, format!("{error}\n")),
-        }
     });
 }
 

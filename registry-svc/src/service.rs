@@ -10,7 +10,6 @@
 
 mod access;
 pub(crate) mod cluster;
-mod predecessor;
 mod storage;
 mod workers;
 
@@ -24,6 +23,7 @@ use daemon_base::drain::Drain;
 use daemon_base::listen::{self, Inherited};
 use daemon_base::run::{Context, Service, StartError};
 use daemon_base::snapshot::Cell;
+use daemon_base::succession::{self, Lock};
 use daemon_base::{exit, readiness::Readiness};
 use rustls::ServerConfig;
 use serde_json::{Value, json};
@@ -37,7 +37,6 @@ use crate::http::{Api, Limits, Parts};
 use crate::metrics::{self, Actions, Http, Scrape, Sources, notifications};
 use crate::mirror::Mirrors;
 use crate::reference::NodeName;
-use crate::root_lock::RootLock;
 use crate::server::{self, Server};
 use crate::space::Space;
 use crate::store::{self, Settings, Store, StoreError};
@@ -49,7 +48,6 @@ use crate::{routes, tls};
 use workers::Workers;
 
 pub(crate) use access::{check as check_access, policy};
-pub(crate) use predecessor::PATH as HAND_OVER;
 pub(crate) use storage::check as check_storage;
 
 /// The name of the listeners among inherited sockets.
@@ -78,7 +76,7 @@ pub struct Registry {
     followed: Arc<Cell<Vec<JoinHandle<()>>>>,
     /// The last to go: what is on it has ended then.
     workers: Workers,
-    root: RootLock,
+    root: Lock,
 }
 
 /// What does not change on a reload.
@@ -121,10 +119,9 @@ impl Service for Registry {
 
     async fn start(config: Config, context: &mut Context) -> Result<Self, StartError> {
         warn_all(&config);
-        let is_inherited = context.inherited.any();
         let listeners = listeners(&config, &mut context.inherited)?;
         let for_nodes = cluster::listeners(&config, &mut context.inherited)?;
-        let root = predecessor::take(&config, is_inherited)
+        let root = succession::take(&config.root, &config.common, context)
             .await
             .map_err(|error| StartError::new(exit::SOFTWARE, error))?;
         let workers = Workers::start(config.workers)
@@ -377,6 +374,7 @@ impl Registry {
             workers: self.workers.handle().clone(),
         };
         routes::add(&context.admin, &shown);
+        succession::offer(&context.admin);
         say_read_only(&self.readiness, self.shown.current().read_only);
     }
 }

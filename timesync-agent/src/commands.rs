@@ -85,6 +85,7 @@ fn serve(args: &ServeArgs) -> ExitCode {
     let base = BaseServeArgs {
         config: args.config.config.clone(),
         log: args.log,
+        slot: args.slot.clone(),
     };
     run::serve::<Timesync>(&base, || config::read(&args.config))
 }

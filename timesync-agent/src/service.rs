@@ -16,6 +16,7 @@ use daemon_base::exit;
 use daemon_base::readiness::{Latch, Readiness};
 use daemon_base::run::{Context, Service, StartError};
 use daemon_base::snapshot::{Cell, Reader};
+use daemon_base::succession::{self, Lock, LockError};
 use daemon_base::udp;
 use serde_json::Value;
 use tokio::task::JoinHandle;
@@ -61,6 +62,8 @@ pub struct Timesync {
     listeners: Vec<String>,
     fixed: Fixed,
     follower: JoinHandle<()>,
+    /// The directory of the drift file, whose holder corrects the clock.
+    lock: Option<Lock>,
 }
 
 /// What does not change on a reload.
@@ -120,6 +123,7 @@ impl Service for Timesync {
                 [random.bits(), random.bits()],
             ),
         };
+        let lock = take_clock(&config, context).await?;
         let (server, mut listeners) = serve(&config, context, &supply, &mut random)?;
         let options = agent::Options {
             corrects_clock: config.corrects_clock,
@@ -145,6 +149,7 @@ impl Service for Timesync {
         );
         listeners.extend_from_slice(chronyc.listeners());
         let health = Arc::new(Health::start(config.health.clone(), config.node.clone()));
+        succession::offer(&context.admin);
         let follower = show(&config, context, &views, &supply, &health);
         if config.sandbox {
             forbid();
@@ -166,6 +171,7 @@ impl Service for Timesync {
             listeners,
             fixed: Fixed::of(&config),
             follower: tokio::spawn(follower.run()),
+            lock,
         })
     }
 
@@ -200,7 +206,12 @@ impl Service for Timesync {
     async fn drain(self, _deadline: Duration) -> bool {
         self.follower.abort();
         // Threads answer what they have read, and sockets that a successor shares stay open with it.
-        let Self { server, agent, .. } = self;
+        let Self {
+            server,
+            agent,
+            lock,
+            ..
+        } = self;
         if let Some(server) = &server {
             server.ask_to_stop();
         }
@@ -209,7 +220,33 @@ impl Service for Timesync {
             drop(server);
             stopped.is_ok()
         });
-        stopped.await.unwrap_or(false)
+        let stopped = stopped.await.unwrap_or(false);
+        // A successor corrects the clock once nothing of this process can.
+        if let Some(lock) = lock {
+            lock.keep();
+        }
+        stopped
+    }
+}
+
+/// Takes the clock over: two hands on it would undo each other's work, and processes in containers
+/// cannot see one another. Without a drift file there is no place to meet at, and what runs where this
+/// process can see it is all that is known.
+async fn take_clock(config: &Config, context: &Context) -> Result<Option<Lock>, StartError> {
+    let drift_file = config.settings.clock.drift_file.as_deref();
+    let Some(directory) = drift_file.and_then(std::path::Path::parent) else {
+        return Ok(None);
+    };
+    match succession::take(directory, &config.common, context).await {
+        Ok(lock) => Ok(Some(lock)),
+        // Who leaves the clock alone is in nobody's way.
+        Err(LockError::Held { .. }) if !config.corrects_clock => Ok(None),
+        Err(error @ LockError::Held { .. }) => Err(StartError::new(exit::SOFTWARE, error)),
+        Err(error @ LockError::Io { .. }) => {
+            let error = exit::chain(&error);
+            tracing::warn!(error, "The directory of the drift file is not locked");
+            Ok(None)
+        }
     }
 }
 

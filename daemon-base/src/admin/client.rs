@@ -1,6 +1,8 @@
 //! Asks a running daemon: behind `status` and the verbs that change something.
 
+use std::fmt;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full, Limited};
@@ -9,7 +11,8 @@ use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper::header::{CONNECTION, HOST, HeaderValue};
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
 
 /// The whole exchange takes no longer than this.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -48,7 +51,7 @@ pub enum ClientError {
     #[error("no daemon answers at {address}")]
     NotRunning {
         /// Where it was looked for.
-        address: SocketAddr,
+        address: Place,
         /// What the system said.
         #[source]
         source: std::io::Error,
@@ -57,7 +60,7 @@ pub enum ClientError {
     #[error("the daemon at {address} did not answer as expected")]
     Exchange {
         /// Where it was asked.
-        address: SocketAddr,
+        address: Place,
         /// What went wrong.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
@@ -66,8 +69,38 @@ pub enum ClientError {
     #[error("the daemon at {address} gave no answer within {} s", TIMEOUT.as_secs())]
     TimedOut {
         /// Where it was asked.
-        address: SocketAddr,
+        address: Place,
     },
+}
+
+/// Where a daemon is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// Its admin address.
+    Address(SocketAddr),
+    /// The socket of one process (`--admin-socket`).
+    Socket(PathBuf),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => address.fmt(formatter),
+            Self::Socket(path) => path.display().fmt(formatter),
+        }
+    }
+}
+
+impl From<SocketAddr> for Place {
+    fn from(address: SocketAddr) -> Self {
+        Self::Address(address)
+    }
+}
+
+impl From<&Path> for Place {
+    fn from(path: &Path) -> Self {
+        Self::Socket(path.to_owned())
+    }
 }
 
 /// Asks for `path`, which may carry a query.
@@ -75,8 +108,8 @@ pub enum ClientError {
 /// # Errors
 ///
 /// When nothing answers there, or not in HTTP, or not in time.
-pub async fn get(address: SocketAddr, path: &str) -> Result<Response, ClientError> {
-    exchange(address, Method::GET, path, Vec::new()).await
+pub async fn get(address: impl Into<Place>, path: &str) -> Result<Response, ClientError> {
+    exchange(address.into(), Method::GET, path, Vec::new()).await
 }
 
 /// Asks `path` to change something.
@@ -85,38 +118,57 @@ pub async fn get(address: SocketAddr, path: &str) -> Result<Response, ClientErro
 ///
 /// When nothing answers there, or not in HTTP, or not in time.
 pub async fn post(
-    address: SocketAddr,
+    address: impl Into<Place>,
     path: &str,
     body: impl Into<Vec<u8>>,
 ) -> Result<Response, ClientError> {
-    exchange(address, Method::POST, path, body.into()).await
+    exchange(address.into(), Method::POST, path, body.into()).await
 }
 
 async fn exchange(
-    address: SocketAddr,
+    place: Place,
     method: Method,
     path: &str,
     body: Vec<u8>,
 ) -> Result<Response, ClientError> {
-    tokio::time::timeout(TIMEOUT, talk(address, method, path, body))
-        .await
-        .map_err(|_| ClientError::TimedOut { address })?
+    let talk = async {
+        let not_running = |source| ClientError::NotRunning {
+            address: place.clone(),
+            source,
+        };
+        match &place {
+            Place::Address(address) => {
+                let stream = TcpStream::connect(address).await.map_err(not_running)?;
+                talk(stream, &place, &address.to_string(), method, path, body).await
+            }
+            Place::Socket(socket) => {
+                let stream = UnixStream::connect(socket).await.map_err(not_running)?;
+                talk(stream, &place, "localhost", method, path, body).await
+            }
+        }
+    };
+    let talked = tokio::time::timeout(TIMEOUT, talk).await;
+    talked.map_err(|_| ClientError::TimedOut {
+        address: place.clone(),
+    })?
 }
 
 async fn talk(
-    address: SocketAddr,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    place: &Place,
+    host: &str,
     method: Method,
     path: &str,
     body: Vec<u8>,
 ) -> Result<Response, ClientError> {
-    let failed = |source| ClientError::Exchange { address, source };
-    let stream = TcpStream::connect(address)
-        .await
-        .map_err(|source| ClientError::NotRunning { address, source })?;
+    let failed = |source| ClientError::Exchange {
+        address: place.clone(),
+        source,
+    };
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
         .await
         .map_err(|error| failed(error.into()))?;
-    let host = HeaderValue::from_str(&address.to_string()).map_err(|error| failed(error.into()))?;
+    let host = HeaderValue::from_str(host).map_err(|error| failed(error.into()))?;
     let request = hyper::Request::builder()
         .method(method)
         .uri(path)

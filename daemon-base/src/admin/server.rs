@@ -2,7 +2,10 @@
 //! brings a daemon down.
 
 use std::convert::Infallible;
-use std::net::{IpAddr, SocketAddr};
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,7 +16,8 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::{Value, json};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::{Method, Reply, Request, Routes};
@@ -46,6 +50,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) service: &'static str,
+    /// Which of the slots this process is, if it was told.
+    pub(crate) slot: Option<String>,
     pub(crate) started: Instant,
     pub(crate) life: Life,
     pub(crate) readiness: Readiness,
@@ -72,12 +78,12 @@ impl Server {
     }
 
     /// Accepts until it is dropped.
-    pub(crate) async fn serve(self, listener: TcpListener) {
+    pub(crate) async fn serve<L: Listener>(self, listener: L) {
         loop {
             let Ok(permit) = Arc::clone(&self.connections).acquire_owned().await else {
                 return;
             };
-            match listener.accept().await {
+            match listener.next().await {
                 Ok((stream, peer)) => {
                     let shared = Arc::clone(&self.shared);
                     tokio::spawn(async move {
@@ -94,10 +100,67 @@ impl Server {
     }
 }
 
-async fn serve_connection(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr) {
+/// What connections are taken from.
+pub(crate) trait Listener: Send + 'static {
+    /// A connection.
+    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+
+    /// Waits for a connection. Cancel safe.
+    fn next(&self) -> impl Future<Output = io::Result<(Self::Stream, Peer)>> + Send;
+}
+
+impl Listener for TcpListener {
+    type Stream = TcpStream;
+
+    async fn next(&self) -> io::Result<(TcpStream, Peer)> {
+        let (stream, peer) = self.accept().await?;
+        Ok((stream, Peer::Network(peer)))
+    }
+}
+
+impl Listener for UnixListener {
+    type Stream = UnixStream;
+
+    async fn next(&self) -> io::Result<(UnixStream, Peer)> {
+        let (stream, _) = self.accept().await?;
+        Ok((stream, Peer::Node))
+    }
+}
+
+/// Who asks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Peer {
+    /// Somebody at an address.
+    Network(SocketAddr),
+    /// A process of this node that the mode of the socket's file lets in.
+    Node,
+}
+
+impl Peer {
+    fn may_change(self) -> bool {
+        match self {
+            Self::Network(address) => address.ip().to_canonical().is_loopback(),
+            Self::Node => true,
+        }
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Network(address) => address.fmt(formatter),
+            Self::Node => formatter.write_str("a process of this node"),
+        }
+    }
+}
+
+async fn serve_connection<S>(shared: Arc<Shared>, stream: S, peer: Peer)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let shared = Arc::clone(&shared);
-        async move { Ok::<_, Infallible>(respond(&shared, request, peer.ip()).await) }
+        async move { Ok::<_, Infallible>(respond(&shared, request, peer).await) }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -113,7 +176,7 @@ async fn serve_connection(shared: Arc<Shared>, stream: TcpStream, peer: SocketAd
 async fn respond(
     shared: &Shared,
     request: hyper::Request<Incoming>,
-    peer: IpAddr,
+    peer: Peer,
 ) -> hyper::Response<Full<Bytes>> {
     let reply = match tokio::time::timeout(HANDLER_TIMEOUT, route(shared, request, peer)).await {
         Ok(reply) => reply,
@@ -128,7 +191,7 @@ async fn respond(
     response
 }
 
-async fn route(shared: &Shared, request: hyper::Request<Incoming>, peer: IpAddr) -> Reply {
+async fn route(shared: &Shared, request: hyper::Request<Incoming>, peer: Peer) -> Reply {
     let method = match *request.method() {
         hyper::Method::GET | hyper::Method::HEAD => Method::Get,
         hyper::Method::POST => Method::Post,
@@ -166,8 +229,8 @@ async fn route(shared: &Shared, request: hyper::Request<Incoming>, peer: IpAddr)
 }
 
 /// Changes are asked for on this node, and not by a page that a browser on it has loaded.
-fn may_change(peer: IpAddr, headers: &HeaderMap) -> Result<(), Reply> {
-    if !peer.to_canonical().is_loopback() {
+fn may_change(peer: Peer, headers: &HeaderMap) -> Result<(), Reply> {
+    if !peer.may_change() {
         return Err(Reply::text(403, "changes are taken from loopback only\n"));
     }
     if headers.contains_key(ORIGIN) {
@@ -228,6 +291,7 @@ async fn status(shared: &Shared) -> Value {
     let reasons = shared.readiness.unready_reasons();
     json!({
         "service": shared.service,
+        "slot": shared.slot,
         "version": crate::args::PACKAGE_VERSION,
         "revision": crate::args::REVISION,
         "pid": std::process::id(),

@@ -31,6 +31,7 @@ impl Running {
         let (status, _) = mpsc::channel(1);
         let shared = Shared {
             service: "tested",
+            slot: None,
             started: Instant::now(),
             life: running.life.clone(),
             readiness: running.readiness.clone(),

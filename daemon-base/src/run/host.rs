@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,11 +12,13 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    ADMIN_SOCKET, Context, Life, Progress, Service, State, progress, report_problems, settings,
+    ADMIN_SOCKET, Context, Life, Progress, Service, StartError, State, progress, report_problems,
+    settings,
 };
 use crate::admin::{Routes, Server, Shared};
-use crate::args::LogArgs;
+use crate::args::{LogArgs, SlotArgs};
 use crate::config::{Common, Problems};
+use crate::listen::path::{self, Bound};
 use crate::listen::{Inherited, ListenError};
 use crate::metrics::{self, Metrics};
 use crate::readiness::Readiness;
@@ -41,6 +44,8 @@ pub(super) struct Host {
     status: mpsc::Receiver<oneshot::Sender<Value>>,
     reloads: Counter<u64>,
     reloads_failed: Counter<u64>,
+    /// The socket of this process's own; its file goes with it.
+    _own: Option<Bound>,
 }
 
 impl Host {
@@ -50,7 +55,8 @@ impl Host {
         common: &Common,
         mut inherited: Inherited,
         takes_over: bool,
-    ) -> Result<Self, ListenError> {
+        slot: &SlotArgs,
+    ) -> Result<Self, StartError> {
         let metrics = Metrics::new(name);
         let readiness = Readiness::new();
         let (reloads, reloads_failed) = register(&metrics, &readiness);
@@ -60,6 +66,7 @@ impl Host {
         let (sender, status) = mpsc::channel(STATUS_QUEUE);
         let shared = Arc::new(Shared {
             service: name,
+            slot: slot.slot.clone(),
             started: now(),
             life: life.clone(),
             readiness: readiness.clone(),
@@ -68,6 +75,8 @@ impl Host {
             routes: routes.clone(),
             status: sender,
         });
+        let own = slot.admin_socket.as_deref();
+        let own = own.map(|path| open_own(&shared, path)).transpose()?;
         let admin = open_admin(shared, common.admin, &mut inherited, takes_over)?;
         tokio::spawn(progress::watch(progress.clone(), readiness.clone()));
         Ok(Self {
@@ -77,6 +86,7 @@ impl Host {
                 readiness,
                 admin: routes,
                 progress,
+                slot: slot.clone(),
             },
             life,
             admin,
@@ -84,6 +94,7 @@ impl Host {
             status,
             reloads,
             reloads_failed,
+            _own: own,
         })
     }
 
@@ -266,6 +277,14 @@ fn register(metrics: &Metrics, readiness: &Readiness) -> (Counter<u64>, Counter<
 }
 
 //--- Admin
+
+/// Opens the listener at which this very process can be asked, whoever has the admin address.
+fn open_own(shared: &Arc<Shared>, path: &Path) -> Result<Bound, StartError> {
+    let (listener, bound) = path::listen(path)?;
+    let listener = tokio::net::UnixListener::from_std(listener)?;
+    tokio::spawn(Server::new(Arc::clone(shared)).serve(listener));
+    Ok(bound)
+}
 
 /// Opens the admin listener. Two slots of one service overlap while one takes over from the other:
 /// then the address may still be taken, and the newcomer goes on without until it is free.

@@ -79,7 +79,10 @@ pub fn headline(status: &Value) -> String {
 }
 
 fn ask(address: SocketAddr) -> Result<Value, ClientError> {
-    let failed = |source| ClientError::Exchange { address, source };
+    let failed = |source| ClientError::Exchange {
+        address: address.into(),
+        source,
+    };
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build()

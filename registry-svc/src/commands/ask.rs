@@ -73,7 +73,7 @@ fn exchange(address: SocketAddr, path: &str) -> Result<Response, ClientError> {
         .enable_all()
         .build()
         .map_err(|source| ClientError::Exchange {
-            address,
+            address: address.into(),
             source: source.into(),
         })?;
     runtime.block_on(admin::get(address, path))

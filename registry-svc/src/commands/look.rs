@@ -8,6 +8,7 @@ use std::sync::Arc;
 use daemon_base::admin;
 use daemon_base::config::Document;
 use daemon_base::run::StartError;
+use daemon_base::succession::{Lock, LockError};
 use daemon_base::{errln, exit, outln};
 use serde_json::Value;
 use tokio::runtime::Runtime;
@@ -16,7 +17,6 @@ use crate::args::LookArgs;
 use crate::config::{Config, DEFAULT_ADMIN, DEFAULT_ROOT, v1};
 use crate::disk::{Disk, RealDisk};
 use crate::reference::NodeName;
-use crate::root_lock::{LockError, RootLock};
 use crate::service;
 use crate::store::{Settings, Store, StoreError};
 use crate::views::{Looker, View, ViewError};
@@ -113,7 +113,7 @@ pub(super) struct Opened {
     pub(super) store: Store,
     /// What the configuration says, if there is one.
     pub(super) config: Option<Config>,
-    _lock: RootLock,
+    _lock: Lock,
 }
 
 /// Finds the daemon, or opens the store.
@@ -137,7 +137,7 @@ pub(super) async fn reach(args: &LookArgs) -> Result<Reached, LookError> {
     if !settings.root.join("journal").exists() {
         return Err(LookError::NoRegistry(settings.root));
     }
-    let lock = RootLock::take(&settings.root);
+    let lock = Lock::take(&settings.root);
     let lock = lock.map_err(|source| LookError::Held { admin, source })?;
     let disk: Arc<dyn Disk> = match &config {
         Ok(config) if args.root.is_none() => service::disk(config).map_err(LookError::Start)?,

@@ -89,7 +89,7 @@ fn a_registry_serves_is_reloaded_and_ends() {
         // What is in the root is whole, and nobody else has it before this process has ended.
         assert!(scratch.0.join("root/clean").exists());
         let root = scratch.0.join("root");
-        assert!(RootLock::take(&root).is_err());
+        assert!(Lock::take(&root).is_err());
     });
 }
 

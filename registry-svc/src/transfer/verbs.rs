@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use daemon_base::config::{Document, Problems as ConfigProblems};
 use daemon_base::run::StartError;
+use daemon_base::succession::{Lock, LockError};
 use daemon_base::{errln, exit, outln};
 use tokio::time::Instant;
 
@@ -24,7 +25,6 @@ use crate::disk::{Disk, RealDisk};
 use crate::manifest::{self, Sparse};
 use crate::record::{Fact, Key};
 use crate::reference::{NodeName, Reference, RepositoryName, Tag};
-use crate::root_lock::{LockError, RootLock};
 use crate::service;
 use crate::store::{Settings, Store, StoreError};
 use crate::transfer::archive::{Archive, ArchiveError};
@@ -630,7 +630,7 @@ fn usual_authfile() -> Option<PathBuf> {
 /// The store, which nobody else has while this lives.
 struct Opened {
     store: Store,
-    _lock: RootLock,
+    _lock: Lock,
 }
 
 impl Opened {
@@ -657,7 +657,7 @@ async fn open_store(args: &StoreArgs) -> Result<Opened, VerbError> {
         }
         (_, Err(problems)) => return Err(VerbError::Config(problems)),
     };
-    let lock = RootLock::take(&settings.root).map_err(VerbError::Held)?;
+    let lock = Lock::take(&settings.root).map_err(VerbError::Held)?;
     let (store, _) = Store::open(settings, disk).await?;
     Ok(Opened { store, _lock: lock })
 }

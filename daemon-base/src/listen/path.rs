@@ -1,7 +1,7 @@
-//! The Unix socket that subscribers connect to.
+//! Unix sockets that clients find by a path.
 //!
-//! A socket file that a killed process left behind is replaced; one that somebody answers on is not:
-//! two healthds would probe everything twice and disagree.
+//! A socket file that a killed process left behind is replaced; one that somebody answers on is not.
+//! A file goes with its socket, unless a successor has put another in its place.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-/// Owner and group: services of the node run in healthd's group.
+/// Owner and group: services of the node run in one group.
 const MODE: u32 = 0o660;
 
 /// Connections the kernel may hold until they are accepted.
@@ -63,6 +63,17 @@ pub fn listen(path: &Path) -> Result<(UnixListener, Bound), SocketError> {
         identity: identity(&fs::symlink_metadata(path).map_err(refused)?),
     };
     Ok((listener, bound))
+}
+
+impl SocketError {
+    /// The exit code for this error: 77 when the system refused, 70 otherwise.
+    #[must_use]
+    pub fn code(&self) -> u8 {
+        match self {
+            Self::Refused { source, .. } => crate::exit::code_of_io(source),
+            Self::Taken(_) | Self::Foreign(_) => crate::exit::SOFTWARE,
+        }
+    }
 }
 
 fn bind(path: &Path) -> io::Result<UnixListener> {
@@ -121,7 +132,7 @@ mod tests {
 
     impl Directory {
         fn new(name: &str) -> Self {
-            let name = format!("healthd-socket-{name}-{}", std::process::id());
+            let name = format!("unix-path-{name}-{}", std::process::id());
             let path = std::env::temp_dir().join(name);
             drop(fs::remove_dir_all(&path));
             Self(path)

@@ -1,0 +1,296 @@
+//! One process at a time has a directory, and the next takes it over.
+//!
+//! ```text
+//!  old  serves ─────────────────── asked: drains, ends ┐
+//!  new     sockets … directory is held: asks … waits … └► has it, opens what is in it, serves
+//! ```
+//!
+//! A store has one journal, a clock has one hand on it: two processes of such a service must not work
+//! at once. When both were given the same listening sockets, the new one asks the old one to finish
+//! and goes on once it has: whoever asks meanwhile waits in the kernel's queue, and nobody is refused.
+//!
+//! The kernel lets go of the lock when a process ends, however it does. The file says who holds it
+//! and where that process can be asked, since processes in containers see no ids of each other.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Signal, getpid, kill_process};
+
+use crate::admin::{self, Place, Reply, Routes};
+use crate::config::Common;
+use crate::exit;
+use crate::run::Context;
+
+/// The path of the admin listener at which a successor asks.
+pub const PATH: &str = "/hand-over";
+
+/// The name of the file in the directory.
+const NAME: &str = "daemon.lock";
+
+/// More than a process id and a path are long.
+const MAX_TEXT: u64 = 4096;
+
+/// How often a lock that somebody holds is tried again.
+const RETRY: Duration = Duration::from_millis(20);
+
+/// How often who has it is asked, until it says yes: it may be starting itself.
+const ASK_AGAIN: Duration = Duration::from_millis(250);
+
+/// How long one question may take: it is asked again then.
+const ASK_TIME: Duration = Duration::from_secs(2);
+
+/// What closing may take beyond the drain.
+const BEYOND: Duration = Duration::from_secs(20);
+
+/// Locks that are kept until the process ends.
+static KEPT: Mutex<Vec<Lock>> = Mutex::new(Vec::new());
+
+/// A directory that is this process's until this is dropped.
+#[derive(Debug)]
+pub struct Lock {
+    file: File,
+}
+
+/// Why a directory is not ours.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Another process has it.
+    #[error("{directory} is in use{}", by(*pid), directory = directory.display())]
+    Held {
+        /// The directory.
+        directory: PathBuf,
+        /// Whose it is, if it has said so.
+        pid: Option<u32>,
+        /// Where that process can be asked, if it has said so.
+        socket: Option<PathBuf>,
+    },
+    /// It cannot be had.
+    #[error("cannot lock {directory}", directory = directory.display())]
+    Io {
+        /// The directory.
+        directory: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+fn by(pid: Option<u32>) -> String {
+    pid.map_or_else(String::new, |pid| format!(" by process {pid}"))
+}
+
+/// Takes the directory; from who has it, if sockets are shared with it.
+///
+/// # Errors
+/// When another process keeps it, or the system refuses.
+pub async fn take(directory: &Path, common: &Common, context: &Context) -> Result<Lock, LockError> {
+    let own = context.slot.admin_socket.as_deref();
+    let lock = match Lock::take(directory) {
+        Err(LockError::Held { pid, socket, .. }) if context.inherited.any() => {
+            tracing::info!(
+                pid,
+                "Another process has the directory: it is asked to finish"
+            );
+            let asking = ask(socket.as_deref(), common);
+            let waiting = Lock::wait(directory, common.drain + BEYOND);
+            tokio::pin!(waiting);
+            tokio::select! {
+                taken = &mut waiting => taken?,
+                () = asking => waiting.await?,
+            }
+        }
+        taken => taken?,
+    };
+    lock.sign(own).map_err(|source| LockError::Io {
+        directory: directory.to_owned(),
+        source,
+    })?;
+    Ok(lock)
+}
+
+/// Asks until it is answered with yes.
+async fn ask(socket: Option<&Path>, common: &Common) {
+    let place = match (socket, common.admin) {
+        (Some(socket), _) => Place::from(socket),
+        (None, Some(address)) => Place::from(address),
+        (None, None) => {
+            tracing::warn!("It has said nowhere how it can be asked: its end is waited for");
+            return;
+        }
+    };
+    let mut is_told = false;
+    loop {
+        let asked = tokio::time::timeout(ASK_TIME, admin::post(place.clone(), PATH, Vec::new()));
+        let refusal = match asked.await {
+            Ok(Ok(answer)) if answer.is_success() => return,
+            Ok(Ok(answer)) => format!("it answers {}", answer.status),
+            Ok(Err(error)) => exit::chain(&error),
+            Err(_) => "it does not answer".to_owned(),
+        };
+        if !is_told {
+            tracing::warn!(reason = refusal, "It cannot be asked; trying again");
+            is_told = true;
+        }
+        tokio::time::sleep(ASK_AGAIN).await;
+    }
+}
+
+/// Lets a successor ask: this process ends then, as on SIGTERM.
+pub fn offer(routes: &Routes) {
+    routes.post(PATH, |_| async {
+        tracing::info!("A successor asks for what this process has");
+        // The end of a process begins in one place.
+        match kill_process(getpid(), Signal::TERM) {
+            Ok(()) => Reply::text(200, "it is yours in a moment\n"),
+            Err(error) => Reply::text(500, format!("cannot end: {error}\n")),
+        }
+    });
+}
+
+impl Lock {
+    /// Takes the directory, which is made if it is not there.
+    ///
+    /// # Errors
+    /// When another process has it, or the system refuses.
+    pub fn take(directory: &Path) -> Result<Self, LockError> {
+        let failed = |source| LockError::Io {
+            directory: directory.to_owned(),
+            source,
+        };
+        fs::create_dir_all(directory).map_err(failed)?;
+        let mut options = OpenOptions::new();
+        let file = options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(directory.join(NAME))
+            .map_err(failed)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let (pid, socket) = read(&file);
+                return Err(LockError::Held {
+                    directory: directory.to_owned(),
+                    pid,
+                    socket,
+                });
+            }
+            Err(error) => return Err(failed(error.into())),
+        }
+        let lock = Self { file };
+        lock.sign(None).map_err(failed)?;
+        Ok(lock)
+    }
+
+    /// Says who has it, and where that process can be asked.
+    fn sign(&self, socket: Option<&Path>) -> io::Result<()> {
+        let mut text = format!("{}\n", std::process::id());
+        if let Some(socket) = socket {
+            text.push_str(&format!("{}\n", socket.display()));
+        }
+        self.file.set_len(0)?;
+        rustix::io::pwrite(&self.file, text.as_bytes(), 0)?;
+        Ok(())
+    }
+
+    /// Keeps the directory until the process ends.
+    pub fn keep(self) {
+        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.push(self);
+    }
+
+    /// Takes the directory once who has it lets go; gives up after `patience`.
+    ///
+    /// # Errors
+    /// When it is still held then, or the system refuses.
+    pub async fn wait(directory: &Path, patience: Duration) -> Result<Self, LockError> {
+        let waited = tokio::time::timeout(patience, async {
+            loop {
+                let taken = Self::take(directory);
+                tokio::time::sleep(RETRY).await;
+                // A process that ends lets go of its files one after the other, in a moment: that
+                // has passed.
+                if !matches!(taken, Err(LockError::Held { .. })) {
+                    return taken;
+                }
+            }
+        });
+        match waited.await {
+            Ok(taken) => taken,
+            Err(_) => Self::take(directory),
+        }
+    }
+}
+
+/// What the file says: a process, and the socket at which it answers.
+fn read(mut file: &File) -> (Option<u32>, Option<PathBuf>) {
+    let mut text = String::new();
+    let _read = Read::by_ref(&mut file)
+        .take(MAX_TEXT)
+        .read_to_string(&mut text);
+    let mut lines = text.lines();
+    let pid = lines.next().and_then(|line| line.trim().parse().ok());
+    (pid, lines.next().map(PathBuf::from))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn directory(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("outpost-lock-{name}-{}", std::process::id()))
+    }
+
+    #[test]
+    fn a_directory_is_held_by_one_and_free_once_it_is_dropped() {
+        let directory = directory("one");
+        let first = Lock::take(&directory).unwrap();
+        let refused = Lock::take(&directory).unwrap_err();
+        let text = refused.to_string();
+        let us = format!(" is in use by process {}", std::process::id());
+        assert!(text.ends_with(&us), "{text}");
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        let waited = runtime.block_on(Lock::wait(&directory, Duration::from_millis(1)));
+        assert!(matches!(waited, Err(LockError::Held { .. })));
+        let second = runtime.block_on(async {
+            let waiting = Lock::wait(&directory, Duration::from_secs(60));
+            drop(first);
+            waiting.await
+        });
+        drop(second.unwrap());
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn who_holds_it_says_where_it_can_be_asked() {
+        let directory = directory("asked");
+        let lock = Lock::take(&directory).unwrap();
+        let socket_of = || match Lock::take(&directory) {
+            Err(LockError::Held { socket, pid, .. }) => {
+                assert_eq!(pid, Some(std::process::id()));
+                socket
+            }
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(socket_of(), None);
+        lock.sign(Some(Path::new("/run/outpost/admin/x-a.sock")))
+            .unwrap();
+        assert_eq!(
+            socket_of(),
+            Some(PathBuf::from("/run/outpost/admin/x-a.sock"))
+        );
+        // Another socket, a shorter text: nothing of the longer one is left.
+        lock.sign(Some(Path::new("/a"))).unwrap();
+        assert_eq!(socket_of(), Some(PathBuf::from("/a")));
+        fs::remove_dir_all(directory).unwrap();
+    }
+}
