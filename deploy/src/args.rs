@@ -4,9 +4,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use daemon_base::config::HumanDuration;
 
 use crate::check::{self, CheckArgs};
-use crate::image::args::{ImageArgs, ImagesArgs};
+use crate::image::args::{ImageArgs, ImagePlace, ImagesArgs};
+use crate::service::Service;
 
 /// Starts an Outpost site and looks after it
 ///
@@ -67,6 +69,23 @@ pub(crate) enum Command {
     /// in one go.
     #[command(after_long_help = check::NOTES)]
     Check(CheckArgs),
+
+    /// Put another version of a service in place of the one that runs, without anybody noticing
+    ///
+    /// The archive is checked and loaded into the slot that does not serve. That slot is started beside
+    /// the one that does, with the same sockets; once it is ready it is watched: its own self-check, the
+    /// service manager, and healthd. Then it is put on record, and the old slot finishes what it has
+    /// read and ends.
+    ///
+    /// Whatever fails, the old slot serves on, or takes over again.
+    #[command(after_long_help = SWAP_NOTES)]
+    Swap(SwapArgs),
+
+    /// Go back to what the other slot of a service ran before
+    ///
+    /// As `swap`, with the image that is still there.
+    #[command(after_long_help = SWAP_NOTES)]
+    Rollback(RollbackArgs),
 
     /// Become another program that ends when its parent ends
     #[command(hide = true)]
@@ -187,6 +206,66 @@ pub(crate) struct StatusArgs {
     pub(crate) run_dir: Option<PathBuf>,
 }
 
+/// Arguments of `swap`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SwapArgs {
+    /// Which service
+    pub(crate) service: Service,
+
+    /// Image of the version that is to serve, as `outpost image build` makes it
+    #[arg(required_unless_present = "settle")]
+    pub(crate) archive: Option<PathBuf>,
+
+    /// Swap nothing; resolve a swap that was interrupted
+    ///
+    /// Every swap begins with that. The slot on record is made to serve, and the other one is stopped.
+    #[arg(long, conflicts_with = "archive")]
+    pub(crate) settle: bool,
+
+    /// How it is done.
+    #[command(flatten)]
+    pub(crate) options: SwapOptions,
+}
+
+/// Arguments of `rollback`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RollbackArgs {
+    /// Which service
+    pub(crate) service: Service,
+
+    /// How it is done.
+    #[command(flatten)]
+    pub(crate) options: SwapOptions,
+}
+
+/// How one version takes over from another.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SwapOptions {
+    /// How long the new process may take to start, and then to be as ready as the old one was
+    #[arg(long, value_name = "TIME", default_value = "90s")]
+    pub(crate) timeout: HumanDuration,
+
+    /// How long the new process has to stay well before the old one is stopped
+    #[arg(long, value_name = "TIME", default_value = "3s")]
+    pub(crate) canary: HumanDuration,
+
+    /// Check everything and show the steps, without taking them
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// Print a line of JSON for each step
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Where images are kept.
+    #[command(flatten, next_help_heading = "Images")]
+    pub(crate) images: ImagePlace,
+
+    /// Directory in place of /, for tests
+    #[arg(long, value_name = "DIR", default_value = "/", hide = true)]
+    pub(crate) root: PathBuf,
+}
+
 /// Arguments of `exec-child`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ExecChildArgs {
@@ -286,6 +365,18 @@ Exit status:
   0   done
   64  the command line is wrong
   69  no site is running, or there is no such master";
+
+const SWAP_NOTES: &str = "\
+Examples:
+  outpost swap dns-authd /var/tmp/dns-authd.tar
+  outpost swap lb-proxy lb-proxy.tar --canary 30s
+  outpost rollback dns-authd
+
+Exit status:
+  0   the other version serves
+  1   it does not; the one that served serves on, or again
+  69  another swap is under way, or nothing serves: the service manager goes on trying
+  77  no permission";
 
 const EXIT_STATUS: &str = "\
 Examples:

@@ -5,6 +5,8 @@
 //!                   master       a request to the running site                    (up/control.rs)
 //!                   status       the same
 //!                   check        a site file → what is wrong with it                        (check.rs)
+//!                   swap         another version of a service takes over            (swap.rs)
+//!                   rollback     the same, back
 //! ```
 //!
 //! A library, so that tests reach what reads files that people write; [`run`] is all of the program.
@@ -59,6 +61,8 @@ pub fn run() -> ExitCode {
         Command::Image(args) => image::run_image(&args),
         Command::Images(args) => image::run_images(&args),
         Command::Check(args) => check::run(&args),
+        Command::Swap(args) => swap::swap(&args),
+        Command::Rollback(args) => swap::rollback(&args),
         Command::ExecChild(args) => exec_child::run(&args),
     }
 }

@@ -1,6 +1,7 @@
 //! The services of a site that this machine can run, in the order in which they start.
 
 use std::fmt;
+use std::str::FromStr;
 
 /// A service of the site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +89,20 @@ impl fmt::Display for Service {
         f.pad(self.name())
     }
 }
+
+impl FromStr for Service {
+    type Err = NoSuchService;
+
+    fn from_str(text: &str) -> Result<Self, NoSuchService> {
+        let found = Self::ALL.into_iter().find(|service| service.name() == text);
+        found.ok_or_else(|| NoSuchService(text.to_owned()))
+    }
+}
+
+/// The name is none of a service.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no service `{0}`: write {names}", names = Service::ALL.map(Service::name).join(", "))]
+pub(crate) struct NoSuchService(String);
 
 /// One value for each service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,3 +1,302 @@
-//! Swapping the versions of services on a node.
+//! `outpost swap` and `outpost rollback`: another version of a service takes over, and nobody notices.
+//!
+//! ```text
+//!            one .socket of systemd's, which both slots have
+//!                 │                         │
+//!   outpost-dns-authd-a.service   outpost-dns-authd-b.service
+//!        serves                        loads the next version, starts, says READY
+//!                                      is watched: its own self-check, its manager, healthd
+//!        finishes what it has read     serves alone
+//! ```
+//!
+//! | piece | what it is |
+//! | --- | --- |
+//! | [`machine`] | the order of steps and the way back out of each; pure |
+//! | [`hands`] | takes the steps: systemctl, podman, files |
+//! | [`canary`] | whether the new process works |
+//! | [`record`] | which slot the node starts from |
+//!
+//! Services that cannot run twice (a store has one journal, a clock one hand on it) take over from each
+//! other by themselves when the second one starts; for the swap that is a start like any other, but the
+//! way back is then to start the old one again.
 
+pub(crate) mod canary;
+mod hands;
+pub(crate) mod liveness;
+mod machine;
+pub(crate) mod manager;
+pub(crate) mod places;
+pub(crate) mod process;
+pub(crate) mod record;
 pub(crate) mod slot;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use daemon_base::succession::{Lock, LockError};
+use daemon_base::{errln, exit, outln};
+use serde_json::json;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use self::canary::Life;
+use self::hands::Hands;
+use self::machine::{Action, Event, Outcome, Plan, Swap, With};
+use self::places::Places;
+use self::record::{Last, Record};
+use crate::args::{RollbackArgs, SwapArgs, SwapOptions};
+use crate::service::Service;
+
+/// `outpost swap`.
+pub(crate) fn swap(args: &SwapArgs) -> ExitCode {
+    let with = match args.settle {
+        true => With::Nothing,
+        false => With::Archive,
+    };
+    begin(args.service, with, args.archive.clone(), &args.options)
+}
+
+/// `outpost rollback`.
+pub(crate) fn rollback(args: &RollbackArgs) -> ExitCode {
+    begin(args.service, With::WhatItHas, None, &args.options)
+}
+
+fn begin(
+    service: Service,
+    with: With,
+    archive: Option<PathBuf>,
+    options: &SwapOptions,
+) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            exit::report(&error);
+            return exit::code(exit::SOFTWARE);
+        }
+    };
+    let code = runtime.block_on(lead(service, with, archive, options));
+    runtime.shutdown_background();
+    exit::code(code)
+}
+
+async fn lead(service: Service, with: With, archive: Option<PathBuf>, options: &SwapOptions) -> u8 {
+    let places = Places::below(&options.root);
+    let life = Life {
+        patience: options.timeout.0,
+        watch: options.canary.0,
+    };
+    let teller = Teller {
+        service,
+        json: options.json,
+    };
+    let images = options.images.clone();
+    let mut hands = Hands::new(places.clone(), service, with, archive, life, images);
+    if options.dry_run {
+        return rehearse(&mut hands, &teller).await;
+    }
+    let _lock = match Lock::take(&places.permits()) {
+        Ok(lock) => lock,
+        Err(error @ LockError::Held { .. }) => {
+            errln!("outpost: another swap is under way: {error}");
+            return exit::UNAVAILABLE;
+        }
+        Err(error) => {
+            errln!("outpost: {}", exit::chain(&error));
+            return exit::NO_PERMISSION;
+        }
+    };
+    let signals = (
+        signal(SignalKind::interrupt()),
+        signal(SignalKind::terminate()),
+    );
+    let (Ok(mut interrupt), Ok(mut terminate)) = signals else {
+        errln!("outpost: signals cannot be caught");
+        return exit::SOFTWARE;
+    };
+    let mut swap = Swap::new(Plan {
+        old: hands.old,
+        with,
+    });
+    while let Some(action) = swap.action() {
+        let begun = now();
+        let can_stop = swap.can_be_interrupted();
+        let taken = tokio::select! {
+            taken = hands.take(action) => Some(taken),
+            () = either(&mut interrupt, &mut terminate), if can_stop => None,
+        };
+        teller.step(action, taken.as_ref(), begun.elapsed());
+        swap.handle(match taken {
+            Some(Ok(_)) => Event::Done,
+            Some(Err(error)) => Event::Failed(format!("{error:#}")),
+            None => Event::Interrupted,
+        });
+    }
+    end(&swap, &hands, &teller)
+}
+
+async fn either(first: &mut Signal, second: &mut Signal) {
+    tokio::select! {
+        _ = first.recv() => {}
+        _ = second.recv() => {}
+    }
+}
+
+/// Writes down how it ended, tells it, and gives the exit code.
+fn end(swap: &Swap, hands: &Hands, teller: &Teller) -> u8 {
+    let places = &hands.places;
+    let settled = Outcome::Settled;
+    let outcome = swap.outcome().unwrap_or(&settled);
+    let (word, reason, code) = match outcome {
+        Outcome::Swapped(untidy) => ("swapped", untidy.as_ref(), exit::OK),
+        Outcome::Settled => ("settled", None, exit::OK),
+        Outcome::Rescued(reason) => ("rescued", Some(reason), FAILED),
+        Outcome::Kept(reason) => ("kept", Some(reason), FAILED),
+        Outcome::Down(reason) => ("down", Some(reason), exit::UNAVAILABLE),
+    };
+    let mut record = Record::read(places, teller.service);
+    if matches!(outcome, Outcome::Swapped(_)) {
+        has_served(&mut record, hands);
+    }
+    record.last = Some(Last {
+        outcome: word.to_owned(),
+        reason: reason.cloned(),
+        ended: hands::wall(),
+    });
+    if let Err(error) = record.write(places, teller.service) {
+        errln!("outpost: how it ended cannot be written down: {error:#}");
+    }
+    let live = record::live(places, teller.service);
+    let version = record.slots.get(live.name());
+    let version = version.map_or_else(String::new, |has| format!(" {}", has.version));
+    let service = teller.service;
+    let because = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+    let sentence = match outcome {
+        Outcome::Swapped(None) => format!("{service}{version} serves in slot {live}"),
+        Outcome::Swapped(Some(_)) => {
+            format!("{service}{version} serves in slot {live}, but{because}")
+        }
+        Outcome::Settled => format!("slot {live} of {service} serves alone"),
+        Outcome::Rescued(_) => format!(
+            "slot {live} of {service} serves and is on record, the other one cannot; swap again{because}"
+        ),
+        Outcome::Kept(_) => format!("slot {live} of {service} serves on{because}"),
+        Outcome::Down(_) => format!("{service} does not serve{because}"),
+    };
+    teller.end(
+        word,
+        live.name(),
+        reason.map(String::as_str),
+        &sentence,
+        code,
+    );
+    code
+}
+
+/// Both slots can be gone back to: the one that served, and the one that does.
+fn has_served(record: &mut Record, hands: &Hands) {
+    let (old, new) = (hands.old, hands.old.other());
+    if let Some(has) = record.slots.get_mut(new.name()) {
+        has.has_served = true;
+    }
+    let Some((version, revision)) = hands.before.version.clone() else {
+        return;
+    };
+    // What the node was installed with is in no record yet.
+    let has = record.slots.entry(old.name().to_owned());
+    has.or_default().serve(version, revision);
+}
+
+/// The exit code when the old version serves on.
+const FAILED: u8 = 1;
+
+/// Says what would be done, having looked at everything that can be looked at.
+async fn rehearse(hands: &mut Hands, teller: &Teller) -> u8 {
+    let mut swap = Swap::new(Plan {
+        old: hands.old,
+        with: hands.with,
+    });
+    while let Some(action) = swap.action() {
+        if action == Action::Verify {
+            let begun = now();
+            let verified = hands.take(action).await;
+            let is_good = verified.is_ok();
+            teller.step(action, Some(&verified), begun.elapsed());
+            if !is_good {
+                return FAILED;
+            }
+        } else {
+            let would = Ok("would be next".to_owned());
+            teller.step(action, Some(&would), Duration::ZERO);
+        }
+        swap.handle(Event::Done);
+    }
+    exit::OK
+}
+
+/// Tells people, or programs, what is done.
+struct Teller {
+    service: Service,
+    json: bool,
+}
+
+impl Teller {
+    fn step(&self, action: Action, taken: Option<&anyhow::Result<String>>, took: Duration) {
+        let (verb, slot) = words(action);
+        let (mark, text) = match taken {
+            Some(Ok(did)) => ("ok", did.clone()),
+            Some(Err(error)) => ("failed", format!("{error:#}")),
+            None => ("interrupted", String::new()),
+        };
+        if self.json {
+            let line = json!({
+                "service": self.service.name(), "step": verb, "slot": slot,
+                "result": mark, "said": text, "took_seconds": took.as_secs_f64(),
+            });
+            outln!("{line}");
+        } else {
+            let mark = if mark == "ok" { " " } else { "!" };
+            let slot = slot.unwrap_or(" ");
+            outln!(
+                "{mark} {verb:<7} {slot}  {:>7.2} s  {text}",
+                took.as_secs_f64()
+            );
+        }
+    }
+
+    fn end(&self, word: &str, live: &str, reason: Option<&str>, sentence: &str, code: u8) {
+        if self.json {
+            let line = json!({
+                "service": self.service.name(), "outcome": word, "live": live, "reason": reason,
+            });
+            outln!("{line}");
+        } else if code == exit::OK {
+            outln!("{sentence}");
+        } else {
+            errln!("outpost: {sentence}");
+        }
+    }
+}
+
+/// A step in words.
+fn words(action: Action) -> (&'static str, Option<&'static str>) {
+    let (verb, slot) = match action {
+        Action::Verify => return ("verify", None),
+        Action::Serve(slot) => ("serve", slot),
+        Action::Stop(slot) => ("stop", slot),
+        Action::Load(slot) => ("load", slot),
+        Action::Permit(slot) => ("permit", slot),
+        Action::Start(slot) => ("start", slot),
+        Action::Watch(slot) => ("watch", slot),
+        Action::Record(slot) => ("record", slot),
+        Action::Forbid(slot) => ("forbid", slot),
+    };
+    (verb, Some(slot.name()))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
+fn now() -> Instant {
+    Instant::now()
+}

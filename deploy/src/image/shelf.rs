@@ -109,10 +109,6 @@ impl Shelf {
     /// # Errors
     ///
     /// When it cannot be copied; what was there before is there still.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "for swaps and what is installed")
-    )]
     pub(crate) fn keep(
         &self,
         archive: &Path,

@@ -6,7 +6,7 @@ use crate::service::Service;
 
 /// One of two places in which a service may run. Both share the service's sockets; one serves, and
 /// the other takes the next version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Slot {
     /// Serves on a node that was never swapped.
     A,
@@ -35,7 +35,6 @@ impl Slot {
     }
 
     /// The unit that runs a service in this slot.
-    #[expect(dead_code, reason = "for swaps")]
     pub(crate) fn unit(self, service: Service) -> String {
         format!("outpost-{service}-{self}.service")
     }

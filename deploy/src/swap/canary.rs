@@ -1,0 +1,180 @@
+//! Whether a new process works: it is asked itself, its manager is, and healthd is.
+//!
+//! First it has to become ready, which may take as long as the swap is given. From then on everything
+//! has to stay well for as long as the canary is to live: the process is the one that was started and
+//! was not started again, it says that it is ready and can do its own work, and nothing of the service
+//! that healthd found up before is down.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+
+use super::liveness::{self, Targets};
+use super::manager;
+use super::places::Places;
+use super::process::Process;
+use super::slot::Slot;
+use crate::render::places::admin;
+use crate::service::Service;
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// What the service was like before it was touched.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Before {
+    /// Whether the old process was ready: no more is asked of the new one.
+    pub(crate) was_ready: bool,
+    /// The version and the revision that served, if it said so.
+    pub(crate) version: Option<(String, String)>,
+    /// What healthd found up.
+    targets: Targets,
+}
+
+impl Before {
+    /// Looks at the service as the old slot serves it. Whatever cannot be asked is not missed later.
+    pub(crate) async fn look(places: &Places, service: Service, old: Slot) -> Self {
+        let process = Process::at(places.admin_socket(service, old));
+        let was_ready = matches!(process.readiness().await, Ok(Ok(())));
+        let status = process.status().await.unwrap_or_default();
+        let text = |key: &str| Some(status.get(key)?.as_str()?.to_owned());
+        let version = text("version").zip(text("revision"));
+        let targets = match service {
+            // It cannot tell of itself while it is swapped.
+            Service::Healthd => Targets::default(),
+            _ => known(places, service, old).await.unwrap_or_default(),
+        };
+        Self {
+            was_ready,
+            version,
+            targets,
+        }
+    }
+}
+
+async fn known(places: &Places, service: Service, slot: Slot) -> anyhow::Result<Targets> {
+    let mut ports = vec![admin(service).port()];
+    let unit = manager::show(&slot.unit(service)).await?;
+    for socket in unit.sockets() {
+        ports.extend(manager::ports(socket).await?);
+    }
+    let listed = liveness::list(&places.healthd()).await?;
+    Ok(Targets::up_here(listed, &ports))
+}
+
+/// How a canary is to live.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Life {
+    /// How long it may take to become ready.
+    pub(crate) patience: Duration,
+    /// How long it has to stay well.
+    pub(crate) watch: Duration,
+}
+
+/// Watches the new slot; says what it did.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) async fn watch(
+    places: &Places,
+    service: Service,
+    slot: Slot,
+    before: &Before,
+    life: Life,
+) -> anyhow::Result<String> {
+    let unit = slot.unit(service);
+    let process = Process::at(places.admin_socket(service, slot));
+    let begun = now();
+    let first = manager::show(&unit).await?;
+    if !first.is_active() {
+        bail!("{unit} is {}", first.describe());
+    }
+    let did = until_ready(&process, before, life.patience).await?;
+    // Evidence that contradicts what healthd knows makes it look at once.
+    let healthd = places.healthd();
+    if before.targets.len() > 0
+        && let Err(error) = liveness::doubt(&healthd, &before.targets).await
+    {
+        return Err(error.context("healthd knew the service before"));
+    }
+    let ready = now();
+    loop {
+        let seen = manager::show(&unit).await?;
+        if !seen.is_active() || seen.run() != first.run() {
+            bail!("{unit} was ready and is {}", seen.describe());
+        }
+        if before.was_ready {
+            let readiness = process.readiness().await?;
+            readiness
+                .map_err(anyhow::Error::msg)
+                .context("it was ready and is not")?;
+        }
+        still_up(&healthd, &before.targets).await?;
+        if ready.elapsed() >= life.watch {
+            break;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    let checked = process.self_check().await?;
+    checked
+        .map_err(anyhow::Error::msg)
+        .context("its self-check")?;
+    let n_targets = before.targets.len();
+    let took = begun.elapsed().as_secs_f64();
+    Ok(match n_targets {
+        0 => format!("{did}; watched for {took:.1} s"),
+        n => format!("{did}; {n} targets stay up; watched for {took:.1} s"),
+    })
+}
+
+/// Waits until it is as ready as the old one was and can do its own work.
+async fn until_ready(
+    process: &Process,
+    before: &Before,
+    patience: Duration,
+) -> anyhow::Result<String> {
+    let begun = now();
+    loop {
+        let missing = match missing(process, before).await {
+            Ok(did) => return Ok(did),
+            Err(missing) => missing,
+        };
+        if begun.elapsed() >= patience {
+            return Err(missing.context("it does not get as far as the old one was"));
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+async fn missing(process: &Process, before: &Before) -> anyhow::Result<String> {
+    let readiness = process.readiness().await?;
+    if before.was_ready {
+        readiness
+            .map_err(anyhow::Error::msg)
+            .context("it is not ready")?;
+    }
+    let checked = process.self_check().await?;
+    checked
+        .map_err(anyhow::Error::msg)
+        .context("its self-check")
+}
+
+/// A healthd that cannot be asked for a moment is asked again: it may be what is swapped next door.
+async fn still_up(healthd: &Path, targets: &Targets) -> anyhow::Result<()> {
+    if targets.len() == 0 {
+        return Ok(());
+    }
+    let Ok(listed) = liveness::list(healthd).await else {
+        return Ok(());
+    };
+    match targets.gone(&listed) {
+        Some(gone) => bail!("healthd says: {gone}"),
+        None => Ok(()),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
+fn now() -> Instant {
+    Instant::now()
+}

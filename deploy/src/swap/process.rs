@@ -1,0 +1,88 @@
+//! One process of a service, asked at its own socket.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use daemon_base::admin::{self, ClientError, Response, SELF_CHECK};
+use serde_json::Value;
+
+/// How long a process on this node may take to answer; a self-check may wait for an outside server.
+const ANSWER: Duration = Duration::from_secs(15);
+
+/// Asks one process.
+#[derive(Clone, Debug)]
+pub(crate) struct Process {
+    socket: PathBuf,
+}
+
+/// Why a process could not be asked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AskError {
+    /// Nobody answers there.
+    #[error("nobody answers at {}", .0.display())]
+    Nobody(PathBuf),
+    /// It does not answer in time.
+    #[error("{} gives no answer within {} s", .0.display(), ANSWER.as_secs())]
+    Slow(PathBuf),
+    /// The exchange failed.
+    #[error(transparent)]
+    Failed(#[from] ClientError),
+}
+
+impl Process {
+    /// The one that listens at a path.
+    pub(crate) fn at(socket: PathBuf) -> Self {
+        Self { socket }
+    }
+
+    /// Whether it is ready; if not, why.
+    ///
+    /// # Errors
+    /// When it cannot be asked.
+    pub(crate) async fn readiness(&self) -> Result<Result<(), String>, AskError> {
+        let answer = self.get("/readyz").await?;
+        Ok(match answer.is_success() {
+            true => Ok(()),
+            false => Err(one_line(&answer.text())),
+        })
+    }
+
+    /// Has it do its own work once; gives what it did, or why it did not. A version that knows no such
+    /// check is not held against it.
+    ///
+    /// # Errors
+    /// When it cannot be asked.
+    pub(crate) async fn self_check(&self) -> Result<Result<String, String>, AskError> {
+        let answer = self.get(SELF_CHECK).await?;
+        let text = one_line(&answer.text());
+        Ok(match answer.status {
+            404 => Ok("it knows no self-check".to_owned()),
+            _ if answer.is_success() => Ok(text.trim_start_matches("ok, ").to_owned()),
+            _ => Err(text),
+        })
+    }
+
+    /// What it shows of itself.
+    ///
+    /// # Errors
+    /// When it cannot be asked.
+    pub(crate) async fn status(&self) -> Result<Value, AskError> {
+        let answer = self.get("/status").await?;
+        Ok(serde_json::from_slice(&answer.body).unwrap_or(Value::Null))
+    }
+
+    async fn get(&self, path: &str) -> Result<Response, AskError> {
+        let socket: &Path = &self.socket;
+        let asked = tokio::time::timeout(ANSWER, admin::get(socket, path)).await;
+        match asked {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(ClientError::NotRunning { .. })) => Err(AskError::Nobody(self.socket.clone())),
+            Ok(Err(error)) => Err(error.into()),
+            Err(_) => Err(AskError::Slow(self.socket.clone())),
+        }
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.lines().collect::<Vec<_>>().join(", ")
+}
