@@ -1,0 +1,151 @@
+//! Signatures in minisign's format: Ed25519 over the `BLAKE2b` hash of what is signed.
+//!
+//! Keys are read and signatures are checked by minisign's own library. Signing is done here, because
+//! that library mixes chance into its signatures: the same bundle has to be the same bytes, and
+//! Ed25519 (RFC 8032 §5.1.6) needs no chance.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use blake2::{Blake2b512, Digest as _};
+use minisign::{PublicKey, PublicKeyBox, SecretKey, SignatureBox};
+use ring::signature::Ed25519KeyPair;
+
+/// Why something is not signed, or not believed.
+#[derive(Debug, thiserror::Error)]
+pub enum SignatureError {
+    /// A key file that is none.
+    #[error("it is no key of minisign")]
+    NoKey(#[source] minisign::PError),
+    /// A key that does not fit together.
+    #[error("it is no whole key")]
+    BrokenKey,
+    /// Text that is no signature.
+    #[error("the signature cannot be understood")]
+    NoSignature(#[source] minisign::PError),
+    /// Another key made it, or what was signed is something else.
+    #[error("the signature is not right for this key (key ID {key})")]
+    Wrong {
+        /// The key that was believed in.
+        key: String,
+        /// What the library says.
+        #[source]
+        source: minisign::PError,
+    },
+}
+
+/// Reads a public key: a key file, or its second line alone.
+///
+/// # Errors
+///
+/// When it is none.
+pub fn public_key(text: &str) -> Result<PublicKey, SignatureError> {
+    let boxed = PublicKeyBox::from_string(text.trim());
+    boxed
+        .and_then(PublicKeyBox::into_public_key)
+        .or_else(|error| PublicKey::from_base64(text.trim()).map_err(|_| error))
+        .map_err(SignatureError::NoKey)
+}
+
+/// The number by which people tell keys, as minisign prints it.
+#[must_use]
+pub fn key_id(key: &PublicKey) -> String {
+    let bytes = key.keynum().iter().rev();
+    bytes.map(|byte| format!("{byte:02X}")).collect()
+}
+
+/// The key that made a signature, by its number.
+///
+/// # Errors
+///
+/// When it is no signature.
+pub fn signer_id(signature: &str) -> Result<String, SignatureError> {
+    let signature = SignatureBox::from_string(signature).map_err(SignatureError::NoSignature)?;
+    let bytes = signature.keynum().iter().rev();
+    Ok(bytes.map(|byte| format!("{byte:02X}")).collect())
+}
+
+/// Checks that a key made a signature of these bytes, and gives the comment that is signed too.
+///
+/// # Errors
+///
+/// When it did not.
+pub fn verify(key: &PublicKey, signature: &str, bytes: &[u8]) -> Result<String, SignatureError> {
+    let signature = SignatureBox::from_string(signature).map_err(SignatureError::NoSignature)?;
+    let reader = std::io::Cursor::new(bytes);
+    minisign::verify(key, &signature, reader, true, false, false).map_err(|source| {
+        SignatureError::Wrong {
+            key: key_id(key),
+            source,
+        }
+    })?;
+    signature
+        .trusted_comment()
+        .map_err(SignatureError::NoSignature)
+}
+
+/// Signs bytes and a comment; the same give the same signature.
+///
+/// # Errors
+///
+/// When the key is encrypted still, or does not fit together.
+pub fn sign(key: &SecretKey, bytes: &[u8], comment: &str) -> Result<String, SignatureError> {
+    // Two letters each of algorithm, key derivation and checksum, 32 octets of salt and 16 of
+    // limits; then the key's number, its seed, its public half and a checksum.
+    let octets = key.to_bytes();
+    let (number, seed, public) = (octets.get(54..62), octets.get(62..94), octets.get(94..126));
+    let (Some(number), Some(seed), Some(public)) = (number, seed, public) else {
+        return Err(SignatureError::BrokenKey);
+    };
+    let pair = Ed25519KeyPair::from_seed_and_public_key(seed, public)
+        .map_err(|_| SignatureError::BrokenKey)?;
+    let signature = pair.sign(&Blake2b512::digest(bytes));
+    let global = pair.sign(&[signature.as_ref(), comment.as_bytes()].concat());
+    let encoded = STANDARD.encode([b"ED", number, signature.as_ref()].concat());
+    let global = STANDARD.encode(global.as_ref());
+    Ok(format!(
+        "untrusted comment: signature of an outpost bundle\n{encoded}\ntrusted comment: {comment}\n{global}\n"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use minisign::KeyPair;
+
+    use super::*;
+
+    #[test]
+    fn a_signature_is_right_for_its_key_and_its_bytes_only() {
+        let ours = KeyPair::generate_unencrypted_keypair().unwrap();
+        let other = KeyPair::generate_unencrypted_keypair().unwrap();
+        let signature = sign(&ours.sk, b"bundle", "site ocp4").unwrap();
+        assert_eq!(signature, sign(&ours.sk, b"bundle", "site ocp4").unwrap());
+        assert_eq!(
+            verify(&ours.pk, &signature, b"bundle").unwrap(),
+            "site ocp4"
+        );
+        assert!(verify(&ours.pk, &signature, b"bundlf").is_err());
+        assert!(verify(&other.pk, &signature, b"bundle").is_err());
+        let forged = signature.replace("site ocp4", "site ocp5");
+        assert!(verify(&ours.pk, &forged, b"bundle").is_err());
+        assert_eq!(signer_id(&signature).unwrap(), key_id(&ours.pk));
+        assert!(verify(&ours.pk, "", b"bundle").is_err());
+    }
+
+    #[test]
+    fn a_public_key_is_a_file_or_its_second_line() {
+        let pair = KeyPair::generate_unencrypted_keypair().unwrap();
+        let text = pair.pk.to_box().unwrap().into_string();
+        let line = text.lines().nth(1).unwrap();
+        assert_eq!(public_key(&text).unwrap(), pair.pk);
+        assert_eq!(public_key(line).unwrap(), pair.pk);
+        assert!(public_key("nonsense").is_err());
+    }
+
+    #[test]
+    fn the_number_of_a_key_is_that_of_minisign() {
+        let pair = KeyPair::generate_unencrypted_keypair().unwrap();
+        let comment = pair.pk.to_box().unwrap().into_string();
+        let first = comment.lines().next().unwrap().to_owned();
+        assert!(first.ends_with(&key_id(&pair.pk)), "{first}");
+    }
+}
