@@ -9,6 +9,8 @@ use daemon_base::config::HumanDuration;
 use crate::check::{self, CheckArgs};
 use crate::image::args::{ImageArgs, ImagePlace, ImagesArgs};
 use crate::service::Service;
+use crate::render_verb;
+use crate::render_verb::RenderArgs;
 
 /// Starts an Outpost site and looks after it
 ///
@@ -86,6 +88,10 @@ pub(crate) enum Command {
     /// As `swap`, with the image that is still there.
     #[command(after_long_help = SWAP_NOTES)]
     Rollback(RollbackArgs),
+
+    /// Write every node's configurations, units and Ignition, as a site file has them
+    #[command(after_long_help = render_verb::NOTES)]
+    Render(RenderArgs),
 
     /// Become another program that ends when its parent ends
     #[command(hide = true)]

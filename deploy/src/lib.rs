@@ -18,12 +18,15 @@ mod durable;
 mod exec_child;
 mod image;
 pub mod image_format;
+mod pki;
 mod render;
+mod render_verb;
 mod secrets;
 mod service;
 mod site;
 mod site_file;
 mod swap;
+mod target;
 mod up;
 
 use std::path::PathBuf;
@@ -63,6 +66,7 @@ pub fn run() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Swap(args) => swap::swap(&args),
         Command::Rollback(args) => swap::rollback(&args),
+        Command::Render(args) => render_verb::run(&args),
         Command::ExecChild(args) => exec_child::run(&args),
     }
 }

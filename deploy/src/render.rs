@@ -13,13 +13,15 @@ mod dns_recursor;
 mod healthd;
 pub(crate) mod layout;
 pub(crate) mod lb_proxy;
-mod node_file;
+pub(crate) mod node_file;
 pub(crate) mod own_targets;
 #[expect(dead_code, reason = "units name the other places")]
 pub(crate) mod places;
 mod registry_svc;
 mod reverse;
+mod site_facts;
 mod timesync_agent;
+pub(crate) mod tree;
 mod zone;
 mod zone_list;
 
@@ -67,10 +69,6 @@ pub(crate) fn render(site: &Site, layout: &Layout) -> Vec<File> {
 
 /// Renders what a node of the site reads: the configuration of each of its services, its zones and
 /// its certificates, in the order of their paths.
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "asked by the verb that renders nodes")
-)]
 pub(crate) fn node(site: &Site, node: &Node, secrets: &Secrets) -> Vec<NodeFile> {
     let layout = Layout::of_node(site, node);
     let rendered = render(site, &layout).into_iter().map(|file| NodeFile {
@@ -81,6 +79,13 @@ pub(crate) fn node(site: &Site, node: &Node, secrets: &Secrets) -> Vec<NodeFile>
         part: Part::Service(file.service),
     });
     let mut files: Vec<NodeFile> = rendered.collect();
+    files.push(NodeFile {
+        path: layout.directory.join(site_facts::NAME),
+        mode: READABLE,
+        owner: None,
+        contents: site_facts::render(site, node).into_bytes(),
+        part: Part::Common,
+    });
     files.extend(secret_files(site, node, secrets));
     files.sort_by(|one, other| one.path.cmp(&other.path));
     files
@@ -302,6 +307,7 @@ mod tests {
                 "/etc/outpost/pki/node.crt",
                 "/etc/outpost/pki/node.key",
                 "/etc/outpost/registry-svc.toml",
+                "/etc/outpost/site.json",
                 "/etc/outpost/timesync-agent.toml",
                 "/etc/outpost/zones/7.168.192.in-addr.arpa",
                 "/etc/outpost/zones/ocp4.redhat.ren",
@@ -312,6 +318,7 @@ mod tests {
             paths(&site.nodes[3]),
             [
                 "/etc/outpost/pki/ca.crt",
+                "/etc/outpost/site.json",
                 "/etc/outpost/timesync-agent.toml"
             ]
         );

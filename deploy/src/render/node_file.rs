@@ -21,7 +21,6 @@ pub(crate) struct NodeFile {
 
 /// A file of a target that is for no single node to read as it is: Ignition, a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(dead_code, reason = "made by targets")]
 pub(crate) struct Output {
     /// Its name below the directory of its target.
     pub(crate) path: PathBuf,

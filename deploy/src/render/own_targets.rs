@@ -10,6 +10,7 @@ use std::time::Duration;
 use config_text::toml::{duration, quoted};
 
 use super::places;
+use super::timesync_agent::gives_time;
 use crate::service::Service;
 use crate::site::{Node, Site};
 
@@ -71,12 +72,7 @@ fn own_target(site: &Site, node: &Node, service: Service) -> Option<OwnTarget> {
         Service::Healthd => return None,
         Service::DnsAuthd => (places::authority(), dns()),
         Service::DnsRecursor => (SocketAddr::new(own, places::DNS_PORT), dns()),
-        Service::LbProxy => (
-            places::admin(service),
-            Question::Http {
-                path: "/readyz".to_owned(),
-            },
-        ),
+        Service::LbProxy => (places::admin(service), ready()),
         Service::RegistrySvc => (
             SocketAddr::new(own, site.registry.port),
             Question::Https {
@@ -85,13 +81,25 @@ fn own_target(site: &Site, node: &Node, service: Service) -> Option<OwnTarget> {
                 status: version_status(site),
             },
         ),
-        Service::TimesyncAgent => (SocketAddr::new(own, places::TIME_PORT), Question::Ntp),
+        Service::TimesyncAgent if gives_time(node) => {
+            (SocketAddr::new(own, places::TIME_PORT), Question::Ntp)
+        }
+        // It answers nobody.
+        Service::TimesyncAgent => (places::admin(service), ready()),
     };
     Some(OwnTarget {
         service,
         address,
         question,
     })
+}
+
+/// A service that has no clients on its own, or none that it answers by itself, is asked whether it is
+/// ready.
+fn ready() -> Question {
+    Question::Http {
+        path: "/readyz".to_owned(),
+    }
 }
 
 /// How a registry answers `GET /v2/` of somebody who does not say who they are: it asks them to,

@@ -112,7 +112,7 @@ fn own_time(is_alone: bool) -> String {
 }
 
 /// Whether a node gives the site its time: a master that runs the service.
-fn gives_time(node: &Node) -> bool {
+pub(super) fn gives_time(node: &Node) -> bool {
     node.role == Role::Master && node.services.contains(&Service::TimesyncAgent)
 }
 

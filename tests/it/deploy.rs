@@ -1,0 +1,3 @@
+//! From the file that describes a site to what its nodes run.
+
+mod render;
