@@ -13,7 +13,7 @@ mod dns_recursor;
 mod healthd;
 pub(crate) mod layout;
 pub(crate) mod lb_proxy;
-pub(crate) mod node_file;
+mod node_file;
 pub(crate) mod own_targets;
 #[expect(dead_code, reason = "units name the other places")]
 pub(crate) mod places;
@@ -30,7 +30,7 @@ use std::path::Path;
 use config_text::toml::{duration, quoted};
 
 pub(crate) use self::layout::{Layout, Place};
-pub(crate) use self::node_file::{NodeFile, Part};
+pub(crate) use self::node_file::{NodeFile, Output, Part};
 use crate::secrets::Secrets;
 use crate::service::Service;
 use crate::site::{Node, Site};

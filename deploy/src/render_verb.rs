@@ -15,8 +15,8 @@ use clap::{Args, ValueEnum};
 use daemon_base::config::Problems;
 use daemon_base::{errln, exit, outln, print};
 
-use crate::render::node_file::{NodeFile, Output};
 use crate::render::tree::{Change, Entry, Manifest, Plan, Scope, Tree, plan};
+use crate::render::{NodeFile, Output};
 use crate::secrets::Secrets;
 use crate::site::{Node, Site};
 use crate::{pki, render, site_file, target};
@@ -228,8 +228,8 @@ fn of_target(target: Target, site: &Site, nodes: &[&Node], secrets: &Secrets) ->
     };
     match target {
         Target::Configs => each(render::node),
-        Target::Quadlet => each(target::quadlet),
-        Target::Units => each(target::units),
+        Target::Quadlet => each(|site, node, _| target::quadlet(site, node)),
+        Target::Units => each(|site, node, _| target::units(site, node)),
         Target::Ignition => whole(target::ignition(site, secrets)),
         Target::MachineConfig => whole(target::machineconfig(site, secrets)),
         Target::Butane => whole(target::butane(site, secrets)),

@@ -57,10 +57,6 @@ pub(crate) struct Named {
 /// # Errors
 ///
 /// When it cannot be read, or anything in it is wrong.
-#[expect(
-    dead_code,
-    reason = "read by the verbs that render and make certificates"
-)]
 pub(crate) fn read(path: &Path) -> Result<Site, Problems> {
     parse(&Document::read(path)?).site
 }
