@@ -15,6 +15,7 @@ mod lb_datagram;
 mod lb_kernel;
 mod lb_vrrp;
 mod metrics;
+mod nodes;
 mod registry;
 mod seed_site;
 mod tidy;

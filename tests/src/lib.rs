@@ -15,6 +15,7 @@ pub mod lb;
 pub mod load;
 pub mod masters;
 pub mod netns;
+pub mod node;
 pub mod registry;
 pub mod scratch;
 pub mod site;

@@ -7,8 +7,8 @@ use std::ffi::OsStr;
 use std::net::IpAddr;
 use std::os::fd::AsFd as _;
 use std::process::{Command, Stdio};
-use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Once, OnceLock};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
@@ -43,6 +43,22 @@ impl Network {
         }
     }
 
+    /// The namespace of the wire itself.
+    #[must_use]
+    pub fn hub(&self) -> &str {
+        &self.hub
+    }
+
+    /// Gives the wire an address, to which machines may be told to send what is for elsewhere. Nothing
+    /// is passed on: there is nowhere to pass it to.
+    ///
+    /// # Panics
+    ///
+    /// Panics if this machine does not allow it.
+    pub fn gateway(&self, address: &str) {
+        ip(["-n", &self.hub, "addr", "add", address, "dev", "br0"]);
+    }
+
     /// Adds a machine with an address (`192.168.7.13/24`).
     ///
     /// # Panics
@@ -74,6 +90,11 @@ impl Network {
             namespace,
             hub: self.hub.clone(),
             port,
+            own: addresses
+                .iter()
+                .map(|&address| address.to_owned())
+                .collect(),
+            gateway: OnceLock::new(),
         };
         // A kernel without IPv6 has no such files.
         if addresses.iter().any(|address| address.contains(':')) {
@@ -106,9 +127,19 @@ pub struct Machine {
     namespace: String,
     hub: String,
     port: String,
+    /// The addresses that it was made with.
+    own: Vec<String>,
+    /// Where it sends what is for elsewhere, if anywhere.
+    gateway: OnceLock<String>,
 }
 
 impl Machine {
+    /// The name of its network namespace.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
     /// A command that runs on this machine; its process id is that of the program itself.
     #[must_use]
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
@@ -127,6 +158,18 @@ impl Machine {
     /// The link comes back.
     pub fn plug(&self) {
         ip(["-n", &self.namespace, "link", "set", "eth0", "up"]);
+        // The kernel forgets routes over a link that goes down.
+        if let Some(gateway) = self.gateway.get() {
+            ip([
+                "-n",
+                &self.namespace,
+                "route",
+                "replace",
+                "default",
+                "via",
+                gateway,
+            ]);
+        }
     }
 
     /// Nothing gets from this machine to the others any longer, nor back, though its link stays up: as
@@ -178,6 +221,38 @@ impl Machine {
     pub fn address(&self, what: &str, address: &str) {
         let namespace = self.namespace.as_str();
         ip(["-n", namespace, "addr", what, address, "dev", "eth0"]);
+    }
+
+    /// Sends what is for elsewhere to this address.
+    pub fn default_route(&self, gateway: &str) {
+        ip([
+            "-n",
+            &self.namespace,
+            "route",
+            "add",
+            "default",
+            "via",
+            gateway,
+        ]);
+    }
+
+    /// Leaves the network as a machine does that has lost its power: the link is down, and addresses and
+    /// filters that its processes have set are forgotten. [`plug`](Self::plug) brings it back as it was
+    /// when it was made.
+    pub fn reset(&self) {
+        self.unplug();
+        for address in self.addresses() {
+            if !self.own.contains(&address) && !address.starts_with("fe80:") {
+                self.address("del", &address);
+            }
+        }
+        // A set, a redirect: everything but what the tests count with.
+        let script = "nft list tables | grep -v outpost_test | while read -r table; do nft delete $table; done";
+        let status = self.command("sh").args(["-c", script]).status();
+        assert!(
+            status.is_ok_and(|status| status.success()),
+            "nft is installed"
+        );
     }
 
     /// Whether an address is on its link.

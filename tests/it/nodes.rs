@@ -1,0 +1,4 @@
+//! Three nodes of the example site, each a whole system: systemd, podman, a disk, an address.
+
+mod boot;
+mod serve;
