@@ -15,9 +15,10 @@ use daemon_base::{errln, outln};
 use crate::image::args::ImagePlace;
 use crate::image::programs::Programs;
 use crate::image::shelf::Shelf;
-use crate::image::stamp::Stamp;
+use crate::image::stamp::{self, Stamp};
 use crate::image::store::{Condition, Store};
 use crate::image_format::archive::Image;
+use crate::image_format::digest::Sha256;
 use crate::service::Service;
 use crate::swap::slot::Slot;
 
@@ -139,29 +140,62 @@ pub(crate) enum Done {
     Loaded(String),
 }
 
-/// Makes one slot have the image of an archive.
+/// What was brought for a slot.
+#[derive(Clone, Debug)]
+pub(crate) struct Brought {
+    /// The image.
+    pub(crate) stamp: Stamp,
+    /// What it took.
+    pub(crate) done: Done,
+    /// The archive whose stamp has to be written, once the disk has the image.
+    unstamped: Option<Sha256>,
+}
+
+/// Makes one slot have the image of an archive, on the disk too.
 ///
 /// # Errors
 ///
 /// When the archive is damaged, is of another service, or cannot be loaded.
+#[expect(dead_code, reason = "for swaps")]
 pub(crate) fn bring(
+    shelf: &Shelf,
+    rack: &mut Rack,
+    of: (Service, Slot),
+    archive: &Path,
+) -> anyhow::Result<Brought> {
+    let brought = prepare(shelf, rack, of, archive)?;
+    stamp::write(&rack.stamps(), &brought.new_stamp())?;
+    Ok(brought)
+}
+
+impl Brought {
+    fn new_stamp(&self) -> Vec<(Sha256, Stamp)> {
+        let digest = self.unstamped.into_iter();
+        digest.map(|digest| (digest, self.stamp.clone())).collect()
+    }
+}
+
+fn prepare(
     shelf: &Shelf,
     rack: &mut Rack,
     (service, slot): (Service, Slot),
     archive: &Path,
-) -> anyhow::Result<(Stamp, Done)> {
+) -> anyhow::Result<Brought> {
     let digest = shelf.digest(archive)?;
     let known = Stamp::read(&rack.stamps(), digest);
     let condition = known
         .as_ref()
         .map(|stamp| rack.condition(service, slot, stamp));
     if let (Some(stamp), Some(Condition::Whole)) = (&known, &condition) {
-        let stamp = stamp.clone();
-        let done = match rack.assign(service, slot, &stamp)? {
+        let done = match rack.assign(service, slot, stamp)? {
             true => Done::Assigned,
             false => Done::Nothing,
         };
-        return Ok((stamp, done));
+        return Ok(Brought {
+            stamp: stamp.clone(),
+            done,
+            unstamped: None,
+        });
     }
     let image = shelf.read(archive)?;
     anyhow::ensure!(
@@ -173,8 +207,7 @@ pub(crate) fn bring(
     let stamp = Stamp::of(&image);
     // Without a stamp nothing says that what is there was forced to the disk, but its bytes may be
     // right all the same.
-    let found = rack.condition(service, slot, &stamp);
-    let done = match (found, condition) {
+    let done = match (rack.condition(service, slot, &stamp), condition) {
         (Condition::Whole, _) => Done::Assigned,
         (Condition::Damaged(what), _) => Done::Loaded(format!("it was damaged: {what}")),
         (Condition::Missing, Some(_)) => Done::Loaded("it was gone".to_owned()),
@@ -184,9 +217,12 @@ pub(crate) fn bring(
         rack.load(service, slot, archive, &image)
             .context(LoadFailed)?;
     }
-    stamp.write(&rack.stamps(), digest)?;
     rack.assign(service, slot, &stamp)?;
-    Ok((stamp, done))
+    Ok(Brought {
+        stamp,
+        done,
+        unstamped: Some(digest),
+    })
 }
 
 /// The archive is good, and yet the store does not have it.
@@ -195,7 +231,7 @@ pub(crate) fn bring(
 struct LoadFailed;
 
 fn bring_all(shelf: &Shelf, rack: &mut Rack) -> anyhow::Result<bool> {
-    let (mut all, mut changed) = (true, false);
+    let (mut all, mut changed, mut stamps) = (true, false, Vec::new());
     for service in Service::ALL {
         for slot in Slot::ALL {
             let Some(first) = shelf.archive(service, slot) else {
@@ -204,13 +240,16 @@ fn bring_all(shelf: &Shelf, rack: &mut Rack) -> anyhow::Result<bool> {
             let start = now();
             match bring_any(shelf, rack, (service, slot), &first)? {
                 None => all = false,
-                Some((stamp, done)) => {
-                    changed |= done != Done::Nothing;
-                    say(service, slot, &stamp, &done, now().duration_since(start));
+                Some(brought) => {
+                    changed |= brought.done != Done::Nothing;
+                    say(service, slot, &brought, now().duration_since(start));
+                    stamps.extend(brought.new_stamp());
                 }
             }
         }
     }
+    // Once for all: forcing one to the disk forces everything that is written meanwhile.
+    stamp::write(&rack.stamps(), &stamps)?;
     if changed && let Rack::Store(store) = rack {
         store.tidy()?;
     }
@@ -223,7 +262,7 @@ fn bring_any(
     rack: &mut Rack,
     (service, slot): (Service, Slot),
     first: &Path,
-) -> anyhow::Result<Option<(Stamp, Done)>> {
+) -> anyhow::Result<Option<Brought>> {
     let mut tried = BTreeSet::new();
     let others = [
         shelf.archive(service, slot.other()),
@@ -233,7 +272,7 @@ fn bring_any(
         if !tried.insert(archive.clone()) {
             continue;
         }
-        match bring(shelf, rack, (service, slot), &archive) {
+        match prepare(shelf, rack, (service, slot), &archive) {
             Ok(brought) => {
                 if archive != first {
                     let name = archive.file_name().unwrap_or_default();
@@ -248,9 +287,10 @@ fn bring_any(
     Ok(None)
 }
 
-fn say(service: Service, slot: Slot, stamp: &Stamp, done: &Done, took: Duration) {
+fn say(service: Service, slot: Slot, brought: &Brought, took: Duration) {
+    let stamp = &brought.stamp;
     let what = format!("{} ({})", stamp.version, stamp.image_id.short());
-    match done {
+    match &brought.done {
         Done::Nothing => outln!("{service} {slot}: {what} is there"),
         Done::Assigned => {
             outln!("{service} {slot}: {what} was there, and is its image from here on");

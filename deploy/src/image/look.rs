@@ -63,11 +63,11 @@ pub(crate) fn verify(place: &ImagePlace) -> anyhow::Result<bool> {
     let rows = rows(place)?;
     for row in &rows {
         outln!(
-            "{} {}: {} from {}",
+            "{} {}: {}: {}",
             row.service,
             row.slot,
-            row.state,
-            row.archive
+            row.archive,
+            row.state
         );
     }
     Ok(rows.iter().all(|row| row.state == WHOLE))

@@ -48,7 +48,12 @@ impl Podman {
         let run = directory.join("run").into_os_string();
         Self {
             storage: self.storage.clone(),
-            global: vec!["--root".into(), root, "--runroot".into(), run],
+            // This driver mounts nothing, so that nothing is left of the trial.
+            global: ["--storage-driver", "vfs", "--root"]
+                .map(OsString::from)
+                .into_iter()
+                .chain([root, "--runroot".into(), run])
+                .collect(),
         }
     }
 

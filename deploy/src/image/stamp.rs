@@ -50,21 +50,6 @@ impl Stamp {
         serde_json::from_slice(&text).ok()
     }
 
-    /// Writes it, after everything that is in the store.
-    ///
-    /// # Errors
-    ///
-    /// When the disk refuses.
-    pub(crate) fn write(&self, directory: &Path, archive: Sha256) -> anyhow::Result<()> {
-        fs::create_dir_all(directory)
-            .with_context(|| format!("cannot make {}", directory.display()))?;
-        let of_system = File::open(directory)
-            .with_context(|| format!("cannot read {}", directory.display()))?;
-        rustix::fs::syncfs(&of_system).context("cannot force the store to the disk")?;
-        let text = serde_json::to_vec(self).context("cannot write what was loaded")?;
-        durable::write(&place(directory, archive), Rights::PUBLIC, &text[..])
-    }
-
     /// The first file below `root` that is not what the image has.
     pub(crate) fn damage(&self, root: &Path) -> Option<String> {
         self.files.iter().find_map(|(path, digest)| {
@@ -76,6 +61,27 @@ impl Stamp {
             }
         })
     }
+}
+
+/// Forces a store to the disk, and then writes what is in it, under the digests of the archives.
+///
+/// # Errors
+///
+/// When the disk refuses.
+pub(crate) fn write(directory: &Path, stamps: &[(Sha256, Stamp)]) -> anyhow::Result<()> {
+    if stamps.is_empty() {
+        return Ok(());
+    }
+    fs::create_dir_all(directory)
+        .with_context(|| format!("cannot make {}", directory.display()))?;
+    let of_system =
+        File::open(directory).with_context(|| format!("cannot read {}", directory.display()))?;
+    rustix::fs::syncfs(&of_system).context("cannot force the store to the disk")?;
+    for (archive, stamp) in stamps {
+        let text = serde_json::to_vec(stamp).context("cannot write what was loaded")?;
+        durable::write(&place(directory, *archive), Rights::PUBLIC, &text[..])?;
+    }
+    Ok(())
 }
 
 fn place(directory: &Path, archive: Sha256) -> PathBuf {
@@ -96,7 +102,7 @@ mod tests {
             revision: "r".to_owned(),
             files: [("a".to_owned(), Sha256::of(b"1"))].into(),
         };
-        stamp.write(&directory, archive).unwrap();
+        write(&directory, &[(archive, stamp.clone())]).unwrap();
         assert_eq!(Stamp::read(&directory, archive), Some(stamp.clone()));
         assert_eq!(Stamp::read(&directory, Sha256::of(b"other")), None);
         assert!(stamp.damage(&directory).is_some());

@@ -70,7 +70,7 @@ impl Store {
             return Ok(None);
         };
         self.podman_works_elsewhere()
-            .with_context(|| format!("podman works with no store at all ({refused:#})"))?;
+            .with_context(|| format!("podman does not work ({refused:#})"))?;
         let aside = self.move_aside().with_context(|| format!("{refused:#}"))?;
         self.survey()
             .context("podman refuses even an empty store")?;
@@ -163,7 +163,7 @@ impl Store {
         self.survey()
     }
 
-    /// Moves the store away, for people to look at; a store that was moved before is removed.
+    /// Moves the store away, for people to look at; stores that were moved before are removed.
     ///
     /// # Errors
     ///
@@ -175,11 +175,10 @@ impl Store {
             "containers run from {}; stop them first",
             self.root.display()
         );
-        let aside = self.root.with_extension("damaged");
-        if aside.exists() {
-            fs::remove_dir_all(&aside)
-                .with_context(|| format!("cannot remove {}", aside.display()))?;
-        }
+        let aside = (1..=MAX_ASIDE)
+            .map(|n| self.root.with_extension(format!("damaged-{n}")))
+            .find(|aside| is_free(aside))
+            .context("damaged stores from before are in the way, and cannot be removed")?;
         fs::rename(&self.root, &aside)
             .with_context(|| format!("cannot move {} aside", self.root.display()))?;
         self.names.clear();
@@ -228,6 +227,18 @@ impl Store {
         Ok(())
     }
 }
+
+/// Whether there is nothing, or no more. What podman has mounted of a store cannot be removed before
+/// the machine starts anew.
+fn is_free(aside: &Path) -> bool {
+    match fs::remove_dir_all(aside) {
+        Ok(()) => true,
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    }
+}
+
+/// Damaged stores that are there at most: one for each attempt until the machine starts anew.
+const MAX_ASIDE: u32 = 9;
 
 /// Whether something is mounted below a directory; /proc/self/mounts writes a space as `\040`.
 fn is_mounted_below(mounts: &str, directory: &Path) -> bool {
