@@ -8,9 +8,10 @@ use daemon_base::config::HumanDuration;
 
 use crate::check::{self, CheckArgs};
 use crate::image::args::{ImageArgs, ImagePlace, ImagesArgs};
-use crate::service::Service;
+use crate::pki::PkiArgs;
 use crate::render_verb;
 use crate::render_verb::RenderArgs;
+use crate::service::Service;
 
 /// Starts an Outpost site and looks after it
 ///
@@ -92,6 +93,8 @@ pub(crate) enum Command {
     /// Write every node's configurations, units and Ignition, as a site file has them
     #[command(after_long_help = render_verb::NOTES)]
     Render(RenderArgs),
+    /// Make and look after the certificates of a site
+    Pki(PkiArgs),
 
     /// Become another program that ends when its parent ends
     #[command(hide = true)]

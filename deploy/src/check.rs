@@ -8,6 +8,7 @@ use config_text::Position;
 use daemon_base::config::{Document, Problem, Problems};
 use daemon_base::{disk, exit, outln};
 
+use crate::pki;
 use crate::service::Service;
 use crate::site::{Role, Site};
 use crate::site_file::{self, Kind, Named, Remark};
@@ -77,7 +78,7 @@ fn look(path: &Path, strict: bool) -> (Vec<String>, bool) {
     let mut said = lines(&problems, &read.remarks);
     match &read.site {
         Ok(site) if problems.0.is_empty() => {
-            said.extend(certificates(base, site));
+            said.extend(pki::remarks(base, site));
             said.push(format!("{}: {}", path.display(), summary(site)));
             (said, !(strict && has_warning))
         }
@@ -137,17 +138,6 @@ fn users(base: &Path, named: &Named) -> Vec<Problem> {
         problems.push(Problem::at(named.position.clone(), message));
     }
     problems
-}
-
-/// Says if certificates are still to be made.
-fn certificates(base: &Path, site: &Site) -> Option<String> {
-    let authority = base.join(&site.pki).join("ca.crt");
-    (!authority.exists()).then(|| {
-        format!(
-            "{}: note: not there yet; `outpost pki make` makes the certificates of the site",
-            authority.display()
-        )
-    })
 }
 
 /// A site in one line.

@@ -25,7 +25,6 @@ impl Rights {
     };
 
     /// Nobody else may read it.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for what is installed"))]
     pub(crate) const PRIVATE: Self = Self {
         mode: 0o600,
         owner: None,

@@ -7,6 +7,7 @@
 //!                   check        a site file → what is wrong with it                        (check.rs)
 //!                   swap         another version of a service takes over            (swap.rs)
 //!                   rollback     the same, back
+//!                   pki          a site file → its certificates                              (pki.rs)
 //! ```
 //!
 //! A library, so that tests reach what reads files that people write; [`run`] is all of the program.
@@ -67,6 +68,7 @@ pub fn run() -> ExitCode {
         Command::Swap(args) => swap::swap(&args),
         Command::Rollback(args) => swap::rollback(&args),
         Command::Render(args) => render_verb::run(&args),
+        Command::Pki(args) => pki::run(&args),
         Command::ExecChild(args) => exec_child::run(&args),
     }
 }

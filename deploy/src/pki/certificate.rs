@@ -1,0 +1,231 @@
+//! Certificates: what is in one, whether it still is what a site wants, and new ones.
+//!
+//! `today` is a parameter, in days since 1970; only keys and serial numbers are chance.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use daemon_base::calendar::civil_date;
+use rcgen::{
+    BasicConstraints, Certificate, CertificateParams, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, SerialNumber, date_time_ymd,
+};
+use ring::rand::{SecureRandom as _, SystemRandom};
+use x509_parser::extensions::GeneralName;
+use x509_parser::pem::parse_x509_pem;
+
+/// What is in a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Facts {
+    /// Whose it is: the common name.
+    pub(super) subject: String,
+    /// Host names and addresses.
+    pub(super) names: BTreeSet<String>,
+    /// The day of its end, since 1970.
+    pub(super) last_day: u64,
+    /// Its public key, bare.
+    pub(super) key: Vec<u8>,
+    /// All of it.
+    der: Vec<u8>,
+}
+
+impl Facts {
+    /// Reads the first certificate of a PEM file.
+    pub(super) fn read(pem: &[u8]) -> Result<Self, &'static str> {
+        let (_, pem) = parse_x509_pem(pem).map_err(|_| "no PEM")?;
+        let certificate = pem.parse_x509().map_err(|_| "no certificate")?;
+        let subject = certificate
+            .subject()
+            .iter_common_name()
+            .find_map(|name| name.as_str().ok())
+            .unwrap_or_default()
+            .to_owned();
+        let alternatives = certificate
+            .subject_alternative_name()
+            .map_err(|_| "a certificate with broken names")?;
+        let names = alternatives
+            .iter()
+            .flat_map(|extension| &extension.value.general_names)
+            .filter_map(shown)
+            .collect();
+        let seconds = certificate.validity().not_after.timestamp();
+        Ok(Self {
+            subject,
+            names,
+            last_day: u64::try_from(seconds).unwrap_or(0) / DAY,
+            key: certificate.public_key().subject_public_key.data.to_vec(),
+            der: pem.contents.clone(),
+        })
+    }
+
+    /// Whether an authority has signed it.
+    pub(super) fn is_signed_by(&self, authority: &Self) -> bool {
+        let own = x509_parser::parse_x509_certificate(&self.der);
+        let other = x509_parser::parse_x509_certificate(&authority.der);
+        let (Ok((_, own)), Ok((_, other))) = (own, other) else {
+            return false;
+        };
+        own.issuer().as_raw() == other.subject().as_raw()
+            && own.verify_signature(Some(other.public_key())).is_ok()
+    }
+
+    /// Days until its end.
+    pub(super) fn days_left(&self, today: u64) -> u64 {
+        self.last_day.saturating_sub(today)
+    }
+}
+
+/// A name as a site has it; others are none of ours.
+fn shown(name: &GeneralName<'_>) -> Option<String> {
+    match name {
+        GeneralName::DNSName(name) => Some((*name).to_owned()),
+        GeneralName::IPAddress(octets) => {
+            let v4 = <[u8; 4]>::try_from(*octets).map(IpAddr::from);
+            let address = v4.or_else(|_| <[u8; 16]>::try_from(*octets).map(IpAddr::from));
+            address.ok().map(|address| address.to_string())
+        }
+        _ => None,
+    }
+}
+
+//--- Whether one is still good
+
+/// Why a certificate has to be made anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// There is none.
+    Missing,
+    /// It is none.
+    Unreadable(&'static str),
+    /// It belongs to another key than the one beside it.
+    OtherKey,
+    /// Another authority has signed it.
+    OtherAuthority,
+    /// It is for other names; these are missing.
+    Names(Vec<String>),
+    /// It ends soon.
+    Ends {
+        /// In so many days.
+        days: u64,
+    },
+    /// Somebody asked for it.
+    Asked,
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Missing => f.write_str("there was none"),
+            Self::Unreadable(why) => write!(f, "it was {why}"),
+            Self::OtherKey => f.write_str("it belonged to another key"),
+            Self::OtherAuthority => f.write_str("another authority had signed it"),
+            Self::Names(names) if names.is_empty() => f.write_str("it had names too many"),
+            Self::Names(names) => write!(f, "it was not for {}", names.join(", ")),
+            Self::Ends { days: 0 } => f.write_str("it had ended"),
+            Self::Ends { days } => write!(f, "it ended in {days} days"),
+            Self::Asked => f.write_str("renewed as asked"),
+        }
+    }
+}
+
+/// Why the certificate in a file does not do; `None` when it does.
+pub(super) fn lacks(
+    pem: Option<&[u8]>,
+    key: &[u8],
+    names: &BTreeSet<String>,
+    authority: &Facts,
+    today: u64,
+) -> Option<Reason> {
+    let Some(pem) = pem else {
+        return Some(Reason::Missing);
+    };
+    let facts = match Facts::read(pem) {
+        Ok(facts) => facts,
+        Err(why) => return Some(Reason::Unreadable(why)),
+    };
+    let days = facts.days_left(today);
+    if facts.key != key {
+        Some(Reason::OtherKey)
+    } else if !facts.is_signed_by(authority) {
+        Some(Reason::OtherAuthority)
+    } else if facts.names != *names {
+        let missing = names.difference(&facts.names).cloned().collect();
+        Some(Reason::Names(missing))
+    } else if days < SOON {
+        Some(Reason::Ends { days })
+    } else {
+        None
+    }
+}
+
+//--- New ones
+
+/// A certificate of an authority for a site, signed by its own key.
+pub(super) fn authority(
+    subject: &str,
+    key: &KeyPair,
+    last_day: u64,
+) -> Result<String, rcgen::Error> {
+    let mut params = params(subject, last_day)?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params.self_signed(key).map(|made| made.pem())
+}
+
+/// A certificate of a node, which is a server and, to the other nodes, a client.
+pub(super) fn node(
+    subject: &str,
+    names: &BTreeSet<String>,
+    key: &KeyPair,
+    issuer: &Issuer<'_, KeyPair>,
+    last_day: u64,
+) -> Result<String, rcgen::Error> {
+    let mut params = params(subject, last_day)?;
+    params.subject_alt_names =
+        CertificateParams::new(Vec::from_iter(names.iter().cloned()))?.subject_alt_names;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![
+        ExtendedKeyUsagePurpose::ServerAuth,
+        ExtendedKeyUsagePurpose::ClientAuth,
+    ];
+    params.use_authority_key_identifier_extension = true;
+    let made: Certificate = params.signed_by(key, issuer)?;
+    Ok(made.pem())
+}
+
+fn params(subject: &str, last_day: u64) -> Result<CertificateParams, rcgen::Error> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params
+        .distinguished_name
+        .push(DnType::CommonName, subject.to_owned());
+    // The clock of a node that was without power for long may stand anywhere: a certificate that
+    // begins today would not let it in to learn the time.
+    params.not_before = date_time_ymd(2020, 1, 1);
+    let (year, month, day) = civil_date(last_day);
+    // RFC 5280 §4.1.2.5.2: no year has more than four digits.
+    let year = i32::try_from(year).unwrap_or(9999).min(9999);
+    let month = u8::try_from(month).unwrap_or(12);
+    params.not_after = date_time_ymd(year, month, u8::try_from(day).unwrap_or(28));
+    params.serial_number = Some(serial()?);
+    Ok(params)
+}
+
+/// A number that no certificate of the authority has had (RFC 5280 §4.1.2.2: positive, at most 20
+/// octets).
+fn serial() -> Result<SerialNumber, rcgen::Error> {
+    let mut octets = [0; 16];
+    SystemRandom::new()
+        .fill(&mut octets)
+        .map_err(|_| rcgen::Error::RingUnspecified)?;
+    let [first, ..] = &mut octets;
+    *first = *first & 0x3f | 0x40;
+    Ok(SerialNumber::from_slice(&octets))
+}
+
+/// Seconds.
+const DAY: u64 = 86_400;
+
+/// How many days before its end a certificate is made anew, and an authority's warned of. An island
+/// is looked at a few times a year.
+pub(super) const SOON: u64 = 90;
