@@ -156,7 +156,6 @@ pub(crate) struct Brought {
 /// # Errors
 ///
 /// When the archive is damaged, is of another service, or cannot be loaded.
-#[expect(dead_code, reason = "for swaps")]
 pub(crate) fn bring(
     shelf: &Shelf,
     rack: &mut Rack,
