@@ -15,7 +15,6 @@ pub(crate) mod layout;
 pub(crate) mod lb_proxy;
 mod node_file;
 pub(crate) mod own_targets;
-#[expect(dead_code, reason = "units name the other places")]
 pub(crate) mod places;
 mod registry_svc;
 mod reverse;

@@ -55,7 +55,6 @@ pub(crate) struct Frontend {
 }
 
 /// What lb-proxy listens for on a node, in the order of the site's file.
-#[expect(dead_code, reason = "asked for the sockets of units")]
 pub(crate) fn frontends(site: &Site, node: &Node) -> Vec<Frontend> {
     if !node.services.contains(&Service::LbProxy) {
         return Vec::new();

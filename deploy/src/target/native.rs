@@ -1,0 +1,138 @@
+//! Slots as plain units that run the binaries themselves, shut in by systemd (systemd.exec(5)):
+//! for hosts without podman.
+
+use super::needs::Needs;
+use super::scope::Scope;
+use super::slot::{self, Ordering, USER};
+use super::text::Text;
+use super::unit::Unit;
+use crate::render::Part;
+use crate::service::Service;
+use crate::swap::slot::Slot;
+
+/// Where `outpost images load --native` puts the binary of each slot.
+pub(super) const BINARIES: &str = "/var/lib/outpost/bin";
+
+/// What every service does without.
+const SHUT: [(&str, &str); 22] = [
+    ("NoNewPrivileges", "yes"),
+    ("ProtectSystem", "strict"),
+    ("ProtectHome", "yes"),
+    ("ProtectProc", "invisible"),
+    ("ProtectHostname", "yes"),
+    ("ProtectKernelTunables", "yes"),
+    ("ProtectKernelModules", "yes"),
+    ("ProtectKernelLogs", "yes"),
+    ("ProtectControlGroups", "yes"),
+    ("PrivateTmp", "yes"),
+    ("PrivateDevices", "yes"),
+    ("RestrictNamespaces", "yes"),
+    ("RestrictRealtime", "yes"),
+    ("RestrictSUIDSGID", "yes"),
+    ("LockPersonality", "yes"),
+    ("MemoryDenyWriteExecute", "yes"),
+    ("RemoveIPC", "yes"),
+    ("KeyringMode", "private"),
+    ("UMask", "0077"),
+    ("LimitNOFILE", "1048576"),
+    ("SystemCallArchitectures", "native"),
+    ("SystemCallErrorNumber", "EPERM"),
+];
+
+/// The units of both slots of a service.
+pub(super) fn units(service: Service, scope: &Scope<'_>) -> Vec<Unit> {
+    Slot::ALL
+        .into_iter()
+        .map(|slot| {
+            Unit::new(
+                slot.unit(service),
+                text(service, slot, scope),
+                Part::Service(service),
+            )
+        })
+        .collect()
+}
+
+fn text(service: Service, slot: Slot, scope: &Scope<'_>) -> String {
+    let needs = Needs::of(service, scope);
+    let text = slot::head(service, slot, scope, Ordering::First)
+        .section("Service")
+        .set("Type", "notify")
+        .set(
+            "ExecStart",
+            format_args!(
+                "{BINARIES}/{service}-{slot} {}",
+                slot::arguments(service, slot)
+            ),
+        )
+        .set("ExecReload", "/bin/kill -HUP $MAINPID");
+    let text = slot::service(text, service, scope, &needs)
+        .set("User", USER)
+        .set("Group", USER)
+        .set_each("ReadWritePaths", &needs.writes);
+    let text = SHUT
+        .into_iter()
+        .fold(text, |text, (key, value)| text.set(key, value));
+    slot::install(calls(
+        network(capabilities(text, &needs), &needs),
+        service,
+        &needs,
+    ))
+    .finish()
+}
+
+fn capabilities(text: Text, needs: &Needs) -> Text {
+    let named: Vec<String> = needs
+        .capabilities
+        .iter()
+        .map(|name| format!("CAP_{name}"))
+        .collect();
+    if named.is_empty() {
+        // The host's own users and groups stand for nobody; capabilities would be of no use so.
+        return text
+            .set("CapabilityBoundingSet", "")
+            .set("PrivateUsers", "yes");
+    }
+    text.set("CapabilityBoundingSet", named.join(" "))
+        .set("AmbientCapabilities", named.join(" "))
+}
+
+fn network(text: Text, needs: &Needs) -> Text {
+    let raw = needs.capabilities.contains(&"NET_RAW");
+    let families = match (needs.network, raw) {
+        (true, true) => "AF_UNIX AF_INET AF_INET6 AF_NETLINK AF_PACKET",
+        (true, false) => "AF_UNIX AF_INET AF_INET6",
+        (false, _) => "AF_UNIX",
+    };
+    text.when(!needs.network, |text| {
+        text.comments(&["The sockets that it inherits are of the host's network."])
+            .set("PrivateNetwork", "yes")
+    })
+    .set("RestrictAddressFamilies", families)
+}
+
+/// What a service is let do to the kernel.
+fn calls(text: Text, service: Service, needs: &Needs) -> Text {
+    let sets_clock = needs.capabilities.contains(&"SYS_TIME");
+    text.set("ProtectClock", if sets_clock { "no" } else { "yes" })
+        .set("SystemCallFilter", "@system-service")
+        .set("SystemCallFilter", "~@privileged @resources")
+        .comments(&["To see how many descriptors there may be."])
+        .set("SystemCallFilter", "prlimit64 getrlimit")
+        .when(service == Service::LbProxy, |text| {
+            text.comments(&["To have all of them."])
+                .set("SystemCallFilter", "setrlimit")
+        })
+        .when(service == Service::TimesyncAgent, |text| {
+            text.comments(&[
+                "To give up what it does not need, and to keep a core to itself in between.",
+            ])
+            .set("SystemCallFilter", "capset sched_setscheduler")
+        })
+        .when(sets_clock, |text| text.set("SystemCallFilter", "@clock"))
+}
+
+/// The directory of the binaries, as tmpfiles.d(5) makes it.
+pub(super) fn directory() -> String {
+    format!("d {BINARIES} 0755 root root -\n")
+}

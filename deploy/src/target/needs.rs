@@ -1,0 +1,70 @@
+//! What each service needs of the host that it runs on: nothing else is given to it.
+
+use std::time::Duration;
+
+use super::scope::Scope;
+use crate::render::layout::DRAIN;
+use crate::render::places;
+use crate::service::Service;
+
+/// What a service needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Needs {
+    /// Whether it connects to anything, or opens sockets itself that are not Unix sockets. Without,
+    /// it gets a network of its own with nothing in it: the sockets that it inherits do.
+    pub(super) network: bool,
+    /// Capabilities (capabilities(7)), without `CAP_`.
+    pub(super) capabilities: Vec<&'static str>,
+    /// Directories that it writes to.
+    pub(super) writes: Vec<String>,
+    /// Whether it looks up names of hosts that its configuration has.
+    pub(super) names: bool,
+    /// How long it may take to end after it was told to.
+    pub(super) stop: Duration,
+}
+
+impl Needs {
+    /// Of a service in a scope.
+    pub(super) fn of(service: Service, scope: &Scope<'_>) -> Self {
+        let mut writes = vec![places::RUN.to_owned()];
+        writes.extend(places::state(service).map(|path| path.display().to_string()));
+        if service == Service::TimesyncAgent {
+            writes.push(CHRONY_RUN.to_owned());
+        }
+        Self {
+            // dns-authd answers what it is asked and hears from healthd by a Unix socket.
+            network: service != Service::DnsAuthd,
+            capabilities: capabilities(service, scope),
+            writes,
+            names: matches!(service, Service::RegistrySvc | Service::TimesyncAgent),
+            stop: stop(service),
+        }
+    }
+}
+
+/// Where chronyc looks for the daemon that it speaks to.
+const CHRONY_RUN: &str = "/run/chrony";
+
+/// Ports below 1024 are among the inherited sockets: nobody needs a capability to bind one, but for
+/// the port of chronyc.
+fn capabilities(service: Service, scope: &Scope<'_>) -> Vec<&'static str> {
+    match service {
+        // Addresses of interfaces, and a protocol of its own.
+        Service::LbProxy if !scope.site.vips.is_empty() => vec!["NET_ADMIN", "NET_RAW"],
+        Service::TimesyncAgent if scope.site.time.correct_clock => {
+            vec!["NET_BIND_SERVICE", "SYS_TIME"]
+        }
+        Service::TimesyncAgent => vec!["NET_BIND_SERVICE"],
+        _ => Vec::new(),
+    }
+}
+
+/// Longer than the service's own drain, so that it ends by itself.
+fn stop(service: Service) -> Duration {
+    DRAIN
+        + Duration::from_secs(match service {
+            // What was pushed is finished, and the index is closed.
+            Service::RegistrySvc => 50,
+            _ => 20,
+        })
+}

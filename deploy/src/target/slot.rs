@@ -1,0 +1,148 @@
+//! The two slots of a service, and what their units have in common however they are run.
+//!
+//! Both are given the same sockets. Which one is live a file decides, so that a machine that lost its
+//! power comes up with the one that was recorded last; another, which the power takes with it, lets
+//! the idle one start beside it for a swap.
+
+use std::time::Duration;
+
+use super::needs::Needs;
+use super::scope::Scope;
+use super::sockets;
+use super::text::Text;
+use crate::render::places;
+use crate::service::Service;
+use crate::swap::slot::Slot;
+
+/// The name of the services' user on a host (sysusers.d(5)): the socket of healthd is theirs.
+pub(super) const USER: &str = "outpost";
+
+/// Makes directories and the user; see `host.rs`.
+pub(super) const SETUP: &str = "outpost-setup.service";
+/// Loads images.
+pub(super) const IMAGES: &str = "outpost-images.service";
+/// Finds out which node this is.
+pub(super) const NODE: &str = "outpost-node.service";
+
+/// A process says that it is alive at half of this; one that does not is ended and started again.
+const WATCHDOG: Duration = Duration::from_secs(30);
+/// A successor may wait for its predecessor to finish before it is ready.
+const START: Duration = Duration::from_secs(120);
+/// What podman takes beyond the time that the service has.
+const BEYOND_STOP: Duration = Duration::from_secs(15);
+
+/// What has to be up first after the power was away: it pulls images from the site's registry, by a
+/// name of the site.
+const AFTER_US: [&str; 3] = [
+    "nodeip-configuration.service",
+    "crio.service",
+    "kubelet-dependencies.target",
+];
+/// Asks timesync-agent whether the clock is right.
+const CHRONY_WAIT: &str = "chrony-wait.service";
+
+/// What the container of a slot is called.
+pub(super) fn container(service: Service, slot: Slot) -> String {
+    format!("outpost-{service}-{slot}")
+}
+
+/// The image of a slot.
+pub(super) fn image(service: Service, slot: Slot) -> String {
+    format!("localhost/outpost/{service}:{slot}")
+}
+
+/// What a service is called with in a slot.
+pub(super) fn arguments(service: Service, slot: Slot) -> String {
+    format!(
+        "serve --config {} --slot {slot} --admin-socket {}/admin/{service}-{slot}.sock",
+        places::config(service).display(),
+        places::RUN,
+    )
+}
+
+/// How a slot is ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ordering {
+    /// Before everything of the platform that needs the site.
+    First,
+    /// After network-online.target, which this podman's quadlets always are: so not before what that
+    /// target waits for. [`super::early`] starts them before it.
+    AfterNetwork,
+}
+
+/// What sockets and services of a scope need to be done.
+pub(super) fn before_everything(scope: &Scope<'_>) -> Vec<String> {
+    let mut units = vec![SETUP.to_owned()];
+    if scope.is_role {
+        units.push(NODE.to_owned());
+    }
+    units
+}
+
+/// What a unit is ordered before.
+pub(super) fn before(
+    service: Option<Service>,
+    scope: &Scope<'_>,
+    ordering: Ordering,
+) -> Vec<&'static str> {
+    let platform = AFTER_US
+        .into_iter()
+        .skip(match ordering {
+            Ordering::First => 0,
+            Ordering::AfterNetwork => 1,
+        })
+        .filter(|_| scope.is_openshift());
+    let is_time = service.is_none_or(|service| service == Service::TimesyncAgent);
+    let time = (is_time && scope.keeps_time()).then_some(CHRONY_WAIT);
+    platform.chain(time).collect()
+}
+
+/// The section `[Unit]` of a slot.
+pub(super) fn head(service: Service, slot: Slot, scope: &Scope<'_>, ordering: Ordering) -> Text {
+    let recorded = format!("{}/slots/{service}.b", places::STATE);
+    let not = match slot {
+        Slot::A => "!",
+        Slot::B => "",
+    };
+    let first = before_everything(scope);
+    Text::new(&[])
+        .section("Unit")
+        .set(
+            "Description",
+            format_args!("Outpost {service} (slot {slot})"),
+        )
+        .set("ConditionPathExists", places::config(service).display())
+        .comments(&["Live by the record, or about to take over in a swap."])
+        .set("ConditionPathExists", format_args!("|{not}{recorded}"))
+        .set(
+            "ConditionPathExists",
+            format_args!("|{}/swap/{service}.{slot}", places::RUN),
+        )
+        .set_words("Requires", &first)
+        .set("Wants", IMAGES)
+        .set_words("After", first.iter().map(String::as_str).chain([IMAGES]))
+        .set_words("Before", before(Some(service), scope, ordering))
+        .comments(&["Never give up: the sockets stay open, and clients wait."])
+        .set("StartLimitIntervalSec", 0)
+}
+
+/// What the section `[Service]` of every slot has.
+pub(super) fn service(text: Text, service: Service, scope: &Scope<'_>, needs: &Needs) -> Text {
+    text.set_words("Sockets", sockets::names(service, scope))
+        .comments(&["One that was taken over from ends with 0 and must not come back."])
+        .set("Restart", "on-failure")
+        .set("RestartSec", "200ms")
+        .set("WatchdogSec", WATCHDOG.as_secs())
+        .set("TimeoutStartSec", START.as_secs())
+        .set("TimeoutStopSec", (needs.stop + BEYOND_STOP).as_secs())
+}
+
+/// The section `[Install]` of every slot: both, because a file decides.
+pub(super) fn install(text: Text) -> Text {
+    text.section("Install").set("WantedBy", "multi-user.target")
+}
+
+/// What podman does not pass on by itself: without it a service would never say that it is alive.
+pub(super) fn watchdog_environment() -> String {
+    format!("WATCHDOG_USEC={}", WATCHDOG.as_micros())
+}
