@@ -45,6 +45,7 @@ mod random;
 pub mod reload;
 mod render;
 pub mod routes;
+pub mod self_check;
 pub mod server;
 pub mod service;
 pub mod status;

@@ -32,7 +32,7 @@ use crate::reload::{self, Pace};
 use crate::server::Supply;
 use crate::table::Table;
 use crate::tcp::{self, Shared};
-use crate::{random, routes, server, status};
+use crate::{random, routes, self_check, server, status};
 
 /// The name of the DNS sockets among inherited ones.
 const SOCKETS: &str = "dns";
@@ -103,6 +103,11 @@ impl Service for Authd {
             allowed,
             totals.clone(),
         );
+        let (asked, cell) = (Arc::clone(&shared), Arc::clone(&stock.cell));
+        context.admin.self_check(move || {
+            let checked = self_check::run(&asked, &cell.current().table);
+            async move { checked }
+        });
         let streams = Streams::start(listeners.tcp, listeners.encrypted, shared)?;
         let supply = Supply {
             cell: Arc::clone(&stock.cell),

@@ -40,6 +40,7 @@ pub mod policy;
 pub mod recursor_conf;
 pub mod resolve;
 pub mod routes;
+pub mod self_check;
 pub mod server;
 pub mod service;
 pub mod status;

@@ -32,7 +32,7 @@ use crate::server::{Desk, Snapshot, Supply};
 use crate::status::Report;
 use crate::tcp::{Listeners, Streams};
 use crate::totals::Totals;
-use crate::{load, routes};
+use crate::{load, routes, self_check};
 
 /// The name of the DNS sockets among inherited ones.
 const SOCKETS: &str = "dns";
@@ -249,6 +249,16 @@ impl Recursor {
             server: first.map_or_else(String::new, |address| format!("dns://{address}")),
         }));
         routes::add(&context.admin, &self.cache, self.clock);
+        // The resolver ends when nobody has questions for it any more.
+        let (cell, jobs, clock) = (Arc::clone(&self.cell), self.driver.jobs(), self.clock);
+        let jobs = jobs.downgrade();
+        context.admin.self_check(move || {
+            let (snapshot, jobs) = (cell.current(), jobs.upgrade());
+            async move {
+                let jobs = jobs.ok_or("the resolver has ended")?;
+                self_check::run(&snapshot.view.table, &jobs, clock).await
+            }
+        });
     }
 }
 

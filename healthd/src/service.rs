@@ -15,11 +15,13 @@ use daemon_base::readiness::Readiness;
 use daemon_base::run::{Context, Service, StartError};
 use daemon_base::succession::{self, Lock, LockError};
 use proto::health::Target;
+use proto::wire::{self, health_server::Health as _};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 
 use crate::config::{Config, Listen};
 use crate::engine::{Engine, wall};
+use crate::grpc::HealthApi;
 use crate::hub::{Limits, Restored, Statement, SubscriberId, TooMany};
 use crate::listener::Listeners;
 use crate::metrics::{Counters, TargetCollector};
@@ -96,6 +98,7 @@ impl Service for Healthd {
         let names = listeners.names();
         add_page(&context.admin, &engine, &names);
         succession::offer(&context.admin);
+        check_self(&context.admin, &engine);
         let bound = listeners.serve(&engine, &guard)?;
         tracing::info!(
             listeners = names.join(" "),
@@ -173,6 +176,25 @@ impl Healthd {
     pub fn listeners(&self) -> &[String] {
         &self.names
     }
+}
+
+/// Lets the process be asked whether it works: whether it lists what it knows, as it would to anybody.
+fn check_self(admin: &Routes, engine: &Engine) {
+    let engine = engine.clone();
+    admin.self_check(move || {
+        let (_drain, guard) = Drain::new();
+        let api = HealthApi::new(engine.clone(), guard);
+        async move {
+            let listed = api.list(tonic::Request::new(wire::ListRequest::default()));
+            let listed = listed.await.map_err(|status| status.to_string())?;
+            let listed = listed.into_inner();
+            Ok(format!(
+                "lists {} targets of generation {}",
+                listed.targets.len(),
+                listed.generation
+            ))
+        }
+    });
 }
 
 /// The site's page, for a browser.

@@ -21,6 +21,7 @@ pub mod proxy_protocol;
 pub mod queue;
 pub mod relay;
 pub mod routes;
+mod self_check;
 pub mod service;
 pub mod service_addresses;
 pub mod standing;

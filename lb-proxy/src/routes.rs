@@ -24,6 +24,7 @@ use crate::datagram::flow::FlowInfo;
 use crate::keeper::{Keeper, NoSuchServer, ServerKey, View};
 use crate::kernel::{self, Forwarded, KernelFrontend};
 use crate::relay::{Engine, Filter, SessionInfo};
+use crate::self_check;
 use crate::service::{self, Datagrams};
 use crate::standing::Override;
 
@@ -52,6 +53,12 @@ pub(crate) fn add(
     routes.post("/sessions/kill", move |request| {
         let (engine, keeper, datagrams) = asked.clone();
         kill(request, engine, keeper, datagrams)
+    });
+    let checked = (Arc::clone(engine), Arc::clone(keeper));
+    routes.self_check(move || {
+        let (engine, keeper) = &checked;
+        let checked = self_check::run(engine.listening().len(), &keeper.view());
+        async move { checked }
     });
     let known = Arc::clone(keeper);
     routes.get("/backends/explain", move |request| {

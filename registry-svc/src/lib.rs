@@ -26,6 +26,7 @@ pub mod record;
 pub mod reference;
 mod routes;
 pub mod scrub;
+mod self_check;
 pub mod server;
 pub mod service;
 pub mod space;

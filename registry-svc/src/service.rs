@@ -43,7 +43,7 @@ use crate::store::{self, Settings, Store, StoreError};
 use crate::upkeep::Upkeep;
 use crate::views::Looker;
 use crate::webhook::Webhooks;
-use crate::{routes, tls};
+use crate::{routes, self_check, tls};
 
 use workers::Workers;
 
@@ -155,6 +155,7 @@ impl Service for Registry {
         if let Some(cluster) = &cluster {
             cluster::serve(cluster, for_nodes, &api, guard, &workers).await?;
         }
+        check_self(context, &store, &api, &workers);
         let settings = server_settings(&config);
         let server = serve(&workers, listeners, api, tls.clone(), settings).await?;
         let shown = Cell::new(config);
@@ -377,6 +378,17 @@ impl Registry {
         succession::offer(&context.admin);
         say_read_only(&self.readiness, self.shown.current().read_only);
     }
+}
+
+/// Lets the process be asked whether it works: reads its store, and answers a client of its own.
+fn check_self(context: &Context, store: &Store, api: &Arc<Api>, workers: &Workers) {
+    let (store, api) = (store.clone(), Arc::clone(api));
+    let workers = workers.handle().clone();
+    context.admin.self_check(move || {
+        let checking = self_check::run(store.clone(), Arc::clone(&api));
+        let checking = workers.spawn(checking);
+        async move { checking.await.map_err(|error| error.to_string())? }
+    });
 }
 
 fn say_read_only(readiness: &Readiness, is_read_only: bool) {

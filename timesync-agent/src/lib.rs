@@ -41,6 +41,7 @@ pub mod replay;
 pub mod resolver;
 pub mod responder;
 pub mod sandbox;
+mod self_check;
 pub mod server;
 pub mod service;
 pub mod settings;

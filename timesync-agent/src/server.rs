@@ -229,7 +229,7 @@ fn stamp(arrived: Option<Duration>, picked_up: UnixTime) -> (UnixTime, StampSour
 }
 
 /// Reads the wall clock.
-fn wall_clock() -> UnixTime {
+pub(crate) fn wall_clock() -> UnixTime {
     let now = clock_gettime(ClockId::Realtime);
     UnixTime(
         now.tv_sec

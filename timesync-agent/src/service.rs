@@ -6,7 +6,7 @@ mod sockets;
 
 use std::net::{IpAddr, ToSocketAddrs as _};
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -34,6 +34,7 @@ use crate::page;
 use crate::random::Random;
 use crate::responder::{Policy, Tables};
 use crate::sandbox::{self, Capabilities};
+use crate::self_check;
 use crate::server::{self, Server, Supply};
 use crate::settings::{PtpTransport, RefclockDriver, Settings};
 use crate::status::{self, Surroundings};
@@ -134,6 +135,7 @@ impl Service for Timesync {
         };
         let agent = Agent::start(settings, keys, options).map_err(refused)?;
         context.progress.register("ntp", agent.heartbeat());
+        check_self(context, &agent, &supply, &mut random);
         let told = supply.clone();
         let tell = move |settings: &Settings, keys: &KeyRing| {
             told.policy.publish(policy(settings, keys, precision));
@@ -301,6 +303,16 @@ fn serve(
     let counters = udp::Collector::new("timesync", server.counters());
     context.metrics.register_collector(counters);
     Ok((Some(server), listeners))
+}
+
+/// Lets the process be asked whether it works.
+fn check_self(context: &Context, agent: &Agent, supply: &Supply, random: &mut Random) {
+    let beat = Arc::downgrade(&agent.heartbeat());
+    let (supply, random) = (supply.clone(), Mutex::new(random.fork()));
+    context.admin.self_check(move || {
+        let random = random.lock().unwrap_or_else(PoisonError::into_inner).fork();
+        self_check::run(Weak::clone(&beat), supply.clone(), random)
+    });
 }
 
 /// Why there is no agent, with the code to exit with.

@@ -24,8 +24,10 @@ const LOOK: Duration = Duration::from_millis(200);
 /// What the service was like before it was touched.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Before {
-    /// Whether the old process was ready: no more is asked of the new one.
+    /// Whether the old process was ready. No more is asked of the new one.
     pub(crate) was_ready: bool,
+    /// Whether it could do its own work.
+    was_sound: bool,
     /// The version and the revision that served, if it said so.
     pub(crate) version: Option<(String, String)>,
     /// What healthd found up.
@@ -35,8 +37,10 @@ pub(crate) struct Before {
 impl Before {
     /// Looks at the service as the old slot serves it. Whatever cannot be asked is not missed later.
     pub(crate) async fn look(places: &Places, service: Service, old: Slot) -> Self {
-        let process = Process::at(places.admin_socket(service, old));
+        let socket = places.admin_socket(service, old);
+        let process = Process::at_or(socket, admin(service));
         let was_ready = matches!(process.readiness().await, Ok(Ok(())));
+        let was_sound = matches!(process.self_check().await, Ok(Ok(_)));
         let status = process.status().await.unwrap_or_default();
         let text = |key: &str| Some(status.get(key)?.as_str()?.to_owned());
         let version = text("version").zip(text("revision"));
@@ -47,6 +51,7 @@ impl Before {
         };
         Self {
             was_ready,
+            was_sound,
             version,
             targets,
         }
@@ -116,10 +121,7 @@ pub(crate) async fn watch(
         }
         tokio::time::sleep(LOOK).await;
     }
-    let checked = process.self_check().await?;
-    checked
-        .map_err(anyhow::Error::msg)
-        .context("its self-check")?;
+    checked(&process, before).await?;
     let n_targets = before.targets.len();
     let took = begun.elapsed().as_secs_f64();
     Ok(match n_targets {
@@ -154,10 +156,17 @@ async fn missing(process: &Process, before: &Before) -> anyhow::Result<String> {
             .map_err(anyhow::Error::msg)
             .context("it is not ready")?;
     }
-    let checked = process.self_check().await?;
-    checked
-        .map_err(anyhow::Error::msg)
-        .context("its self-check")
+    checked(process, before).await
+}
+
+/// Has it do its own work. Where the old one could not either, it is not held against the new one.
+async fn checked(process: &Process, before: &Before) -> anyhow::Result<String> {
+    match process.self_check().await? {
+        Err(reason) if !before.was_sound => Ok(format!("not well, as before: {reason}")),
+        checked => checked
+            .map_err(anyhow::Error::msg)
+            .context("its self-check"),
+    }
 }
 
 /// A healthd that cannot be asked for a moment is asked again: it may be what is swapped next door.

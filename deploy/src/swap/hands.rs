@@ -10,7 +10,7 @@ use super::canary::{self, Before, Life};
 use super::machine::{Action, With};
 use super::manager::{self, Unit};
 use super::places::Places;
-use super::process::Process;
+use super::process::{AskError, Process};
 use super::record::{self, Filling, Record};
 use super::slot::Slot;
 use crate::image::args::ImagePlace;
@@ -155,10 +155,13 @@ impl Hands {
     /// Whether the process of an active unit serves, and is not about to end. One without a socket of
     /// its own is believed.
     async fn is_serving(&self, slot: Slot) -> bool {
-        let process = Process::at(self.places.admin_socket(self.service, slot));
-        match process.status().await {
+        let socket = self.places.admin_socket(self.service, slot);
+        if !socket.exists() {
+            return true;
+        }
+        match Process::at(socket).status().await {
             Ok(status) => status.get("state").is_none_or(|state| state != "draining"),
-            Err(super::process::AskError::Nobody(socket)) => !socket.exists(),
+            Err(AskError::Nobody(_)) => false,
             Err(_) => true,
         }
     }

@@ -1,9 +1,10 @@
 //! One process of a service, asked at its own socket.
 
-use std::path::{Path, PathBuf};
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use daemon_base::admin::{self, ClientError, Response, SELF_CHECK};
+use daemon_base::admin::{self, ClientError, Place, Response, SELF_CHECK};
 use serde_json::Value;
 
 /// How long a process on this node may take to answer; a self-check may wait for an outside server.
@@ -12,18 +13,18 @@ const ANSWER: Duration = Duration::from_secs(15);
 /// Asks one process.
 #[derive(Clone, Debug)]
 pub(crate) struct Process {
-    socket: PathBuf,
+    place: Place,
 }
 
 /// Why a process could not be asked.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AskError {
     /// Nobody answers there.
-    #[error("nobody answers at {}", .0.display())]
-    Nobody(PathBuf),
+    #[error("nobody answers at {0}")]
+    Nobody(Place),
     /// It does not answer in time.
-    #[error("{} gives no answer within {} s", .0.display(), ANSWER.as_secs())]
-    Slow(PathBuf),
+    #[error("{0} gives no answer within {time} s", time = ANSWER.as_secs())]
+    Slow(Place),
     /// The exchange failed.
     #[error(transparent)]
     Failed(#[from] ClientError),
@@ -32,7 +33,19 @@ pub(crate) enum AskError {
 impl Process {
     /// The one that listens at a path.
     pub(crate) fn at(socket: PathBuf) -> Self {
-        Self { socket }
+        Self {
+            place: Place::Socket(socket),
+        }
+    }
+
+    /// The one that listens at a path; where there is no socket, the one that has the admin address.
+    pub(crate) fn at_or(socket: PathBuf, address: SocketAddr) -> Self {
+        match socket.exists() {
+            true => Self::at(socket),
+            false => Self {
+                place: Place::Address(address),
+            },
+        }
     }
 
     /// Whether it is ready; if not, why.
@@ -72,13 +85,13 @@ impl Process {
     }
 
     async fn get(&self, path: &str) -> Result<Response, AskError> {
-        let socket: &Path = &self.socket;
-        let asked = tokio::time::timeout(ANSWER, admin::get(socket, path)).await;
+        let asked = admin::get(self.place.clone(), path);
+        let asked = tokio::time::timeout(ANSWER, asked).await;
         match asked {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(ClientError::NotRunning { .. })) => Err(AskError::Nobody(self.socket.clone())),
+            Ok(Err(ClientError::NotRunning { .. })) => Err(AskError::Nobody(self.place.clone())),
             Ok(Err(error)) => Err(error.into()),
-            Err(_) => Err(AskError::Slow(self.socket.clone())),
+            Err(_) => Err(AskError::Slow(self.place.clone())),
         }
     }
 }

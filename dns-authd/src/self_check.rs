@@ -1,0 +1,59 @@
+//! Does once what the server is for: answers the SOA of every zone, through the table that clients
+//! are answered from.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use dns_wire::header::{self, Flags};
+use dns_wire::{Name, Rcode, Type};
+
+use crate::answer::{self, Client, Transport, Verdict};
+use crate::table::Table;
+use crate::tcp::Shared;
+
+/// Who asks: this process.
+const CLIENT: Client = Client {
+    peer: SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
+    local: None,
+    local_port: 0,
+    transport: Transport::Tcp,
+    can_wait: false,
+};
+
+/// The class of the internet (RFC 1035 §3.2.4).
+const INTERNET: u16 = 1;
+
+/// Asks for every zone of the table; says how many answered, or which did not.
+///
+/// # Errors
+/// The first zone that is not answered for, and what was answered instead.
+pub fn run(shared: &Shared, table: &Table) -> Result<String, String> {
+    let zones = table.zones();
+    let mut out = vec![0; answer::MAX_MESSAGE];
+    for served in zones {
+        let query = query(&served.apex);
+        let verdict = shared.respond(&query, &CLIENT, &mut out);
+        let Verdict::Reply(length) = verdict else {
+            return Err(format!("zone {}: no answer", served.apex));
+        };
+        let reply = out.get(..length).unwrap_or_default();
+        let flags = Flags::read(reply).ok_or("the answer has no header")?;
+        let n_answers = header::counts(reply).map_or(0, |[_, answers, ..]| answers);
+        if flags.rcode() != Rcode::NOERROR || !flags.has(Flags::AA) || n_answers == 0 {
+            return Err(format!("zone {}: answered {}", served.apex, flags.rcode()));
+        }
+    }
+    match zones.len() {
+        0 => Err("no zone is served".to_owned()),
+        1 => Ok("1 zone answers".to_owned()),
+        n => Ok(format!("{n} zones answer")),
+    }
+}
+
+/// A question for the SOA of a zone.
+fn query(apex: &Name) -> Vec<u8> {
+    let mut query = vec![0x0f, 0xf1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    query.extend_from_slice(apex.as_wire());
+    query.extend_from_slice(&Type::SOA.0.to_be_bytes());
+    query.extend_from_slice(&INTERNET.to_be_bytes());
+    query
+}
