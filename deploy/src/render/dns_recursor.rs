@@ -44,10 +44,12 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
     text
 }
 
-/// Who may ask: the node itself, and the networks of the site.
+/// Who may ask: the node itself, the networks of the site, and those of its clients, such as pods, whose
+/// own resolver asks the node's.
 fn allowed(site: &Site) -> Vec<String> {
     let own = ["127.0.0.0/8", "::1/128"].map(str::to_owned);
-    let networks = site.networks.iter().map(ipnet::IpNet::trunc);
+    let networks = site.networks.iter().chain(&site.clients);
+    let networks = networks.map(ipnet::IpNet::trunc);
     own.into_iter()
         .chain(networks.map(|network| network.to_string()))
         .collect()
@@ -106,7 +108,7 @@ upstreams = ["192.0.2.1:53", "192.0.2.2:5353"]
             "{text}"
         );
         assert!(
-            text.contains("allow-from = [\"127.0.0.0/8\", \"::1/128\", \"192.168.7.0/24\"]\n"),
+            text.contains("allow-from = [\"127.0.0.0/8\", \"::1/128\", \"192.168.7.0/24\", \"10.128.0.0/14\"]\n"),
             "{text}"
         );
         assert!(!text.contains("zone = \".\""), "an island: {text}");

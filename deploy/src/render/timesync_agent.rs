@@ -70,6 +70,7 @@ fn of_node(site: &Site, node: &Node, layout: &Layout) -> String {
         let networks = site
             .networks
             .iter()
+            .chain(&site.clients)
             .map(|network| format!("allow {}", network.trunc()));
         text.push_str(&format!("\n[serve]\naccess = {}\n", list(networks)));
     }
