@@ -66,11 +66,8 @@ fn write_zone(text: &mut String, site: &Site) -> fmt::Result {
             write_address(text, &node.name, *address)?;
         }
     }
-    writeln!(text, "\n; etcd runs on the masters.")?;
-    for (index, node) in site.masters().enumerate() {
-        for address in &node.addresses {
-            write_address(text, &format!("etcd-{index}"), *address)?;
-        }
+    if site.platform.openshift.is_some() {
+        write_etcd(text, site)?;
     }
     if !site.hosts.is_empty() {
         writeln!(text, "\n; Other hosts.")?;
@@ -83,6 +80,17 @@ fn write_zone(text: &mut String, site: &Site) -> fmt::Result {
     }
     for record in &site.records {
         write_record(text, record)?;
+    }
+    Ok(())
+}
+
+/// The names that the members of etcd have in OpenShift.
+fn write_etcd(text: &mut String, site: &Site) -> fmt::Result {
+    writeln!(text, "\n; etcd runs on the masters.")?;
+    for (index, node) in site.masters().enumerate() {
+        for address in &node.addresses {
+            write_address(text, &format!("etcd-{index}"), *address)?;
+        }
     }
     Ok(())
 }
