@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use daemon_base::config::HumanDuration;
 
+use crate::bundle::args::{BundleArgs, KeyArgs};
 use crate::check::{self, CheckArgs};
 use crate::image::args::{ImageArgs, ImagePlace, ImagesArgs};
 use crate::pki::PkiArgs;
@@ -63,6 +64,16 @@ pub(crate) enum Command {
 
     /// Build images of the services
     Image(ImageArgs),
+
+    /// Put everything that the nodes of a site need into one signed file
+    ///
+    /// Images, configurations, units and certificates of every node, the command itself, a manifest with
+    /// the digest of each, and a signature in minisign's format. `outpost install` applies it on a node
+    /// without a network.
+    Bundle(BundleArgs),
+
+    /// Make the keys that bundles are signed with
+    Key(KeyArgs),
 
     /// Look after the images of this node
     Images(ImagesArgs),

@@ -13,6 +13,7 @@
 //! A library, so that tests reach what reads files that people write; [`run`] is all of the program.
 
 mod args;
+mod bundle;
 pub mod bundle_format;
 mod check;
 mod durable;
@@ -63,6 +64,8 @@ pub fn run() -> ExitCode {
         }
         Command::Status(args) => request(args.run_dir, &Request::Status { json: args.json }),
         Command::Image(args) => image::run_image(&args),
+        Command::Bundle(args) => bundle::run(&args),
+        Command::Key(args) => bundle::run_key(&args),
         Command::Images(args) => image::run_images(&args),
         Command::Check(args) => check::run(&args),
         Command::Swap(args) => swap::swap(&args),

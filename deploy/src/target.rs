@@ -65,13 +65,11 @@ pub(crate) fn units(site: &Site, node: &Node) -> Vec<NodeFile> {
 }
 
 /// What the site's own way to start services puts on a node, without what the services read.
-#[cfg_attr(not(test), expect(dead_code, reason = "asked by what installs a node"))]
 pub(crate) fn files(site: &Site, node: &Node) -> Vec<NodeFile> {
     host(&Scope::node(site, node), site.platform.runtime).into_files()
 }
 
 /// The units among [`files`]; quadlets are none.
-#[cfg_attr(not(test), expect(dead_code, reason = "asked by what installs a node"))]
 pub(crate) fn units_of(site: &Site, node: &Node) -> Vec<UnitState> {
     let mut units: Vec<UnitState> = host(&Scope::node(site, node), site.platform.runtime)
         .units

@@ -1,0 +1,58 @@
+//! `outpost bundle`: everything a site needs in one signed file, and `outpost key`, which makes the keys.
+//!
+//! In this order: read the site and its certificates → look at the images → render every node → write
+//! the manifest → sign it → write the archive. The same inputs give the same bytes.
+
+pub(crate) mod args;
+mod create;
+pub(crate) mod keys;
+pub(crate) mod look;
+
+use std::process::ExitCode;
+
+use daemon_base::config::Problems;
+use daemon_base::{errln, exit, outln};
+
+use self::args::{BundleArgs, BundleVerb, KeyArgs, KeyVerb};
+
+/// Does what `bundle` is asked for.
+pub(crate) fn run(args: &BundleArgs) -> ExitCode {
+    let done = match &args.verb {
+        None => create::run(args),
+        Some(BundleVerb::Verify(verify)) => look::verify(verify),
+        Some(BundleVerb::List(list)) => look::list(list),
+    };
+    match done {
+        Ok(()) => exit::code(exit::OK),
+        Err(error) => match error.downcast_ref::<Problems>() {
+            Some(problems) => {
+                for problem in &problems.0 {
+                    errln!("{problem}");
+                }
+                exit::code(exit::CONFIG)
+            }
+            None => {
+                errln!("outpost: {error:#}");
+                exit::code(exit::DATA)
+            }
+        },
+    }
+}
+
+/// Does what `key` is asked for.
+pub(crate) fn run_key(args: &KeyArgs) -> ExitCode {
+    let KeyVerb::Generate(generate) = &args.verb;
+    match keys::generate(generate) {
+        Ok(id) => {
+            outln!(
+                "Key {id}: keep {0}.key to yourself, and give {0}.pub to every node.",
+                generate.output.display()
+            );
+            exit::code(exit::OK)
+        }
+        Err(error) => {
+            errln!("outpost: {error:#}");
+            exit::code(exit::UNAVAILABLE)
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The command lines of `bundle` and `key`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::site_file;
+
+/// Arguments of `bundle`.
+#[derive(Clone, Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct BundleArgs {
+    /// Look at a bundle instead of making one.
+    #[command(subcommand)]
+    pub(crate) verb: Option<BundleVerb>,
+
+    /// The site file
+    #[arg(long, value_name = "FILE", default_value = site_file::DEFAULT)]
+    pub(crate) site: PathBuf,
+
+    /// What `outpost image build` has written
+    #[arg(long, value_name = "DIR", required = true)]
+    pub(crate) images: Option<PathBuf>,
+
+    /// The key to sign with, as `outpost key generate` or minisign makes it
+    #[arg(long, value_name = "FILE", required = true)]
+    pub(crate) key: Option<PathBuf>,
+
+    /// File with the password of the key; without it an encrypted key asks for it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) password_file: Option<PathBuf>,
+
+    /// Where the bundle is written to
+    ///
+    /// It has the keys of the nodes' certificates in it, and is readable by its owner only.
+    #[arg(long, short, value_name = "FILE", required = true)]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// What to look at.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum BundleVerb {
+    /// Check the signature of a bundle and the digest of everything in it
+    Verify(BundleVerify),
+
+    /// Show what is in a bundle
+    List(BundleList),
+}
+
+/// Arguments of `bundle verify`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct BundleVerify {
+    /// The bundle
+    #[arg(value_name = "BUNDLE")]
+    pub(crate) bundle: PathBuf,
+
+    /// The public key of who made it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) public_key: PathBuf,
+}
+
+/// Arguments of `bundle list`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct BundleList {
+    /// The bundle
+    #[arg(value_name = "BUNDLE")]
+    pub(crate) bundle: PathBuf,
+
+    /// Print its manifest
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `key`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct KeyArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) verb: KeyVerb,
+}
+
+/// What to do with keys.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum KeyVerb {
+    /// Make a pair of keys, in minisign's format
+    Generate(KeyGenerate),
+}
+
+/// Arguments of `key generate`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct KeyGenerate {
+    /// Where to: OUTPUT.key and OUTPUT.pub are written, and never over others
+    #[arg(long, short, value_name = "OUTPUT", default_value = "outpost")]
+    pub(crate) output: PathBuf,
+
+    /// File with a password to encrypt the key with; without it the key is not encrypted
+    #[arg(long, value_name = "FILE")]
+    pub(crate) password_file: Option<PathBuf>,
+}
