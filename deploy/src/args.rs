@@ -9,6 +9,7 @@ use daemon_base::config::HumanDuration;
 use crate::bundle::args::{BundleArgs, KeyArgs};
 use crate::check::{self, CheckArgs};
 use crate::image::args::{ImageArgs, ImagePlace, ImagesArgs};
+use crate::install::args::{INSTALL_NOTES, InstallArgs, UninstallArgs};
 use crate::pki::PkiArgs;
 use crate::render_verb;
 use crate::render_verb::RenderArgs;
@@ -71,6 +72,16 @@ pub(crate) enum Command {
     /// the digest of each, and a signature in minisign's format. `outpost install` applies it on a node
     /// without a network.
     Bundle(BundleArgs),
+
+    /// Install a bundle on this node, or bring the node up to it
+    #[command(after_long_help = INSTALL_NOTES)]
+    Install(InstallArgs),
+
+    /// Take away what was installed, and nothing else
+    ///
+    /// What the services have learnt and keep (the registry's images above all) stays, unless --purge says otherwise. Files that
+    /// were changed since stay too, and what was there before comes back.
+    Uninstall(UninstallArgs),
 
     /// Make the keys that bundles are signed with
     Key(KeyArgs),

@@ -10,6 +10,7 @@ pub(crate) mod look;
 
 use std::process::ExitCode;
 
+pub(crate) use self::create::COMMAND_PATH;
 use daemon_base::config::Problems;
 use daemon_base::{errln, exit, outln};
 

@@ -67,7 +67,6 @@ fn place(path: &Path, rights: Rights, mut contents: impl Read) -> io::Result<()>
 /// # Errors
 ///
 /// When the system refuses.
-#[cfg_attr(not(test), expect(dead_code, reason = "for what is installed"))]
 pub(crate) fn set_rights(path: &Path, rights: Rights) -> anyhow::Result<()> {
     let given = File::open(path).and_then(|file| {
         give(&file, rights)?;

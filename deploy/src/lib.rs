@@ -20,6 +20,7 @@ mod durable;
 mod exec_child;
 mod image;
 pub mod image_format;
+mod install;
 mod pki;
 mod render;
 mod render_verb;
@@ -65,6 +66,8 @@ pub fn run() -> ExitCode {
         Command::Status(args) => request(args.run_dir, &Request::Status { json: args.json }),
         Command::Image(args) => image::run_image(&args),
         Command::Bundle(args) => bundle::run(&args),
+        Command::Install(args) => install::run(&args),
+        Command::Uninstall(args) => install::run_uninstall(&args),
         Command::Key(args) => bundle::run_key(&args),
         Command::Images(args) => image::run_images(&args),
         Command::Check(args) => check::run(&args),

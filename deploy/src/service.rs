@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// A service of the site.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Service {
     /// Probes the masters and publishes what is up.
     Healthd,

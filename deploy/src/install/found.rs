@@ -1,0 +1,128 @@
+//! Looking at a node: what of all that is wanted is there already.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+
+use crate::bundle_format::manifest::{BundleNode, Manifest};
+use crate::image::args::service;
+use crate::image::shelf::Shelf;
+use crate::image_format::digest::Sha256;
+use crate::install::plan::{FileState, Found, Wanted};
+use crate::install::record::{Record, below};
+use crate::install::system::System;
+use crate::service::Service;
+use crate::swap::places::Places;
+use crate::swap::slot::Slot;
+
+/// What a bundle wants of a node.
+///
+/// # Errors
+///
+/// When it names a service that this program does not know.
+pub(crate) fn wanted(manifest: &Manifest, node: &BundleNode) -> anyhow::Result<Wanted> {
+    let mut wanted = Wanted::default();
+    for file in &node.files {
+        let member = manifest.members.get(&file.member);
+        let member = member.with_context(|| format!("{} is not listed", file.member))?;
+        let state = FileState {
+            mode: file.mode,
+            owner: (file.user, file.group),
+            digest: member.sha256,
+        };
+        wanted.files.insert(file.path.clone(), state);
+    }
+    let enabled = node.units.iter().filter(|unit| unit.enable);
+    wanted.enabled = enabled.map(|unit| unit.name.clone()).collect();
+    for name in &node.services {
+        let known = service(name).map_err(anyhow::Error::msg)?;
+        let image = manifest.images.iter().find(|image| image.service == *name);
+        let image = image.with_context(|| format!("the bundle has no image of {name}"))?;
+        let member = manifest.members.get(&image.member);
+        let member = member.with_context(|| format!("{} is not listed", image.member))?;
+        wanted.archives.insert(known, member.sha256);
+    }
+    Ok(wanted)
+}
+
+/// What a node is.
+///
+/// # Errors
+///
+/// When something cannot be looked at.
+pub(crate) fn found(
+    root: &Path,
+    system: &System,
+    wanted: &Wanted,
+    record: Option<&Record>,
+) -> anyhow::Result<Found> {
+    let installed: BTreeSet<PathBuf> = record.map_or_else(BTreeSet::new, |record| {
+        record.files.keys().cloned().collect()
+    });
+    let had_enabled = record.map_or_else(BTreeSet::new, |record| record.units.clone());
+    let mut files = BTreeMap::new();
+    for path in wanted.files.keys().chain(&installed) {
+        if let Some(state) = file(&below(root, path))? {
+            files.insert(path.clone(), state);
+        }
+    }
+    let units: BTreeSet<String> = wanted.enabled.union(&had_enabled).cloned().collect();
+    let shelf = shelf(root);
+    let mut archives = BTreeMap::new();
+    for service in wanted.archives.keys().copied() {
+        if let Some(archive) = shelf.archive(service, live(root, service)) {
+            archives.insert(service, shelf.digest(&archive)?);
+        }
+    }
+    let pending = record.into_iter().flat_map(|record| &record.pending);
+    Ok(Found {
+        files,
+        enabled: system.enabled(&units),
+        archives,
+        installed,
+        had_enabled,
+        pending: pending.filter_map(|deed| deed.parse().ok()).collect(),
+    })
+}
+
+/// A file as it is; none if it is not there.
+///
+/// # Errors
+///
+/// When it is there and cannot be read, or is no file.
+pub(crate) fn file(path: &Path) -> anyhow::Result<Option<FileState>> {
+    let metadata = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other.with_context(|| format!("cannot look at {}", path.display()))?,
+    };
+    anyhow::ensure!(
+        metadata.is_file(),
+        "{} is no file, and will not be replaced by one",
+        path.display()
+    );
+    let (digest, _) = File::open(path)
+        .and_then(Sha256::of_reader)
+        .with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(Some(FileState {
+        mode: metadata.mode() & 0o7777,
+        owner: (metadata.uid(), metadata.gid()),
+        digest,
+    }))
+}
+
+/// The archives of a node.
+pub(crate) fn shelf(root: &Path) -> Shelf {
+    Shelf::new(&below(root, Path::new("/var/lib/outpost/images")))
+}
+
+/// The slot that a service runs in.
+pub(crate) fn live(root: &Path, service: Service) -> Slot {
+    match Places::below(root).mark(service).exists() {
+        true => Slot::B,
+        false => Slot::A,
+    }
+}

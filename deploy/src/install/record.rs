@@ -1,0 +1,108 @@
+//! What was installed on a node: written before anything is changed and again when all is done, so that
+//! a run that was killed is finished by the next, and everything can be taken away again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+
+use crate::bundle_format::manifest::{BundleRuntime, Version};
+use crate::durable::{self, Rights};
+use crate::image_format::digest::Sha256;
+
+/// What was installed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct Record {
+    /// The version of this form.
+    pub(crate) version: Version,
+    /// The node that this is.
+    pub(crate) node: String,
+    /// The site's domain.
+    pub(crate) domain: String,
+    /// The digest of the bundle's manifest.
+    pub(crate) bundle: Sha256,
+    /// What runs the services.
+    pub(crate) runtime: BundleRuntime,
+    /// The services, by name.
+    pub(crate) services: Vec<String>,
+    /// Every file that was written, or was about to be.
+    pub(crate) files: BTreeMap<PathBuf, RecordFile>,
+    /// Directories that were made.
+    pub(crate) directories: BTreeSet<PathBuf>,
+    /// Every unit that was enabled.
+    pub(crate) units: BTreeSet<String>,
+    /// What is still to be done, in words.
+    pub(crate) pending: BTreeSet<String>,
+}
+
+/// A file that was written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct RecordFile {
+    /// What was written.
+    pub(crate) sha256: Sha256,
+    /// What was there before that was not ours, kept below `before/` under its digest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) before: Option<Foreign>,
+}
+
+/// A file that was there before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct Foreign {
+    /// What was in it.
+    pub(crate) sha256: Sha256,
+    /// Its permissions.
+    pub(crate) mode: u32,
+    /// Its user and group.
+    pub(crate) owner: (u32, u32),
+}
+
+impl Record {
+    /// What was installed below `root`; none if nothing was.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read or understood: then nothing must be done, for nobody knows what is ours.
+    pub(crate) fn read(root: &Path) -> anyhow::Result<Option<Self>> {
+        let path = directory(root).join(NAME);
+        let text = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other.with_context(|| format!("cannot read {}", path.display()))?,
+        };
+        let record = serde_json::from_slice(&text)
+            .with_context(|| format!("{} cannot be understood", path.display()))?;
+        Ok(Some(record))
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    ///
+    /// When the disk refuses.
+    pub(crate) fn write(&self, root: &Path) -> anyhow::Result<()> {
+        let text = serde_json::to_vec_pretty(self).context("cannot write what is installed")?;
+        durable::write(&directory(root).join(NAME), Rights::PRIVATE, &text[..])
+    }
+}
+
+/// Where it is kept, with what was there before.
+pub(crate) fn directory(root: &Path) -> PathBuf {
+    below(root, Path::new("/var/lib/outpost/install"))
+}
+
+/// Where a file is kept that was there before.
+pub(crate) fn kept(root: &Path, digest: Sha256) -> PathBuf {
+    directory(root).join("before").join(digest.to_string())
+}
+
+/// A path of a node whose root is elsewhere.
+pub(crate) fn below(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+const NAME: &str = "record.json";

@@ -1,0 +1,133 @@
+//! `outpost uninstall`: exactly what was installed goes, and nothing else.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use anyhow::Context as _;
+use daemon_base::{errln, outln};
+use rustix::mount::{UnmountFlags, unmount};
+
+use crate::bundle_format::manifest::BundleRuntime;
+use crate::image::args::service;
+use crate::image::podman::Podman;
+use crate::install::apply::give_back;
+use crate::install::args::UninstallArgs;
+use crate::install::record::{self, Record, below};
+use crate::install::system::System;
+use crate::swap::slot::Slot;
+
+/// Takes everything away that the record lists.
+///
+/// # Errors
+///
+/// When something cannot be removed: the record stays, and the next run does the rest.
+pub(crate) fn run(args: &UninstallArgs) -> anyhow::Result<()> {
+    let root = &args.root;
+    let Some(record) = Record::read(root)? else {
+        outln!("Nothing is installed here.");
+        return if args.purge && !args.dry_run {
+            purge(root)
+        } else {
+            Ok(())
+        };
+    };
+    if args.dry_run {
+        show(&record, args.purge);
+        return Ok(());
+    }
+    let system = System::at(root);
+    stop(&system, &record);
+    if record.runtime == BundleRuntime::Podman && system.runs() {
+        remove_images();
+    }
+    for (path, entry) in &record.files {
+        give_back(root, path, entry)?;
+    }
+    // The deepest first; one with files of others in it stays.
+    for directory in record.directories.iter().rev() {
+        let removed = fs::remove_dir(below(root, directory));
+        drop(removed);
+    }
+    if system.runs() {
+        system.manage(&["daemon-reload"], &[])?;
+    }
+    for derived in ["images", "storage", "bin", "slots"] {
+        remove_tree(&below(root, &Path::new("/var/lib/outpost").join(derived)))?;
+    }
+    // Last: without it nobody knows what is left.
+    remove_tree(&record::directory(root))?;
+    outln!("{}: {} files removed", record.node, record.files.len());
+    match args.purge {
+        true => purge(root),
+        false => {
+            outln!("The state of the services is kept in /var/lib/outpost; --purge removes it.");
+            Ok(())
+        }
+    }
+}
+
+fn show(record: &Record, is_purge: bool) {
+    for unit in &record.units {
+        outln!("stop and disable {unit}");
+    }
+    for (path, entry) in &record.files {
+        match entry.before {
+            Some(_) => outln!("put back {} as it was", path.display()),
+            None => outln!("remove {}", path.display()),
+        }
+    }
+    outln!("remove the images and their store");
+    if is_purge {
+        outln!("remove /var/lib/outpost");
+    }
+}
+
+/// Stops everything. What is stopped already, or gone, is no reason to keep the rest.
+fn stop(system: &System, record: &Record) {
+    let units: Vec<String> = record.units.iter().cloned().collect();
+    let mut services = Vec::new();
+    for service in record.services.iter().filter_map(|name| service(name).ok()) {
+        services.extend(Slot::ALL.map(|slot| slot.unit(service)));
+    }
+    if system.runs() {
+        // Sockets first: they would start what is stopped.
+        for stopped in [&units, &services] {
+            for unit in stopped {
+                if let Err(error) = system.manage(&["stop"], std::slice::from_ref(unit)) {
+                    errln!("outpost: {error:#}");
+                }
+            }
+        }
+    }
+    for unit in &units {
+        if let Err(error) = system.manage(&["disable"], std::slice::from_ref(unit)) {
+            errln!("outpost: {error:#}");
+        }
+    }
+}
+
+/// podman unmounts what it has mounted of its store before the files go.
+fn remove_images() {
+    let podman = Podman::with_storage(Path::new("/etc/outpost/storage.conf"));
+    for verb in [&["rm", "--all", "--force"], &["rmi", "--all", "--force"]] {
+        if let Err(error) = podman.run(verb) {
+            errln!("outpost: {error}");
+        }
+    }
+}
+
+fn purge(root: &Path) -> anyhow::Result<()> {
+    remove_tree(&below(root, Path::new("/var/lib/outpost")))?;
+    outln!("/var/lib/outpost is removed.");
+    Ok(())
+}
+
+fn remove_tree(path: &Path) -> anyhow::Result<()> {
+    // podman mounts the directory of its driver on itself, which a plain remove cannot pass.
+    unmount(path.join("overlay"), UnmountFlags::DETACH).unwrap_or_default();
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other.with_context(|| format!("cannot remove {}", path.display())),
+    }
+}
