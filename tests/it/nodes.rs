@@ -1,4 +1,6 @@
 //! Three nodes of the example site, each a whole system: systemd, podman, a disk, an address.
 
 mod boot;
+mod power;
 mod serve;
+mod swap;

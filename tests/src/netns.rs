@@ -302,6 +302,12 @@ impl Machine {
         ip(["-n", &self.hub, "link", "set", &self.port, "up"]);
     }
 
+    /// The addresses that it was made with.
+    #[must_use]
+    pub fn own_addresses(&self) -> &[String] {
+        &self.own
+    }
+
     /// The addresses of its link.
     ///
     /// # Panics

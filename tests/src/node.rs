@@ -26,6 +26,7 @@ mod root;
 pub mod tls;
 
 use std::fs::{File, create_dir_all};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -89,6 +90,29 @@ impl Node {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Its address on the wire.
+    ///
+    /// # Panics
+    ///
+    /// Panics if it was given none.
+    #[must_use]
+    pub fn address(&self) -> IpAddr {
+        let own = self.machine.own_addresses().first();
+        let address = own.and_then(|own| own.split('/').next()?.parse().ok());
+        address.expect("machines have an address")
+    }
+
+    /// How this machine reaches a path of the running node, whatever is mounted there.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the node has no power.
+    #[must_use]
+    pub fn inside_path(&self, path: &str) -> PathBuf {
+        let leader = self.running.as_ref().expect("a node with power").leader;
+        PathBuf::from(format!("/proc/{}/root{path}", leader.as_raw_nonzero()))
     }
 
     /// Where a path of `/var/lib/outpost` lies on this machine.
