@@ -431,4 +431,4 @@ const NSPAWN: [&str; 10] = [
 ];
 
 /// How long anything may take. Wide: the machine may be building at the same time.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);

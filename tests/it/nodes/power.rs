@@ -153,7 +153,12 @@ impl Pusher {
         let node = self.number % ADDRESSES.len();
         let to = format!("docker://master-{node}.{DOMAIN}:5443/site/pushed:{tag}");
         let mut command = lan.client_command("skopeo");
-        command.args(["--insecure-policy", "copy", "--dest-cert-dir"]);
+        command.args([
+            "--insecure-policy",
+            "copy",
+            "--preserve-digests",
+            "--dest-cert-dir",
+        ]);
         command.arg(self.files.join("certificates"));
         command
             .arg(format!("oci:{}:{tag}", layout.display()))

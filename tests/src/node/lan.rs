@@ -284,4 +284,4 @@ fn succeed(command: Command) -> String {
 }
 
 /// How long all services of a node may take after its boot.
-const READY: Duration = Duration::from_secs(60);
+const READY: Duration = Duration::from_secs(120);
