@@ -9,6 +9,7 @@ use daemon_base::config::HumanDuration;
 use crate::bundle::args::{BundleArgs, KeyArgs};
 use crate::check::{self, CheckArgs};
 use crate::image::args::{ImageArgs, ImagePlace, ImagesArgs};
+use crate::init::{self, InitArgs};
 use crate::install::args::{INSTALL_NOTES, InstallArgs, UninstallArgs};
 use crate::pki::PkiArgs;
 use crate::render_verb;
@@ -88,6 +89,14 @@ pub(crate) enum Command {
 
     /// Look after the images of this node
     Images(ImagesArgs),
+
+    /// Describe a site: write site.toml
+    ///
+    /// From flags, from OpenShift's install-config.yaml and agent-config.yaml, and from a few
+    /// answers. What is written is a site file with comments, which `outpost check` accepts.
+    #[command(after_long_help = init::NOTES)]
+    Init(Box<InitArgs>),
+
     /// Say what about a site file would not work
     ///
     /// Reads a site file and everything that it names, and changes nothing. All problems are found
@@ -115,6 +124,7 @@ pub(crate) enum Command {
     /// Write every node's configurations, units and Ignition, as a site file has them
     #[command(after_long_help = render_verb::NOTES)]
     Render(RenderArgs),
+
     /// Make and look after the certificates of a site
     Pki(PkiArgs),
 

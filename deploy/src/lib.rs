@@ -4,6 +4,7 @@
 //! args → the verb:  up           site → render → services as child processes, shown live   (up.rs)
 //!                   master       a request to the running site                    (up/control.rs)
 //!                   status       the same
+//!                   init         flags, OpenShift's files, answers → a site file               (init.rs)
 //!                   check        a site file → what is wrong with it                        (check.rs)
 //!                   swap         another version of a service takes over            (swap.rs)
 //!                   rollback     the same, back
@@ -20,6 +21,7 @@ mod durable;
 mod exec_child;
 mod image;
 pub mod image_format;
+mod init;
 mod install;
 mod pki;
 mod render;
@@ -40,6 +42,24 @@ use daemon_base::{errln, exit, outln};
 use crate::args::{Command, MasterVerb, Outpost};
 use crate::up::control::{Request, ask};
 use crate::up::run_dir::RunDir;
+
+/// What reads files that people write, on any octets: for tests that make them up.
+pub mod reading {
+    use daemon_base::config::{Document, Problems};
+
+    pub use crate::init::import_bytes as openshift;
+
+    /// Reads octets as a site file.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with it.
+    pub fn site(data: &[u8]) -> Result<(), Problems> {
+        let text = String::from_utf8_lossy(data);
+        let read = crate::site_file::parse(&Document::inline("site.toml", text));
+        read.site.map(drop)
+    }
+}
 
 /// Does what the command line asks for.
 #[must_use]
@@ -70,6 +90,7 @@ pub fn run() -> ExitCode {
         Command::Uninstall(args) => install::run_uninstall(&args),
         Command::Key(args) => bundle::run_key(&args),
         Command::Images(args) => image::run_images(&args),
+        Command::Init(args) => init::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Swap(args) => swap::swap(&args),
         Command::Rollback(args) => swap::rollback(&args),

@@ -392,7 +392,7 @@ impl Store {
     /// Says what stayed, what ends, and what belongs to nobody.
     fn tell(&self, site: &Site, authority: &Facts, n_kept: usize) {
         if n_kept > 0 {
-            outln!("{n_kept} certificates of nodes were good");
+            outln!("good as they were: {n_kept} of the nodes' certificates");
         }
         let left = authority.days_left(self.today);
         if left < SOON {

@@ -13,7 +13,7 @@
 mod build;
 mod claims;
 mod master_file;
-mod names;
+pub(crate) mod names;
 mod offers;
 mod report;
 mod spec;

@@ -1,3 +1,4 @@
 //! From the file that describes a site to what its nodes run.
 
 mod render;
+mod site;

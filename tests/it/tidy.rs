@@ -11,6 +11,7 @@ use tests::scratch::Scratch;
 /// Files that decide and never do I/O. A new core is added here.
 const CORES: &[&str] = &[
     "config-text/src",
+    "deploy/src/init/draft.rs",
     "deploy/src/render",
     "deploy/src/render.rs",
     "deploy/src/service.rs",
@@ -224,7 +225,10 @@ const FORBIDDEN_IN_CORES: &[&str] = &[
 const EDGES: &[(&str, &[&str])] = &[
     ("config-text", &[]),
     ("daemon-base", &["config-text"]),
-    ("deploy", &["config-text", "daemon-base", "dns-wire"]),
+    (
+        "deploy",
+        &["config-text", "daemon-base", "dns-wire", "proto"],
+    ),
     (
         "dns-authd",
         &[
@@ -256,6 +260,7 @@ const EDGES: &[(&str, &[&str])] = &[
         &[
             "config-text",
             "daemon-base",
+            "deploy",
             "dns-authd",
             "dns-recursor",
             "dns-wire",

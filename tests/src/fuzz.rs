@@ -11,6 +11,7 @@ mod cmdmon;
 mod handover;
 mod haproxy_cfg;
 mod health;
+mod install_config;
 mod keepalived_conf;
 mod mutate;
 mod named_conf;
@@ -29,6 +30,7 @@ mod registry_range;
 mod registry_wire;
 mod response;
 mod settings;
+mod site_file;
 mod vrrp;
 mod zone;
 
@@ -234,6 +236,20 @@ pub const REGISTRY_WIRE: Target = Target {
     name: "registry_wire",
     body: registry_wire::body,
     words: &["ocp4/release", "sha256:", "master-0", "master-1"],
+};
+
+/// Files that describe a site.
+pub const SITE_FILE: Target = Target {
+    name: "site_file",
+    body: site_file::body,
+    words: site_file::WORDS,
+};
+
+/// OpenShift's descriptions of a cluster and of its machines.
+pub const INSTALL_CONFIG: Target = Target {
+    name: "install_config",
+    body: install_config::body,
+    words: install_config::WORDS,
 };
 
 impl Target {

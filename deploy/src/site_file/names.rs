@@ -2,10 +2,10 @@
 //! them, and owners of records, which may be more.
 
 /// Why a text is no name; the words follow the quoted text.
-pub(super) type Wrong = &'static str;
+pub(crate) type Wrong = &'static str;
 
 /// A label of a host name (RFC 1035 §2.3.4: at most 63 octets).
-pub(super) fn label(text: &str) -> Result<(), Wrong> {
+pub(crate) fn label(text: &str) -> Result<(), Wrong> {
     let inner = |octet: u8| octet.is_ascii_lowercase() || octet.is_ascii_digit() || octet == b'-';
     if text.is_empty() {
         Err("is an empty name, or has an empty part")
@@ -23,7 +23,7 @@ pub(super) fn label(text: &str) -> Result<(), Wrong> {
 }
 
 /// A whole host name, without a dot at its end (at most 253 letters).
-pub(super) fn host(text: &str) -> Result<(), Wrong> {
+pub(crate) fn host(text: &str) -> Result<(), Wrong> {
     if text.len() > 253 {
         return Err("has more than 253 letters");
     }
@@ -31,7 +31,7 @@ pub(super) fn host(text: &str) -> Result<(), Wrong> {
 }
 
 /// A name below the domain: a host name, one behind `*.`, `*`, or `@` for the domain itself.
-pub(super) fn owner(text: &str) -> Result<(), Wrong> {
+pub(crate) fn owner(text: &str) -> Result<(), Wrong> {
     match text.strip_prefix("*.") {
         Some(rest) => host(rest),
         None if text == "@" || text == "*" => Ok(()),
@@ -41,7 +41,7 @@ pub(super) fn owner(text: &str) -> Result<(), Wrong> {
 
 /// The owner of any record: labels may have underscores and capitals (RFC 2181 §11), but nothing
 /// that means something else in a master file.
-pub(super) fn record_owner(text: &str) -> Result<(), Wrong> {
+pub(crate) fn record_owner(text: &str) -> Result<(), Wrong> {
     let plain = |octet: u8| octet.is_ascii_alphanumeric() || b"-_.*".contains(&octet);
     if text == "@" {
         Ok(())
@@ -55,7 +55,7 @@ pub(super) fn record_owner(text: &str) -> Result<(), Wrong> {
 }
 
 /// The name of an interface as Linux has it (`dev_valid_name`: at most 15 octets).
-pub(super) fn interface(text: &str) -> Result<(), Wrong> {
+pub(crate) fn interface(text: &str) -> Result<(), Wrong> {
     let plain = |octet: u8| octet.is_ascii_graphic() && !b"/:\"'\\".contains(&octet);
     if text.is_empty() || text.len() > 15 {
         Err("is no interface: those have 1 to 15 letters")
