@@ -76,7 +76,7 @@ impl Builder<'_> {
         // Where OpenShift's network keeps the addresses of a node.
         let interface = interface.or_else(|| has_openshift.then(|| "br-ex".to_owned()));
 
-        let mut nodes = self.nodes(&spec.node, &spec.networks);
+        let mut nodes = self.nodes(&spec.node, &spec.networks, &platform);
         let zone = self.zone_head(&spec.dns, &domain, &nodes);
         let registry = self.registry(&spec.registry);
         let vips = self.vips(&spec.vip, &spec.name, interface.as_deref(), &nodes);
@@ -250,7 +250,12 @@ impl Builder<'_> {
 
     //--- Nodes
 
-    fn nodes(&mut self, specs: &[NodeSpec], networks: &toml::Spanned<Vec<Text>>) -> Vec<Node> {
+    fn nodes(
+        &mut self,
+        specs: &[NodeSpec],
+        networks: &toml::Spanned<Vec<Text>>,
+        platform: &Platform,
+    ) -> Vec<Node> {
         let mut nodes = Vec::new();
         for spec in specs.iter().take(MAX_NODES) {
             let node = self.node(spec);
@@ -262,7 +267,6 @@ impl Builder<'_> {
                 format!("more than {MAX_NODES} nodes are no site of one link"),
             );
         }
-        // Names of etcd go to masters in their order.
         let masters = specs
             .iter()
             .take(MAX_NODES)
@@ -270,12 +274,15 @@ impl Builder<'_> {
         let mut n_masters = 0_usize;
         let mut last = networks.span();
         for (index, spec) in masters.enumerate() {
-            let who = format!("the etcd of {}", spec.name.get_ref());
-            let report = &mut self.report;
-            self.names
-                .claim(report, &format!("etcd-{index}"), spec.name.span(), who);
             n_masters += 1;
             last = spec.name.span();
+            // Members of OpenShift's etcd have names, in the order of masters.
+            if platform.openshift.is_some() {
+                let who = format!("the etcd of {}", spec.name.get_ref());
+                let name = format!("etcd-{index}");
+                self.names
+                    .claim(&mut self.report, &name, spec.name.span(), who);
+            }
         }
         if n_masters == 0 {
             self.report.wrong(
