@@ -61,7 +61,14 @@ pub(crate) enum Command {
     #[command(after_long_help = MASTER_EXAMPLES)]
     Master(MasterArgs),
 
-    /// Show the running site
+    /// Show the running site, this node, or all nodes of a site
+    ///
+    /// Where `outpost up` runs a site, that site. On a node each service with the slot that serves, its
+    /// version, whether it is ready, how often its manager started it again, when it last said that it
+    /// makes progress, and what waits in its sockets or was dropped there; and what healthd finds down.
+    ///
+    /// With --site all nodes of the site file, over ssh.
+    #[command(after_long_help = STATUS_NOTES)]
     Status(StatusArgs),
 
     /// Build images of the services
@@ -238,6 +245,18 @@ pub(crate) struct Masters {
 /// Arguments of `status`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct StatusArgs {
+    /// Show this node, even where a site runs
+    #[arg(long, conflicts_with_all = ["run_dir", "site"])]
+    pub(crate) node: bool,
+
+    /// Show all nodes of this site file
+    #[arg(long, value_name = "FILE", conflicts_with = "run_dir")]
+    pub(crate) site: Option<PathBuf>,
+
+    /// User as whom nodes are asked over ssh, with --site
+    #[arg(long, value_name = "USER", default_value = "core")]
+    pub(crate) login: String,
+
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -406,6 +425,17 @@ Exit status:
   0   done
   64  the command line is wrong
   69  no site is running, or there is no such master";
+
+const STATUS_NOTES: &str = "\
+Examples:
+  outpost status
+  outpost status --node --json
+  outpost status --site site.toml --login core
+
+Exit status:
+  0   everything that was asked serves and is ready
+  69  something does not, or could not be asked
+  78  the site file has a problem";
 
 const SWAP_NOTES: &str = "\
 Examples:

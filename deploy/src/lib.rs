@@ -3,8 +3,8 @@
 //! ```text
 //! args → the verb:  up           site → render → services as child processes, shown live   (up.rs)
 //!                   master       a request to the running site                    (up/control.rs)
-//!                   status       the same
 //!                   init         flags, OpenShift's files, answers → a site file               (init.rs)
+//!                   status       the same; on a node, its slots               (node_status.rs)
 //!                   check        a site file → what is wrong with it                        (check.rs)
 //!                   swap         another version of a service takes over            (swap.rs)
 //!                   rollback     the same, back
@@ -23,6 +23,7 @@ mod image;
 pub mod image_format;
 mod init;
 mod install;
+mod node_status;
 mod pki;
 mod render;
 mod render_verb;
@@ -39,7 +40,7 @@ use std::process::ExitCode;
 
 use daemon_base::{errln, exit, outln};
 
-use crate::args::{Command, MasterVerb, Outpost};
+use crate::args::{Command, MasterVerb, Outpost, StatusArgs};
 use crate::up::control::{Request, ask};
 use crate::up::run_dir::RunDir;
 
@@ -83,7 +84,7 @@ pub fn run() -> ExitCode {
                 },
             )
         }
-        Command::Status(args) => request(args.run_dir, &Request::Status { json: args.json }),
+        Command::Status(args) => status(args),
         Command::Image(args) => image::run_image(&args),
         Command::Bundle(args) => bundle::run(&args),
         Command::Install(args) => install::run(&args),
@@ -98,6 +99,16 @@ pub fn run() -> ExitCode {
         Command::Pki(args) => pki::run(&args),
         Command::ExecChild(args) => exec_child::run(&args),
     }
+}
+
+/// Shows the node that this machine is, or the site that runs on it.
+fn status(args: StatusArgs) -> ExitCode {
+    let default = RunDir::default_path();
+    let is_up_here = args.run_dir.is_some() || default.exists();
+    if args.node || args.site.is_some() || (!is_up_here && node_status::is_node()) {
+        return node_status::run(&args);
+    }
+    request(args.run_dir, &Request::Status { json: args.json })
 }
 
 /// Asks the running site and prints its answer.

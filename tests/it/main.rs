@@ -18,6 +18,7 @@ mod metrics;
 mod nodes;
 mod registry;
 mod seed_site;
+mod slots;
 mod tidy;
 mod time;
 mod up;

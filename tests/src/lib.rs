@@ -19,6 +19,7 @@ pub mod node;
 pub mod registry;
 pub mod scratch;
 pub mod site;
+pub mod slots;
 pub mod sockets;
 pub mod stream;
 pub mod time;

@@ -2,6 +2,8 @@
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// A UDP and a TCP socket on one address that any number of processes may serve in turn.
@@ -52,6 +54,45 @@ impl Held {
         let udp: OwnedFd = self.udp.try_clone().expect("a descriptor is free").into();
         let tcp: OwnedFd = self.tcp.try_clone().expect("a descriptor is free").into();
         shell.stdin(Stdio::from(udp)).stdout(Stdio::from(tcp));
+        shell
+    }
+}
+
+/// A Unix socket at a path that any number of processes may serve in turn.
+#[derive(Debug)]
+pub struct HeldPath {
+    listener: UnixListener,
+}
+
+impl HeldPath {
+    /// Listens there.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the path is taken.
+    #[must_use]
+    pub fn bind(path: &Path) -> Self {
+        let listener = UnixListener::bind(path);
+        let listener = listener.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        Self { listener }
+    }
+
+    /// `command`, to be started with the socket handed over under `name`; see [`Held::hand_to`].
+    ///
+    /// # Panics
+    ///
+    /// Panics if the socket cannot be duplicated.
+    #[must_use]
+    pub fn hand_to(&self, name: &str, command: &Command) -> Command {
+        let script = "exec 3<&0 </dev/null >/dev/null; \
+                      LISTEN_FDS=1 LISTEN_FDNAMES=\"$0\" LISTEN_PID=$$ exec \"$@\"";
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", script, name])
+            .arg(command.get_program())
+            .args(command.get_args());
+        let listener = self.listener.try_clone().expect("a descriptor is free");
+        shell.stdin(Stdio::from(OwnedFd::from(listener)));
         shell
     }
 }

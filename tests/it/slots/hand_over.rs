@@ -1,0 +1,183 @@
+//! Services of which one process works at a time: the second one takes over, and back.
+
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tests::binaries::binary;
+use tests::daemon::run;
+use tests::lb;
+use tests::scratch::{at, loopback};
+use tests::slots::Slots;
+use tests::stream::{self, Server, receive, send};
+
+use super::{balancer, clock, health, registry};
+
+/// Does something over and over, and counts; what goes wrong once ends it.
+struct Clients {
+    stop: Arc<AtomicBool>,
+    n: Arc<AtomicU64>,
+    thread: JoinHandle<Result<(), String>>,
+}
+
+impl Clients {
+    fn start(mut visit: impl FnMut() -> Result<(), String> + Send + 'static) -> Self {
+        let (stop, n) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+        let (asked, counted) = (Arc::clone(&stop), Arc::clone(&n));
+        let thread = std::thread::spawn(move || {
+            while !asked.load(Ordering::Relaxed) {
+                visit()?;
+                counted.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(())
+        });
+        Self { stop, n, thread }
+    }
+
+    fn assert_served(self) {
+        let served = self.n.load(Ordering::Relaxed);
+        tests::wait::for_it("clients are served", Duration::from_secs(20), || {
+            self.n.load(Ordering::Relaxed) > served || self.thread.is_finished()
+        });
+        self.stop.store(true, Ordering::Relaxed);
+        assert_eq!(self.thread.join().unwrap(), Ok(()));
+    }
+}
+
+/// The second takes over from the first, dies, and the first takes over again.
+fn there_and_back(slots: &Slots) {
+    let mut a = slots.start("a");
+    let b = slots.start("b");
+    let status = a.wait();
+    assert!(
+        status.success(),
+        "it has handed over: {status}\n{}",
+        a.log()
+    );
+    assert_eq!(slots.status("b")["slot"], "b");
+    assert!(slots.self_check("b").is_ok());
+    // It dies at once, as one that passes its start and then fails does.
+    b.kill();
+    let mut a = slots.start("a");
+    assert!(slots.self_check("a").is_ok());
+    // And again, with a successor that lives.
+    let b = slots.start("b");
+    assert!(a.wait().success(), "{}", a.log());
+    b.stop();
+}
+
+/// A new connection for each request, which waits while nobody accepts.
+fn get(address: SocketAddr, path: &str) -> Result<(), String> {
+    use std::io::{Read as _, Write as _};
+    let mut stream =
+        std::net::TcpStream::connect(address).map_err(|error| format!("refused: {error}"))?;
+    stream
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    let asked = stream.write_all(request.as_bytes());
+    asked.map_err(|error| format!("asking: {error}"))?;
+    let mut answer = String::new();
+    let read = stream.read_to_string(&mut answer);
+    read.map_err(|error| format!("answer: {error}"))?;
+    match answer.starts_with("HTTP/1.1 200") {
+        true => Ok(()),
+        false => Err(format!("answer: {answer:?}")),
+    }
+}
+
+#[test]
+fn the_registry_goes_from_slot_to_slot_and_refuses_nobody() {
+    let (slots, address) = registry();
+    let first = slots.start("a");
+    let clients = Clients::start(move || get(address, "/v2/"));
+    let mut current = first;
+    for slot in ["b", "a", "b"] {
+        let next = slots.start(slot);
+        let mut old = std::mem::replace(&mut current, next);
+        assert!(old.wait().success(), "{}", old.log());
+    }
+    clients.assert_served();
+    current.stop();
+}
+
+#[test]
+fn a_registry_that_dies_after_it_took_over_is_followed_by_the_one_before() {
+    there_and_back(&registry().0);
+}
+
+#[test]
+fn a_clock_that_dies_after_it_was_taken_over_is_taken_over_again() {
+    there_and_back(&clock());
+}
+
+#[test]
+fn healthd_goes_from_slot_to_slot_with_what_an_operator_said() {
+    let (slots, site) = health();
+    let a = slots.start("a");
+    let socket = site.socket();
+    let mark = |state: &str| {
+        let mut command = Command::new(binary("healthd"));
+        command
+            .args(["mark", "192.0.2.7", state, "--socket"])
+            .arg(site.socket());
+        let (status, stdout, stderr) = run(command);
+        assert!(status.success(), "{stdout}{stderr}");
+    };
+    mark("maintenance");
+    let clients = Clients::start(move || {
+        let connected = UnixStream::connect(&socket);
+        connected
+            .map(drop)
+            .map_err(|error| format!("refused: {error}"))
+    });
+    let mut a = a;
+    let b = slots.start("b");
+    assert!(a.wait().success(), "{}", a.log());
+    let state = std::fs::read_dir(site.files.join("state")).unwrap().count();
+    assert!(state > 1, "the states and the lock");
+    clients.assert_served();
+    let checked = slots.self_check("b").unwrap();
+    assert!(checked.contains("lists"), "{checked}");
+    mark("ready");
+    b.stop();
+    there_and_back(&slots);
+}
+
+#[test]
+fn a_proxy_that_dies_after_it_took_over_is_followed_by_the_one_before() {
+    let server = Server::echo(at(loopback(), lb::FRONT));
+    let (slots, front) = balancer(&server);
+    let mut a = slots.start("a");
+    let long = stream::connect(front);
+    send(&long, 1, 1000, 1000).unwrap();
+    assert_eq!(receive(&long, 1, 1000), Ok(()));
+    let b = slots.start("b");
+    assert!(a.wait().success(), "{}", a.log());
+    // What was open is served by the new process.
+    send(&long, 2, 1000, 1000).unwrap();
+    assert_eq!(receive(&long, 2, 1000), Ok(()));
+    assert_eq!(slots.status("b")["slot"], "b");
+    let mut seed = 10;
+    let clients = Clients::start(move || {
+        seed += 1;
+        let stream = stream::try_connect(front).map_err(|error| format!("refused: {error}"))?;
+        // A connection that the killed process had accepted is lost with it, and no other.
+        let exchanged = send(&stream, seed, 100, 100)
+            .map_err(|error| error.to_string())
+            .and_then(|()| receive(&stream, seed, 100));
+        drop(exchanged);
+        Ok(())
+    });
+    b.kill();
+    let a = slots.start("a");
+    let stream = stream::connect(front);
+    send(&stream, 3, 1000, 1000).unwrap();
+    assert_eq!(receive(&stream, 3, 1000), Ok(()));
+    clients.assert_served();
+    a.stop();
+}
