@@ -1,16 +1,15 @@
 //! The order in which a service is swapped, and the way back out of every step.
 //!
 //! ```text
-//!  Verify ► Serve(old) ► Clear(new) ► Load ► Permit ► Start ► Watch ► Record(new) ► Stop(old) ► Forbid
+//!  Verify ► Serve(old) ► Stop(new) ► Load ► Permit ► Start ► Watch ► Record(new) ► Stop(old) ► Forbid
 //!    │                      │          │       │        │       │         │                        │
 //!    │ nothing was touched  └──────────┴───┬───┘        └───┬───┘         ▼                        ▼
 //!    ▼                                     ▼                │        Record(old)                 swapped
-//!  refused                               Forbid ◄───────────┼─────────────┤
-//!                                          ▲                ▼             │
-//!                                          │   ┌──── Serve(old) ◄─────────┘
-//!                                          │   ▼        │ it cannot take over from what hangs
-//!                                       Stop(new)       ▼
-//!                                          ▲         Stop(new) ► Serve(old) again ► Forbid
+//!  refused                              Forbid              ▼             │
+//!                                                       Serve(old) ◄──────┘
+//!                                                           │ whether it could take over or not
+//!                                                           ▼
+//!                                                       Stop(new) ► Serve(old) again ► Forbid
 //! ```
 //!
 //! The record is what the node starts from after a power cut, so it is the point of no return: before it
@@ -113,6 +112,8 @@ enum State {
     /// It cannot be: perhaps the other one serves.
     Rescuing(String),
     Clearing,
+    /// What was cleared may have taken over once more just before.
+    Confirming,
     Loading,
     Permitting,
     Starting,
@@ -125,7 +126,7 @@ enum State {
     Reverting(String),
     /// The old slot serves on, or takes over from the new one.
     Restoring(String),
-    /// The old slot serves: the new one goes.
+    /// The old slot serves, unless the new one has come back: that one goes.
     Discarding(String),
     /// The old slot could not take over: first the new one goes.
     Evicting(String),
@@ -157,7 +158,10 @@ impl Swap {
         let new = old.other();
         Some(match &self.state {
             State::Verifying => Action::Verify,
-            State::Settling | State::Restoring(_) | State::RestoringAgain(_) => Action::Serve(old),
+            State::Settling
+            | State::Confirming
+            | State::Restoring(_)
+            | State::RestoringAgain(_) => Action::Serve(old),
             State::Clearing | State::Discarding(_) | State::Evicting(_) => Action::Stop(new),
             State::Loading => Action::Load(new),
             State::Permitting => Action::Permit(new),
@@ -187,6 +191,7 @@ impl Swap {
                 | State::Settling
                 | State::Rescuing(_)
                 | State::Clearing
+                | State::Confirming
                 | State::Loading
                 | State::Permitting
                 | State::Starting
@@ -212,7 +217,8 @@ impl Swap {
                 self.rescue = Some(reason);
                 State::Recording
             }
-            State::Clearing => match self.plan.with {
+            State::Clearing => State::Confirming,
+            State::Confirming => match self.plan.with {
                 With::Archive => State::Loading,
                 With::WhatItHas => State::Permitting,
                 With::Nothing => State::Closing(None),
@@ -226,15 +232,16 @@ impl Swap {
             State::Closing(untidy) => State::Ended(self.good(untidy)),
             State::Reverting(reason) => State::Restoring(reason),
             State::Restoring(reason) => State::Discarding(reason),
-            State::Evicting(reason) => State::RestoringAgain(reason),
-            State::Discarding(reason) | State::RestoringAgain(reason) => State::Abandoning(reason),
+            // A new process that its manager starts again may have taken over once more meanwhile.
+            State::Discarding(reason) | State::Evicting(reason) => State::RestoringAgain(reason),
+            State::RestoringAgain(reason) => State::Abandoning(reason),
             State::Abandoning(reason) => State::Ended(Outcome::Kept(reason)),
             State::Despairing(reason) => State::Ended(Outcome::Down(reason)),
             State::Ended(outcome) => State::Ended(outcome),
         }
     }
 
-    fn failed(&self, state: State, why: String) -> State {
+    fn failed(&mut self, state: State, why: String) -> State {
         match state {
             State::Verifying => State::Ended(Outcome::Kept(why)),
             State::Settling => State::Rescuing(why),
@@ -243,7 +250,11 @@ impl Swap {
                 With::Nothing => State::Evicting(both(&reason, &why)),
                 With::Archive | With::WhatItHas => State::Clearing,
             },
-            State::Clearing | State::Loading | State::Permitting => State::Abandoning(why),
+            State::Confirming if self.plan.with == With::Nothing => State::Despairing(why),
+            // Neither serves: the new version may.
+            State::Confirming => self.done(State::Confirming),
+            State::Clearing => State::RestoringAgain(why),
+            State::Loading | State::Permitting => State::Abandoning(why),
             State::Starting | State::Watching => State::Restoring(why),
             State::Recording => State::Reverting(why),
             // It is off the record, and does not come back.
@@ -252,9 +263,10 @@ impl Swap {
             // The record may name the new slot: whoever comes next resolves that, and so does this.
             State::Reverting(reason) => State::Restoring(both(&reason, &why)),
             State::Restoring(reason) => State::Evicting(both(&reason, &why)),
-            State::Evicting(reason) => State::RestoringAgain(both(&reason, &why)),
+            State::Discarding(reason) | State::Evicting(reason) => {
+                State::RestoringAgain(both(&reason, &why))
+            }
             State::RestoringAgain(reason) => State::Despairing(both(&reason, &why)),
-            State::Discarding(reason) => State::Abandoning(both(&reason, &why)),
             State::Abandoning(reason) => State::Ended(Outcome::Kept(both(&reason, &why))),
             State::Despairing(reason) => State::Ended(Outcome::Down(both(&reason, &why))),
             State::Ended(outcome) => State::Ended(outcome),
@@ -277,7 +289,8 @@ fn interrupted(state: State) -> State {
         State::Verifying | State::Settling | State::Rescuing(_) => {
             State::Ended(Outcome::Kept(why()))
         }
-        State::Clearing | State::Loading | State::Permitting => State::Abandoning(why()),
+        State::Clearing | State::Confirming => State::RestoringAgain(why()),
+        State::Loading | State::Permitting => State::Abandoning(why()),
         State::Starting | State::Watching => State::Restoring(why()),
         state => state,
     }

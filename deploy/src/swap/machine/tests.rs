@@ -53,7 +53,8 @@ fn every_event_in_every_state_leads_where_it_should() {
     let expected = [
         "Verifying: Settling | KEPT | KEPT",
         "Settling: Clearing | Rescuing | KEPT",
-        "Clearing: Loading | Abandoning | Abandoning",
+        "Clearing: Confirming | RestoringAgain | RestoringAgain",
+        "Confirming: Loading | Loading | RestoringAgain",
         "Loading: Permitting | Abandoning | Abandoning",
         "Permitting: Starting | Abandoning | Abandoning",
         "Starting: Watching | Restoring | Restoring",
@@ -64,13 +65,13 @@ fn every_event_in_every_state_leads_where_it_should() {
         "SWAPPED: SWAPPED | SWAPPED | SWAPPED",
         "Reverting: Restoring | Restoring | Reverting",
         "Restoring: Discarding | Evicting | Restoring",
-        "Discarding: Abandoning | Abandoning | Discarding",
+        "Discarding: RestoringAgain | RestoringAgain | Discarding",
+        "RestoringAgain: Abandoning | Despairing | RestoringAgain",
         "Abandoning: KEPT | KEPT | Abandoning",
         "KEPT: KEPT | KEPT | KEPT",
-        "Evicting: RestoringAgain | RestoringAgain | Evicting",
-        "RestoringAgain: Abandoning | Despairing | RestoringAgain",
         "Despairing: DOWN | DOWN | Despairing",
         "DOWN: DOWN | DOWN | DOWN",
+        "Evicting: RestoringAgain | RestoringAgain | Evicting",
         "Rescuing: Recording | Clearing | KEPT",
     ];
     assert_eq!(table(With::Archive), expected);
@@ -78,13 +79,18 @@ fn every_event_in_every_state_leads_where_it_should() {
     let rollback: Vec<String> = expected
         .iter()
         .filter(|row| !row.starts_with("Loading:"))
-        .map(|row| row.replace("Clearing: Loading", "Clearing: Permitting"))
+        .map(|row| {
+            row.replace(
+                "Confirming: Loading | Loading",
+                "Confirming: Permitting | Permitting",
+            )
+        })
         .collect();
     assert_eq!(table(With::WhatItHas), rollback);
     let settle = table(With::Nothing);
     for row in [
         "Settling: Clearing | Rescuing | KEPT",
-        "Clearing: Closing | Abandoning | Abandoning",
+        "Confirming: Closing | Despairing | RestoringAgain",
         "Rescuing: Recording | Evicting | KEPT",
         "Closing: SETTLED | SETTLED | Closing",
     ] {
@@ -110,6 +116,7 @@ fn a_swap_takes_its_steps_in_order() {
             Action::Verify,
             Action::Serve(old),
             Action::Stop(new),
+            Action::Serve(old),
             Action::Load(new),
             Action::Permit(new),
             Action::Start(new),
@@ -169,6 +176,8 @@ enum Build {
     Lies,
     /// Works, and does not let go when it is asked to.
     Hangs,
+    /// Ends soon after it was ready; its manager starts it again and again.
+    Flaps,
 }
 
 /// A node with one service, as systemd and the services behave.
@@ -179,6 +188,8 @@ struct Node {
     builds: BTreeMap<Slot, Build>,
     running: BTreeSet<Slot>,
     permitted: BTreeSet<Slot>,
+    /// What its manager starts again when it fails.
+    wanted: BTreeSet<Slot>,
     record: Slot,
     /// What was watched and has passed since it was started.
     passed: BTreeSet<Slot>,
@@ -190,7 +201,8 @@ impl Node {
     }
 
     fn serves(&self, slot: Slot) -> bool {
-        self.running.contains(&slot) && self.builds[&slot] != Build::Lies
+        let is_good = matches!(self.builds[&slot], Build::Good | Build::Hangs);
+        self.running.contains(&slot) && is_good
     }
 
     fn start(&mut self, slot: Slot) -> bool {
@@ -204,11 +216,27 @@ impl Node {
             return false;
         }
         self.running.insert(slot);
+        self.wanted.insert(slot);
         self.passed.remove(&slot);
         if self.hands_over {
+            // Having given away what it had it ends by itself, and stays away.
             self.running.remove(&other);
+            if self.builds[&other] != Build::Flaps {
+                self.wanted.remove(&other);
+            }
         }
         true
+    }
+
+    /// What its manager has not been told to stop comes back, and takes over if it does that.
+    fn come_back(&mut self, luck: &mut Luck) {
+        for slot in Slot::ALL {
+            let is_flapping = self.wanted.contains(&slot) && self.builds[&slot] == Build::Flaps;
+            if is_flapping && luck.one_in(2) {
+                self.running.remove(&slot);
+                self.start(slot);
+            }
+        }
     }
 
     /// Takes a step as the shell would; false when it fails.
@@ -218,6 +246,7 @@ impl Node {
             Action::Serve(slot) | Action::Start(slot) => self.start(slot),
             Action::Stop(slot) => {
                 self.running.remove(&slot);
+                self.wanted.remove(&slot);
                 true
             }
             Action::Load(slot) => {
@@ -250,6 +279,7 @@ impl Node {
     fn lose_power(&mut self) {
         self.running.clear();
         self.permitted.clear();
+        self.wanted.clear();
         let record = self.record;
         self.start(record);
     }
@@ -275,6 +305,7 @@ impl World {
             builds,
             running: BTreeSet::new(),
             permitted: BTreeSet::new(),
+            wanted: BTreeSet::new(),
             record: if luck.one_in(2) { Slot::A } else { Slot::B },
             passed: BTreeSet::new(),
         };
@@ -290,8 +321,13 @@ impl World {
 
     /// Runs a swap to its end, or until it is killed or the power goes (none).
     fn swap(&mut self, with: With, faults: u64) -> Option<Outcome> {
-        let brought = [Build::Good, Build::Broken, Build::Lies, Build::Hangs]
-            [usize::try_from(self.luck.below(4)).unwrap()];
+        let brought = [
+            Build::Good,
+            Build::Broken,
+            Build::Lies,
+            Build::Hangs,
+            Build::Flaps,
+        ][usize::try_from(self.luck.below(5)).unwrap()];
         let mut swap = Swap::new(Plan {
             old: self.node.record,
             with,
@@ -301,6 +337,7 @@ impl World {
             self.node.record
         ));
         while let Some(action) = swap.action() {
+            self.node.come_back(&mut self.luck);
             self.check_stop(action);
             self.told.push_str(&format!("{action:?} "));
             let is_faulty = faults > 0 && self.luck.one_in(faults);
@@ -389,7 +426,7 @@ fn without_faults_a_good_version_serves_and_a_bad_one_changes_nothing() {
                 assert_eq!(outcome, Outcome::Swapped(None), "{}", world.told);
                 assert_eq!(node.record, old.other());
             }
-            Build::Broken | Build::Lies => {
+            Build::Broken | Build::Lies | Build::Flaps => {
                 assert!(matches!(outcome, Outcome::Kept(_)), "{}", world.told);
                 assert_eq!(node.record, old);
             }
