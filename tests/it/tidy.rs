@@ -16,6 +16,8 @@ const CORES: &[&str] = &[
     "deploy/src/render.rs",
     "deploy/src/service.rs",
     "deploy/src/site.rs",
+    "deploy/src/target",
+    "deploy/src/target.rs",
     "deploy/src/up/conductor.rs",
     "deploy/src/up/event.rs",
     "deploy/src/up/keys.rs",

@@ -58,10 +58,7 @@ fn file(file: &NodeFile) -> Yaml {
     let id = |id: u32| Yaml::Map(vec![("id", Yaml::Raw(id.to_string()))]);
     let mut pairs = vec![
         ("path", Yaml::text(file.path.display().to_string())),
-        (
-            "mode",
-            Yaml::Raw(format!("{:#06o}", file.mode).replace("0o", "0")),
-        ),
+        ("mode", Yaml::Raw(format!("0{:o}", file.mode))),
         ("overwrite", Yaml::Raw("true".to_owned())),
     ];
     if let Some((user, group)) = file.owner {

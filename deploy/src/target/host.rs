@@ -3,7 +3,7 @@
 use super::container::{storage_conf, storage_environment};
 use super::needs::Needs;
 use super::scope::{Scope, resolvers};
-use super::slot::{self, IMAGES, Ordering, SETUP, USER};
+use super::slot::{self, HOLDER, IMAGES, Ordering, SETUP, USER};
 use super::text::Text;
 use super::unit::{Host, Unit, file};
 use super::{native, sockets};
@@ -30,6 +30,7 @@ pub(super) fn common(host: &mut Host, scope: &Scope<'_>) {
 
 /// Adds what containers need.
 pub(super) fn containers(host: &mut Host, scope: &Scope<'_>) {
+    host.units.push(holder("/usr/bin/podman --version"));
     host.files.push(storage_conf());
     host.files.push(tmpfiles(scope, ""));
     let text = images("load").set("Environment", storage_environment());
@@ -42,6 +43,7 @@ pub(super) fn containers(host: &mut Host, scope: &Scope<'_>) {
 
 /// Adds what plain binaries need.
 pub(super) fn binaries(host: &mut Host, scope: &Scope<'_>) {
+    host.units.push(holder("/bin/true"));
     host.files.push(tmpfiles(scope, &native::directory()));
     let text = images("load --native")
         .comments(&[
@@ -59,6 +61,23 @@ pub(super) fn binaries(host: &mut Host, scope: &Scope<'_>) {
         slot::install(text).finish(),
         Part::Common,
     ));
+}
+
+/// Stands for both slots of every service to their sockets.
+///
+/// A socket has one service that it starts when somebody connects. Were that a slot, and the other one
+/// live but stopped by hand, systemd would try to start the wrong one as fast as it can (measured:
+/// 300 times a second), because a condition forbids it. This one is there already, so it starts nothing.
+fn holder(program: &str) -> Unit {
+    let text = oneshot("sockets of its services")
+        .section("Service")
+        .set("Type", "oneshot")
+        .set("RemainAfterExit", "yes")
+        .comments(&[
+            "SELinux gives sockets the label of what this executes: containers have to read them.",
+        ])
+        .set("ExecStart", program);
+    Unit::new(HOLDER, slot::install(text).finish(), Part::Common)
 }
 
 //--- Directories and the user
@@ -127,7 +146,7 @@ fn images(verb: &str) -> Text {
     oneshot("images of its services")
         .comments(&["Without a registry: from the archives on this disk, if they are not loaded or damaged."])
         .set("RequiresMountsFor", places::STATE)
-        .set("Requires", SETUP)
+        .set("Wants", SETUP)
         .set("After", SETUP)
         .section("Service")
         .set("Type", "oneshot")
@@ -287,8 +306,7 @@ pub(super) fn early(scope: &Scope<'_>) -> Unit {
             "Quadlets of this podman are after network-online.target, which on a node comes after",
             "nodeip-configuration.service, which needs these services.",
         ])
-        .set_words("Requires", &first)
-        .set("Wants", IMAGES)
+        .set_words("Wants", first.iter().map(String::as_str).chain([IMAGES]))
         .set_words("Wants", &sockets)
         .set_words(
             "After",

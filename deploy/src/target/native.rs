@@ -14,7 +14,7 @@ use crate::swap::slot::Slot;
 pub(super) const BINARIES: &str = "/var/lib/outpost/bin";
 
 /// What every service does without.
-const SHUT: [(&str, &str); 22] = [
+const SHUT: [(&str, &str); 23] = [
     ("NoNewPrivileges", "yes"),
     ("ProtectSystem", "strict"),
     ("ProtectHome", "yes"),
@@ -26,6 +26,7 @@ const SHUT: [(&str, &str); 22] = [
     ("ProtectControlGroups", "yes"),
     ("PrivateTmp", "yes"),
     ("PrivateDevices", "yes"),
+    ("PrivateMounts", "yes"),
     ("RestrictNamespaces", "yes"),
     ("RestrictRealtime", "yes"),
     ("RestrictSUIDSGID", "yes"),

@@ -27,6 +27,8 @@ pub(super) fn add(host: &mut Host, scope: &Scope<'_>) {
             "Outpost: ports of virtual IPs that lead to lb-proxy",
         )
         .set("ConditionPathExists", FILE)
+        .comments(&["Those empty all tables when they begin."])
+        .set("After", "nftables.service firewalld.service")
         .section("Service")
         .set("Type", "oneshot")
         .set("RemainAfterExit", "yes")

@@ -21,6 +21,8 @@ pub(super) const USER: &str = "outpost";
 pub(super) const SETUP: &str = "outpost-setup.service";
 /// Loads images.
 pub(super) const IMAGES: &str = "outpost-images.service";
+/// What sockets believe to be their service; see `host.rs`.
+pub(super) const HOLDER: &str = "outpost-sockets.service";
 /// Finds out which node this is.
 pub(super) const NODE: &str = "outpost-node.service";
 
@@ -118,8 +120,8 @@ pub(super) fn head(service: Service, slot: Slot, scope: &Scope<'_>, ordering: Or
             "ConditionPathExists",
             format_args!("|{}/swap/{service}.{slot}", places::RUN),
         )
-        .set_words("Requires", &first)
-        .set("Wants", IMAGES)
+        .comments(&["Wanted and not required: who restarts one of them does not end the service."])
+        .set_words("Wants", first.iter().map(String::as_str).chain([IMAGES]))
         .set_words("After", first.iter().map(String::as_str).chain([IMAGES]))
         .set_words("Before", before(Some(service), scope, ordering))
         .comments(&["Never give up: the sockets stay open, and clients wait."])

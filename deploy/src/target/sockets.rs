@@ -10,7 +10,6 @@ use super::text::Text;
 use super::unit::Unit;
 use crate::render::{Part, places};
 use crate::service::Service;
-use crate::swap::slot::Slot;
 
 /// Sockets of one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,7 +149,7 @@ impl Sockets {
             .set("Requires", "sysinit.target")
             .set("Conflicts", "shutdown.target")
             .set("Before", "shutdown.target")
-            .set_words("Requires", slot::before_everything(scope))
+            .set_words("Wants", slot::before_everything(scope))
             .set_words(
                 "After",
                 ["sysinit.target".to_owned()].into_iter().chain(slot::before_everything(scope)),
@@ -168,7 +167,8 @@ impl Sockets {
         let text = text
             .set("Backlog", BACKLOG)
             .set("FileDescriptorName", &self.descriptor)
-            .set("Service", Slot::A.unit(self.service))
+            .comments(&["Slots start with the machine, and never because of who connects."])
+            .set("Service", slot::HOLDER)
             .comments(&["A service that cannot start must not close its port."])
             .set("TriggerLimitIntervalSec", 0)
             .section("Install")

@@ -1,5 +1,7 @@
 //! What holds for every target at once.
 
+mod golden;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
@@ -18,13 +20,13 @@ pub(crate) fn vip() -> Vip {
 }
 
 /// The seeds' site, its services started so.
-fn site(runtime: Runtime) -> Site {
+pub(super) fn site(runtime: Runtime) -> Site {
     let mut site = Site::example();
     site.platform.runtime = runtime;
     site
 }
 
-const RUNTIMES: [Runtime; 6] = [
+pub(super) const RUNTIMES: [Runtime; 6] = [
     Runtime::Quadlet(Podman::V4_4),
     Runtime::Quadlet(Podman::V4_9),
     Runtime::Quadlet(Podman::V5_2),
@@ -34,7 +36,7 @@ const RUNTIMES: [Runtime; 6] = [
 ];
 
 /// Something for each node, and different on each.
-fn secrets(site: &Site) -> Secrets {
+pub(super) fn secrets(site: &Site) -> Secrets {
     let pair = |node: &Node| Pair {
         certificate: format!("certificate of {}\n", node.name).into_bytes(),
         key: format!("key of {}\n", node.name).into_bytes(),
@@ -86,10 +88,7 @@ fn every_slot_has_its_sockets_and_every_socket_its_slot() {
                 assert!(!sockets.is_empty(), "{text}");
                 for socket in sockets {
                     let socket_text = &units[socket];
-                    assert!(
-                        words(socket_text, "Service")
-                            .contains(format!("outpost-{service}-a.service").as_str())
-                    );
+                    assert!(words(socket_text, "Service").contains(slot::HOLDER));
                     used.insert(socket.to_owned());
                 }
             }
@@ -318,5 +317,23 @@ fn either_kind_can_be_had_whatever_the_site_says() {
         assert_eq!(is_enabled("chronyd.service"), None, "it is not ours");
         let slot = is_enabled("outpost-healthd-b.service");
         assert_eq!(slot.is_none(), matches!(runtime, Runtime::Quadlet(_)));
+    }
+}
+
+#[test]
+fn what_the_platform_restarts_ends_no_service() {
+    for runtime in RUNTIMES {
+        let site = site(runtime);
+        let scope = Scope::role(&site, Role::Master).unwrap();
+        let mut host = host(&scope, runtime);
+        role::add(&mut host, &scope, &secrets(&site));
+        for (name, text) in unit_texts(&host.into_files()) {
+            for key in ["Requires", "BindsTo", "PartOf"] {
+                let ours = words(&text, key)
+                    .into_iter()
+                    .find(|unit| unit.starts_with("outpost"));
+                assert_eq!(ours, None, "{name}");
+            }
+        }
     }
 }

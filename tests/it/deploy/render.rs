@@ -271,7 +271,10 @@ fn nothing_is_wrong_with_any_zone() {
         let list = fs::read_to_string(etc.join("zones.conf")).unwrap();
         n_zones += list.matches("zone \"").count();
     });
-    assert!(n_zones >= 24, "each site has a zone and its reverse: {n_zones}");
+    assert!(
+        n_zones >= 24,
+        "each site has a zone and its reverse: {n_zones}"
+    );
 }
 
 #[test]
@@ -339,7 +342,10 @@ fn what_is_rendered_no_more_is_removed_and_nothing_else() {
     let changed = site.render_well("out", &["--target", "configs"]);
     let gone = site.output("out/configs/worker-1/etc/outpost/timesync-agent.toml");
     assert!(!gone.exists(), "{changed}");
-    assert!(changed.contains(&format!("removed  {}", gone.display())), "{changed}");
+    assert!(
+        changed.contains(&format!("removed  {}", gone.display())),
+        "{changed}"
+    );
     assert!(
         site.output("out/configs/worker-7/etc/outpost/timesync-agent.toml")
             .exists()
@@ -359,7 +365,10 @@ fn one_node_is_rendered_without_touching_the_others() {
     let after = tree(&site.output("out"));
     for (path, contents) in &before {
         let is_same = after.get(path) == Some(contents);
-        assert!(is_same || path.starts_with("configs/b/"), "{path}\n{changed}");
+        assert!(
+            is_same || path.starts_with("configs/b/"),
+            "{path}\n{changed}"
+        );
     }
     assert_ne!(before, after);
     let (code, _, stderr) = site.render("out", &["--node", "d"]);
