@@ -12,6 +12,8 @@ use tests::scratch::Scratch;
 const CORES: &[&str] = &[
     "config-text/src",
     "deploy/src/init/draft.rs",
+    "deploy/src/install/plan.rs",
+    "deploy/src/install/which.rs",
     "deploy/src/render",
     "deploy/src/render.rs",
     "deploy/src/service.rs",

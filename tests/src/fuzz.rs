@@ -4,6 +4,7 @@
 //! smoke run feeds them the corpus and seeded mutations of it, for a bounded number of steps, on
 //! any toolchain: it finds what is shallow, and shows that the corpus and the targets still fit.
 
+mod bundle;
 mod chrony_conf;
 mod chrony_keys;
 mod client_hello;
@@ -11,6 +12,7 @@ mod cmdmon;
 mod handover;
 mod haproxy_cfg;
 mod health;
+mod image_archive;
 mod install_config;
 mod keepalived_conf;
 mod mutate;
@@ -166,6 +168,20 @@ pub const REGISTRY_ARCHIVE: Target = Target {
     name: "registry_archive",
     body: registry_archive::body,
     words: registry_archive::WORDS,
+};
+
+/// Archives of the services' own images, and what comes with them.
+pub const IMAGE_ARCHIVE: Target = Target {
+    name: "image_archive",
+    body: image_archive::body,
+    words: image_archive::WORDS,
+};
+
+/// Bundles of a site.
+pub const BUNDLE: Target = Target {
+    name: "bundle",
+    body: bundle::body,
+    words: bundle::WORDS,
 };
 
 /// What names content in a registry.
