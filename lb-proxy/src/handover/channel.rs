@@ -49,15 +49,6 @@ impl Channel {
         for timeout in [Timeout::Recv, Timeout::Send] {
             sockopt::set_socket_timeout(&socket, timeout, Some(LIMIT))?;
         }
-        let peer = sockopt::socket_peercred(&socket)?;
-        let us = rustix::process::geteuid();
-        // Whoever holds the connections can read and forge what is in them.
-        if peer.uid != us && !peer.uid.is_root() {
-            return Err(io::Error::new(
-                io::ErrorKind::PermissionDenied,
-                format!("the peer is user {}", peer.uid.as_raw()),
-            ));
-        }
         Ok(Self {
             socket,
             buffer: vec![0; LONGEST],
@@ -68,10 +59,21 @@ impl Channel {
     pub(super) fn open(path: &Path) -> io::Result<Option<Self>> {
         let socket = socket()?;
         match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {
-            Ok(()) => Self::new(socket).map(Some),
-            Err(Errno::NOENT | Errno::CONNREFUSED) => Ok(None),
-            Err(error) => Err(error.into()),
+            Ok(()) => {}
+            Err(Errno::NOENT | Errno::CONNREFUSED) => return Ok(None),
+            Err(error) => return Err(error.into()),
         }
+        // Whoever gives connections can forge what is in them. The owner of the name tells who that is,
+        // and not the peer's credentials: those of a process in another container have the process id 0,
+        // which rustix's type for them cannot hold.
+        let owner = fs::symlink_metadata(path)?.uid();
+        if owner != rustix::process::geteuid().as_raw() && owner != 0 {
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                format!("the socket belongs to user {owner}"),
+            ));
+        }
+        Self::new(socket).map(Some)
     }
 
     /// Sends a message with descriptors beside it.
@@ -141,7 +143,8 @@ impl Door {
         let socket = socket()?;
         rustix::net::bind(&socket, &SocketAddrUnix::new(&beside)?)?;
         let opened = (|| {
-            // Nobody can connect before it listens.
+            // Nobody can connect before it listens, and then those alone who may write there: this user, and
+            // root. Whoever is given the connections can read what is in them.
             fs::set_permissions(&beside, fs::Permissions::from_mode(0o600))?;
             rustix::net::listen(&socket, BACKLOG)?;
             let identity = identity(&beside)?;
