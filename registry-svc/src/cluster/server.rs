@@ -225,6 +225,7 @@ impl Server {
         let service = ReplicationServer::new(Service {
             server: self,
             caller: caller.clone(),
+            guard: guard.clone(),
         })
         .max_decoding_message_size(MAX_MESSAGE);
         let routes = Routes::new(service).prepare();
@@ -276,6 +277,8 @@ pub(super) fn nowhere() -> Response<Body> {
 struct Service {
     server: Server,
     caller: Caller,
+    /// Of the connection: a stream of the journal has no other end.
+    guard: Guard,
 }
 
 type Outgoing<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -308,7 +311,7 @@ impl Replication for Service {
         follower.begun();
         follower.said(first).map_err(malformed)?;
         let records = inner.store.feed(from).into_inner();
-        tokio::spawn(follower.run(requests, records, responses));
+        tokio::spawn(follower.run(requests, records, responses, self.guard.clone()));
         Ok(Answer::new(Box::pin(ReceiverStream::new(queue))))
     }
 
@@ -585,10 +588,11 @@ impl Following {
         mut requests: Streaming<wire::JournalRequest>,
         mut records: mpsc::Receiver<Record>,
         responses: mpsc::Sender<Result<wire::JournalResponse, Status>>,
+        mut guard: Guard,
     ) {
         let mut beat = tokio::time::interval(BEAT);
         let mut batch = Vec::with_capacity(RECORDS);
-        loop {
+        while !(guard.is_asked() && records.is_empty()) {
             let entries = tokio::select! {
                 request = requests.message() => match request.map(|request| request.map(|said| self.said(said))) {
                     Ok(Some(Ok(()))) => continue,
@@ -601,6 +605,8 @@ impl Following {
                 },
                 _ = beat.tick() => Vec::new(),
                 () = responses.closed() => break,
+                // What is there to be sent is sent; the peer follows the journal of the next process.
+                () = guard.asked(), if !guard.is_asked() => continue,
             };
             let response = wire::JournalResponse {
                 node: Some((&self.server.0.node).into()),
