@@ -94,6 +94,7 @@ fn every_service_is_swapped_under_load_and_nothing_is_lost() {
     }
     eprintln!("{table}");
     for row in &rows {
+        assert_eq!(row.trouble, None, "{}: {}", row.service, row.event.name());
         row.found
             .assert_served(&table, matches!(row.event, Event::Kill));
     }
@@ -105,6 +106,8 @@ struct Row {
     service: &'static str,
     event: Event,
     found: Found,
+    /// Why the event did not go as it should: told when all others are known.
+    trouble: Option<String>,
 }
 
 impl std::fmt::Display for Row {
@@ -127,56 +130,59 @@ fn matrix<'n>(
     Event::ALL.into_iter().map(move |event| {
         let using = Using::start(lan, node, service);
         std::thread::sleep(WINDOW);
-        happen(node, service, event);
+        let trouble = happen(node, service, event).err();
+        if let Some(trouble) = &trouble {
+            eprintln!("{}: {service}: {}: {trouble}", node.name(), event.name());
+        }
         std::thread::sleep(WINDOW);
         Row {
             service,
             event,
             found: using.stop(),
+            trouble,
         }
     })
 }
 
-fn happen(node: &Node, service: &str, event: Event) {
-    let before = live_unit(node, service).expect("one slot is active");
+fn happen(node: &Node, service: &str, event: Event) -> Result<(), String> {
+    let before = live_unit(node, service).ok_or("not one slot is active")?;
+    let moved = |said: String| match live_unit(node, service) {
+        Some(live) if live != before => Ok(()),
+        live => Err(format!("{live:?} is live after {before}\n{said}")),
+    };
     match event {
-        Event::NewBuild => {
-            swap(node, service, "new");
-            assert_ne!(live_unit(node, service), Some(before), "{service}");
-        }
+        Event::NewBuild => moved(swap(node, service, "new")?),
         Event::BrokenImage => {
             let (status, out, complaint) = try_swap(node, service, "broken");
-            assert_eq!(status.code(), Some(1), "{service}: {out}{complaint}");
-            assert_eq!(
-                live_unit(node, service),
-                Some(before),
-                "{service}: {out}{complaint}"
-            );
+            let is_there = live_unit(node, service) == Some(before);
+            (status.code() == Some(1) && is_there)
+                .then_some(())
+                .ok_or_else(|| format!("{status}\n{out}{complaint}"))
         }
         Event::Kill => {
-            let process = |unit: &str| node.run(&["systemctl", "show", "-P", "MainPID", unit]);
-            let old = process(&before);
+            let process = || node.run(&["systemctl", "show", "-P", "MainPID", &before]);
+            let old = process();
             // Process ids are the node's own, and so is whoever has that name.
             node.run(&["pkill", "-KILL", "-x", service]);
             wait::for_it(&format!("{service} is back"), PATIENCE, || {
-                live_unit(node, service).as_ref() == Some(&before) && process(&before) != old
+                live_unit(node, service).as_ref() == Some(&before) && process() != old
             });
+            Ok(())
         }
         Event::SlowStart => {
+            let directory =
+                |slot| format!("/run/systemd/system/outpost-{service}-{slot}.service.d");
+            let drop_in = "[Service]\\nExecStartPre=/usr/bin/sleep 2\\n";
             let both = ["a", "b"].map(|slot| {
-                let directory = format!("/run/systemd/system/outpost-{service}-{slot}.service.d");
-                format!("mkdir -p {directory}; printf '[Service]\\nExecStartPre=/usr/bin/sleep 2\\n' >{directory}/slow.conf")
+                let directory = directory(slot);
+                format!("mkdir -p {directory}; printf '{drop_in}' >{directory}/slow.conf")
             });
             node.run(&["sh", "-c", &both.join(";")]);
             node.run(&["systemctl", "daemon-reload"]);
-            swap(node, service, "good");
-            assert_ne!(live_unit(node, service), Some(before), "{service}");
-            node.run(&[
-                "sh",
-                "-c",
-                &format!("rm -r /run/systemd/system/outpost-{service}-?.service.d"),
-            ]);
+            let swapped = swap(node, service, "good");
+            node.run(&["sh", "-c", &format!("rm -r {}", directory("?"))]);
             node.run(&["systemctl", "daemon-reload"]);
+            moved(swapped?)
         }
     }
 }
@@ -201,7 +207,7 @@ fn a_connection_outlives_the_swap_of_the_proxy_and_a_rollback() {
     };
     echo("before");
     let before = live_unit(node, "lb-proxy");
-    swap(node, "lb-proxy", "new");
+    swap(node, "lb-proxy", "new").unwrap();
     assert_ne!(live_unit(node, "lb-proxy"), before);
     echo("after the swap");
     node.run(&["outpost", "rollback", "lb-proxy", "--canary", CANARY]);
@@ -214,13 +220,15 @@ fn incoming(service: &str, name: &str) -> String {
     format!("/var/lib/outpost/incoming/{service}-{name}.tar")
 }
 
-fn swap(node: &Node, service: &str, name: &str) {
+/// Swaps, and says what the command said.
+fn swap(node: &Node, service: &str, name: &str) -> Result<String, String> {
     let (status, out, complaint) = try_swap(node, service, name);
-    assert!(
-        status.success(),
-        "{}: swap of {service}: {status}\n{out}{complaint}",
-        node.name()
-    );
+    let said = format!("{status}\n{out}{complaint}");
+    if status.success() {
+        Ok(said)
+    } else {
+        Err(said)
+    }
 }
 
 fn try_swap(node: &Node, service: &str, name: &str) -> (std::process::ExitStatus, String, String) {
