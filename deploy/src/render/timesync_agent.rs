@@ -52,21 +52,18 @@ fn of_node(site: &Site, node: &Node, layout: &Layout) -> String {
     if !site.time.correct_clock {
         text.push_str("correct-clock = false\n");
     }
-    let mut is_alone = true;
     if gives {
         for server in &site.time.servers {
             text.push_str(&source(server, "prefer = true\n"));
-            is_alone = false;
         }
     }
     for peer in site.nodes.iter().filter(|peer| gives_time(peer)) {
         if peer.name != node.name {
             text.push_str(&source(&peer.address().to_string(), ""));
-            is_alone = false;
         }
     }
     if gives {
-        text.push_str(&own_time(is_alone));
+        text.push_str(&own_time(site));
         let networks = site
             .networks
             .iter()
@@ -100,12 +97,13 @@ fn source(host: &str, more: &str) -> String {
     )
 }
 
-/// The time that is given when there is no other.
-fn own_time(is_alone: bool) -> String {
+/// The time that is given when there is no other. Nodes of an island give it at once: which of them
+/// leads they find out as they go, and one that has just started follows.
+fn own_time(site: &Site) -> String {
     let mut text = format!("\n[local]\nstratum = {STRATUM}\norphan = true\n");
-    if !is_alone {
+    if !site.time.servers.is_empty() {
         text.push_str(&format!(
-            "# Others are heard first: a clock that was off for the night is not given to anybody.\nwaitunsynced = {}\n",
+            "# Servers are heard first: a clock that was off for the night is not given to anybody.\nwaitunsynced = {}\n",
             duration(FIRST_ANSWERS)
         ));
     }
@@ -179,7 +177,10 @@ listen = "127.0.0.1:9406"
             text.contains("[local]\nstratum = 10\norphan = true\n"),
             "{text}"
         );
-        assert!(!text.contains("prefer"), "{text}");
+        assert!(
+            !text.contains("prefer") && !text.contains("waitunsynced"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -196,6 +197,7 @@ listen = "127.0.0.1:9406"
             ]
         );
         assert_eq!(text.matches("prefer = true").count(), 1, "{text}");
+        assert!(text.contains("waitunsynced = \"10s\"\n"), "{text}");
     }
 
     #[test]
@@ -215,15 +217,12 @@ listen = "127.0.0.1:9406"
     }
 
     #[test]
-    fn a_master_alone_waits_for_nobody() {
+    fn a_master_alone_gives_its_own_time() {
         let mut site = Site::example();
         site.nodes.truncate(1);
         let text = of(&site, 0);
         assert!(hosts(&text).is_empty());
-        assert!(
-            text.contains("[local]") && !text.contains("waitunsynced"),
-            "{text}"
-        );
+        assert!(text.contains("[local]"), "{text}");
     }
 
     #[test]
