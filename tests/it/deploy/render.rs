@@ -377,11 +377,11 @@ fn a_difference_is_shown_and_nothing_is_written() {
     let (code, stdout, _) = site.render("out", &["--target", "configs", "--diff"]);
     assert_eq!((code, stdout.as_str()), (Some(0), ""));
 
-    site.edit("172.16.4.10", "172.16.4.20");
+    site.edit("serial = 7", "serial = 8");
     let (code, stdout, _) = site.render("out", &["--target", "configs", "--diff"]);
     assert_eq!(code, Some(1));
     assert!(
-        stdout.contains("\n-addresses = [\"172.16.4.10/25\"]\n+addresses = [\"172.16.4.20/25\"]\n"),
+        stdout.contains("\n-        7           ; serial\n+        8           ; serial\n"),
         "{stdout}"
     );
     assert_eq!(tree(&site.output("out")), before);
@@ -421,7 +421,7 @@ fn what_is_rendered_no_more_is_removed_and_nothing_else() {
 fn one_node_is_rendered_without_touching_the_others() {
     let site = Site::new("island");
     site.render_well("out", &["--target", "configs"]);
-    site.edit("172.16.4.10", "172.16.4.20");
+    site.edit("serial = 7", "serial = 8");
     let before = tree(&site.output("out"));
     let changed = site.render_well("out", &["--target", "configs", "--node", "b"]);
     let after = tree(&site.output("out"));
