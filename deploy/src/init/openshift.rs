@@ -7,6 +7,7 @@
 use std::net::IpAddr;
 use std::path::Path;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use config_text::{Position, Problem};
 use daemon_base::config::{Document, Problems};
@@ -167,7 +168,10 @@ struct Route {
 ///
 /// Everything that cannot be understood, with its place.
 pub(super) fn import(document: &Document, draft: &mut Draft) -> Result<(), Problems> {
-    let options = serde_saphyr::options! { with_snippet: false };
+    let options = serde_saphyr::options! {
+        with_snippet: false,
+        budget: serde_saphyr::budget! { max_nodes: MAX_VALUES, max_depth: 32 },
+    };
     let config: Config =
         serde_saphyr::from_str_with_options(&document.text, options).map_err(|error| {
             let text = error.to_string();
@@ -187,17 +191,21 @@ pub(super) fn import(document: &Document, draft: &mut Draft) -> Result<(), Probl
     importer.problems.unless_empty(())
 }
 
-fn place(path: &std::sync::Arc<Path>, location: &Location) -> Position {
+/// Values in one file: ten times those of a cluster of a hundred machines. Lists of them are compared
+/// with themselves.
+const MAX_VALUES: usize = 20_000;
+
+fn place(path: &Arc<Path>, location: &Location) -> Position {
     let number = |n: u64| usize::try_from(n).unwrap_or(usize::MAX).max(1);
     Position {
-        file: std::sync::Arc::clone(path),
+        file: Arc::clone(path),
         line: number(location.line()),
         column: number(location.column()),
     }
 }
 
 struct Importer<'a> {
-    path: &'a std::sync::Arc<Path>,
+    path: &'a Arc<Path>,
     draft: &'a mut Draft,
     problems: Problems,
 }

@@ -113,6 +113,21 @@ fn what_is_wrong_in_a_file_is_said_where_it_stands() {
 }
 
 #[test]
+fn a_file_without_end_is_refused_at_once() {
+    for text in [
+        format!("additionalNTPSources: [{}]", "a, ".repeat(50_000)),
+        format!("x: {}", "[".repeat(5_000)),
+        "a: &a [x, x, x, x, x, x, x, x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a, *a]\n\
+         c: &c [*b, *b, *b, *b, *b, *b, *b]\nd: &d [*c, *c, *c, *c, *c, *c, *c]\n\
+         hosts: [*d, *d, *d, *d, *d, *d, *d, *d]\n"
+            .to_owned(),
+    ] {
+        let document = Document::inline("in.yaml", text);
+        assert!(openshift::import(&document, &mut Draft::default()).is_err());
+    }
+}
+
+#[test]
 fn what_is_missing_is_named_as_flags() {
     let draft = draft_of(&[
         "metadata: {name: a}\ncontrolPlane: {replicas: 1}\nhosts: [{hostname: w, role: worker}]\n",

@@ -19,6 +19,10 @@ use crate::site::{
 /// More machines than this are no site of one link, and what compares all with all stays quick.
 const MAX_NODES: usize = 100;
 
+/// More of one kind (networks, virtual IPs, what is published, upstreams) no site has; all are compared
+/// with all.
+const MAX_LISTED: usize = 100;
+
 /// What is built, and what everything claims.
 #[derive(Debug)]
 pub(super) struct Builder<'d> {
@@ -54,7 +58,11 @@ pub(super) fn build(document: &Document, spec: Spec) -> SiteFile {
 
 impl Builder<'_> {
     /// The site as far as it can be made; problems stand in the report.
-    fn site(&mut self, spec: Spec) -> Site {
+    fn site(&mut self, mut spec: Spec) -> Site {
+        self.bound(&mut spec.vip, |vip| &vip.name);
+        self.bound(&mut spec.publish, |publish| &publish.name);
+        self.bound(spec.networks.get_mut(), |text| text);
+        self.bound(&mut spec.dns.upstreams, |text| text);
         let name = self.name(&spec.name, names::label);
         let domain = self.name(&spec.domain, |domain| {
             names::host(domain.strip_suffix('.').unwrap_or(domain))
@@ -109,6 +117,15 @@ impl Builder<'_> {
             registry,
             pki: spec.pki.unwrap_or_else(|| "pki".into()),
             platform,
+        }
+    }
+
+    /// Leaves out what is more than can be looked at.
+    fn bound<T>(&mut self, list: &mut Vec<T>, place: impl Fn(&T) -> &Text) {
+        if let Some(first) = list.get(MAX_LISTED) {
+            let message = format!("more than {MAX_LISTED} of these no site has");
+            self.report.wrong(place(first).span(), message);
+            list.truncate(MAX_LISTED);
         }
     }
 

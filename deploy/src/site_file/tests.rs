@@ -511,6 +511,27 @@ fn podmans_are_told_apart_by_what_their_quadlets_understand() {
 }
 
 #[test]
+fn more_than_a_site_has_is_told_once() {
+    let end: String = (0..150)
+        .map(|n| format!("[[publish]]\nname = \"p{n}\"\nport = {}\n", 10_000 + n))
+        .collect();
+    check(
+        &document("", "", &end),
+        "322:8: more than 100 of these no site has",
+    );
+    let end: String = (0..120)
+        .map(|n| {
+            let address = format!("192.0.2.{}", 100 + n);
+            format!("[[node]]\nname = \"w{n}\"\nrole = \"worker\"\naddress = \"{address}\"\n")
+        })
+        .collect();
+    check(
+        &document("", "", &end),
+        "410:8: more than 100 nodes are no site of one link",
+    );
+}
+
+#[test]
 fn no_node_and_no_network_are_told() {
     let text = "version = \"v1\"\nname = \"n\"\ndomain = \"n.example\"\nnetworks = []\n";
     assert_eq!(
