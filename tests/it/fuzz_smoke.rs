@@ -133,6 +133,6 @@ fn no_node_upsets_another() {
 
 #[test]
 fn no_file_upsets_who_describes_a_site() {
-    smoke(SITE_FILE, 4_000);
-    smoke(INSTALL_CONFIG, 4_000);
+    smoke(SITE_FILE, 1_500);
+    smoke(INSTALL_CONFIG, 1_000);
 }
