@@ -273,11 +273,6 @@ impl Builder<'_> {
         networks: &toml::Spanned<Vec<Text>>,
         platform: &Platform,
     ) -> Vec<Node> {
-        let mut nodes = Vec::new();
-        for spec in specs.iter().take(MAX_NODES) {
-            let node = self.node(spec);
-            nodes.push(node);
-        }
         if let Some(first) = specs.get(MAX_NODES) {
             self.report.wrong(
                 first.name.span(),
@@ -301,6 +296,11 @@ impl Builder<'_> {
                     .claim(&mut self.report, &name, spec.name.span(), who);
             }
         }
+        let nodes = specs
+            .iter()
+            .take(MAX_NODES)
+            .map(|spec| self.node(spec))
+            .collect();
         if n_masters == 0 {
             self.report.wrong(
                 last,
