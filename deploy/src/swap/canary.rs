@@ -2,15 +2,15 @@
 //!
 //! First it has to become ready, which may take as long as the swap is given. From then on everything
 //! has to stay well for as long as the canary is to live: the process is the one that was started and
-//! was not started again, it says that it is ready and can do its own work, and nothing of the service
-//! that healthd found up before is down.
+//! was not started again, it says that it is ready and can do its own work, and everything of the service
+//! that healthd found up before comes up, if it was away while it was taken over, and stays up.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 
-use super::liveness::{self, Targets};
+use super::liveness::{self, Seen, Targets};
 use super::manager;
 use super::places::Places;
 use super::process::Process;
@@ -104,10 +104,11 @@ pub(crate) async fn watch(
         return Err(error.context("healthd knew the service before"));
     }
     let ready = now();
+    let mut seen = Seen::default();
     loop {
-        let seen = manager::show(&unit).await?;
-        if !seen.is_active() || seen.run() != first.run() {
-            bail!("{unit} was ready and is {}", seen.describe());
+        let unit_now = manager::show(&unit).await?;
+        if !unit_now.is_active() || unit_now.run() != first.run() {
+            bail!("{unit} was ready and is {}", unit_now.describe());
         }
         if before.was_ready {
             let readiness = process.readiness().await?;
@@ -115,11 +116,17 @@ pub(crate) async fn watch(
                 .map_err(anyhow::Error::msg)
                 .context("it was ready and is not")?;
         }
-        still_up(&healthd, &before.targets).await?;
-        if ready.elapsed() >= life.watch {
-            break;
+        look(&healthd, &before.targets, &mut seen).await;
+        if let Some(lost) = &seen.lost {
+            bail!("healthd says: {lost}");
         }
-        tokio::time::sleep(LOOK).await;
+        match &seen.missing {
+            None if ready.elapsed() >= life.watch => break,
+            Some(missing) if ready.elapsed() >= life.watch.max(life.patience) => {
+                bail!("healthd says: {missing}, and it does not come up");
+            }
+            _ => tokio::time::sleep(LOOK).await,
+        }
     }
     checked(&process, before).await?;
     let n_targets = before.targets.len();
@@ -170,16 +177,11 @@ async fn checked(process: &Process, before: &Before) -> anyhow::Result<String> {
 }
 
 /// A healthd that cannot be asked for a moment is asked again: it may be what is swapped next door.
-async fn still_up(healthd: &Path, targets: &Targets) -> anyhow::Result<()> {
-    if targets.len() == 0 {
-        return Ok(());
-    }
-    let Ok(listed) = liveness::list(healthd).await else {
-        return Ok(());
-    };
-    match targets.gone(&listed) {
-        Some(gone) => bail!("healthd says: {gone}"),
-        None => Ok(()),
+async fn look(healthd: &Path, targets: &Targets, seen: &mut Seen) {
+    if targets.len() > 0
+        && let Ok(listed) = liveness::list(healthd).await
+    {
+        targets.look(&listed, seen);
     }
 }
 

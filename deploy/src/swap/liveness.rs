@@ -1,6 +1,6 @@
 //! What healthd thinks of a service on this node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
@@ -80,18 +80,37 @@ impl Targets {
         self.0.len()
     }
 
-    /// Which of them are not up any longer, and what healthd says of it.
-    pub(crate) fn gone(&self, listed: &[TargetStatus]) -> Option<String> {
-        let now: BTreeMap<String, &TargetStatus> = listed
-            .iter()
-            .filter_map(|status| Some((name(status)?, status)))
-            .collect();
-        self.0.keys().find_map(|name| {
-            let status = now.get(name)?;
-            let is_down = status.liveness() == Liveness::Down;
-            is_down.then(|| format!("{name} is down: {}", status.reason))
-        })
+    /// Takes up what healthd says; see [`Seen`].
+    pub(crate) fn look(&self, listed: &[TargetStatus], seen: &mut Seen) {
+        seen.missing = None;
+        seen.lost = None;
+        for status in listed {
+            let Some(name) = name(status).filter(|name| self.0.contains_key(name)) else {
+                continue;
+            };
+            let told = || format!("{name} is down: {}", status.reason);
+            match status.liveness() {
+                Liveness::Up => drop(seen.again.insert(name)),
+                Liveness::Down if seen.again.contains(&name) => seen.lost = Some(told()),
+                Liveness::Down => seen.missing = Some(told()),
+                Liveness::Unknown => {}
+            }
+        }
     }
+}
+
+/// What healthd has said of targets since the new process was ready.
+///
+/// A service of which one process works at a time is not there for a moment while it is taken over, and
+/// healthd may have noticed. That is no fault, as long as each target comes up; one that goes down
+/// having been up since is lost.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    again: BTreeSet<String>,
+    /// A target that is down and was not up since.
+    pub(crate) missing: Option<String>,
+    /// A target that is down and was up since.
+    pub(crate) lost: Option<String>,
 }
 
 fn place(status: &TargetStatus) -> Option<(IpAddr, u16)> {
@@ -150,13 +169,19 @@ mod tests {
         ];
         let targets = Targets::up_here(before, &[53]);
         assert_eq!(targets.len(), 1);
-        assert_eq!(targets.gone(&[]), None, "a healthd that has just started");
-        assert_eq!(targets.gone(&[status("127.0.0.1", 53, Liveness::Up)]), None);
-        let now = [
+        let mut seen = Seen::default();
+        targets.look(&[], &mut seen);
+        assert_eq!(seen, Seen::default(), "a healthd that has just started");
+        let down = [
             status("127.0.0.1", 54, Liveness::Down),
             status("127.0.0.1", 53, Liveness::Down),
         ];
-        let told = "tcp 127.0.0.1:53 is down: connection refused";
-        assert_eq!(targets.gone(&now).unwrap(), told);
+        let told = Some("tcp 127.0.0.1:53 is down: connection refused".to_owned());
+        targets.look(&down, &mut seen);
+        assert_eq!((&seen.missing, &seen.lost), (&told, &None), "taken over");
+        targets.look(&[status("127.0.0.1", 53, Liveness::Up)], &mut seen);
+        assert_eq!((&seen.missing, &seen.lost), (&None, &None));
+        targets.look(&down, &mut seen);
+        assert_eq!((&seen.missing, &seen.lost), (&None, &told));
     }
 }
