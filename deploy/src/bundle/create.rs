@@ -17,7 +17,6 @@ use crate::bundle_format::manifest::{
     BundleFile, BundleImage, BundleNode, BundleRuntime, BundleUnit, COMMAND, Manifest, Member,
     Version,
 };
-use crate::bundle_format::signature;
 use crate::bundle_format::writer::{self, Source};
 use crate::image::build::mebibytes;
 use crate::image::shelf;
@@ -62,7 +61,7 @@ pub(crate) fn run(args: &BundleArgs) -> anyhow::Result<()> {
     // What is refused when it is read must not be written.
     Manifest::parse(&text).context("the site cannot be put into a bundle")?;
     let comment = format!("outpost bundle of {}, {}", site.domain, manifest.made_by);
-    let signature = signature::sign(&key, &text, &comment)?;
+    let signature = key.sign(&text, &comment);
     let size = write(output, &manifest, &text, &signature, &contents.sources)?;
     outln!(
         "{}: {} for {} of {}, manifest {}",

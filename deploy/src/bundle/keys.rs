@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use minisign::{KeyPair, PublicKey, SecretKey, SecretKeyBox};
 
 use crate::bundle::args::KeyGenerate;
-use crate::bundle_format::signature;
+use crate::bundle_format::signature::{self, SigningKey};
 
 /// Makes a pair of keys, and gives its number.
 ///
@@ -59,8 +59,7 @@ fn create(path: &Path, mode: u32, text: &str) -> anyhow::Result<()> {
 /// # Errors
 ///
 /// When it cannot be read, or its password is wrong.
-pub(crate) fn secret(path: &Path, password_file: Option<&Path>) -> anyhow::Result<SecretKey> {
-    let boxed = |text: &str| SecretKeyBox::from_string(text);
+pub(crate) fn secret(path: &Path, password_file: Option<&Path>) -> anyhow::Result<SigningKey> {
     let text = read(path)?;
     let what = || {
         format!(
@@ -68,14 +67,14 @@ pub(crate) fn secret(path: &Path, password_file: Option<&Path>) -> anyhow::Resul
             path.display()
         )
     };
-    let plain = boxed(&text).and_then(SecretKey::from_unencrypted_box);
-    if let Ok(key) = plain {
+    if let Some(key) = SigningKey::unencrypted(&text).with_context(what)? {
         return Ok(key);
     }
     let password = password_file.map(password).transpose()?;
-    boxed(&text)
+    let decrypted = SecretKeyBox::from_string(&text)
         .and_then(|boxed| SecretKey::from_box(boxed, password))
-        .with_context(what)
+        .with_context(what)?;
+    SigningKey::of(&decrypted).with_context(what)
 }
 
 /// The key to believe in.

@@ -83,28 +83,66 @@ pub fn verify(key: &PublicKey, signature: &str, bytes: &[u8]) -> Result<String, 
         .map_err(SignatureError::NoSignature)
 }
 
-/// Signs bytes and a comment; the same give the same signature.
-///
-/// # Errors
-///
-/// When the key is encrypted still, or does not fit together.
-pub fn sign(key: &SecretKey, bytes: &[u8], comment: &str) -> Result<String, SignatureError> {
-    // Two letters each of algorithm, key derivation and checksum, 32 octets of salt and 16 of
-    // limits; then the key's number, its seed, its public half and a checksum.
-    let octets = key.to_bytes();
-    let (number, seed, public) = (octets.get(54..62), octets.get(62..94), octets.get(94..126));
-    let (Some(number), Some(seed), Some(public)) = (number, seed, public) else {
-        return Err(SignatureError::BrokenKey);
-    };
-    let pair = Ed25519KeyPair::from_seed_and_public_key(seed, public)
-        .map_err(|_| SignatureError::BrokenKey)?;
-    let signature = pair.sign(&Blake2b512::digest(bytes));
-    let global = pair.sign(&[signature.as_ref(), comment.as_bytes()].concat());
-    let encoded = STANDARD.encode([b"ED", number, signature.as_ref()].concat());
-    let global = STANDARD.encode(global.as_ref());
-    Ok(format!(
-        "untrusted comment: signature of an outpost bundle\n{encoded}\ntrusted comment: {comment}\n{global}\n"
-    ))
+/// A key that can sign.
+#[derive(Debug)]
+pub struct SigningKey {
+    number: [u8; 8],
+    pair: Ed25519KeyPair,
+}
+
+impl SigningKey {
+    /// A key as minisign's library has it, decrypted.
+    ///
+    /// # Errors
+    ///
+    /// When it does not fit together.
+    pub fn of(key: &SecretKey) -> Result<Self, SignatureError> {
+        Self::from_octets(&key.to_bytes())
+    }
+
+    /// The key in a file that is not encrypted; none for one that is. minisign writes no checksum into
+    /// such a file, so that its library takes it for damaged; that seed and public half belong
+    /// together is checked here all the same.
+    ///
+    /// # Errors
+    ///
+    /// When it does not fit together.
+    pub fn unencrypted(text: &str) -> Result<Option<Self>, SignatureError> {
+        let line = text.lines().nth(1).unwrap_or_default();
+        let octets = STANDARD.decode(line.trim()).unwrap_or_default();
+        // The second pair of letters names how the key is made of a password; two zeroes name none.
+        match octets.get(2..4) {
+            Some([0, 0]) => Self::from_octets(&octets).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Two letters each of algorithm, key derivation and checksum, 32 octets of salt and 16 of limits;
+    /// then the key's number, its seed, its public half and a checksum.
+    fn from_octets(octets: &[u8]) -> Result<Self, SignatureError> {
+        let (number, seed, public) = (octets.get(54..62), octets.get(62..94), octets.get(94..126));
+        let number = number.and_then(|number| number.first_chunk().copied());
+        let (Some(number), Some(seed), Some(public)) = (number, seed, public) else {
+            return Err(SignatureError::BrokenKey);
+        };
+        let pair = Ed25519KeyPair::from_seed_and_public_key(seed, public)
+            .map_err(|_| SignatureError::BrokenKey)?;
+        Ok(Self { number, pair })
+    }
+
+    /// Signs bytes and a comment; the same give the same signature.
+    #[must_use]
+    pub fn sign(&self, bytes: &[u8], comment: &str) -> String {
+        let signature = self.pair.sign(&Blake2b512::digest(bytes));
+        let global = self
+            .pair
+            .sign(&[signature.as_ref(), comment.as_bytes()].concat());
+        let encoded = STANDARD.encode([b"ED", &self.number[..], signature.as_ref()].concat());
+        let global = STANDARD.encode(global.as_ref());
+        format!(
+            "untrusted comment: signature of an outpost bundle\n{encoded}\ntrusted comment: {comment}\n{global}\n"
+        )
+    }
 }
 
 #[cfg(test)]
@@ -117,8 +155,9 @@ mod tests {
     fn a_signature_is_right_for_its_key_and_its_bytes_only() {
         let ours = KeyPair::generate_unencrypted_keypair().unwrap();
         let other = KeyPair::generate_unencrypted_keypair().unwrap();
-        let signature = sign(&ours.sk, b"bundle", "site ocp4").unwrap();
-        assert_eq!(signature, sign(&ours.sk, b"bundle", "site ocp4").unwrap());
+        let key = SigningKey::of(&ours.sk).unwrap();
+        let signature = key.sign(b"bundle", "site ocp4");
+        assert_eq!(signature, key.sign(b"bundle", "site ocp4"));
         assert_eq!(
             verify(&ours.pk, &signature, b"bundle").unwrap(),
             "site ocp4"
@@ -129,6 +168,24 @@ mod tests {
         assert!(verify(&ours.pk, &forged, b"bundle").is_err());
         assert_eq!(signer_id(&signature).unwrap(), key_id(&ours.pk));
         assert!(verify(&ours.pk, "", b"bundle").is_err());
+    }
+
+    #[test]
+    fn a_key_file_without_a_password_needs_no_checksum() {
+        let pair = KeyPair::generate_unencrypted_keypair().unwrap();
+        let mut octets = pair.sk.to_bytes();
+        // As minisign itself leaves it.
+        octets[126..].fill(0);
+        let text = format!("untrusted comment: x\n{}\n", STANDARD.encode(&octets));
+        let signature = SigningKey::unencrypted(&text)
+            .unwrap()
+            .unwrap()
+            .sign(b"b", "c");
+        assert_eq!(verify(&pair.pk, &signature, b"b").unwrap(), "c");
+        octets[70] ^= 1;
+        let text = format!("untrusted comment: x\n{}\n", STANDARD.encode(&octets));
+        assert!(SigningKey::unencrypted(&text).is_err());
+        assert!(SigningKey::unencrypted("").unwrap().is_none());
     }
 
     #[test]

@@ -158,26 +158,32 @@ fn purl(package: &Package) -> String {
 
 /// The C library and the compiler's own libraries: they are in the program, and Cargo knows neither.
 fn found_in(program: &[u8]) -> Vec<Component<'static>> {
-    let glibc = after(program, b"GNU C Library (", b'\n').and_then(|text| {
-        let (_, release) = text.split_once("release version ")?;
-        let version = release.trim_end_matches('.').to_owned();
-        Some(("glibc", "LGPL-2.1-or-later", version))
-    });
+    // A static program has the C library, and does not say which version of it.
+    let mark = b"GLIBC_TUNABLES";
+    let has_glibc = program.windows(mark.len()).any(|window| window == mark);
+    let glibc = has_glibc.then(|| ("glibc", "LGPL-2.1-or-later", String::new()));
     let rust = after(program, b"rustc version ", b')')
         .map(|text| text.split(' ').next().unwrap_or_default().to_owned())
         .map(|version| ("rust-std", "MIT OR Apache-2.0", version));
     let component = |(name, license, version): (&'static str, &str, String)| Component {
         kind: "library",
-        bom_ref: format!("pkg:generic/{name}@{version}"),
+        bom_ref: generic(name, &version),
         name,
         licenses: vec![License {
             expression: license.to_owned(),
         }],
         hashes: Vec::new(),
-        purl: Some(format!("pkg:generic/{name}@{version}")),
+        purl: Some(generic(name, &version)),
         version,
     };
     glibc.into_iter().chain(rust).map(component).collect()
+}
+
+fn generic(name: &str, version: &str) -> String {
+    match version {
+        "" => format!("pkg:generic/{name}"),
+        version => format!("pkg:generic/{name}@{version}"),
+    }
 }
 
 /// The text behind a mark, up to a byte.
@@ -270,6 +276,7 @@ struct Component<'a> {
     #[serde(rename = "bom-ref")]
     bom_ref: String,
     name: &'a str,
+    #[serde(skip_serializing_if = "String::is_empty")]
     version: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     hashes: Vec<Hash<'a>>,
@@ -321,8 +328,7 @@ mod tests {
     }"#;
     const LOCK: &str = "version = 4\n[[package]]\nname = \"tokio\"\nversion = \"1.54.0\"\nchecksum = \"abc\"\n\
         [[package]]\nname = \"healthd\"\nversion = \"0.1.0\"\n";
-    const PROGRAM: &[u8] =
-        b"..GNU C Library (Debian GLIBC 2.36-9) stable release version 2.36.\n..rustc version 1.95.0 (5980 2026)..";
+    const PROGRAM: &[u8] = b"..GLIBC_TUNABLES..rustc version 1.95.0 (5980 2026)..";
 
     fn bill() -> serde_json::Value {
         let packages = Packages::parse(METADATA.as_bytes(), LOCK).unwrap();
@@ -351,7 +357,7 @@ mod tests {
             [
                 "pkg:cargo/old@0.2.0",
                 "pkg:cargo/tokio@1.54.0",
-                "pkg:generic/glibc@2.36",
+                "pkg:generic/glibc",
                 "pkg:generic/rust-std@1.95.0"
             ]
         );

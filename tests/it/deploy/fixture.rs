@@ -1,9 +1,11 @@
 //! What the tests of images, bundles and installs have in common: small static programs in the place
 //! of the services, the seed's site, keys, and a podman that works in places like this one.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tests::binaries::{binary, checkout};
 use tests::daemon::run;
@@ -75,12 +77,19 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Archives of such programs.
-pub(super) fn images(version: &str) -> Scratch {
-    let (programs, files) = (programs(version), Scratch::new("images"));
+/// Archives of such programs: the tests that run at the same time share them.
+pub(super) fn images(version: &str) -> Arc<Scratch> {
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(files) = shared.get(version).and_then(Weak::upgrade) {
+        return files;
+    }
+    let (programs, files) = (programs(version), Arc::new(Scratch::new("images")));
     build(&programs, files.path(), &[]);
+    shared.insert(version.to_owned(), Arc::downgrade(&files));
     files
 }
+
+static SHARED: Mutex<BTreeMap<String, Weak<Scratch>>> = Mutex::new(BTreeMap::new());
 
 /// `image build` of such programs.
 pub(super) fn build(programs: &Scratch, output: &Path, more: &[&str]) -> String {
