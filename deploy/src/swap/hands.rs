@@ -81,7 +81,7 @@ impl Hands {
                 canary::watch(places, self.service, slot, before, self.life).await
             }
             Action::Record(slot) => self.put_on_record(slot),
-            Action::Forbid(slot) => self.forbid(slot),
+            Action::Forbid(slot) => self.forbid(slot).await,
         }
     }
 
@@ -215,8 +215,14 @@ impl Hands {
         Ok("beside the other one".to_owned())
     }
 
-    fn forbid(&self, slot: Slot) -> anyhow::Result<String> {
+    async fn forbid(&self, slot: Slot) -> anyhow::Result<String> {
         let permit = self.places.permit(self.service, slot);
+        // A version that was tried and is gone does not leave the node degraded.
+        for idle in Slot::ALL {
+            if idle != record::live(&self.places, self.service) {
+                manager::forget_failure(&idle.unit(self.service)).await;
+            }
+        }
         match fs::remove_file(&permit) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(error).with_context(|| format!("cannot remove {}", permit.display()))

@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use daemon_base::errln;
 use tokio::process::Command;
 
 /// How long the manager may take to say how a unit is.
@@ -145,9 +146,19 @@ pub(crate) async fn stop(unit: &str) -> anyhow::Result<()> {
     if !after.is_at_rest() {
         bail!("{unit} is {} after it was stopped", after.describe());
     }
-    // A start of it later does not begin with what was.
-    drop(run("systemctl", ["reset-failed", unit], SHOW_TIME).await);
+    forget_failure(unit).await;
     Ok(())
+}
+
+/// Makes a unit that has failed one that does not run.
+pub(crate) async fn forget_failure(unit: &str) {
+    let seen = show(unit).await.unwrap_or_default();
+    if seen.get("ActiveState") != "failed" {
+        return;
+    }
+    if let Err(error) = run("systemctl", ["reset-failed", unit], SHOW_TIME).await {
+        errln!("outpost: {unit} stays failed: {error:#}");
+    }
 }
 
 /// A time as systemctl prints it: `1min 30s`, `500ms`, `infinity`.
