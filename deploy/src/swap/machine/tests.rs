@@ -139,6 +139,8 @@ fn a_failure_is_told_with_what_came_of_the_way_out() {
     assert_eq!(swap.action(), Some(Action::Serve(Slot::A)));
     swap.handle(Event::Done);
     swap.handle(Event::Failed("it does not stop".to_owned()));
+    assert_eq!(swap.action(), Some(Action::Serve(Slot::A)));
+    swap.handle(Event::Done);
     swap.handle(Event::Done);
     let told = "the canary died; then it does not stop".to_owned();
     assert_eq!(swap.outcome(), Some(&Outcome::Kept(told)));
