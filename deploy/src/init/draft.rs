@@ -287,6 +287,6 @@ fn write_or_example(text: &mut String, key: &str, values: &[String], example: &s
 }
 
 const HEAD: &str = "\
-# site.toml: everything that Outpost has to know about this site. Every key there is stands in
-# docs/deploy/site-file.md; `outpost check` says what would not work.
+# site.toml: everything that Outpost has to know about this site. docs/deploy/site-file.md tells what
+# more can be said; `outpost check` says what would not work.
 ";
