@@ -1,7 +1,7 @@
 //! A service in use, and what its users found.
 
 use std::io::{self, Read as _, Write as _};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -197,7 +197,10 @@ fn greeting(address: SocketAddr) -> io::Result<()> {
 }
 
 fn time_of(server: SocketAddr) -> io::Result<()> {
-    let reply = time::ask(server)?;
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    socket.connect(server)?;
+    socket.set_read_timeout(Some(TIME))?;
+    let reply = time::ask_over(&socket, |_| {})?;
     match (reply.leap(), reply.stratum) {
         (0, 1..=15) => Ok(()),
         (leap, stratum) => Err(io::Error::other(format!("leap {leap}, stratum {stratum}"))),
@@ -224,5 +227,8 @@ const HELPER: [u8; 4] = [192, 168, 7, 11];
 
 /// The kind of the frame that opens a connection (RFC 9113 §6.5).
 const SETTINGS: u8 = 4;
+
+/// How long a client of NTP waits: it asks again after minutes, not seconds.
+const TIME: Duration = Duration::from_secs(3);
 
 const PATIENCE: Duration = Duration::from_secs(10);
