@@ -131,6 +131,8 @@ pub(super) fn head(service: Service, slot: Slot, scope: &Scope<'_>, ordering: Or
 /// What the section `[Service]` of every slot has.
 pub(super) fn service(text: Text, service: Service, scope: &Scope<'_>, needs: &Needs) -> Text {
     text.set_words("Sockets", sockets::names(service, scope))
+        .comments(&["Unset, it would make the sockets block under the slot that serves."])
+        .set("NonBlocking", "true")
         .comments(&["One that was taken over from ends with 0 and must not come back."])
         .set("Restart", "on-failure")
         .set("RestartSec", "200ms")
