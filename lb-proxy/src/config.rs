@@ -50,6 +50,8 @@ pub struct Config {
     pub cluster: Option<String>,
     /// The table of the kernel's rules.
     pub kernel_table: TableName,
+    /// Established connections of the kernel path go by a flow table, if the kernel has one.
+    pub flow_table: bool,
     /// Where clients connect.
     pub frontends: Vec<Frontend>,
     /// Where they are sent.

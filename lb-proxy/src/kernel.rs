@@ -16,6 +16,9 @@
 //! - Where sessions are to be reset when their server goes, clients hear it at once: those that send by
 //!   a rule, and those that wait because they are asked (`kernel/reset.rs`), for which the process needs
 //!   `CAP_NET_RAW` besides `CAP_NET_ADMIN`.
+//! - Packets of established connections go by a flow table where the kernel has one, past all rules
+//!   (`kernel/ruleset/flow_table.rs`). Kernels before 6.4 forget nothing that is in it; it is taken away
+//!   for a moment then, and connections that stay come back by themselves.
 //! - The table is removed at the end, left alone when a successor takes over ([`Path::leave`]), and
 //!   made anew at the start, whatever a crashed predecessor left.
 //! - Somebody who flushes all rules of the machine takes ours along. It is noticed when counters are
@@ -26,12 +29,13 @@
 
 mod changes;
 pub mod conntrack;
+mod devices;
 mod nft;
 mod reset;
 pub mod ruleset;
 mod sessions;
+mod worker;
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -39,15 +43,20 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use tracing::{error, info, warn};
+use tracing::error;
 
-use self::conntrack::{Entry, Scope};
 use self::nft::Nft;
 use self::ruleset::Ruleset;
+use self::worker::Keeper;
 
+pub use self::devices::Devices;
 pub use self::nft::PathError;
 pub use self::ruleset::{KernelFrontend, KernelServer, Protocol, Share, TableName};
 pub use self::sessions::{Forwarded, SessionState, Sessions};
+
+/// How long somebody waits for the flow table to go, at most: as long as a command may take on a machine
+/// that is very busy.
+const PAUSE_LIMIT: Duration = Duration::from_secs(5);
 
 /// How a path is made.
 #[derive(Debug, Clone)]
@@ -56,6 +65,8 @@ pub struct Options {
     pub table: TableName,
     /// How often counters are read and the table is looked after.
     pub interval: Duration,
+    /// Whether established connections go by a flow table, if the kernel has one.
+    pub flow_table: bool,
     /// The command, if it is not found by itself.
     pub nft: Option<PathBuf>,
 }
@@ -65,6 +76,7 @@ impl Default for Options {
         Self {
             table: TableName::default(),
             interval: Duration::from_secs(2),
+            flow_table: true,
             nft: None,
         }
     }
@@ -83,8 +95,22 @@ pub struct Status {
     pub repairs: u64,
     /// Flows that were forgotten because their server went.
     pub forgotten: u64,
+    /// Whether there is a flow table.
+    pub flow_table: FlowTable,
     /// Why the rules are not as they should be.
     pub error: Option<String>,
+}
+
+/// Whether there is a flow table, by which established connections go past rules.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum FlowTable {
+    /// None is wanted.
+    #[default]
+    Off,
+    /// There should be one; why there is none.
+    Absent(String),
+    /// There is, for what comes in by these devices.
+    Used(Devices),
 }
 
 /// Connections that one server got from one frontend.
@@ -115,6 +141,7 @@ impl Path {
         let ruleset = Ruleset {
             table: options.table.clone(),
             frontends: frontends.to_vec(),
+            flow_table: None,
         };
         Nft::find(options.nft.as_deref())?.check(&ruleset.install())
     }
@@ -124,31 +151,30 @@ impl Path {
     /// # Errors
     ///
     /// Why the rules could not be made.
-    pub fn start(options: Options, frontends: Vec<KernelFrontend>) -> Result<Self, PathError> {
-        let mut keeper = Keeper {
-            nft: Nft::find(options.nft.as_deref())?,
-            ruleset: Ruleset {
-                table: options.table,
-                frontends: Vec::new(),
-            },
-            wanted: None,
-            totals: BTreeMap::new(),
-            status: Status::default(),
-        };
-        keeper.install(frontends)?;
+    pub fn start(options: &Options, frontends: Vec<KernelFrontend>) -> Result<Self, PathError> {
+        let nft = Nft::find(options.nft.as_deref())?;
+        let keeper = Keeper::start(nft, options, frontends)?;
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 wanted: None,
                 ending: None,
-                status: keeper.status.clone(),
+                pauses: 0,
+                is_paused: false,
+                has_ended: false,
+                status: keeper.status(),
             }),
             changed: Condvar::new(),
         });
         let thread = {
             let shared = Arc::clone(&shared);
+            let interval = options.interval;
             thread::Builder::new()
                 .name("kernel-path".into())
-                .spawn(move || keeper.run(&shared, options.interval))
+                .spawn(move || {
+                    keeper.run(&shared, interval);
+                    shared.lock().has_ended = true;
+                    shared.changed.notify_all();
+                })
                 .map_err(PathError::Thread)?
         };
         Ok(Self {
@@ -161,7 +187,13 @@ impl Path {
     /// last counts.
     pub fn apply(&self, frontends: Vec<KernelFrontend>) {
         self.shared.lock().wanted = Some(frontends);
-        self.shared.changed.notify_one();
+        self.shared.changed.notify_all();
+    }
+
+    /// By which the flow table is taken away for a while.
+    #[must_use]
+    pub fn pauser(&self) -> Pauser {
+        Pauser(Arc::clone(&self.shared))
     }
 
     /// How the rules stand.
@@ -186,7 +218,7 @@ impl Path {
             return;
         };
         self.shared.lock().ending = Some(ending);
-        self.shared.changed.notify_one();
+        self.shared.changed.notify_all();
         if thread.join().is_err() {
             error!("The thread of the kernel path has panicked");
         }
@@ -196,6 +228,40 @@ impl Path {
 impl Drop for Path {
     fn drop(&mut self) {
         self.end(Ending::Remove);
+    }
+}
+
+/// Takes the flow table of a path away for a while.
+#[derive(Debug)]
+pub struct Pauser(Arc<Shared>);
+
+/// While this is there, there is no flow table.
+#[derive(Debug)]
+pub struct Pause(Arc<Shared>);
+
+impl Pauser {
+    /// Takes it away. Waits until it is gone, which takes some milliseconds.
+    #[must_use]
+    pub fn pause(self) -> Pause {
+        let mut state = self.0.lock();
+        state.pauses += 1;
+        self.0.changed.notify_all();
+        // Whether it went in time is found out by whoever needs it gone.
+        let waited = self
+            .0
+            .changed
+            .wait_timeout_while(state, PAUSE_LIMIT, |state| {
+                !state.is_paused && !state.has_ended
+            });
+        drop(waited);
+        Pause(self.0)
+    }
+}
+
+impl Drop for Pause {
+    fn drop(&mut self) {
+        self.0.lock().pauses -= 1;
+        self.0.changed.notify_all();
     }
 }
 
@@ -237,6 +303,12 @@ struct Shared {
 struct State {
     wanted: Option<Vec<KernelFrontend>>,
     ending: Option<Ending>,
+    /// How many need the flow table gone.
+    pauses: u32,
+    /// It is.
+    is_paused: bool,
+    /// The thread is gone.
+    has_ended: bool,
     status: Status,
 }
 
@@ -250,172 +322,6 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Every change is one assignment, which a panic cannot leave half made.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// What the thread owns.
-#[derive(Debug)]
-struct Keeper {
-    nft: Nft,
-    /// The rules as they were last made.
-    ruleset: Ruleset,
-    /// What could not be made yet.
-    wanted: Option<Vec<KernelFrontend>>,
-    /// What the counter of each server has counted, in tables before this one and in this one.
-    totals: BTreeMap<String, (u64, u64)>,
-    status: Status,
-}
-
-impl Keeper {
-    fn run(mut self, shared: &Shared, interval: Duration) {
-        loop {
-            let state = shared.lock();
-            let (mut state, _) = shared
-                .changed
-                .wait_timeout_while(state, interval, |state| {
-                    state.wanted.is_none() && state.ending.is_none()
-                })
-                .unwrap_or_else(PoisonError::into_inner);
-            let (wanted, ending) = (state.wanted.take(), state.ending);
-            drop(state);
-            match ending {
-                None => {}
-                Some(Ending::Leave) => return,
-                Some(Ending::Remove) => return self.remove(),
-            }
-            match wanted.or_else(|| self.wanted.take()) {
-                Some(frontends) => self.change(frontends),
-                None => self.look_after(),
-            }
-            shared.lock().status = self.status.clone();
-        }
-    }
-
-    fn install(&mut self, frontends: Vec<KernelFrontend>) -> Result<(), PathError> {
-        let ruleset = Ruleset {
-            table: self.ruleset.table.clone(),
-            frontends,
-        };
-        self.nft.apply(&ruleset.install())?;
-        self.status.changes += 1;
-        let mut gone = changes::gone(&[], &ruleset.frontends);
-        gone.extend(changes::unforwarded(&ruleset.frontends));
-        self.ruleset = ruleset;
-        self.forget(&gone);
-        Ok(())
-    }
-
-    fn change(&mut self, frontends: Vec<KernelFrontend>) {
-        if self.ruleset.frontends == frontends && self.status.error.is_none() {
-            return;
-        }
-        let next = Ruleset {
-            table: self.ruleset.table.clone(),
-            frontends,
-        };
-        let update = next.update(&self.ruleset);
-        let result = match (update.as_str(), &self.status.error) {
-            ("", None) => Ok(()),
-            (_, None) => self
-                .nft
-                .apply(&update)
-                // What the update builds on may be gone: make it all anew.
-                .or_else(|_| self.nft.apply(&next.install())),
-            (_, Some(_)) => self.nft.apply(&next.install()),
-        };
-        if let Err(failure) = result {
-            self.status.failures += 1;
-            self.report(&failure, "Rules of the kernel path could not be changed");
-            self.wanted = Some(next.frontends);
-            return;
-        }
-        self.status.changes += 1;
-        self.status.error = None;
-        let mut gone = changes::gone(&self.ruleset.frontends, &next.frontends);
-        let added = next.frontends.iter().filter(|frontend| {
-            !self
-                .ruleset
-                .frontends
-                .iter()
-                .any(|old| old.name == frontend.name && old.listen == frontend.listen)
-        });
-        gone.extend(changes::unforwarded(added));
-        self.ruleset = next;
-        self.forget(&gone);
-    }
-
-    /// Reads the counters; without them there is no table, and it is made anew.
-    fn look_after(&mut self) {
-        match self.nft.counters(&self.ruleset.table) {
-            Ok(counters) => self.count(&counters),
-            Err(failure) => match self.install(self.ruleset.frontends.clone()) {
-                Ok(()) => {
-                    self.status.repairs += 1;
-                    warn!("The table of the kernel path was gone and is made anew");
-                }
-                Err(_) => self.report(&failure, "The table of the kernel path cannot be read"),
-            },
-        }
-    }
-
-    fn count(&mut self, counters: &BTreeMap<String, u64>) {
-        self.status.error = None;
-        self.status.connections.clear();
-        let mut totals = BTreeMap::new();
-        for frontend in &self.ruleset.frontends {
-            for server in &frontend.servers {
-                let name = Ruleset::counter(frontend, server);
-                let (mut before, last) = self.totals.get(&name).copied().unwrap_or_default();
-                let value = counters.get(&name).copied().unwrap_or(0);
-                if value < last {
-                    before += last;
-                }
-                totals.insert(name, (before, value));
-                self.status.connections.push(Connections {
-                    frontend: Arc::clone(&frontend.name),
-                    server: Arc::clone(&server.name),
-                    total: before + value,
-                });
-            }
-        }
-        self.totals = totals;
-    }
-
-    fn forget(&mut self, gone: &[changes::Gone]) {
-        if gone.is_empty() {
-            return;
-        }
-        let scope = match gone.iter().all(changes::Gone::are_forwarded) {
-            true => Scope::Forwarded,
-            false => Scope::All,
-        };
-        let is_gone = |entry: &Entry| gone.iter().any(|gone| gone.is_of(entry));
-        match sessions::forget(scope, is_gone) {
-            Ok(0) => {}
-            Ok(n_flows) => {
-                self.status.forgotten += n_flows;
-                info!(n_flows, "Flows of servers that went are forgotten");
-            }
-            Err(error) => {
-                warn!(%error, "Flows of servers that went could not be forgotten");
-            }
-        }
-    }
-
-    fn remove(&self) {
-        if let Err(failure) = self.nft.apply(&self.ruleset.remove()) {
-            let reason = daemon_base::exit::chain(&failure);
-            warn!(reason, "The table of the kernel path could not be removed");
-        }
-    }
-
-    /// Says once what is wrong.
-    fn report(&mut self, failure: &PathError, sentence: &'static str) {
-        let reason = daemon_base::exit::chain(failure);
-        if self.status.error.as_ref() != Some(&reason) {
-            error!(reason, sentence);
-        }
-        self.status.error = Some(reason);
     }
 }
 

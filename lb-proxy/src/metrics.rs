@@ -18,6 +18,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use crate::access_log::Log;
 use crate::health::Link;
 use crate::keeper::{Keeper, View};
+use crate::kernel::FlowTable;
 use crate::pool::Server;
 use crate::relay::Engine;
 use crate::service::{Datagrams, KernelPath, Shown};
@@ -101,6 +102,8 @@ pub const KERNEL_CONNECTIONS: &str = "lb_proxy_kernel_connections";
 pub const KERNEL_CHANGES: &str = "lb_proxy_kernel_rule_changes";
 /// Whether the kernel's rules are as they should be.
 pub const KERNEL_CURRENT: &str = "lb_proxy_kernel_rules_current";
+/// Whether established connections go by the kernel's flow table.
+pub const KERNEL_FLOW_TABLE: &str = "lb_proxy_kernel_flow_table";
 /// The state of a virtual router by `state`: 1 for the one it is in.
 pub const VRRP_STATE: &str = "lb_proxy_vrrp_state";
 /// What a virtual router advertises, or would.
@@ -239,7 +242,14 @@ impl Scrape {
             KERNEL_CURRENT,
             "Whether the rules are as they should be",
             current,
-        )
+        )?;
+        let used = match status.flow_table {
+            FlowTable::Off => return Ok(()),
+            FlowTable::Absent(_) => 0.0,
+            FlowTable::Used(_) => 1.0,
+        };
+        let help = "Whether established connections go by the kernel's flow table";
+        page.gauge(KERNEL_FLOW_TABLE, help, used)
     }
 
     fn health(&self, page: &mut Page<'_, '_>) -> fmt::Result {

@@ -25,7 +25,7 @@ use crate::keeper::{Keeper, NoSuchServer, ServerKey, View};
 use crate::kernel::{self, Forwarded, KernelFrontend};
 use crate::relay::{Engine, Filter, SessionInfo};
 use crate::self_check;
-use crate::service::{self, Datagrams};
+use crate::service::{self, Datagrams, KernelPath};
 use crate::standing::Override;
 
 /// The most flows that `/sessions` shows.
@@ -43,6 +43,7 @@ pub(crate) fn add(
     engine: &Arc<Engine>,
     keeper: &Arc<Keeper>,
     datagrams: &Datagrams,
+    kernel: &KernelPath,
 ) {
     let asked = (Arc::clone(engine), Arc::clone(keeper), datagrams.clone());
     routes.get("/sessions", move |request| {
@@ -50,9 +51,10 @@ pub(crate) fn add(
         sessions(request, engine, keeper, datagrams)
     });
     let asked = (Arc::clone(engine), Arc::clone(keeper), datagrams.clone());
+    let kernel = kernel.clone();
     routes.post("/sessions/kill", move |request| {
         let (engine, keeper, datagrams) = asked.clone();
-        kill(request, engine, keeper, datagrams)
+        kill(request, engine, keeper, datagrams, kernel.clone())
     });
     let checked = (Arc::clone(engine), Arc::clone(keeper));
     routes.self_check(move || {
@@ -238,6 +240,7 @@ async fn kill(
     engine: Arc<Engine>,
     keeper: Arc<Keeper>,
     datagrams: Datagrams,
+    kernel: KernelPath,
 ) -> Reply {
     let filter = match filter(&request) {
         Ok(filter) => filter,
@@ -255,10 +258,12 @@ async fn kill(
             fits(&filter, &view, frontend, server, flow.client.ip())
         });
         let frontends = kernel_frontends(&view);
-        let forwarded = kernel::Sessions::new(&frontends).kill(|session| {
+        let is_meant = |session: &Forwarded| {
             let (server, client) = (session.server.as_deref(), session.client.ip());
             fits(&filter, &view, &session.frontend, server, client)
-        });
+        };
+        let sessions = kernel::Sessions::new(&frontends);
+        let forwarded = sessions.kill(is_meant, || kernel.pause());
         let n_forwarded = forwarded.unwrap_or_else(|error| {
             tracing::warn!(%error, "The kernel does not end what it forwards");
             0

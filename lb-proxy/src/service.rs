@@ -65,6 +65,7 @@ struct Fixed {
     health: Option<proto::endpoint::Endpoint>,
     swap: Option<PathBuf>,
     kernel_table: TableName,
+    flow_table: bool,
 }
 
 impl Fixed {
@@ -75,6 +76,7 @@ impl Fixed {
             health: config.health.clone(),
             swap: config.swap.clone(),
             kernel_table: config.kernel_table.clone(),
+            flow_table: config.flow_table,
         }
     }
 }
@@ -384,7 +386,13 @@ impl Proxy {
             kernel: self.kernel.clone(),
             routers: self.vips.board(),
         }));
-        routes::add(&context.admin, &self.engine, &self.keeper, &self.datagrams);
+        routes::add(
+            &context.admin,
+            &self.engine,
+            &self.keeper,
+            &self.datagrams,
+            &self.kernel,
+        );
     }
 }
 

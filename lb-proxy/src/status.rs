@@ -15,7 +15,7 @@ use crate::config::{Config, Frontend, Path, Protocol, Service};
 use crate::datagram;
 use crate::health::Link;
 use crate::keeper::View;
-use crate::kernel;
+use crate::kernel::{self, FlowTable};
 use crate::relay::Engine;
 use crate::service::{self, Datagrams};
 use crate::table::Backend;
@@ -251,9 +251,20 @@ fn kernel_value(status: &kernel::Status, sessions: &BTreeMap<Arc<str>, u64>) -> 
         "repairs": status.repairs,
         "forgotten": status.forgotten,
         "error": status.error,
+        "flow_table": flow_table_value(&status.flow_table),
         "connections": connections.collect::<Vec<_>>(),
         "sessions": sessions.iter().map(|(name, n)| (name.to_string(), (*n).into())).collect::<serde_json::Map<_, _>>(),
     })
+}
+
+fn flow_table_value(flow_table: &FlowTable) -> Value {
+    match flow_table {
+        FlowTable::Off => Value::Null,
+        FlowTable::Absent(reason) => json!({ "used": false, "reason": reason }),
+        FlowTable::Used(devices) => {
+            json!({ "used": true, "devices": devices.names().collect::<Vec<_>>() })
+        }
+    }
 }
 
 fn load(counter: &AtomicU64) -> u64 {
@@ -269,6 +280,42 @@ pub fn render(status: &Value) -> String {
     // Writing to a string does not fail.
     let _written = write_detail(&mut text, &status["detail"]);
     text
+}
+
+fn write_kernel(text: &mut String, kernel: &Value) -> std::fmt::Result {
+    if let Some(sessions) = kernel["sessions"].as_object() {
+        for (frontend, n) in sessions {
+            writeln!(
+                text,
+                "the kernel forwards {} sessions of {frontend}",
+                number(n)
+            )?;
+        }
+    }
+    let flow_table = &kernel["flow_table"];
+    match flow_table["used"].as_bool() {
+        Some(true) => {
+            let devices: Vec<&str> = items(&flow_table["devices"]).map(word).collect();
+            let devices = devices.join(" ");
+            writeln!(
+                text,
+                "what is established goes by the kernel's flow table, from {devices}"
+            )?;
+        }
+        Some(false) => writeln!(
+            text,
+            "the kernel has NO flow table: {}",
+            word(&flow_table["reason"])
+        )?,
+        None => {}
+    }
+    if let Some(error) = kernel["error"].as_str() {
+        writeln!(
+            text,
+            "the kernel's rules are NOT as they should be: {error}"
+        )?;
+    }
+    Ok(())
 }
 
 fn write_detail(text: &mut String, detail: &Value) -> std::fmt::Result {
@@ -297,22 +344,7 @@ fn write_detail(text: &mut String, detail: &Value) -> std::fmt::Result {
             addresses.join(" ")
         )?;
     }
-    let kernel = &detail["kernel"];
-    if let Some(sessions) = kernel["sessions"].as_object() {
-        for (frontend, n) in sessions {
-            writeln!(
-                text,
-                "the kernel forwards {} sessions of {frontend}",
-                number(n)
-            )?;
-        }
-    }
-    if let Some(error) = kernel["error"].as_str() {
-        writeln!(
-            text,
-            "the kernel's rules are NOT as they should be: {error}"
-        )?;
-    }
+    write_kernel(text, &detail["kernel"])?;
     let healthd = &detail["healthd"];
     match healthd["connected"].as_bool() {
         Some(true) => writeln!(text, "healthd is connected"),

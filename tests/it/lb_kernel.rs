@@ -7,7 +7,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lb_proxy::kernel::{KernelFrontend, Options, Path, Protocol, SessionState, Sessions};
+use lb_proxy::kernel::conntrack::{self, Entry, Scope};
+use lb_proxy::kernel::{
+    FlowTable, KernelFrontend, Options, Path, Protocol, SessionState, Sessions,
+};
 use lb_proxy::pool::{Algorithm, Pool, Registry, ServerSettings, Settings, Standing};
 use tests::netns::{Machine, Network};
 use tests::wait;
@@ -105,7 +108,7 @@ impl Site {
             ..Options::default()
         };
         self.balancer
-            .inside(|| Path::start(options, frontends).unwrap())
+            .inside(|| Path::start(&options, frontends).unwrap())
     }
 
     /// Changes the rules, and waits until they are.
@@ -120,6 +123,18 @@ impl Site {
 
     fn connect(&self, ip: &str) -> std::io::Result<TcpStream> {
         self.client.inside(|| connect(ip))
+    }
+
+    /// How many flows go by a flow table.
+    fn offloaded(&self) -> usize {
+        let is_offloaded = |entry: &Entry| entry.is_offloaded;
+        let list = || conntrack::list(Scope::Forwarded, 1000, is_offloaded);
+        self.balancer.inside(list).unwrap().len()
+    }
+
+    fn ip(&self, arguments: &[&str]) {
+        let status = self.balancer.command("ip").args(arguments).status();
+        assert!(status.unwrap().success(), "{arguments:?}");
     }
 
     fn tables(&self) -> String {
@@ -397,7 +412,7 @@ fn what_the_kernel_forwards_is_listed_and_ended() {
     let mut udp = site.frontend(Protocol::Udp, [UP, UP]);
     udp.name = "datagrams".into();
     let frontends = [tcp, udp];
-    let _path = site.start(frontends.to_vec());
+    let path = site.start(frontends.to_vec());
     let sessions = Sessions::new(&frontends);
     let list = |most: usize, frontend: &str| {
         site.balancer.inside(|| {
@@ -436,7 +451,10 @@ fn what_the_kernel_forwards_is_listed_and_ended() {
     // Those of one server are ended, and their clients hear it.
     let ended = site.balancer.inside(|| {
         sessions
-            .kill(|session| session.server.as_deref() == Some(A))
+            .kill(
+                |session| session.server.as_deref() == Some(A),
+                || path.pauser().pause(),
+            )
             .unwrap()
     });
     let (mut reset, mut alive) = (0, 0);
@@ -481,4 +499,141 @@ fn what_the_system_does_not_allow_is_said() {
     };
     let error = Path::check(&missing, &frontends).unwrap_err();
     assert_eq!(lb_proxy::kernel::exit_code(&error), 78);
+}
+
+fn devices(path: &Path) -> Vec<String> {
+    match path.status().flow_table {
+        FlowTable::Used(devices) => devices.names().map(str::to_owned).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Whether the kernel has flow tables; if not, that is said.
+fn has_flow_tables(path: &Path) -> bool {
+    match path.status().flow_table {
+        FlowTable::Absent(reason) => {
+            // tests/vm/lb has a kernel with one.
+            eprintln!("this kernel has no flow table: {reason}");
+            false
+        }
+        flow_table => flow_table != FlowTable::Off,
+    }
+}
+
+#[test]
+#[ignore = "needs network namespaces; tests/run runs it"]
+fn established_sessions_go_by_the_flow_table_and_end_with_their_server() {
+    let mut site = Site::new();
+    let both = site.frontend(Protocol::Tcp, [UP, UP]);
+    let path = site.start(vec![both.clone()]);
+    if !has_flow_tables(&path) {
+        return;
+    }
+    let mut streams = Vec::new();
+    for ip in [VIP, VIP6] {
+        let more = (0..6).map(|_| site.connect(ip).unwrap());
+        streams.extend(more);
+    }
+    let ask_all = |streams: &mut [TcpStream]| {
+        for stream in streams {
+            assert!(ask(stream).unwrap().ends_with('?'));
+        }
+    };
+    ask_all(&mut streams);
+    ask_all(&mut streams);
+    assert_eq!(site.offloaded(), 12);
+
+    // Rules change, and nobody notices.
+    for turn in 0..20 {
+        let mut other = both.clone();
+        other.deny = vec![format!("198.51.100.{turn}/32").parse().unwrap()];
+        path.apply(vec![other]);
+        ask_all(&mut streams);
+    }
+    site.apply(&path, vec![both.clone()]);
+    assert_eq!(site.offloaded(), 12);
+
+    // A server goes: its sessions are reset, those of the other go on as they did.
+    let only_b = site.frontend(Protocol::Tcp, [Standing::Down, UP]);
+    site.apply(&path, vec![only_b]);
+    let mut rest = Vec::new();
+    for (turn, mut stream) in streams.into_iter().enumerate() {
+        // Some wait for data and never say a word.
+        let answer = if turn % 4 == 2 {
+            listen(&mut stream)
+        } else {
+            ask(&mut stream)
+        };
+        match answer {
+            Ok(answer) => {
+                assert_eq!((answer.as_str(), turn % 2), ("b?", 1));
+                rest.push(stream);
+            }
+            Err(error) => {
+                assert_eq!((error.kind(), turn % 2), (ErrorKind::ConnectionReset, 0));
+            }
+        }
+    }
+    ask_all(&mut rest);
+    assert_eq!(site.offloaded(), 6);
+
+    // What ends leaves it, however it ends.
+    let frontends = [both];
+    let sessions = Sessions::new(&frontends);
+    drop(rest);
+    wait::for_it("sessions end", PATIENCE, || {
+        let listed = site
+            .balancer
+            .inside(|| sessions.list(100, |_| true).unwrap());
+        listed.is_empty() && site.offloaded() == 0
+    });
+    path.clear();
+    assert_eq!(site.tables(), "");
+}
+
+#[test]
+#[ignore = "needs network namespaces; tests/run runs it"]
+fn the_flow_table_follows_links_and_goes_when_it_is_not_wanted() {
+    let mut site = Site::new();
+    let both = site.frontend(Protocol::Tcp, [UP, UP]);
+    let path = site.start(vec![both.clone()]);
+    if !has_flow_tables(&path) {
+        return;
+    }
+    let mut stream = site.connect(VIP).unwrap();
+    assert!(ask(&mut stream).is_ok() && ask(&mut stream).is_ok());
+    assert_eq!(devices(&path), ["eth0"]);
+    assert_eq!(site.offloaded(), 1);
+    for _ in 0..2 {
+        site.ip(&["link", "add", "ex.1", "type", "veth", "peer", "name", "far"]);
+        site.ip(&["addr", "add", "192.0.2.1/24", "dev", "ex.1"]);
+        site.ip(&["link", "set", "ex.1", "up"]);
+        wait::for_it("the link is in", PATIENCE, || devices(&path).len() == 2);
+        assert!(ask(&mut stream).is_ok() && ask(&mut stream).is_ok());
+        assert_eq!(site.offloaded(), 1);
+        site.ip(&["link", "del", "ex.1"]);
+        wait::for_it("the link is out", PATIENCE, || devices(&path) == ["eth0"]);
+        assert!(ask(&mut stream).is_ok() && ask(&mut stream).is_ok());
+    }
+    // While somebody needs it gone, it is.
+    let pause = path.pauser().pause();
+    wait::for_it("it is empty", PATIENCE, || site.offloaded() == 0);
+    assert!(ask(&mut stream).is_ok());
+    assert_eq!(site.offloaded(), 0);
+    drop(pause);
+    wait::for_it("it is back", PATIENCE, || {
+        ask(&mut stream).is_ok() && site.offloaded() == 1
+    });
+    // A successor that wants none.
+    let options = Options {
+        flow_table: false,
+        ..Options::default()
+    };
+    let second = site
+        .balancer
+        .inside(|| Path::start(&options, vec![both]).unwrap());
+    path.leave();
+    assert_eq!(second.status().flow_table, FlowTable::Off);
+    wait::for_it("it is empty", PATIENCE, || site.offloaded() == 0);
+    assert!(ask(&mut stream).is_ok());
 }

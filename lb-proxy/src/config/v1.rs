@@ -82,6 +82,7 @@ impl Reader<'_> {
             access_log: access_log_settings(spec.access_log),
             cluster: spec.openshift.cluster.filter(|_| spec.openshift.keepalived),
             kernel_table: self.kernel_table(spec.kernel.table.as_ref()),
+            flow_table: spec.kernel.flow_table.unwrap_or(true),
             frontends,
             backends,
             vips,

@@ -186,6 +186,7 @@ mod tests {
             destination: "192.0.2.1:6443".parse().unwrap(),
             answers_from: "10.0.0.2:1".parse().unwrap(),
             is_forwarded: true,
+            is_offloaded: false,
             tcp_state: None,
             key: Vec::new(),
         };

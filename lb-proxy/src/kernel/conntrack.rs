@@ -39,7 +39,9 @@ pub struct Entry {
     pub answers_from: SocketAddr,
     /// Its destination is rewritten.
     pub is_forwarded: bool,
-    /// The state of a TCP connection, as the kernel numbers them.
+    /// Its packets go by a flow table.
+    pub is_offloaded: bool,
+    /// The state of a TCP connection, as the kernel numbers them; not known while it is offloaded.
     pub tcp_state: Option<u8>,
     /// What names it in a message.
     pub key: Vec<u8>,
@@ -67,7 +69,16 @@ pub fn list(
     Table::open()?.list(scope, most, is_wanted)
 }
 
-/// Forgets the flows that `is_gone` picks, and tells `forgotten` of each; how many there were.
+/// What became of flows that were to be forgotten.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Forgotten {
+    /// They are.
+    pub n_forgotten: u64,
+    /// They are not: kernels before 6.4 do not let go of what is in a flow table.
+    pub n_held: u64,
+}
+
+/// Forgets the flows that `is_gone` picks, and tells `forgotten` of each.
 ///
 /// # Errors
 ///
@@ -76,21 +87,26 @@ pub fn forget(
     scope: Scope,
     is_gone: impl Fn(&Entry) -> bool,
     mut forgotten: impl FnMut(&Entry),
-) -> io::Result<u64> {
+) -> io::Result<Forgotten> {
     let mut table = Table::open()?;
-    let mut n_forgotten = 0;
+    let mut result = Forgotten::default();
     for _ in 0..MAX_PASSES {
         let entries = table.list(scope, PASS, &is_gone)?;
+        let before = result.n_forgotten;
+        result.n_held = 0;
         for entry in &entries {
-            table.delete(entry)?;
-            n_forgotten += 1;
-            forgotten(entry);
+            if table.delete(entry)? {
+                result.n_forgotten += 1;
+                forgotten(entry);
+            } else {
+                result.n_held += 1;
+            }
         }
-        if entries.len() < PASS {
+        if entries.len() < PASS || result.n_forgotten == before {
             break;
         }
     }
-    Ok(n_forgotten)
+    Ok(result)
 }
 
 /// The kernel's table.
@@ -130,11 +146,14 @@ impl Table {
         Ok(entries)
     }
 
-    fn delete(&mut self, entry: &Entry) -> io::Result<()> {
-        match self.exchange(&wire::delete(entry), |_| {}) {
+    /// False if the kernel holds on to it.
+    fn delete(&mut self, entry: &Entry) -> io::Result<bool> {
+        let result = self.exchange(&wire::delete(entry), |_| {});
+        match result.as_ref().map_err(io::Error::raw_os_error) {
             // It has ended by itself meanwhile.
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
-            result => result,
+            Err(Some(libc::ENOENT)) => Ok(true),
+            Err(Some(libc::EBUSY)) => Ok(false),
+            _ => result.map(|()| true),
         }
     }
 

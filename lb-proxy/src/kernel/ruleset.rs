@@ -11,6 +11,7 @@
 //!  input, output ── stray: meant for a frontend and sent nowhere ── refuse
 //!  postrouting ── masquerade
 //!  output, before all else (untracked) ── questions to clients of forgotten connections are not tracked
+//!  forward, after all else ── into the flow table, if there is one (`ruleset/flow_table.rs`)
 //! ```
 //!
 //! - A packet from the middle of a TCP connection that the kernel knows nothing of is refused with a
@@ -33,6 +34,7 @@
 //! together clients whose clocks have nothing to do with each other: half of those SYNs go unheard,
 //! and a busy frontend stands still.
 
+mod flow_table;
 mod share;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,6 +45,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 
 use self::share::choice;
+use super::devices::Devices;
 use crate::pool::{Algorithm, Pool, mix};
 
 /// The longest name of a server or frontend that is used as it stands.
@@ -62,6 +65,8 @@ pub struct Ruleset {
     pub table: TableName,
     /// The frontends, each name once.
     pub frontends: Vec<KernelFrontend>,
+    /// The devices of the flow table; none without one.
+    pub flow_table: Option<Devices>,
 }
 
 /// One frontend that the kernel forwards.
@@ -257,14 +262,19 @@ impl Ruleset {
         // The declaration makes sure that there is a table to delete.
         let mut text = format!("table inet {}\n", self.table);
         text.push_str(&self.remove());
-        self.write_table(&mut text, &self.counters(), &self.chains());
+        self.write_table(&mut text, true, &self.counters(), &self.chains());
         text
     }
 
-    /// From the rules of `previous` to these; nothing when they are the same.
+    /// From the rules of `previous` to these; nothing when they are the same. A flow table with other
+    /// devices takes two steps, with none in between, or it makes everything anew.
     #[must_use]
     pub fn update(&self, previous: &Self) -> String {
         let table = &self.table;
+        let (had, has) = (&previous.flow_table, &self.flow_table);
+        if had.is_some() && has.is_some() && had != has {
+            return self.install();
+        }
         let before: BTreeMap<String, String> = previous.chains().into_iter().collect();
         let mut chains = self.chains();
         let names: BTreeSet<String> = chains.iter().map(|(name, _)| name.clone()).collect();
@@ -282,6 +292,13 @@ impl Ruleset {
         for chain in gone() {
             line(&mut text, format_args!("delete chain inet {table} {chain}"));
         }
+        if had.is_some() && has.is_none() {
+            let name = flow_table::NAME;
+            line(
+                &mut text,
+                format_args!("delete flowtable inet {table} {name}"),
+            );
+        }
         let (old, new) = (previous.counters(), self.counters());
         for counter in old.difference(&new) {
             line(
@@ -291,9 +308,15 @@ impl Ruleset {
         }
         let counters: Vec<&String> = new.difference(&old).collect();
         if !chains.is_empty() || !counters.is_empty() {
-            self.write_table(&mut text, counters, &chains);
+            self.write_table(&mut text, had.is_none(), counters, &chains);
         }
         text
+    }
+
+    /// A table of this name with a flow table alone, to find out whether there can be one.
+    #[must_use]
+    pub fn trial(&self) -> String {
+        flow_table::trial(&self.table)
     }
 
     /// The table gone.
@@ -323,10 +346,14 @@ impl Ruleset {
     fn write_table<'a>(
         &self,
         text: &mut String,
+        with_flow_table: bool,
         counters: impl IntoIterator<Item = &'a String>,
         chains: &[(String, String)],
     ) {
         line(text, format_args!("table inet {} {{", self.table));
+        if let Some(devices) = self.flow_table.as_ref().filter(|_| with_flow_table) {
+            text.push_str(&flow_table::declaration(devices));
+        }
         for counter in counters {
             line(text, format_args!("\tcounter {counter} {{\n\t}}"));
         }
@@ -363,6 +390,9 @@ impl Ruleset {
             let hook =
                 format!("\t\ttype {kind} hook {hook} priority {priority}; policy accept;\n{rules}");
             chains.push((chain.to_owned(), hook));
+        }
+        if self.flow_table.is_some() {
+            chains.push(("forward".to_owned(), flow_table::chain(&self.frontends)));
         }
         chains
     }

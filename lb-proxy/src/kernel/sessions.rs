@@ -3,10 +3,12 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use tracing::warn;
 
-use super::conntrack::{self, Entry, Scope};
+use super::conntrack::{self, Entry, Forgotten, Scope};
 use super::is_at;
 use super::reset::Asker;
 use super::ruleset::{KernelFrontend, Protocol};
@@ -14,6 +16,11 @@ use super::ruleset::{KernelFrontend, Protocol};
 /// Numbers of protocols.
 const TCP: u8 = 6;
 const UDP: u8 = 17;
+
+/// How often, and at what distance, flows of a flow table that is gone are tried again: it is emptied
+/// behind the back of whoever removed it, within milliseconds.
+const RELEASE_TRIES: u32 = 100;
+const RELEASE_STEP: Duration = Duration::from_millis(20);
 
 /// The sessions of these frontends. Each question walks the kernel's table of connections, which takes
 /// some 100 ms if it holds some 100,000.
@@ -60,6 +67,8 @@ impl SessionState {
         match (entry.protocol, entry.tcp_state) {
             (TCP, Some(1 | 2 | 9)) => Some(Self::Connecting),
             (TCP, Some(3)) => Some(Self::Established),
+            // Nothing else gets into a flow table.
+            (TCP, None) if entry.is_offloaded => Some(Self::Established),
             (TCP, Some(4..=6)) => Some(Self::Closing),
             (UDP, _) => Some(Self::Flow),
             _ => None,
@@ -107,16 +116,28 @@ impl<'a> Sessions<'a> {
     }
 
     /// Ends the sessions that `is_meant` picks; how many there were. Clients of TCP hear it at once.
+    /// While it has what `pause` returns, there must be no flow table; it is asked for if one holds on
+    /// to sessions.
     ///
     /// # Errors
     ///
     /// What the kernel says: without the capability `NET_ADMIN` it refuses.
-    pub fn kill(&self, is_meant: impl Fn(&Forwarded) -> bool) -> io::Result<u64> {
+    pub fn kill<P>(
+        &self,
+        is_meant: impl Fn(&Forwarded) -> bool,
+        pause: impl FnOnce() -> P,
+    ) -> io::Result<u64> {
         if self.frontends.is_empty() {
             return Ok(0);
         }
         let is_meant = |entry: &Entry| self.read(entry).is_some_and(|session| is_meant(&session));
-        forget(Scope::Forwarded, is_meant)
+        let mut ended = forget(Scope::Forwarded, is_meant)?;
+        if ended.n_held > 0 {
+            let _paused = pause();
+            let more = forget_held(Scope::Forwarded, is_meant)?;
+            ended.n_forgotten += more.n_forgotten;
+        }
+        Ok(ended.n_forgotten)
     }
 
     /// The session of an entry, if it is one of these.
@@ -146,8 +167,29 @@ impl<'a> Sessions<'a> {
     }
 }
 
-/// Makes the kernel forget flows, and lets their clients know; how many there were.
-pub(super) fn forget(scope: Scope, is_gone: impl Fn(&Entry) -> bool) -> io::Result<u64> {
+/// Forgets flows that a flow table held on to, which was removed: the kernel lets go of them a moment
+/// later.
+pub(super) fn forget_held(scope: Scope, is_gone: impl Fn(&Entry) -> bool) -> io::Result<Forgotten> {
+    let mut result = Forgotten::default();
+    for _ in 0..RELEASE_TRIES {
+        let more = forget(scope, &is_gone)?;
+        result.n_forgotten += more.n_forgotten;
+        result.n_held = more.n_held;
+        if result.n_held == 0 {
+            return Ok(result);
+        }
+        thread::sleep(RELEASE_STEP);
+    }
+    let n_held = result.n_held;
+    warn!(
+        n_held,
+        "The kernel holds on to flows that are to be forgotten"
+    );
+    Ok(result)
+}
+
+/// Makes the kernel forget flows, and lets their clients know.
+pub(super) fn forget(scope: Scope, is_gone: impl Fn(&Entry) -> bool) -> io::Result<Forgotten> {
     let mut asker = Asker::default();
     let mut unasked = None;
     let forgotten = conntrack::forget(scope, is_gone, |entry| {
@@ -195,6 +237,7 @@ mod tests {
             destination: "192.0.2.1:6443".parse().unwrap(),
             answers_from: "10.0.0.1:6443".parse().unwrap(),
             is_forwarded: true,
+            is_offloaded: false,
             tcp_state,
             key: Vec::new(),
         }
@@ -217,6 +260,14 @@ mod tests {
             assert_eq!(state(TCP, Some(ended)), None);
         }
         assert_eq!(state(1, None), None);
+        // The kernel does not tell how far those in a flow table have come.
+        assert_eq!(state(TCP, None), None);
+        let offloaded = Entry {
+            is_offloaded: true,
+            ..entry(TCP, None)
+        };
+        let session = sessions.read(&offloaded).unwrap();
+        assert_eq!(session.state, SessionState::Established);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use daemon_base::run::StartError;
 
 use crate::config::{Config, Frontend, Path as Way, Protocol};
 use crate::keeper::View;
-use crate::kernel::{self, KernelFrontend, Options, Path, Status};
+use crate::kernel::{self, KernelFrontend, Options, Path, Pause, Pauser, Status};
 use crate::table::{OnDown, Table};
 
 /// The rules; clones share them.
@@ -30,9 +30,10 @@ impl KernelPath {
                 }
                 let options = Options {
                     table: config.kernel_table.clone(),
+                    flow_table: config.flow_table,
                     ..Options::default()
                 };
-                let started = Path::start(options, frontends);
+                let started = Path::start(&options, frontends);
                 *path = Some(
                     started.map_err(|error| StartError::new(kernel::exit_code(&error), error))?,
                 );
@@ -51,6 +52,13 @@ impl KernelPath {
     /// How the rules stand; none where there are none.
     pub(crate) fn status(&self) -> Option<Status> {
         self.lock().as_ref().map(Path::status)
+    }
+
+    /// Takes the flow table away while this is kept, if there are rules. Blocks for some milliseconds.
+    pub(crate) fn pause(&self) -> Option<Pause> {
+        // Whoever applies rules does not wait for this.
+        let pauser = self.lock().as_ref().map(Path::pauser);
+        pauser.map(Pauser::pause)
     }
 
     /// Removes the rules. Blocks for some milliseconds.

@@ -75,6 +75,7 @@ pub(super) struct OpenShiftSpec {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct KernelSpec {
     pub(super) table: Option<Text>,
+    pub(super) flow_table: Option<bool>,
 }
 
 //--- Frontend

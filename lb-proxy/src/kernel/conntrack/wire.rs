@@ -40,6 +40,8 @@ const TCP_STATE: u16 = 1;
 const TYPE_MASK: u16 = 0x3fff;
 /// The status of an entry whose destination is rewritten.
 const DESTINATION_NAT: u32 = 1 << 5;
+/// That of one whose packets go by a flow table, in software or in a device.
+const OFFLOADED: u32 = 1 << 14 | 1 << 15;
 
 /// One message of an answer.
 #[derive(Debug, PartialEq, Eq)]
@@ -152,6 +154,7 @@ fn entry(attributes: &[u8]) -> Option<Entry> {
         destination: original.destination,
         answers_from: reply.source,
         is_forwarded: status & DESTINATION_NAT != 0,
+        is_offloaded: status & OFFLOADED != 0,
         tcp_state,
         key,
     })
@@ -289,6 +292,7 @@ mod tests {
             destination: "192.0.2.1:6443".parse().unwrap(),
             answers_from: "10.0.0.2:443".parse().unwrap(),
             is_forwarded: true,
+            is_offloaded: false,
             tcp_state: Some(3),
             key: key.clone(),
         };

@@ -28,6 +28,7 @@ fn ruleset(frontends: Vec<KernelFrontend>) -> Ruleset {
     Ruleset {
         table: TableName::default(),
         frontends,
+        flow_table: None,
     }
 }
 
@@ -47,6 +48,58 @@ fn the_whole_table_is_made_in_one_transaction() {
     dns.masquerade = false;
     let expected = include_str!("../../../testdata/kernel.nft");
     assert_eq!(ruleset(vec![api, dns]).install(), expected);
+}
+
+#[test]
+fn a_flow_table_is_part_of_the_transaction() {
+    let (a, b) = ("10.0.0.1:1", "10.0.0.2:1");
+    let api = frontend(Share::Random, &[(a, 1, true), (b, 1, false)]);
+    let with = |devices: Option<Devices>| Ruleset {
+        flow_table: devices,
+        ..ruleset(vec![api.clone()])
+    };
+    let none = with(None);
+    let one = with(Some(["eth0"].into()));
+    let two = with(Some(["eth0", "eth0.100"].into()));
+    let added = "table inet outpost_lb {
+\tflowtable established {
+\t\thook ingress priority 0
+\t\tdevices = { \"eth0\", \"eth0.100\" }
+\t\tcounter
+\t}
+\tchain forward {
+\t\ttype filter hook forward priority 300; policy accept;
+\t\tct status and dnat != dnat return
+\t\tct state != established return
+\t\tmeta l4proto tcp ct original proto-dst { 6443 } ip daddr . tcp dport { 10.0.0.1 . 1 } flow add @established
+\t}
+}
+";
+    assert_eq!(two.update(&none), added);
+    let removed = "flush chain inet outpost_lb forward
+delete chain inet outpost_lb forward
+delete flowtable inet outpost_lb established
+";
+    assert_eq!(none.update(&two), removed);
+    assert_eq!(two.update(&two), "");
+    // In one step, whatever was there goes.
+    assert_eq!(two.update(&one), two.install());
+    assert!(
+        two.install()
+            .contains("devices = { \"eth0\", \"eth0.100\" }")
+    );
+    // A server that goes gets nothing in any more; the flow table stays.
+    let mut gone = two.clone();
+    gone.frontends[0].servers[0].keeps = false;
+    let update = gone.update(&two);
+    assert!(
+        update.starts_with("flush chain inet outpost_lb forward\n"),
+        "{update}"
+    );
+    assert!(
+        !update.contains("flowtable") && !update.contains("flow add"),
+        "{update}"
+    );
 }
 
 fn check_update(before: &[&KernelFrontend], after: &[&KernelFrontend], expected: &[&str]) {

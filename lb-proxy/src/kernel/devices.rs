@@ -1,0 +1,208 @@
+//! The devices whose packets may go by the flow table: all that packets of IP come in by.
+//!
+//! Those that are up and have an address of a family that frontends listen on, loopback aside. What
+//! has no address of its own (ports of a bridge, of a bond, of a pod) passes its packets to one that
+//! has. A device that is missed costs nothing but speed: its packets go by the rules, as all did.
+//!
+//! Asked for over rtnetlink and without a runtime, whenever counters are read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Read as _, Write as _};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use netlink_packet_route::address::{AddressMessage, AddressScope};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use rtnetlink::packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::ruleset::KernelFrontend;
+
+/// The kernel sends parts of a listing in pieces up to this long.
+const BUFFER: usize = 64 * 1024;
+
+/// How long the kernel may take to answer; it answers at once.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The most devices that a flow table can have (`NFT_NETDEVICE_MAX`).
+const MOST: usize = 256;
+
+/// Devices by their indices: one that is made anew under its old name is another.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Devices(BTreeMap<u32, Box<str>>);
+
+impl Devices {
+    /// Those that packets of `frontends` may come in by, as they are now.
+    pub(super) fn read(frontends: &[KernelFrontend]) -> io::Result<Self> {
+        let listens = || frontends.iter().flat_map(|frontend| &frontend.listen);
+        let mut families = Vec::new();
+        if listens().any(SocketAddr::is_ipv4) {
+            families.push(AddressFamily::Inet);
+        }
+        if listens().any(SocketAddr::is_ipv6) {
+            families.push(AddressFamily::Inet6);
+        }
+        let (mut links, mut addresses) = (Vec::new(), Vec::new());
+        dump(
+            RouteNetlinkMessage::GetLink(LinkMessage::default()),
+            |message| {
+                if let RouteNetlinkMessage::NewLink(link) = message {
+                    links.push(link);
+                }
+            },
+        )?;
+        let all = AddressMessage::default();
+        dump(RouteNetlinkMessage::GetAddress(all), |message| {
+            if let RouteNetlinkMessage::NewAddress(address) = message {
+                addresses.push(address);
+            }
+        })?;
+        Ok(Self::choose(&links, &addresses, &families))
+    }
+
+    fn choose(
+        links: &[LinkMessage],
+        addresses: &[AddressMessage],
+        families: &[AddressFamily],
+    ) -> Self {
+        let with_address: BTreeSet<u32> = addresses
+            .iter()
+            .filter(|address| {
+                address.header.scope == AddressScope::Universe
+                    && families.contains(&address.header.family)
+            })
+            .map(|address| address.header.index)
+            .collect();
+        let chosen = links.iter().filter(|link| {
+            let flags = link.header.flags;
+            flags.contains(LinkFlags::Up)
+                && !flags.contains(LinkFlags::Loopback)
+                && with_address.contains(&link.header.index)
+        });
+        let named = chosen.filter_map(|link| Some((link.header.index, plain_name(link)?.into())));
+        Self(named.take(MOST).collect())
+    }
+
+    /// Their names, in the order of their indices.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.values().map(AsRef::as_ref)
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+impl<const N: usize> From<[&str; N]> for Devices {
+    fn from(names: [&str; N]) -> Self {
+        Self((1..).zip(names.map(Into::into)).collect())
+    }
+}
+
+/// The name, if it can stand in a rule: the kernel lets a name have nearly any character.
+fn plain_name(link: &LinkMessage) -> Option<&str> {
+    let name = link
+        .attributes
+        .iter()
+        .find_map(|attribute| match attribute {
+            LinkAttribute::IfName(name) => Some(name.as_str()),
+            _ => None,
+        })?;
+    let is_plain =
+        |octet: u8| octet.is_ascii_alphanumeric() || matches!(octet, b'-' | b'_' | b'.' | b'@');
+    (!name.is_empty() && name.bytes().all(is_plain)).then_some(name)
+}
+
+fn dump(request: RouteNetlinkMessage, mut each: impl FnMut(RouteNetlinkMessage)) -> io::Result<()> {
+    let socket = Socket::new(
+        Domain::from(libc::AF_NETLINK),
+        Type::RAW,
+        Some(Protocol::from(libc::NETLINK_ROUTE)),
+    )?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    let mut request = NetlinkMessage::from(request);
+    request.header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+    request.finalize();
+    let mut octets = vec![0; request.buffer_len()];
+    request.serialize(&mut octets);
+    (&socket).write_all(&octets)?;
+    let mut buffer = vec![0; BUFFER];
+    loop {
+        let length = (&socket).read(&mut buffer)?;
+        let mut rest = buffer.get(..length).unwrap_or_default();
+        while !rest.is_empty() {
+            let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
+                .map_err(io::Error::other)?;
+            let taken = usize::try_from(message.header.length.next_multiple_of(4));
+            let after = taken.ok().and_then(|taken| rest.get(taken..));
+            rest = after.unwrap_or_default();
+            match message.payload {
+                NetlinkPayload::Done(_) => return Ok(()),
+                NetlinkPayload::Error(refusal) => return Err(refusal.to_io()),
+                NetlinkPayload::InnerMessage(message) => each(message),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(index: u32, name: &str, flags: LinkFlags) -> LinkMessage {
+        let mut link = LinkMessage::default();
+        link.header.index = index;
+        link.header.flags = flags;
+        link.attributes.push(LinkAttribute::IfName(name.to_owned()));
+        link
+    }
+
+    fn address(index: u32, family: AddressFamily, scope: AddressScope) -> AddressMessage {
+        let mut address = AddressMessage::default();
+        address.header.index = index;
+        address.header.family = family;
+        address.header.scope = scope;
+        address
+    }
+
+    #[test]
+    fn devices_that_packets_come_in_by_are_chosen() {
+        use AddressFamily::{Inet, Inet6};
+        use AddressScope::{Link, Universe};
+        let up = LinkFlags::Up;
+        let links = [
+            link(1, "lo", up | LinkFlags::Loopback),
+            link(2, "eth0", up),
+            link(3, "down", LinkFlags::empty()),
+            link(4, "port-of-a-bridge", up),
+            link(5, "br-ex.100", up),
+            link(6, "local-only", up),
+            link(7, "od\"d", up),
+        ];
+        let addresses = [
+            address(1, Inet, Universe),
+            address(2, Inet, Universe),
+            address(3, Inet, Universe),
+            address(5, Inet6, Universe),
+            address(6, Inet6, Link),
+            address(7, Inet, Universe),
+        ];
+        let chosen = |families: &[AddressFamily]| {
+            let devices = Devices::choose(&links, &addresses, families);
+            devices.names().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(chosen(&[Inet]), ["eth0"]);
+        assert_eq!(chosen(&[Inet6]), ["br-ex.100"]);
+        assert_eq!(chosen(&[Inet, Inet6]), ["eth0", "br-ex.100"]);
+    }
+
+    #[test]
+    fn the_devices_of_this_machine_can_be_asked_for() {
+        assert_eq!(Devices::read(&[]).unwrap(), Devices::default());
+    }
+}
