@@ -90,7 +90,7 @@ class Wires:
             run("ip", "-n", name, "link", "set", link, "up")
             run("ip", "-n", self.lb, "link", "set", far, "up")
             run("ip", "-n", name, "route", "add", "default", "via", peer)
-        for number in range(len(WAYS) + 1):
+        for number in range(len(EVERY_WAY)):
             run("ip", "-n", self.server, "addr", "add", f"{SERVERS.format(10 + number)}/24", "dev", "up1")
         # Without these every relay stands still when its 28,000 ports wait out their minute.
         for name in self.made:
@@ -223,7 +223,7 @@ class Bench:
             running, address = Conntrack(self.wires.lb), self.server
         else:
             maker = {
-                "lb-proxy": self.lb_proxy, "kernel": self.kernel, "haproxy": self.haproxy,
+                "lb-proxy": self.lb_proxy, "kernel": self.kernel, "kernel-rules": self.kernel_rules, "haproxy": self.haproxy,
                 "haproxy-splice": self.haproxy_splice, "haproxy-64k": self.haproxy_64k, "nginx": self.nginx,
             }[way]
             running, address = self.start(way, self.wires.lb, maker()), LB_CLIENT
@@ -234,8 +234,8 @@ class Bench:
             raise
         return running, address
 
-    def lb_proxy(self, path="user"):
-        text = LB_PROXY_HEAD.format(directory=self.directory, workers=self.options.workers)
+    def lb_proxy(self, path="user", flow_table="true"):
+        text = LB_PROXY_HEAD.format(directory=self.directory, workers=self.options.workers, flow_table=flow_table)
         for port in PORTS:
             text += LB_PROXY_PAIR.format(port=port, listen=LB_CLIENT, server=self.server, path=path)
         config = self.path(f"lb-proxy-{path}.toml", text)
@@ -243,6 +243,9 @@ class Bench:
 
     def kernel(self):
         return self.lb_proxy("kernel")
+
+    def kernel_rules(self):
+        return self.lb_proxy("kernel", "false")
 
     def haproxy(self, tuning="", name="haproxy", defaults=""):
         text = HAPROXY_HEAD.format(workers=self.options.workers, connections=self.options.idle + 1000, tuning=tuning,
@@ -343,7 +346,7 @@ class Bench:
             for kind in ("keep", "close"):
                 if kind in self.options.what:
                     result |= self.requests(running, address, kind)
-            if "idle" in self.options.what and way not in ("route", "conntrack", "kernel"):
+            if "idle" in self.options.what and way not in ("route", "conntrack", "kernel", "kernel-rules"):
                 result |= self.idle(running, address)
             if isinstance(running, Process) and running.ended():
                 sys.exit(f"{way} ended:\n{running.text()}")
@@ -533,6 +536,9 @@ endpoint = "none"
 
 [swap]
 socket = "{directory}/lb-proxy.swap"
+
+[kernel]
+flow-table = {flow_table}
 """
 
 LB_PROXY_PAIR = """
@@ -572,7 +578,7 @@ stream {{
 """
 
 WAYS = ["lb-proxy", "haproxy", "haproxy-splice", "nginx", "kernel", "conntrack", "route"]
-EVERY_WAY = [*WAYS, "haproxy-64k"]
+EVERY_WAY = [*WAYS, "haproxy-64k", "kernel-rules"]
 
 
 def main():

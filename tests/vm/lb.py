@@ -1,0 +1,101 @@
+"""What lb-proxy's kernel path costs beside plain routing, on a machine whose clock counts instructions.
+
+A client, a node and a server in network namespaces, as tests/bench/lb.py makes them. Each figure is the difference of two runs of
+different length, so that what it costs to start and to stop is not in it. Rounds are interleaved, each begins with another way, and
+ratios are taken within a round.
+"""
+
+import re
+import statistics
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench"))
+import lb  # noqa: E402
+
+WAYS = ["route", "conntrack", "kernel-rules", "kernel"]
+ROUNDS = 4
+KIB = 1024
+BULK_KIB = (16 * KIB, 64 * KIB)
+SECONDS = (1, 2)
+# Each in instructions, a thousand of them: the machine is told that one takes 4 ns.
+UNITS = {"bulk": "a MiB", "request": "a request", "connection": "a connection"}
+INSTRUCTION = 4
+
+
+def busy():
+    """Nanoseconds in which the only core was not idle."""
+    fields = Path("/proc/stat").read_text().splitlines()[0].split()
+    idle, waiting = int(fields[4]), int(fields[5])
+    return time.monotonic_ns() - (idle + waiting) * 10_000_000
+
+
+class Bench(lb.Bench):
+    """The ways of the kernel alone."""
+
+    def start_servers(self):
+        site = self.path("server.conf", lb.SERVER_CONF.format(directory=self.directory, http=lb.HTTP))
+        echo = [sys.executable, lb.__file__, "--be-echo", f"0.0.0.0:{lb.ECHO}"]
+        for name, command in [
+            ("server", ["nginx", "-p", self.directory, "-c", site]),
+            ("iperf3", ["iperf3", "-s", "-p", lb.BULK]),
+            ("echo", echo),
+        ]:
+            self.helpers.append(self.start(name, self.wires.server, command))
+        self.wait(self.helpers[0], lb.SERVER, 60)
+
+    def cost(self, *command):
+        before = busy()
+        text = self.as_client(*command).stdout
+        return busy() - before, text
+
+    def bulk(self, address):
+        small, large = (self.cost("iperf3", "-c", address, "-p", lb.BULK, "-n", f"{size}K")[0] for size in BULK_KIB)
+        return (large - small) / (BULK_KIB[1] - BULK_KIB[0]) * KIB
+
+    def requests(self, address, *header):
+        used, done = [], []
+        for seconds in SECONDS:
+            cost, text = self.cost("wrk", "-t1", "-c16", f"-d{seconds}s", *header, f"http://{address}:{lb.HTTP}/")
+            used.append(cost)
+            done.append(int(re.search(r"(\d+) requests in", text)[1]))
+        return (used[1] - used[0]) / (done[1] - done[0])
+
+    def measure(self, way):
+        running, address = self.open(way)
+        try:
+            result = {
+                "bulk": self.bulk(address),
+                "request": self.requests(address),
+                "connection": self.requests(address, "-H", "Connection: close"),
+            }
+            return {key: value / INSTRUCTION / 1000 for key, value in result.items()}
+        finally:
+            text = running.text() if isinstance(running, lb.Process) else ""
+            running.stop()
+            if "flow table" in text:
+                print(f"{way}:", text.strip().splitlines()[-1], file=sys.stderr)
+
+
+def main():
+    bench = Bench(SimpleNamespace(
+        ways=WAYS, rounds=ROUNDS, seconds=60, workers=1, idle=100, binaries=Path("/bin"), keep=False, what=[],
+    ))
+    try:
+        bench.start_servers()
+        results = bench.run()
+    finally:
+        bench.close()
+    for figure, unit in UNITS.items():
+        print(f"{figure}, thousand instructions {unit}: median, and divided by plain routing (min-max)")
+        for way in WAYS:
+            values = [one[figure] for one in results[way]]
+            ratio = lb.ratios(results, way, "route", figure) or [1.0]
+            middle = statistics.median(ratio)
+            print(f"  {way}: {statistics.median(values):.0f}, {middle:.3f} ({min(ratio):.3f}-{max(ratio):.3f})")
+
+
+if __name__ == "__main__":
+    main()
