@@ -68,6 +68,17 @@ impl Load {
     /// Panics if there are no sockets to be had.
     #[must_use]
     pub fn start(server: SocketAddr, rate: u32, mix: Mix) -> Self {
+        Self::start_patient(server, rate, mix, PATIENCE)
+    }
+
+    /// The same, and an answer may take as long as that: for servers that are away for a while, and whose
+    /// queue has to hold what comes meanwhile.
+    ///
+    /// # Panics
+    ///
+    /// As [`Self::start`].
+    #[must_use]
+    pub fn start_patient(server: SocketAddr, rate: u32, mix: Mix, patience: Duration) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let any: IpAddr = if server.is_ipv4() {
@@ -86,6 +97,7 @@ impl Load {
         let flow = Flow {
             sockets: sockets.collect(),
             mix,
+            patience,
             waiting: BTreeMap::new(),
             start: Instant::now(),
             next: 0,
@@ -117,6 +129,7 @@ impl Load {
 struct Flow {
     sockets: Vec<UdpSocket>,
     mix: Mix,
+    patience: Duration,
     /// Sent and not answered, by number of the query; its id and socket follow from that.
     waiting: BTreeMap<u64, Instant>,
     start: Instant,
@@ -188,7 +201,7 @@ impl Flow {
 
     fn give_up(&mut self, now: Instant) {
         while let Some(first) = self.waiting.first_entry() {
-            if now.duration_since(*first.get()) < PATIENCE {
+            if now.duration_since(*first.get()) < self.patience {
                 break;
             }
             let (number, sent) = first.remove_entry();
