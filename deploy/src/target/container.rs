@@ -18,8 +18,6 @@ pub(super) struct Container {
     pub(super) name: String,
     pub(super) image: String,
     pub(super) arguments: String,
-    /// Without one it has a network of its own with nothing in it.
-    pub(super) host_network: bool,
     pub(super) capabilities: Vec<&'static str>,
     /// As `podman run --volume` takes them.
     pub(super) volumes: Vec<String>,
@@ -46,20 +44,11 @@ impl Container {
             name: slot::container(service, slot),
             image: slot::image(service, slot),
             arguments: slot::arguments(service, slot),
-            host_network: needs.network,
             capabilities: needs.capabilities.clone(),
             volumes,
             environment: slot::watchdog_environment(),
             dns: dns.iter().map(ToString::to_string).collect(),
             stop_timeout: needs.stop.as_secs(),
-        }
-    }
-
-    /// `host` or `none`.
-    pub(super) fn network(&self) -> &'static str {
-        match self.host_network {
-            true => "host",
-            false => "none",
         }
     }
 }

@@ -99,38 +99,36 @@ fn capabilities(text: Text, needs: &Needs) -> Text {
 }
 
 fn network(text: Text, needs: &Needs) -> Text {
-    let raw = needs.capabilities.contains(&"NET_RAW");
-    let families = match (needs.network, raw) {
-        (true, true) => "AF_UNIX AF_INET AF_INET6 AF_NETLINK AF_PACKET",
-        (true, false) => "AF_UNIX AF_INET AF_INET6",
-        (false, _) => "AF_UNIX",
+    let families = match needs.capabilities.contains(&"NET_RAW") {
+        true => "AF_UNIX AF_INET AF_INET6 AF_NETLINK AF_PACKET",
+        false => "AF_UNIX AF_INET AF_INET6",
     };
-    text.when(!needs.network, |text| {
-        text.comments(&["The sockets that it inherits are of the host's network."])
-            .set("PrivateNetwork", "yes")
-    })
-    .set("RestrictAddressFamilies", families)
+    text.set("RestrictAddressFamilies", families)
 }
 
 /// What a service is let do to the kernel.
 fn calls(text: Text, service: Service, needs: &Needs) -> Text {
+    let keeps_time = service == Service::TimesyncAgent;
     let sets_clock = needs.capabilities.contains(&"SYS_TIME");
-    text.set("ProtectClock", if sets_clock { "no" } else { "yes" })
-        .set("SystemCallFilter", "@system-service")
-        .set("SystemCallFilter", "~@privileged @resources")
-        .comments(&["To see how many descriptors there may be."])
-        .set("SystemCallFilter", "prlimit64 getrlimit")
-        .when(service == Service::LbProxy, |text| {
-            text.comments(&["To have all of them."])
-                .set("SystemCallFilter", "setrlimit")
-        })
-        .when(service == Service::TimesyncAgent, |text| {
-            text.comments(&[
-                "To give up what it does not need, and to keep a core to itself in between.",
-            ])
-            .set("SystemCallFilter", "capset sched_setscheduler")
-        })
-        .when(sets_clock, |text| text.set("SystemCallFilter", "@clock"))
+    text.when(keeps_time, |text| {
+        text.comments(&["It would forbid to read how the clock is steered, too."])
+    })
+    .set("ProtectClock", if keeps_time { "no" } else { "yes" })
+    .set("SystemCallFilter", "@system-service")
+    .set("SystemCallFilter", "~@privileged @resources")
+    .comments(&["To see how many descriptors there may be."])
+    .set("SystemCallFilter", "prlimit64 getrlimit")
+    .when(service == Service::LbProxy, |text| {
+        text.comments(&["To have all of them."])
+            .set("SystemCallFilter", "setrlimit")
+    })
+    .when(keeps_time, |text| {
+        text.comments(&[
+            "To read the clock, to give up what it does not need, to keep a core to itself in between.",
+        ])
+        .set("SystemCallFilter", "adjtimex capset sched_setscheduler")
+    })
+    .when(sets_clock, |text| text.set("SystemCallFilter", "@clock"))
 }
 
 /// The directory of the binaries, as tmpfiles.d(5) makes it.

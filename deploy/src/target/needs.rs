@@ -10,9 +10,6 @@ use crate::service::Service;
 /// What a service needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Needs {
-    /// Whether it connects to anything, or opens sockets itself that are not Unix sockets. Without,
-    /// it gets a network of its own with nothing in it: the sockets that it inherits do.
-    pub(super) network: bool,
     /// Capabilities (capabilities(7)), without `CAP_`.
     pub(super) capabilities: Vec<&'static str>,
     /// Directories that it writes to.
@@ -32,8 +29,6 @@ impl Needs {
             writes.push(CHRONY_RUN.to_owned());
         }
         Self {
-            // dns-authd answers what it is asked and hears from healthd by a Unix socket.
-            network: service != Service::DnsAuthd,
             capabilities: capabilities(service, scope),
             writes,
             names: matches!(service, Service::RegistrySvc | Service::TimesyncAgent),

@@ -1,9 +1,12 @@
 #!/bin/sh
 # Finds out which node of the site this machine is, by its addresses, and links the files that are
 # this node's alone to their places. What is linked already stays as it is.
+#
+# usage: outpost-node [ROOT]     another directory in place of the machine's root, to try it
 set -eu
 
-nodes=@NODES@
+root=${1:-}
+nodes=$root@NODES@
 
 # The name of the first node of which the machine has an address.
 which_node() {
@@ -28,14 +31,15 @@ echo "This machine is $node"
 
 resolver=
 [ ! -d "$nodes/$node" ] || for file in $(cd "$nodes/$node" && find . -type f | sort); do
-  place=${file#.}
-  own=$nodes/$node$place
+  path=${file#.}
+  place=$root$path
+  own=$nodes/$node$path
   if [ "$(readlink "$place" || true)" != "$own" ]; then
     mkdir -p "$(dirname "$place")"
     # In one step: whoever reads the file meanwhile finds the old one or the new one.
     ln -s -f -T "$own" "$place.outpost-new"
     mv -f -T "$place.outpost-new" "$place"
-    case $place in
+    case $path in
       @NETWORK_MANAGER@/*) resolver=yes ;;
     esac
   fi

@@ -70,7 +70,7 @@ fn container_section(text: Text, container: &Container, level: Podman) -> Text {
         .set("ContainerName", &container.name)
         .set("Exec", &container.arguments)
         .set("Notify", "true")
-        .set("Network", container.network())
+        .set("Network", "host")
         .set("User", places::UID)
         .set("Group", places::GID)
         .set("ReadOnly", "true")
