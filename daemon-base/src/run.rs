@@ -4,13 +4,13 @@
 //!            ┌───────────┐ start ok  ┌─────────┐ SIGHUP  ┌───────────┐
 //! process ──►│ starting  ├──────────►│ serving │◄───────►│ reloading │
 //!            └─────┬─────┘  READY=1  └────┬────┘         └─────┬─────┘
-//!                  │ SIGTERM              │ SIGTERM            │ SIGTERM
+//!                  │ SIGTERM              │ SIGTERM, failure   │ SIGTERM
 //!                  ▼                      ▼                    │
 //!               exit 0               ┌──────────┐              │
 //!                                    │ draining │◄─────────────┘   STOPPING=1, a second SIGTERM
 //!                                    └────┬─────┘                  or the deadline ends it
 //!                                         ▼
-//!                                       exit 0
+//!                            exit 0, or 70 after a failure
 //! ```
 //!
 //! One thread runs everything that is not on a data path; data paths have threads of their own.
@@ -82,6 +82,12 @@ pub trait Service: Sized + 'static {
     /// What `/status` shows as `detail`.
     fn status(&self) -> Value {
         Value::Null
+    }
+
+    /// Comes when the service cannot go on, with the reason: the process drains and ends with an
+    /// error, so that its service manager starts another one. By default it never comes.
+    fn failure(&self) -> impl Future<Output = Box<dyn Error + Send + Sync>> {
+        std::future::pending()
     }
 
     /// Takes no new work, finishes what has begun; true when all of it was finished in time.
@@ -295,10 +301,11 @@ async fn live<S: Service>(
         tracing::warn!(socket, "Inherited socket is not served");
     }
     starting.release();
-    let deadline = host
+    let end = host
         .serve(&service, common, args.log, &mut signals, load)
         .await;
-    host.drain(service, deadline, &mut signals).await
+    host.drain(service, end.deadline, &mut signals).await;
+    end.code
 }
 
 fn failed(error: &StartError) -> u8 {

@@ -48,6 +48,14 @@ pub(super) struct Host {
     _own: Option<Bound>,
 }
 
+/// How the process is to end.
+pub(super) struct End {
+    /// How long the drain may take.
+    pub(super) deadline: Duration,
+    /// The exit code.
+    pub(super) code: u8,
+}
+
 impl Host {
     /// Brings the admin listener up, not ready, and begins to watch for progress.
     pub(super) fn open(
@@ -98,7 +106,7 @@ impl Host {
         })
     }
 
-    /// Serves until asked to stop; returns how long the drain may take.
+    /// Serves until it is asked to stop or the service has failed.
     pub(super) async fn serve<S: Service>(
         &mut self,
         service: &S,
@@ -106,11 +114,19 @@ impl Host {
         log_args: LogArgs,
         signals: &mut Signals,
         load: &impl Fn() -> Result<S::Config, Problems>,
-    ) -> Duration {
+    ) -> End {
+        let mut failure = pin!(service.failure());
         loop {
             let request = tokio::select! {
                 biased;
                 request = signals.next() => request,
+                error = &mut failure => {
+                    let told = exit::chain(&*error);
+                    tracing::error!(error = told, "The service cannot go on");
+                    notify::status(&format!("failed: {told}"));
+                    let (deadline, code) = (common.drain, exit::SOFTWARE);
+                    return End { deadline, code };
+                }
                 () = self.context.readiness.released(), if !self.announced => {
                     self.announce();
                     continue;
@@ -122,7 +138,7 @@ impl Host {
                 }
             };
             match request {
-                Request::Stop => return common.drain,
+                Request::Stop => return End::asked(&common),
                 Request::Reload => {}
             }
             loop {
@@ -131,7 +147,7 @@ impl Host {
                 let reloading = self.reload(service, &mut common, log_args, load);
                 let meanwhile = listen_while(signals, reloading).await;
                 if meanwhile == Some(Request::Stop) {
-                    return common.drain;
+                    return End::asked(&common);
                 }
                 self.reloaded();
                 // Asked for again meanwhile: what was read may have changed since.
@@ -221,7 +237,7 @@ impl Host {
         service: S,
         deadline: Duration,
         signals: &mut Signals,
-    ) -> u8 {
+    ) {
         self.life.set(State::Draining);
         let latch = self.context.readiness.latch("end of the process");
         notify::stopping();
@@ -237,7 +253,16 @@ impl Host {
             },
         }
         latch.release();
-        exit::OK
+    }
+}
+
+impl End {
+    /// Somebody wants it to.
+    fn asked(common: &Common) -> Self {
+        Self {
+            deadline: common.drain,
+            code: exit::OK,
+        }
     }
 }
 

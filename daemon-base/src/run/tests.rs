@@ -39,6 +39,8 @@ struct Spec {
     stall: bool,
     #[serde(default)]
     warm_up: HumanDuration,
+    #[serde(default)]
+    gives_up: Option<HumanDuration>,
 }
 
 struct Config {
@@ -48,6 +50,7 @@ struct Config {
     work: Duration,
     stall: bool,
     warm_up: Duration,
+    gives_up: Option<Duration>,
 }
 
 fn load() -> Result<Config, Problems> {
@@ -67,6 +70,7 @@ fn load() -> Result<Config, Problems> {
         work: spec.work.0,
         stall: spec.stall,
         warm_up: spec.warm_up.0,
+        gives_up: spec.gives_up.map(|after| after.0),
     })
 }
 
@@ -76,6 +80,7 @@ struct Greeter {
     greeting: Arc<crate::snapshot::Cell<String>>,
     address: SocketAddr,
     work: Duration,
+    gives_up: Option<Duration>,
 }
 
 struct Greet(crate::snapshot::Reader<String>);
@@ -130,6 +135,7 @@ impl Service for Greeter {
             greeting,
             address,
             work: config.work,
+            gives_up: config.gives_up,
         })
     }
 
@@ -144,6 +150,14 @@ impl Service for Greeter {
 
     fn status(&self) -> Value {
         json!({ "address": self.address.to_string() })
+    }
+
+    async fn failure(&self) -> Box<dyn Error + Send + Sync> {
+        match self.gives_up {
+            Some(after) => tokio::time::sleep(after).await,
+            None => std::future::pending().await,
+        }
+        "the greeter has lost its voice".into()
     }
 
     async fn drain(self, deadline: Duration) -> bool {
@@ -404,6 +418,24 @@ fn readiness_is_announced_when_the_last_latch_is_released() {
     process.manager.set_nonblocking(false).unwrap();
     assert_eq!(process.notified(), "READY=1");
     assert_eq!(process.status()["state"], "serving");
+}
+
+#[test]
+fn a_service_that_cannot_go_on_drains_and_ends_with_an_error() {
+    let process = Process::start("greeting = \"x\"\ngives-up = \"200ms\"");
+    assert_eq!(process.notified(), "READY=1");
+    assert_eq!(
+        process.notified(),
+        "STATUS=failed: the greeter has lost its voice"
+    );
+    assert_eq!(process.notified(), "STOPPING=1");
+    let log = process.directory.join("log");
+    while !fs::read_to_string(&log).unwrap().contains("Drained") {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let told = fs::read_to_string(&log).unwrap();
+    assert!(told.contains("the greeter has lost its voice"), "{told}");
+    assert_eq!(process.ended(), exit::SOFTWARE);
 }
 
 #[test]

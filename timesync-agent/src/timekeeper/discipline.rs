@@ -113,17 +113,8 @@ impl Discipline {
     ) -> Correction {
         let offset = update.offset;
         let may_step = self.count_step(offset);
-        if let Some(change) = clock.max_change
-            && self.n_updates >= u64::from(change.delay)
-            && offset.abs() > change.offset
-        {
-            let span = Span::from_seconds(offset);
-            self.n_updates += 1;
-            if change.ignore.is_some_and(|limit| self.ignored >= limit) {
-                return Correction::GiveUp(span);
-            }
-            self.ignored = self.ignored.saturating_add(1);
-            return Correction::Ignored(span);
+        if let Some(refused) = self.refuse(clock, offset) {
+            return refused;
         }
         if update.skew * 1e6 < clock.max_update_skew {
             let bound = clock.max_drift * 1e-6;
@@ -141,12 +132,37 @@ impl Discipline {
         Correction::Slewed
     }
 
-    /// The clock is let alone, and this is what would be done.
-    pub(super) fn observe(&mut self, update: Update, at: RawTime) {
+    /// The clock is let alone, and this is what would be done. `change` is what the offset differs by from what was known before:
+    /// the whole of it stays, as nobody corrects it.
+    pub(super) fn observe(
+        &mut self,
+        clock: &ClockSettings,
+        update: Update,
+        change: f64,
+        at: RawTime,
+    ) -> Correction {
+        if let Some(refused) = self.refuse(clock, change) {
+            return refused;
+        }
         self.frequency = update.frequency;
         self.skew = update.skew;
         self.frequency_known = true;
         self.count(update.offset, at);
+        Correction::Slewed
+    }
+
+    /// `maxchange`: what is beyond it is passed over, and too much of that is the end.
+    fn refuse(&mut self, clock: &ClockSettings, change: f64) -> Option<Correction> {
+        let limit = clock.max_change.filter(|limit| {
+            self.n_updates >= u64::from(limit.delay) && change.abs() > limit.offset
+        })?;
+        let span = Span::from_seconds(change);
+        self.n_updates += 1;
+        if limit.ignore.is_some_and(|ignore| self.ignored >= ignore) {
+            return Some(Correction::GiveUp(span));
+        }
+        self.ignored = self.ignored.saturating_add(1);
+        Some(Correction::Ignored(span))
     }
 
     /// Statistics of updates.

@@ -237,23 +237,21 @@ impl Timekeeper {
             interval: f64::from(source.poll).exp2(),
         };
         self.vote_leap(selection, now);
-        if self.free_running {
-            self.discipline.observe(update, now.raw);
+        let correction = if self.free_running {
+            let known = self.offset(now).unwrap_or(0.0);
+            let change = combined.offset - known;
+            self.discipline
+                .observe(&self.clock, update, change, now.raw)
         } else {
-            match self.discipline.update(&self.clock, update, now) {
-                Correction::Ignored(span) => {
-                    self.note(Note::ChangeIgnored(span));
-                    return;
-                }
-                Correction::GiveUp(span) => {
-                    self.effect(Effect::GiveUp(span));
-                    return;
-                }
-                Correction::Slewed => {}
-                Correction::Stepped(span) => {
-                    self.effect(Effect::Step(span));
-                    self.note(Note::Stepped(span));
-                }
+            self.discipline.update(&self.clock, update, now)
+        };
+        match correction {
+            Correction::Ignored(span) => return self.note(Note::ChangeIgnored(span)),
+            Correction::GiveUp(span) => return self.effect(Effect::GiveUp(span)),
+            Correction::Slewed => {}
+            Correction::Stepped(span) => {
+                self.effect(Effect::Step(span));
+                self.note(Note::Stepped(span));
             }
         }
         if combined.offset.abs() > self.clock.log_change {
