@@ -11,21 +11,24 @@
 //! [`system`](crate::system).
 
 mod answer;
+mod cards;
 mod report;
 mod run;
 mod scribe;
 
 use std::fmt;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::{self, JoinHandle};
 
+use daemon_base::exit;
 use daemon_base::run::Heartbeat;
 use daemon_base::snapshot::Cell;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use crate::drift_file;
 use crate::engine::{Command, Engine, Reply};
@@ -64,6 +67,8 @@ pub struct Options {
     pub tables: Option<Arc<Tables>>,
     /// Answer clients in the loop, from this.
     pub supply: Option<Supply>,
+    /// Sockets for that which were handed over; without, the loop opens those of the settings.
+    pub inherited: Vec<OwnedFd>,
 }
 
 impl Options {
@@ -76,6 +81,7 @@ impl Options {
             reference: Cell::new(Reference::default()),
             tables: None,
             supply: None,
+            inherited: Vec::new(),
         }
     }
 }
@@ -155,6 +161,8 @@ pub struct Agent {
     heartbeat: Heartbeat,
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Result<(), AgentError>>,
+    /// Why the thread ended by itself; its other half is gone when the thread is.
+    end: watch::Receiver<Option<String>>,
 }
 
 impl Agent {
@@ -167,13 +175,13 @@ impl Agent {
         let (parts, commander) = Parts::prepare(settings, keys, options)?;
         let heartbeat = Arc::clone(&parts.heartbeat);
         let stop = Arc::clone(&parts.stop);
+        let (tell, end) = watch::channel(None);
         let thread = thread::Builder::new()
             .name("ntp".to_owned())
             .spawn(move || {
                 let result = Run::open(parts).and_then(|mut run| run.until_stopped());
                 if let Err(error) = &result {
-                    let error: &dyn std::error::Error = error;
-                    tracing::error!(error, "The time is not kept any more");
+                    tell.send_replace(Some(exit::chain(error)));
                 }
                 result
             })
@@ -183,6 +191,7 @@ impl Agent {
             heartbeat,
             stop,
             thread,
+            end,
         })
     }
 
@@ -198,10 +207,13 @@ impl Agent {
         Arc::clone(&self.heartbeat)
     }
 
-    /// Whether the thread has ended by itself; [`Self::stop`] says why.
-    #[must_use]
-    pub fn has_ended(&self) -> bool {
-        self.thread.is_finished()
+    /// Waits until the thread has ended, and says why. Its end by [`Self::stop`] is one, too.
+    pub async fn ended(&self) -> String {
+        let mut end = self.end.clone();
+        match end.wait_for(Option::is_some).await {
+            Ok(why) => why.clone().unwrap_or_default(),
+            Err(_) => "the thread that keeps the time ended without a word".to_owned(),
+        }
     }
 
     /// Ends the thread, which saves the frequency and leaves the clock running with it.

@@ -363,7 +363,7 @@ impl Engine {
             told: None,
         };
         RawStamp {
-            at: context.raw(stamp.wall),
+            at: stamp.raw.unwrap_or_else(|| context.raw(stamp.wall)),
             by: stamp.by,
             error: stamp.error,
         }

@@ -15,6 +15,7 @@
 pub mod agent;
 pub mod args;
 pub mod association;
+pub mod card;
 pub mod chrony_conf;
 pub mod chronyc;
 pub mod cmdmon;

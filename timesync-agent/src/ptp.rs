@@ -10,7 +10,6 @@
 //! master's time of it. statime steers no clock: the one that it is given is the raw clock, which cannot be set. Stamps are put on
 //! the raw clock as soon as they are picked up, so that what is done to the wall clock meanwhile does not count as delay.
 
-mod cross;
 pub mod guard;
 pub mod machine;
 mod path;

@@ -4,6 +4,7 @@ mod hands;
 pub(crate) mod keys;
 mod sockets;
 
+use std::error::Error;
 use std::net::{IpAddr, ToSocketAddrs as _};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -116,22 +117,22 @@ impl Service for Timesync {
         let precision = server::measure_precision();
         let seed = system::seed().map_err(|error| StartError::io("get random numbers", &error))?;
         let mut random = Random::new(seed);
-        let supply = Supply {
-            policy: Cell::new(policy(settings, &keys, precision)),
-            reference: Cell::new(Reference::default()),
-            tables: Tables::new(
-                settings.server.client_log_limit,
-                [random.bits(), random.bits()],
-            ),
-        };
+        let supply = supply(settings, &keys, precision, &mut random);
         let lock = take_clock(&config, context).await?;
         let (server, mut listeners) = serve(&config, context, &supply, &mut random)?;
+        let inherited = match config.batch {
+            true => Vec::new(),
+            false => sockets::handed_over(&mut context.inherited),
+        };
+        listeners.extend(sockets::names(&inherited));
+        let answers_itself = settings.server.is_open() || !inherited.is_empty();
         let options = agent::Options {
             corrects_clock: config.corrects_clock,
             views: Arc::clone(&views),
             reference: Arc::clone(&supply.reference),
             tables: Some(Arc::clone(&supply.tables)),
-            supply: (!config.batch && settings.server.is_open()).then(|| supply.clone()),
+            supply: (!config.batch && answers_itself).then(|| supply.clone()),
+            inherited: inherited.into_iter().map(Into::into).collect(),
         };
         let agent = Agent::start(settings, keys, options).map_err(refused)?;
         context.progress.register("ntp", agent.heartbeat());
@@ -205,6 +206,11 @@ impl Service for Timesync {
         status::detail(&self.views.current(), &around)
     }
 
+    async fn failure(&self) -> Box<dyn Error + Send + Sync> {
+        // Without it nothing here is of use, and another process may fare better.
+        self.agent.ended().await.into()
+    }
+
     async fn drain(self, _deadline: Duration) -> bool {
         self.follower.abort();
         // Threads answer what they have read, and sockets that a successor shares stay open with it.
@@ -218,11 +224,13 @@ impl Service for Timesync {
             server.ask_to_stop();
         }
         let stopped = tokio::task::spawn_blocking(move || {
-            let stopped = agent.stop();
+            if let Err(error) = agent.stop() {
+                let error: &dyn Error = &error;
+                tracing::debug!(error, "The time was not kept to the end");
+            }
             drop(server);
-            stopped.is_ok()
         });
-        let stopped = stopped.await.unwrap_or(false);
+        let stopped = stopped.await.is_ok();
         // A successor corrects the clock once nothing of this process can.
         if let Some(lock) = lock {
             lock.keep();
@@ -276,6 +284,18 @@ fn keep_capabilities(config: &Config) -> Result<(), StartError> {
 fn forbid() {
     if let Err(error) = sandbox::forbid() {
         tracing::warn!(%error, "System calls that are not needed stay allowed");
+    }
+}
+
+/// What clients are answered from.
+fn supply(settings: &Settings, keys: &KeyRing, precision: i8, random: &mut Random) -> Supply {
+    Supply {
+        policy: Cell::new(policy(settings, keys, precision)),
+        reference: Cell::new(Reference::default()),
+        tables: Tables::new(
+            settings.server.client_log_limit,
+            [random.bits(), random.bits()],
+        ),
     }
 }
 

@@ -20,6 +20,8 @@ const SIMULATED: &[&str] = &[
     "fcntl",
     "getrandom",
     "getsockname",
+    // Of cards and their clocks.
+    "ioctl",
     "poll",
     "read",
     "recvmsg",
@@ -122,7 +124,10 @@ fn check(lines: &[&str], wanted: &[&str]) {
 fn the_thread_that_keeps_the_time_makes_only_calls_that_can_be_simulated() {
     let server = Server::on_loopback(Says::default());
     let lines = server.line("iburst minpoll -2 maxpoll -2 xleave");
-    let agent = Agent::on_loopback(&format!("{lines}log measurements statistics tracking\n"));
+    // No card here stamps: the kernel does, and one line says so.
+    let agent = Agent::on_loopback(&format!(
+        "{lines}log measurements statistics tracking\nhwtimestamp lo\nhwtimestamp *\n"
+    ));
     let trace = agent.files.join("trace");
     let daemon = Daemon::spawn("traced", traced(&agent.serve(), &trace));
     agent.wait_state(&["locked"]);
@@ -130,6 +135,9 @@ fn the_thread_that_keeps_the_time_makes_only_calls_that_can_be_simulated() {
     wait::for_it("a few more requests", PATIENCE, || {
         server.n_requests() > n + 4
     });
+    let told = daemon.log();
+    let n_told = told.matches("The kernel stamps packets, not the card");
+    assert_eq!(n_told.count(), 1, "{told}");
     let text = end(daemon, &trace);
     let wanted = [
         "clock_adjtime",

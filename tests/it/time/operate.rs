@@ -104,6 +104,25 @@ fn what_is_known_of_the_clock_outlives_the_process() {
     daemon.stop();
 }
 
+#[test]
+fn who_cannot_go_on_ends_with_an_error() {
+    let server = Server::on_loopback(Says::default());
+    let lines = server.line("iburst minpoll -3 maxpoll -3");
+    let agent = Agent::on_loopback(&format!("{lines}maxchange 100 3 0\n"));
+    let mut daemon = agent.start();
+    agent.wait_status("it has updates", |status| {
+        status["updates"].as_u64().is_some_and(|n| n > 6)
+    });
+    // Nobody's clock changes by as much on its own: something is badly wrong, and another process may find out what.
+    server.say(|says| says.ahead = 1000.0);
+    assert_eq!(daemon.wait().code(), Some(70));
+    assert!(daemon.log().contains("maxchange"), "{}", daemon.log());
+    assert!(
+        agent.drift_file().exists(),
+        "what was learned of the frequency is kept"
+    );
+}
+
 /// Asks all the time, and counts what is not answered.
 struct Load {
     stop: Arc<AtomicBool>,
@@ -174,8 +193,30 @@ fn ask_until(socket: &UdpSocket, stop: &AtomicBool, sent: &AtomicU64) -> Vec<u64
 #[test]
 fn a_successor_takes_over_the_sockets_and_no_request_is_lost() {
     let agent = Agent::on_loopback("local stratum 8\nallow 127.0.0.0/8\n");
+    take_over(&agent, &agent.serve());
+}
+
+#[test]
+fn the_loop_itself_takes_over_sockets_too() {
+    let agent = Agent::on_loopback("local stratum 8\nallow 127.0.0.0/8\n");
+    let config = agent.files.write(
+        "config.toml",
+        &format!(
+            "version = \"v1\"\nnode = \"test\"\nbatch = false\ncorrect-clock = false\nchrony-conf = \"{}\"\n\
+             [admin]\nlisten = \"{}\"\n[health]\nendpoint = \"none\"\n",
+            agent.files.join("chrony.conf").display(),
+            agent.admin(),
+        ),
+    );
+    let mut command = agent.command("serve");
+    command.arg("--config").arg(config);
+    take_over(&agent, &command);
+}
+
+/// Processes take over from one another while clients ask.
+fn take_over(agent: &Agent, serve: &std::process::Command) {
     let held = Held::bind(agent.address());
-    let start = || Daemon::start("timesync-agent", held.hand_to("ntp", &agent.serve()));
+    let start = || Daemon::start("timesync-agent", held.hand_to("ntp", serve));
     let mut serving = start();
     let load = Load::start(agent.address());
     for _ in 0..3 {

@@ -1,8 +1,9 @@
 //! Answers clients in the loop, for who wants no threads for it.
 
 use std::collections::VecDeque;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::RawFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
 
 use daemon_base::snapshot::Reader;
@@ -43,38 +44,28 @@ struct Door {
 }
 
 impl Answerer {
-    /// Opens the sockets that the settings ask for.
+    /// Takes up the sockets that were handed over, or opens those that the settings ask for.
     pub(super) fn open(
         settings: &ServerSettings,
+        inherited: Vec<OwnedFd>,
         supply: Supply,
         random: Random,
     ) -> Result<Self, AgentError> {
-        let mut addresses = settings.bind_addresses.clone();
-        if addresses.is_empty() {
-            addresses = vec![
-                IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-                IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-            ];
-        }
-        let mut doors = Vec::new();
-        let mut refused = None;
-        for address in addresses.iter().filter(|_| settings.is_open()) {
-            let at = SocketAddr::new(*address, settings.port);
-            match Listener::open(at, settings.bind_device.as_deref()) {
-                Ok(listener) => doors.push(Door {
-                    listener,
-                    n_sent: 0,
-                    unstamped: VecDeque::new(),
-                }),
-                Err(error) => refused = Some(error),
-            }
-        }
-        // A machine without IPv6 serves over IPv4, as everybody has it.
-        if let (true, Some(error)) = (doors.is_empty(), refused) {
-            return Err(system("open a socket for clients")(error));
-        }
+        let listeners = match inherited.is_empty() {
+            true => listen(settings).map_err(system("open a socket for clients"))?,
+            false => inherited
+                .into_iter()
+                .map(Listener::adopt)
+                .collect::<io::Result<_>>()
+                .map_err(system("use a socket that was handed over"))?,
+        };
+        let doors = listeners.into_iter().map(|listener| Door {
+            listener,
+            n_sent: 0,
+            unstamped: VecDeque::new(),
+        });
         Ok(Self {
-            doors,
+            doors: doors.collect(),
             responder: Responder::new(&supply.tables, random),
             policy: Reader::new(supply.policy),
             tables: supply.tables,
@@ -152,5 +143,30 @@ impl Answerer {
                 door.unstamped.push_back((number, receipt));
             }
         }
+    }
+}
+
+/// Opens the sockets that the settings ask for.
+fn listen(settings: &ServerSettings) -> io::Result<Vec<Listener>> {
+    let mut addresses = settings.bind_addresses.clone();
+    if addresses.is_empty() {
+        addresses = vec![
+            IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        ];
+    }
+    let mut listeners = Vec::new();
+    let mut refused = None;
+    for address in addresses {
+        let at = SocketAddr::new(address, settings.port);
+        match Listener::open(at, settings.bind_device.as_deref()) {
+            Ok(listener) => listeners.push(listener),
+            Err(error) => refused = Some(error),
+        }
+    }
+    // A machine without IPv6 serves over IPv4, as everybody has it.
+    match refused {
+        Some(error) if listeners.is_empty() => Err(error),
+        _ => Ok(listeners),
     }
 }

@@ -9,14 +9,15 @@ use std::sync::mpsc::Receiver;
 use daemon_base::run::Heartbeat;
 use daemon_base::snapshot::Cell;
 
-use crate::engine::{Command, Engine, Input, Output, Reply, SocketId, Whom};
+use crate::card::{Exchange, Ready};
+use crate::engine::{Command, Engine, Input, Output, Reply, SocketId, Stamp, Whom};
 use crate::refclock::Context;
 use crate::refclock::drivers::Clocks;
 use crate::resolver::Resolver;
 use crate::responder::Tables;
-use crate::settings::RefclockSettings;
+use crate::settings::{HardwareStamps, RefclockSettings, Settings};
 use crate::system::clock::{self, Clock};
-use crate::system::socket::{self, Socket};
+use crate::system::socket::{self, Departure, Socket};
 use crate::system::timer::{Timer, Waker};
 use crate::system::{self, Events};
 use crate::time::{RawTime, Reading, SECOND, Span};
@@ -26,6 +27,7 @@ use crate::wire::LONGEST_PACKET;
 use crate::words;
 
 use super::answer::Answerer;
+use super::cards::{Cards, Way};
 use super::report::Reporter;
 use super::scribe::Scribe;
 use super::{AgentError, Parts, Reload, Request, Seen};
@@ -41,7 +43,7 @@ const AT_ONCE: usize = 16;
 pub(super) struct Run {
     engine: Engine,
     clock: Clock,
-    sockets: BTreeMap<SocketId, Socket>,
+    sockets: BTreeMap<SocketId, Asking>,
     socket_options: socket::Options,
     timer: Timer,
     waker: Arc<Waker>,
@@ -49,6 +51,8 @@ pub(super) struct Run {
     resolver: Resolver,
     clocks: Clocks,
     refclocks: Vec<RefclockSettings>,
+    cards: Cards,
+    hardware_stamps: Vec<HardwareStamps>,
     answerer: Option<Answerer>,
     scribe: Scribe,
     reporter: Reporter,
@@ -61,6 +65,14 @@ pub(super) struct Run {
     /// Something happened since.
     has_changed: bool,
     tai_offset: Option<i32>,
+}
+
+/// The socket of a request, and what is known of when it left.
+#[derive(Debug)]
+struct Asking {
+    socket: Socket,
+    sent: Stamp,
+    exchange: Exchange,
 }
 
 impl Run {
@@ -80,24 +92,27 @@ impl Run {
             scribe,
         } = parts;
         let now = clock::read();
-        if !settings.client.hardware_stamps.is_empty() {
-            tracing::warn!("hwtimestamp: packets are stamped by the kernel, not by the card");
-        }
+        let cards = Cards::open(&settings.client.hardware_stamps, now);
         let answerer = match options.supply {
-            Some(supply) => Some(Answerer::open(&settings.server, supply, random)?),
+            Some(supply) => {
+                let inherited = options.inherited;
+                Some(Answerer::open(&settings.server, inherited, supply, random)?)
+            }
             None => None,
         };
         let mut run = Self {
             engine,
             clock,
             sockets: BTreeMap::new(),
-            socket_options: socket::Options::from(&settings.client),
+            socket_options: socket_options(&settings, &cards),
             timer: Timer::new().map_err(super::system("make a timer"))?,
             resolver,
             waker,
             requests,
             clocks: open_clocks(&settings.refclocks, now),
             refclocks: settings.refclocks.clone(),
+            cards,
+            hardware_stamps: settings.client.hardware_stamps,
             answerer,
             scribe,
             reporter: Reporter::default(),
@@ -123,6 +138,16 @@ impl Run {
     /// Keeps the time until it is told to stop, or `end` gives something.
     pub(super) fn until<T>(
         &mut self,
+        end: impl FnMut(&Seen<'_>) -> Option<T>,
+    ) -> Result<Option<T>, AgentError> {
+        let ended = self.turns(end);
+        let left = self.leave();
+        // What ended it says more than what failed after it.
+        ended.and_then(|ended| left.map(|()| ended))
+    }
+
+    fn turns<T>(
+        &mut self,
         mut end: impl FnMut(&Seen<'_>) -> Option<T>,
     ) -> Result<Option<T>, AgentError> {
         let mut ended = None;
@@ -136,14 +161,21 @@ impl Run {
                 self.sleep(now)?;
             }
         }
+        Ok(ended)
+    }
+
+    /// Keeps what was learned, whatever the end was.
+    fn leave(&mut self) -> Result<(), AgentError> {
+        let mut left = Ok(());
         if let Some(drift) = self.engine.timekeeper().drift() {
             self.scribe.save(drift);
             // Nobody will end a slew that is under way: the clock runs on with its frequency alone.
             let rate = -drift.ppm * 1000.0;
-            self.clock.set_rate(rate).map_err(AgentError::Clock)?;
+            let set = self.clock.set_rate(rate);
+            left = set.map(drop).map_err(AgentError::Clock);
         }
         self.scribe.finish();
-        Ok(ended)
+        left
     }
 
     /// What time brings, and what follows from it.
@@ -160,6 +192,14 @@ impl Run {
                 };
                 self.engine.handle(input, now);
             }
+            self.has_changed = true;
+        }
+        if is_due(self.cards.poll_timeout()) {
+            self.cards.handle_timeout(now);
+        }
+        if is_due(self.next_ready()) {
+            let ids: Vec<SocketId> = self.sockets.keys().copied().collect();
+            ids.into_iter().for_each(|id| self.pass_on(id));
             self.has_changed = true;
         }
         if is_due(self.engine.poll_timeout(now)) {
@@ -247,14 +287,19 @@ impl Run {
         match socket.send(octets) {
             Ok(stamp) => {
                 let local = socket.local_address();
-                // Most cards and all links without one have stamped it by then.
-                let stamp = socket.sent().unwrap_or(stamp);
+                let mut asking = Asking {
+                    socket,
+                    sent: stamp,
+                    exchange: Exchange::default(),
+                };
+                // Links without a queue have it stamped by then.
+                asking.look(&self.cards);
                 let input = Input::Sent {
                     socket: id,
-                    stamp,
+                    stamp: asking.sent,
                     local,
                 };
-                self.sockets.insert(id, socket);
+                self.sockets.insert(id, asking);
                 self.engine.handle(input, clock::read());
             }
             Err(error) => {
@@ -298,7 +343,13 @@ impl Run {
 
     /// Waits for something to happen, and hands it on.
     fn sleep(&mut self, now: Reading) -> Result<(), AgentError> {
-        let timeout = [self.engine.poll_timeout(now), self.clocks.poll_timeout()]
+        let timeouts = [
+            self.engine.poll_timeout(now),
+            self.clocks.poll_timeout(),
+            self.cards.poll_timeout(),
+            self.next_ready(),
+        ];
+        let timeout = timeouts
             .into_iter()
             .flatten()
             .map(|at| at - now.raw)
@@ -319,8 +370,8 @@ impl Run {
             })
             .collect();
         let ids: Vec<SocketId> = self.sockets.keys().copied().collect();
-        for socket in self.sockets.values() {
-            wait_for(socket.descriptor());
+        for asking in self.sockets.values() {
+            wait_for(asking.socket.descriptor());
         }
         if let Some(answerer) = &self.answerer {
             answerer.descriptors().for_each(wait_for);
@@ -361,19 +412,23 @@ impl Run {
     fn socket(&mut self, id: SocketId, events: Events) {
         let mut buffer = [0; LONGEST_PACKET + 1];
         for _ in 0..AT_ONCE {
-            let Some(socket) = self.sockets.get(&id) else {
+            let Some(asking) = self.sockets.get_mut(&id) else {
                 return;
             };
             // An answer is of more worth once it is known when the request left.
-            if let Some(stamp) = socket.sent() {
+            if asking.look(&self.cards) {
                 let input = Input::Sent {
                     socket: id,
-                    stamp,
+                    stamp: asking.sent,
                     local: None,
                 };
                 self.engine.handle(input, clock::read());
             }
-            let arrival = match socket.receive(&mut buffer) {
+            self.pass_on(id);
+            let Some(asking) = self.sockets.get_mut(&id) else {
+                return;
+            };
+            let arrival = match asking.socket.receive(&mut buffer) {
                 Ok(Some(arrival)) => arrival,
                 Ok(None) => return,
                 Err(error) => {
@@ -385,13 +440,50 @@ impl Run {
                 }
             };
             let octets = buffer.get(..arrival.length).unwrap_or_default();
-            let input = Input::Datagram {
-                socket: id,
-                octets,
-                stamp: arrival.stamp,
+            let by_card = arrival
+                .card
+                .and_then(|stamp| self.cards.stamp(&stamp, Way::In, &arrival.stamp));
+            let now = clock::read();
+            let ready = asking
+                .exchange
+                .arrived(octets, arrival.stamp, by_card, now.raw);
+            if let Some(ready) = ready {
+                self.answered(id, &ready);
+            }
+        }
+    }
+
+    /// When an answer has waited long enough for what a card says of its request.
+    fn next_ready(&self) -> Option<RawTime> {
+        let asking = self.sockets.values();
+        asking.filter_map(|one| one.exchange.poll_timeout()).min()
+    }
+
+    /// Tells the engine of answers that waited.
+    fn pass_on(&mut self, id: SocketId) {
+        let now = clock::read();
+        while let Some(asking) = self.sockets.get_mut(&id)
+            && let Some(ready) = asking.exchange.poll_ready(now.raw)
+        {
+            self.answered(id, &ready);
+        }
+    }
+
+    fn answered(&mut self, socket: SocketId, ready: &Ready) {
+        if let Some(stamp) = ready.sent {
+            let input = Input::Sent {
+                socket,
+                stamp,
+                local: None,
             };
             self.engine.handle(input, clock::read());
         }
+        let input = Input::Datagram {
+            socket,
+            octets: &ready.octets,
+            stamp: ready.arrived,
+        };
+        self.engine.handle(input, clock::read());
     }
 
     /// Another thread has something.
@@ -427,7 +519,12 @@ impl Run {
             leaps,
             scribe,
         } = reload;
-        self.socket_options = socket::Options::from(&settings.client);
+        if self.hardware_stamps != settings.client.hardware_stamps {
+            self.cards = Cards::open(&settings.client.hardware_stamps, now);
+            self.hardware_stamps
+                .clone_from(&settings.client.hardware_stamps);
+        }
+        self.socket_options = socket_options(&settings, &self.cards);
         self.clock.trust(settings.clock.rtcsync);
         self.scribe = scribe;
         if self.refclocks != settings.refclocks {
@@ -456,6 +553,31 @@ impl Run {
         }
         Reply::Done
     }
+}
+
+impl Asking {
+    /// Takes what the kernel and the card say of when the request left; true if the kernel has said it.
+    fn look(&mut self, cards: &Cards) -> bool {
+        let mut has_said = false;
+        while let Some(departure) = self.socket.sent() {
+            match departure {
+                Departure::Kernel(stamp) => {
+                    self.sent = stamp;
+                    has_said = true;
+                }
+                Departure::Card(stamp) => {
+                    if let Some(stamp) = cards.stamp(&stamp, Way::Out, &self.sent) {
+                        self.exchange.sent(stamp);
+                    }
+                }
+            }
+        }
+        has_said
+    }
+}
+
+fn socket_options(settings: &Settings, cards: &Cards) -> socket::Options {
+    socket::Options::from(&settings.client).with_cards(cards.is_any())
 }
 
 /// Opens reference clocks; of those that cannot be opened the log tells.

@@ -5,7 +5,7 @@ use crate::settings::{DEFAULT_MAX_UNREACH, Settings, SourceOptions};
 /// A sentence on each setting that does nothing, seeing what else is set.
 #[must_use]
 pub fn unused(settings: &Settings) -> Vec<String> {
-    let (clock, client, logs) = (&settings.clock, &settings.client, &settings.logs);
+    let (clock, logs) = (&settings.clock, &settings.logs);
     let of_sources = |has: fn(&SourceOptions) -> bool| {
         let mut sources = settings.sources.iter();
         sources.any(|source| has(&source.options))
@@ -22,10 +22,6 @@ pub fn unused(settings: &Settings) -> Vec<String> {
         (
             clock.temperature.is_some() || logs.temperature,
             "`tempcomp` does nothing: no temperature is read",
-        ),
-        (
-            !client.hardware_stamps.is_empty(),
-            "`hwtimestamp` does nothing: packets of NTP have the kernel's stamps",
         ),
         (
             logs.selection,
@@ -67,7 +63,6 @@ mod tests {
             ("fallbackdrift 16 19", "fallbackdrift"),
             ("smoothtime 400 0.001", "smoothtime"),
             ("tempcomp /t 30 /points", "tempcomp"),
-            ("hwtimestamp *", "hwtimestamp"),
             ("log selection", "log selection"),
             ("log tracking", "logdir"),
             ("server a presend 9", "presend"),

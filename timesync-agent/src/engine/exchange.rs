@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use ipnet::IpNet;
 
 use crate::settings::{Local, MakeStep};
-use crate::time::UnixTime;
+use crate::time::{RawTime, UnixTime};
 use crate::timekeeper::Effect;
 use crate::view::{Leap, PacketView, SourceView, StampSource, Tracking};
 
@@ -18,6 +18,8 @@ pub struct SocketId(pub u64);
 pub struct Stamp {
     /// When.
     pub wall: UnixTime,
+    /// The same on the raw clock, where that was measured and not the wall clock.
+    pub raw: Option<RawTime>,
     /// Who read the clock.
     pub by: StampSource,
     /// Bound on the error of the reading, in seconds.

@@ -128,6 +128,7 @@ impl World {
     fn stamp(&self) -> Stamp {
         Stamp {
             wall: self.now().wall,
+            raw: None,
             by: StampSource::Kernel,
             error: 0.0,
         }

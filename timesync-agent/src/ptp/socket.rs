@@ -9,10 +9,11 @@ use std::path::PathBuf;
 
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockAddr, Socket, Type};
 
-use super::cross::Cross;
 use super::{on_raw, sys};
+use crate::card::{CardClock, NEEDED, Rules};
 use crate::refclock::drivers::{Phc, reading};
 use crate::settings::{PtpDelay, PtpSettings, PtpStamps, PtpTransport};
+use crate::system::card;
 use crate::time::{RawTime, SECOND, Span, UnixTime};
 
 /// Event messages over UDP (IEEE 1588-2019 annex C.2).
@@ -55,8 +56,12 @@ const SOFTWARE: u32 = 1 << 1 | 1 << 3 | 1 << 4 | 1 << 7 | 1 << 11;
 /// The card does (`TX_HARDWARE`, `RX_HARDWARE`, `RAW_HARDWARE`, `OPT_ID`, `OPT_TSONLY`).
 const HARDWARE: u32 = 1 | 1 << 2 | 1 << 6 | 1 << 7 | 1 << 11;
 
-/// What a card that is good enough can do: both of the above.
-const CARD: u32 = 1 | 1 << 2 | 1 << 6;
+/// A card that a ptp4l beside us steers changes its rate from second to second.
+const READINGS: Rules = Rules {
+    min_readings: 1,
+    max_readings: 4,
+    precision: 0.0,
+};
 
 /// Filters of what a card stamps, the best first: PTP version 2 over anything, its event messages over UDP and over Ethernet,
 /// and everything (`HWTSTAMP_FILTER_*`).
@@ -92,7 +97,7 @@ pub(super) struct Sockets {
 #[derive(Debug)]
 struct Card {
     clock: Phc,
-    cross: Cross,
+    beside: CardClock,
 }
 
 impl Sockets {
@@ -100,9 +105,9 @@ impl Sockets {
     pub(super) fn open(settings: &PtpSettings) -> io::Result<Self> {
         let interface = &settings.interface;
         let probe = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
-        let index = sys::index(&probe, interface)?;
-        let [a, b, c, d, e, f] = sys::hardware_address(&probe, interface)?;
-        let card = card(settings, &probe)?;
+        let index = card::index(&probe, interface)?;
+        let [a, b, c, d, e, f] = card::hardware_address(&probe, interface)?;
+        let card = choose_card(settings, &probe)?;
         let peers = settings.delay == PtpDelay::PeerToPeer;
         let (event, general) = match settings.transport {
             PtpTransport::Ipv4 => (
@@ -210,11 +215,11 @@ impl Sockets {
             return;
         }
         self.next_look = now + KEEP;
-        self.is_there = sys::index(&self.general, &self.interface).ok() == Some(self.index);
+        self.is_there = card::index(&self.general, &self.interface).ok() == Some(self.index);
         if let Some(card) = &mut self.card
-            && let Some((card_time, raw)) = card.clock.both()
+            && let Some((card_time, raw, took)) = card.clock.both()
         {
-            card.cross.put(card_time, raw);
+            card.beside.put(card_time, raw, took);
         }
     }
 
@@ -254,14 +259,14 @@ impl Sockets {
     /// On the raw clock.
     fn raw(&self, stamped: &Stamped) -> Option<RawTime> {
         match &self.card {
-            Some(card) => card.cross.raw(stamped.hardware?),
+            Some(card) => card.beside.raw(stamped.hardware?).map(|(raw, _)| raw),
             None => on_raw(stamped.software?),
         }
     }
 }
 
 /// The card's clock, if it is to stamp and can.
-fn card(settings: &PtpSettings, probe: &Socket) -> io::Result<Option<Card>> {
+fn choose_card(settings: &PtpSettings, probe: &Socket) -> io::Result<Option<Card>> {
     let opened = match settings.stamps {
         PtpStamps::Software => return Ok(None),
         PtpStamps::Best | PtpStamps::Hardware => open_card(&settings.interface, probe),
@@ -274,19 +279,19 @@ fn card(settings: &PtpSettings, probe: &Socket) -> io::Result<Option<Card>> {
 }
 
 fn open_card(interface: &str, probe: &Socket) -> io::Result<Card> {
-    let info = sys::stamp_info(probe, interface)?;
+    let info = card::abilities(probe, interface)?;
     let filter = FILTERS
         .into_iter()
         .find(|filter| info.filters & 1 << filter != 0);
     // HWTSTAMP_TX_ON.
-    let can = info.flags & CARD == CARD && info.transmit & 1 << 1 != 0;
-    let filter = filter.filter(|_| can && info.clock >= 0);
-    let filter = filter.ok_or(io::ErrorKind::Unsupported)?;
-    let clock = Phc::open(&PathBuf::from(format!("/dev/ptp{}", info.clock)), false)?;
-    sys::make_stamp(probe, interface, filter)?;
+    let can = info.flags & NEEDED == NEEDED && info.transmit & 1 << 1 != 0;
+    let chosen = filter.filter(|_| can).zip(info.clock);
+    let (filter, number) = chosen.ok_or(io::ErrorKind::Unsupported)?;
+    let clock = Phc::open(&PathBuf::from(format!("/dev/ptp{number}")), false)?;
+    card::make_stamp(probe, interface, filter)?;
     Ok(Card {
         clock,
-        cross: Cross::default(),
+        beside: CardClock::new(READINGS),
     })
 }
 

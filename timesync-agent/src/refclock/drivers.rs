@@ -13,7 +13,7 @@ use crate::pmc;
 #[cfg(feature = "ptp")]
 use crate::ptp::Slave;
 use crate::settings::{RefclockDriver, RefclockSettings};
-use crate::time::{RawTime, Reading, UnixTime};
+use crate::time::{RawTime, Reading, Span, UnixTime};
 use crate::view::{Leap, PtpView};
 
 use super::{Context, Made, ReferenceClock, Scale, Told, What, phc, pps, shm, sock, sys};
@@ -386,15 +386,14 @@ impl Phc {
         }
     }
 
-    /// It and the raw clock, at one moment.
-    #[cfg(feature = "ptp")]
-    pub(crate) fn both(&self) -> Option<(UnixTime, RawTime)> {
+    /// It and the raw clock, at one moment, and how long it took to read them.
+    pub(crate) fn both(&self) -> Option<(UnixTime, RawTime, Span)> {
         let pair = self.pair().ok()??;
         let raw = match pair.system {
             phc::System::Raw(raw) => raw,
             phc::System::Wall(wall) => on_raw(wall, reading()),
         };
-        Some((pair.clock, raw))
+        Some((pair.clock, raw, pair.took))
     }
 
     fn read(&self) -> Option<Told> {

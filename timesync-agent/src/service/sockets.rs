@@ -39,6 +39,11 @@ pub(super) fn open(
     Ok(sockets)
 }
 
+/// Those that were handed over, for a loop that opens its own where there are none.
+pub(super) fn handed_over(inherited: &mut Inherited) -> Vec<UdpSocket> {
+    inherited.udp(NAME)
+}
+
 /// What is bound: a family without an address of its own has its wildcard, unless the other one has, as chronyd does it.
 fn addresses(settings: &ServerSettings, has_ipv6: bool) -> Vec<SocketAddr> {
     let mut addresses = settings.bind_addresses.clone();

@@ -254,6 +254,7 @@ impl Node {
 fn stamp(now: Reading) -> Stamp {
     Stamp {
         wall: now.wall,
+        raw: None,
         by: StampSource::Kernel,
         error: 1e-9,
     }

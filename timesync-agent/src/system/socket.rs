@@ -25,6 +25,18 @@ const STAMPS: libc::c_uint = libc::SOF_TIMESTAMPING_SOFTWARE
     | libc::SOF_TIMESTAMPING_OPT_ID
     | libc::SOF_TIMESTAMPING_OPT_TSONLY;
 
+/// By the card besides, and by which: of what is sent both stamps, each with its interface.
+const CARD_STAMPS: libc::c_uint = libc::SOF_TIMESTAMPING_RX_HARDWARE
+    | libc::SOF_TIMESTAMPING_TX_HARDWARE
+    | libc::SOF_TIMESTAMPING_RAW_HARDWARE
+    | libc::SOF_TIMESTAMPING_OPT_CMSG
+    | libc::SOF_TIMESTAMPING_OPT_PKTINFO
+    | libc::SOF_TIMESTAMPING_OPT_TX_SWHW;
+
+/// Octets before those of NTP in a frame without options: Ethernet, IP, UDP.
+const HEADERS_V4: u32 = 14 + 20 + 8;
+const HEADERS_V6: u32 = 14 + 40 + 8;
+
 /// How sockets are made.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -32,6 +44,18 @@ pub struct Options {
     addresses: Vec<IpAddr>,
     device: Option<String>,
     dscp: u8,
+    card_stamps: bool,
+}
+
+impl Options {
+    /// Whether cards stamp, too.
+    #[must_use]
+    pub fn with_cards(self, card_stamps: bool) -> Self {
+        Self {
+            card_stamps,
+            ..self
+        }
+    }
 }
 
 impl From<&ClientSettings> for Options {
@@ -41,6 +65,7 @@ impl From<&ClientSettings> for Options {
             addresses: settings.bind_addresses.clone(),
             device: settings.bind_device.clone(),
             dscp: settings.dscp,
+            card_stamps: false,
         }
     }
 }
@@ -49,6 +74,36 @@ impl From<&ClientSettings> for Options {
 #[derive(Debug)]
 pub struct Socket {
     descriptor: OwnedFd,
+    is_v6: bool,
+}
+
+/// A stamp of a card, on its own clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CardStamp {
+    /// The number of the card's interface, where it is told.
+    pub interface: Option<u32>,
+    /// When.
+    pub at: UnixTime,
+    /// Octets of the frame, as the kernel counts them: without its check sequence.
+    pub frame_length: u32,
+}
+
+/// When a request left.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Departure {
+    /// By the kernel.
+    Kernel(Stamp),
+    /// By the card.
+    Card(CardStamp),
+}
+
+/// A socket that is for nothing but to ask about interfaces.
+///
+/// # Errors
+///
+/// There is no descriptor left.
+pub fn plain() -> io::Result<OwnedFd> {
+    sys::socket(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0))
 }
 
 /// A datagram that came.
@@ -56,8 +111,10 @@ pub struct Socket {
 pub struct Arrival {
     /// How much of the buffer it is.
     pub length: usize,
-    /// When it came.
+    /// When it came, by the kernel or this process.
     pub stamp: Stamp,
+    /// And by the card, if that stamps.
+    pub card: Option<CardStamp>,
 }
 
 impl Socket {
@@ -93,13 +150,19 @@ impl Socket {
                 SocketAddr::new(own.unwrap_or(any), options.port),
             )?;
         }
-        let stamps = STAMPS.cast_signed();
+        let stamps = match options.card_stamps {
+            true => (STAMPS | CARD_STAMPS).cast_signed(),
+            false => STAMPS.cast_signed(),
+        };
         // Without them the readings of this process have to do.
         drop(set(libc::SOL_SOCKET, libc::SO_TIMESTAMPING, stamps));
         // Lets `poll` tell of stamps without an error. Whoever does not know the option tells of them as of errors.
         drop(set(libc::SOL_SOCKET, libc::SO_SELECT_ERR_QUEUE, 1));
         sys::connect(&descriptor, to)?;
-        Ok(Self { descriptor })
+        Ok(Self {
+            descriptor,
+            is_v6: to.is_ipv6(),
+        })
     }
 
     /// What to wait for.
@@ -124,21 +187,38 @@ impl Socket {
         sys::send(&self.descriptor, octets)?;
         Ok(Stamp {
             wall,
+            raw: None,
             by: StampSource::Daemon,
             error: 0.0,
         })
     }
 
-    /// When the request left, as the kernel says; none if it does not say yet.
-    pub fn sent(&self) -> Option<Stamp> {
+    /// When the request left, as the kernel or the card says; none if there is no more to be said yet.
+    pub fn sent(&self) -> Option<Departure> {
         let mut buffer = [0; LONGEST_PACKET];
         loop {
             let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
             let received = sys::receive(&self.descriptor, &mut buffer, flags).ok()?;
-            if let (Some(_), Some(stamp)) = (received.number, kernel(&received)) {
-                return Some(stamp);
+            if received.number.is_none() {
+                continue;
+            }
+            if let Some(stamp) = self.card(&received) {
+                return Some(Departure::Card(stamp));
+            }
+            if let Some(stamp) = kernel(&received) {
+                return Some(Departure::Kernel(stamp));
             }
         }
+    }
+
+    fn card(&self, received: &Received) -> Option<CardStamp> {
+        let headers = if self.is_v6 { HEADERS_V6 } else { HEADERS_V4 };
+        let length = u32::try_from(received.length).unwrap_or(0);
+        received.hardware.map(|at| CardStamp {
+            interface: received.interface,
+            at: UnixTime(at),
+            frame_length: received.frame_length.unwrap_or(headers + length),
+        })
     }
 
     /// Takes a datagram; none if there is no more.
@@ -151,6 +231,7 @@ impl Socket {
             Ok(received) => Ok(Some(Arrival {
                 length: received.length,
                 stamp: arrived(&received),
+                card: self.card(&received),
             })),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
@@ -192,12 +273,31 @@ impl Listener {
         if let Some(device) = device {
             sys::bind_device(&descriptor, device)?;
         }
+        if at.is_ipv6() {
+            set(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
+        }
+        let listener = Self::prepare(descriptor, at)?;
+        sys::bind(&listener.descriptor, at)?;
+        Ok(listener)
+    }
+
+    /// Listens at a socket that somebody else has bound.
+    ///
+    /// # Errors
+    ///
+    /// It is no datagram socket of an address, or does not take what is needed.
+    pub fn adopt(descriptor: OwnedFd) -> io::Result<Self> {
+        let at = sys::local_address(&descriptor).ok_or(io::ErrorKind::InvalidInput)?;
+        sys::set_flags(&descriptor)?;
+        Self::prepare(descriptor, at)
+    }
+
+    /// Has the kernel tell when requests come and answers leave, and whom was asked.
+    fn prepare(descriptor: OwnedFd, at: SocketAddr) -> io::Result<Self> {
+        let set = |level, option, value| sys::set_option(&descriptor, level, option, value);
         match at {
             SocketAddr::V4(_) => set(libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?,
-            SocketAddr::V6(_) => {
-                set(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
-                set(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
-            }
+            SocketAddr::V6(_) => set(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?,
         }
         // Without stamps of the kernel its own readings have to do.
         drop(set(
@@ -206,7 +306,6 @@ impl Listener {
             STAMPS.cast_signed(),
         ));
         drop(set(libc::SOL_SOCKET, libc::SO_SELECT_ERR_QUEUE, 1));
-        sys::bind(&descriptor, at)?;
         Ok(Self {
             descriptor,
             has_many_addresses: at.ip().is_unspecified(),
@@ -260,6 +359,7 @@ impl Listener {
 fn arrived(received: &Received) -> Stamp {
     let daemon = Stamp {
         wall: clock::wall(),
+        raw: None,
         by: StampSource::Daemon,
         error: 0.0,
     };
@@ -271,6 +371,7 @@ fn arrived(received: &Received) -> Stamp {
 fn kernel(received: &Received) -> Option<Stamp> {
     received.software.map(|wall| Stamp {
         wall: UnixTime(wall),
+        raw: None,
         by: StampSource::Kernel,
         error: KERNEL_ERROR,
     })
@@ -289,19 +390,22 @@ mod tests {
         for loopback in ["127.0.0.1:0", "[::1]:0"] {
             let server = UdpSocket::bind(loopback).unwrap();
             let to = server.local_addr().unwrap();
-            let socket = Socket::open(to, &Options::default()).unwrap();
+            // Asking for a card's stamps costs none of the kernel's.
+            let options = Options::default().with_cards(to.is_ipv4());
+            let socket = Socket::open(to, &options).unwrap();
             assert_eq!(socket.local_address(), Some(to.ip()));
             let before = clock::wall();
             let daemon = socket.send(b"request").unwrap();
             let mut buffer = [0; 64];
             let (length, from) = server.recv_from(&mut buffer).unwrap();
             server.send_to(&buffer[..length], from).unwrap();
-            let kernel = (0..200)
-                .find_map(|_| {
-                    thread::sleep(Duration::from_millis(1));
-                    socket.sent()
-                })
-                .expect("a stamp of what left");
+            let kernel = (0..200).find_map(|_| {
+                thread::sleep(Duration::from_millis(1));
+                socket.sent()
+            });
+            let Some(Departure::Kernel(kernel)) = kernel else {
+                panic!("no stamp of the kernel: {kernel:?}");
+            };
             assert_eq!(kernel.by, StampSource::Kernel);
             let arrival = (0..200)
                 .find_map(|_| {
@@ -311,6 +415,7 @@ mod tests {
                 .expect("an answer");
             assert_eq!(&buffer[..arrival.length], b"request");
             assert_eq!(arrival.stamp.by, StampSource::Kernel);
+            assert_eq!(arrival.card, None);
             let order = [
                 before,
                 daemon.wall,
@@ -383,6 +488,7 @@ mod tests {
             .unwrap();
         let options = Options {
             port: free.port(),
+            card_stamps: false,
             addresses: vec!["::1".parse().unwrap(), free.ip()],
             device: Some("lo".to_owned()),
             dscp: 46,

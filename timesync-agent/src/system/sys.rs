@@ -119,7 +119,8 @@ pub(super) fn stop_on_signals() -> io::Result<()> {
 
 //--- Descriptors
 
-fn set_flags(descriptor: &OwnedFd) -> io::Result<()> {
+/// Makes a descriptor one that never waits, and that no other program inherits.
+pub(super) fn set_flags(descriptor: &OwnedFd) -> io::Result<()> {
     let raw = descriptor.as_raw_fd();
     // SAFETY: The descriptor is open; the flag is a number.
     check(unsafe { libc::fcntl(raw, libc::F_SETFD, libc::FD_CLOEXEC) })?;
@@ -447,8 +448,9 @@ pub(super) struct Received {
     pub(super) software: Option<i64>,
     /// Stamp of the card, in nanoseconds on its own clock.
     pub(super) hardware: Option<i64>,
-    /// Which interface has stamped it.
+    /// Which interface has stamped it, and how long the frame was; of what was sent only the first.
     pub(super) interface: Option<u32>,
+    pub(super) frame_length: Option<u32>,
     /// It is a stamp of what was sent: of the how manieth datagram.
     pub(super) number: Option<u32>,
     /// Who sent it.
@@ -519,7 +521,15 @@ impl Received {
                 self.hardware = stamp(2).or(self.hardware);
             }
             (libc::SOL_SOCKET, SCM_TIMESTAMPING_PKTINFO) => {
-                self.interface = data.first_chunk().map(|index| u32::from_ne_bytes(*index));
+                let word = |at: usize| {
+                    data.get(at..)?
+                        .first_chunk()
+                        .copied()
+                        .map(u32::from_ne_bytes)
+                };
+                // An interface that is gone has number 0.
+                self.interface = word(0).filter(|index| *index != 0);
+                self.frame_length = word(4).filter(|length| *length != 0);
             }
             (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR) => {
                 // struct sock_extended_err: who reports it is the fifth octet, and the last word a number.
@@ -532,14 +542,23 @@ impl Received {
                 let address: Option<[u8; 4]> =
                     data.get(4..8).and_then(|address| address.try_into().ok());
                 self.to = address.map(IpAddr::from);
+                self.note_interface(data, 0);
             }
             (libc::SOL_IPV6, libc::IPV6_PKTINFO) => {
                 let address: Option<[u8; 16]> =
                     data.get(..16).and_then(|address| address.try_into().ok());
                 self.to = address.map(IpAddr::from);
+                self.note_interface(data, 16);
             }
             _ => {}
         }
+    }
+
+    /// The interface of a message, unless whoever stamped it has said.
+    fn note_interface(&mut self, data: &[u8], at: usize) {
+        let word: Option<[u8; 4]> = data.get(at..).and_then(|word| word.first_chunk().copied());
+        let index = word.map(u32::from_ne_bytes).filter(|index| *index != 0);
+        self.interface = self.interface.or(index);
     }
 }
 

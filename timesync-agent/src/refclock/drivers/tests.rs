@@ -25,7 +25,7 @@ fn open(driver: RefclockDriver) -> Clocks {
 fn sample(clocks: &mut Clocks) -> Option<Made> {
     for step in 0..16 {
         let mut now = reading();
-        now.raw = now.raw + crate::time::Span(step * SECOND);
+        now.raw = now.raw + Span(step * SECOND);
         if let Some(output) = clocks.handle_timeout(&Context::default(), now).first() {
             return output.sample;
         }
