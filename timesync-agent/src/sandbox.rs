@@ -66,7 +66,7 @@ impl Capabilities {
 /// The kernel knows no seccomp, or refuses.
 pub fn forbid() -> io::Result<()> {
     sys::no_new_privileges()?;
-    sys::install(&filter::program(&calls::allowed()))
+    sys::install(&filter::program(&calls::allowed(std::process::id())))
 }
 
 #[cfg(test)]

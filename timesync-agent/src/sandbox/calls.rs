@@ -221,8 +221,8 @@ const REQUESTS: &[i64] = &[
 /// `PR_SET_NAME` and `PR_GET_NAME` of threads, and asking for what was given up (`PR_GET_SECCOMP`, `PR_GET_NO_NEW_PRIVS`).
 const PROCESS: &[i64] = &[15, 16, 21, 39];
 
-/// The list.
-pub(super) fn allowed() -> Vec<Rule> {
+/// The list of a process of this number.
+pub(super) fn allowed(process: u32) -> Vec<Rule> {
     let mut rules: Vec<Rule> = ALWAYS
         .iter()
         .chain(OLDER)
@@ -232,6 +232,8 @@ pub(super) fn allowed() -> Vec<Rule> {
         Rule::Argument(libc::SYS_socket, 0, FAMILIES),
         Rule::Argument(libc::SYS_ioctl, 1, REQUESTS),
         Rule::Argument(libc::SYS_prctl, 0, PROCESS),
+        // A process that is to end tells itself, and sends signals to nobody else.
+        Rule::Only(libc::SYS_kill, 0, process),
         // A thread, never a process.
         Rule::Bit(libc::SYS_clone, 0, libc::CLONE_THREAD.cast_unsigned()),
         // Its flags lie in memory, where a filter does not see them; C libraries then take `clone`.

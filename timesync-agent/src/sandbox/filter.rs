@@ -12,6 +12,8 @@ pub(super) enum Rule {
     Argument(libc::c_long, u32, &'static [i64]),
     /// This call, if an argument has this bit set.
     Bit(libc::c_long, u32, u32),
+    /// This call, if an argument is this number.
+    Only(libc::c_long, u32, u32),
     /// This call looks as if the kernel did not know it.
     Missing(libc::c_long),
 }
@@ -76,13 +78,12 @@ pub(super) fn program(rules: &[Rule]) -> Vec<Instruction> {
                 let missing = end(FAIL | libc::ENOSYS.cast_unsigned());
                 program.extend([test(EQUAL, number(call), 0, 1), missing]);
             }
-            Rule::Bit(call, argument, bit) => program.extend([
-                test(EQUAL, number(call), 0, 4),
-                load(ARGUMENTS + 8 * argument),
-                test(ANY_BIT, bit, 0, 1),
-                end(ALLOW),
-                refuse(),
-            ]),
+            Rule::Bit(call, argument, bit) => {
+                program.extend(one(call, argument, test(ANY_BIT, bit, 0, 1)));
+            }
+            Rule::Only(call, argument, value) => {
+                program.extend(one(call, argument, test(EQUAL, value, 0, 1)));
+            }
             Rule::Argument(call, argument, values) => {
                 let mut body = vec![load(ARGUMENTS + 8 * argument)];
                 for value in values {
@@ -132,6 +133,17 @@ const fn end(value: u32) -> Instruction {
 
 fn number(call: libc::c_long) -> u32 {
     low(call)
+}
+
+/// A call of which one argument is looked at.
+fn one(call: libc::c_long, argument: u32, passes: Instruction) -> [Instruction; 5] {
+    [
+        test(EQUAL, number(call), 0, 4),
+        load(ARGUMENTS + 8 * argument),
+        passes,
+        end(ALLOW),
+        refuse(),
+    ]
 }
 
 /// The lower half.
@@ -187,6 +199,7 @@ pub(super) mod tests {
         Rule::Bit(9, 0, 0x1_0000),
         Rule::Missing(10),
         Rule::Always(11),
+        Rule::Only(13, 0, 4711),
     ];
 
     const REFUSED: u32 = FAIL | 1;
@@ -214,6 +227,8 @@ pub(super) mod tests {
             (10, [0; 6], FAIL | 38),
             (11, [0; 6], ALLOW),
             (12, [0; 6], REFUSED),
+            (13, first(4711), ALLOW),
+            (13, first(4712), REFUSED),
             // The calls of x32 have other numbers.
             (7 | 0x4000_0000, [0; 6], REFUSED),
         ] {
@@ -228,7 +243,7 @@ pub(super) mod tests {
 
     #[test]
     fn programs_and_processes_are_out_of_reach() {
-        let program = program(&super::super::calls::allowed());
+        let program = program(&super::super::calls::allowed(4711));
         assert!(program.len() <= 4096, "the kernel takes no more");
         let process = [libc::CLONE_VFORK.cast_unsigned().into(), 0, 0, 0, 0, 0];
         let thread = [libc::CLONE_THREAD.cast_unsigned().into(), 0, 0, 0, 0, 0];

@@ -85,6 +85,11 @@ fn a_process_in_the_sandbox_keeps_what_it_needs_and_nothing_else() {
         tokio::time::sleep(Duration::from_millis(1)).await;
         tokio::task::spawn_blocking(|| ()).await.unwrap();
     });
+    // A process may end itself, as when a successor asks for what it has, and nobody else.
+    let signal = rustix::process::Signal::CONT;
+    rustix::process::kill_process(rustix::process::getpid(), signal).unwrap();
+    let parent = rustix::process::getppid().unwrap();
+    assert!(rustix::process::kill_process(parent, signal).is_err());
     println!("everything was tried");
 }
 
