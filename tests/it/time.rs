@@ -7,5 +7,6 @@ mod clients;
 mod island;
 mod operate;
 mod ptp;
+mod runtime;
 mod site;
 mod sources;

@@ -8,23 +8,27 @@
 //! T1 and T4 are on the raw clock, so that nothing done to the wall clock between them matters. Never sends, and never reads a
 //! clock: [`Association::handle_timeout`] gives the octets, and whoever sends them tells when they left.
 
+mod context;
+mod measure;
 mod poll;
 #[cfg(test)]
 mod tests;
 
 use std::net::{IpAddr, SocketAddr};
 
-use md5::{Digest as _, Md5};
-
 use crate::keys::KeyRing;
 use crate::random::Random;
 use crate::settings::{Connectivity, SourceOptions};
-use crate::time::{NtpTimestamp, RawTime, Reading, SECOND, Span, UnixTime};
-use crate::timekeeper::{Reference, Sample, Verdict};
+use crate::time::{NtpTimestamp, RawTime, SECOND, Span, UnixTime};
+use crate::timekeeper::{Sample, Verdict};
 use crate::view::{Leap, PacketView, SourceView, StampSource};
 use crate::wire::{LONGEST_PACKET, Message, Mode, Packet, Trailer, Writer};
 
+use measure::{Measured, Times, is_loop, test};
 use poll::Schedule;
+
+pub use context::{Context, RawStamp};
+pub use measure::reference_id;
 
 /// The longest that a server may take to answer, in seconds; chrony's, and RFC 9769's for interleaved mode.
 const LONGEST_SERVICE: f64 = 4.0;
@@ -36,82 +40,10 @@ const LONGEST_DISTANCE: f64 = 16.0;
 const NO_STRATUM: u8 = 16;
 /// Requests without answer after which interleaved mode begins anew, as in chrony: the server may have forgotten us.
 const INTERLEAVED_ATTEMPTS: u32 = 4;
-/// By how much two clocks may drift apart while an answer is waited for (RFC 5905 §7.2, PHI), in seconds per second.
-const DRIFT: f64 = 15e-6;
 /// No clock that was ever set is before this, 2026-01-01: where the own one is, timestamps are read as of here.
 const EPOCH: UnixTime = UnixTime(1_767_225_600 * SECOND);
 /// What a request has for the precision of a clock that it does not tell of.
 const UNTOLD_PRECISION: i8 = 32;
-
-/// What of a response is good; chrony's tests, as bits from the highest of ten.
-mod test {
-    pub(super) const DUPLICATE: u16 = 1 << 9;
-    pub(super) const BOGUS: u16 = 1 << 8;
-    pub(super) const TIMESTAMPS: u16 = 1 << 7;
-    pub(super) const AUTHENTICATION: u16 = 1 << 6;
-    pub(super) const SYNCHRONISED: u16 = 1 << 5;
-    pub(super) const DISTANCE: u16 = 1 << 4;
-    pub(super) const DELAY: u16 = 1 << 3;
-    pub(super) const DELAY_RATIO: u16 = 1 << 2;
-    pub(super) const DELAY_DEVIATION: u16 = 1 << 1;
-    pub(super) const LOOP: u16 = 1;
-    /// 1, 2, 3 and 5.
-    pub(super) const VALID: u16 = DUPLICATE | BOGUS | TIMESTAMPS | AUTHENTICATION;
-    /// 6 and 7.
-    pub(super) const USABLE: u16 = SYNCHRONISED | DISTANCE;
-    /// All.
-    pub(super) const GOOD: u16 = VALID | USABLE | DELAY | DELAY_RATIO | DELAY_DEVIATION | LOOP;
-}
-
-/// When a datagram passed, on the raw clock.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct RawStamp {
-    /// When.
-    pub at: RawTime,
-    /// Who read the clock.
-    pub by: StampSource,
-    /// Bound on the error of the reading, in seconds.
-    pub error: f64,
-}
-
-/// What an association needs to know of the node.
-#[derive(Clone, Copy, Debug)]
-pub struct Context<'a> {
-    /// Both clocks.
-    pub now: Reading,
-    /// By how much the wall clock gains on the raw clock, in parts per billion.
-    pub rate: f64,
-    /// Precision of the wall clock, in seconds.
-    pub precision: f64,
-    /// Keys.
-    pub keys: &'a KeyRing,
-    /// What clients are told, if there can be any.
-    pub told: Option<&'a Reference>,
-}
-
-impl Context<'_> {
-    /// What the wall clock showed, or would have if it had not been touched since.
-    #[must_use]
-    pub fn wall(&self, raw: RawTime) -> UnixTime {
-        let elapsed = self.now.raw - raw;
-        let gained = Span::from_seconds(elapsed.seconds() * self.relative());
-        self.now.wall - elapsed - gained
-    }
-
-    /// What the raw clock showed.
-    #[must_use]
-    pub fn raw(&self, wall: UnixTime) -> RawTime {
-        let elapsed = self.now.wall - wall;
-        let relative = self.relative();
-        let gained = Span::from_seconds(elapsed.seconds() * relative / (1.0 + relative));
-        self.now.raw - elapsed + gained
-    }
-
-    /// The rate as a number.
-    fn relative(&self) -> f64 {
-        self.rate * 1e-9
-    }
-}
 
 /// Why a datagram is no answer. Nothing is changed by it, and the answer is still waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -213,17 +145,6 @@ struct Counters {
     n_received: u32,
     n_valid: u32,
     n_good: u32,
-}
-
-/// T1 to T4 of an exchange.
-#[derive(Clone, Copy, Debug)]
-struct Times {
-    sent: RawStamp,
-    receive: UnixTime,
-    transmit: UnixTime,
-    arrived: RawStamp,
-    root_delay: f64,
-    root_dispersion: f64,
 }
 
 impl Association {
@@ -478,7 +399,10 @@ impl Association {
         if packet.stratum == 0 && packet.leap == Leap::Unsynchronised {
             return self.kissed(packet, context);
         }
-        let times = self.times(packet, &pending, arrived, is_interleaved, context);
+        let is_ahead = self.schedule.is_ahead();
+        let times = self
+            .times(packet, &pending, arrived, is_interleaved, context)
+            .filter(|_| !is_ahead);
         let sample = self.weigh(&message, &pending, times.as_ref(), context);
         self.last = Some(Exchange {
             sent: pending.sent,
@@ -487,7 +411,7 @@ impl Association {
             arrived,
             root_delay: packet.root_delay.seconds(),
             root_dispersion: packet.root_dispersion.seconds(),
-            is_used: !is_interleaved,
+            is_used: !is_interleaved && !is_ahead,
         });
         self.schedule.answered(context.now.raw);
         Outcome::Answered(sample)
@@ -597,7 +521,8 @@ impl Association {
             dispersion: measured.dispersion,
             root_delay: times.root_delay,
             root_dispersion: times.root_dispersion,
-            stratum: packet.stratum,
+            // Of a source that is copied, its own source is this node's.
+            stratum: packet.stratum.saturating_sub(self.options.copy.into()),
             leap: packet.leap,
             reference_id: packet.reference_id,
             reference_time: packet.reference_time.near(context.now.wall.max(EPOCH)),
@@ -733,64 +658,5 @@ impl Exchange {
     /// A response that says the same again.
     fn repeats(&self, packet: &Packet) -> bool {
         self.receive == packet.receive && self.transmit == packet.transmit
-    }
-}
-
-/// What four times make.
-#[derive(Clone, Copy, Debug)]
-struct Measured {
-    at: RawTime,
-    ahead: i64,
-    offset: f64,
-    delay: f64,
-    dispersion: f64,
-    response_time: f64,
-}
-
-impl Measured {
-    /// RFC 5905 §8, with the local times on the raw clock.
-    fn of(times: &Times, packet: &Packet, context: &Context<'_>) -> Self {
-        let local = times.arrived.at - times.sent.at;
-        let remote = times.transmit - times.receive;
-        let at = times.sent.at + Span(local.0 / 2);
-        let server = times.receive + Span(remote.0 / 2);
-        let precision = context.precision + f64::from(packet.precision).exp2();
-        let errors = precision.max(times.sent.error).max(times.arrived.error);
-        Self {
-            at,
-            ahead: server.0.saturating_sub(at.0),
-            offset: (server - context.wall(at)).seconds(),
-            delay: (local - remote).seconds().abs().max(precision),
-            dispersion: errors + DRIFT * local.seconds().abs(),
-            response_time: remote.seconds().abs(),
-        }
-    }
-}
-
-/// Test D: whether a server has its time from us, or is us.
-fn is_loop(packet: &Packet, local: Option<IpAddr>, told: Option<&Reference>) -> bool {
-    let Some(told) = told else {
-        return false;
-    };
-    let follows_us =
-        packet.stratum > 1 && local.is_some_and(|local| reference_id(local) == packet.reference_id);
-    let is_us = packet.stratum == told.stratum
-        && packet.reference_id == told.reference_id
-        && packet.reference_time != NtpTimestamp::ZERO
-        && packet.reference_time == NtpTimestamp::of(told.reference_time);
-    follows_us || is_us
-}
-
-/// The reference ID of a server by its address (RFC 5905 §7.3): IPv4's as it is, of IPv6's the beginning of its MD5 hash.
-#[must_use]
-pub fn reference_id(address: IpAddr) -> u32 {
-    match address {
-        IpAddr::V4(address) => address.to_bits(),
-        IpAddr::V6(address) => {
-            let digest = Md5::digest(address.octets());
-            digest
-                .first_chunk()
-                .map_or(0, |first| u32::from_be_bytes(*first))
-        }
     }
 }

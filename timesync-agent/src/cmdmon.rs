@@ -13,11 +13,13 @@
 
 pub mod answer;
 pub mod client;
+mod errands;
 pub mod float;
 pub mod reply;
 mod report;
 pub mod request;
 pub mod server;
+pub mod source;
 mod wire;
 
 /// Version of the protocol.

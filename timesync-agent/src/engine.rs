@@ -30,7 +30,7 @@ use crate::refclock::Made;
 use crate::settings::{self, LogSettings, RefclockSettings, Settings};
 use crate::time::{RawTime, Reading, SECOND, Span};
 use crate::timekeeper::{
-    Drift, Effect, LeapSecond, Reference, Sample, SourceId, SourceOptions, Timekeeper, Verdict,
+    Drift, Effect, LeapSecond, Reference, Sample, SourceId, Timekeeper, Verdict, Weighing,
 };
 use crate::view::{SourceMode, SourceState, SourceView};
 
@@ -506,8 +506,8 @@ impl Engine {
         self.members.insert(id, member);
     }
 
-    fn server_options(&self, options: &settings::SourceOptions) -> SourceOptions {
-        SourceOptions {
+    fn server_options(&self, options: &settings::SourceOptions) -> Weighing {
+        Weighing {
             mode: SourceMode::Server,
             select: options.select,
             authenticated: options.key.is_some(),
@@ -523,12 +523,13 @@ impl Engine {
             min_samples: options.min_samples.unwrap_or(self.defaults.min_samples),
             max_samples: options.max_samples.or(self.defaults.max_samples),
             stratum: 0,
+            copy: options.copy,
         }
     }
 
-    fn clock_options(&self, settings: &RefclockSettings) -> SourceOptions {
+    fn clock_options(&self, settings: &RefclockSettings) -> Weighing {
         let options = &settings.options;
-        SourceOptions {
+        Weighing {
             mode: SourceMode::ReferenceClock,
             select: options.select,
             minpoll: options.poll,
@@ -538,7 +539,7 @@ impl Engine {
             min_samples: options.min_samples.unwrap_or(self.defaults.min_samples),
             max_samples: options.max_samples.or(self.defaults.max_samples),
             // So is the stratum.
-            ..SourceOptions::default()
+            ..Weighing::default()
         }
     }
 }

@@ -77,6 +77,24 @@ impl Algorithm {
         }
     }
 
+    /// The number that chrony has for it.
+    #[must_use]
+    pub fn number(self) -> u16 {
+        match self {
+            Self::Md5 => 1,
+            Self::Sha1 => 2,
+            Self::Sha256 => 3,
+            Self::Sha384 => 4,
+            Self::Sha512 => 5,
+            Self::Sha3_224 => 6,
+            Self::Sha3_256 => 7,
+            Self::Sha3_384 => 8,
+            Self::Sha3_512 => 9,
+            Self::Aes128 => 13,
+            Self::Aes256 => 14,
+        }
+    }
+
     /// The algorithm of that name, in any case.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
@@ -196,6 +214,16 @@ impl Key {
     #[must_use]
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
+    }
+
+    /// The length of its secret.
+    #[must_use]
+    pub fn bits(&self) -> usize {
+        match &self.secret {
+            Secret::Plain(octets) => octets.len() * 8,
+            Secret::Aes128(_) => 128,
+            Secret::Aes256(_) => 256,
+        }
     }
 
     /// The version that a client asks with unless it is told: 3 if version 4 would cut the digest (as chronyd does).

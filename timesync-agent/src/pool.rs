@@ -56,6 +56,15 @@ pub enum Change {
     },
 }
 
+/// Why a host is not asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// Its address is asked already.
+    AlreadyPresent,
+    /// There are as many as can be.
+    TooMany,
+}
+
 /// All hosts of the configuration.
 #[derive(Debug, Default)]
 pub struct Pool {
@@ -152,23 +161,80 @@ impl Pool {
             self.changes.push_back(Change::Remove(server.id));
         }
         for (settings, kept) in sources.iter().zip(kept) {
-            let is_new = kept.is_none();
-            self.entries.push(kept.unwrap_or_else(|| Entry {
-                settings: settings.clone(),
-                servers: Vec::new(),
-                resolution: Resolution::At(now, 0),
-                bad: None,
-                is_refreshed: false,
-                replaced: None,
-            }));
-            if let (true, Host::Address(address)) = (is_new, &settings.host) {
-                let place = self.entries.len() - 1;
-                self.fill(place, &[*address]);
-                if let Some(entry) = self.entries.get_mut(place) {
-                    entry.resolution = Resolution::Idle;
-                }
+            match kept {
+                Some(entry) => self.entries.push(entry),
+                None => self.begin(settings, now),
             }
         }
+    }
+
+    /// One more host.
+    fn begin(&mut self, settings: &SourceSettings, now: RawTime) {
+        let place = self.entries.len();
+        self.entries.push(Entry {
+            settings: settings.clone(),
+            servers: Vec::new(),
+            resolution: Resolution::At(now, 0),
+            bad: None,
+            is_refreshed: false,
+            replaced: None,
+        });
+        if let Host::Address(address) = &settings.host {
+            self.fill(place, &[*address]);
+            if let Some(entry) = self.entries.get_mut(place) {
+                entry.resolution = Resolution::Idle;
+            }
+        }
+    }
+
+    /// chronyc's `add`: one more host from here on.
+    ///
+    /// # Errors
+    ///
+    /// Its address is asked already, whatever the port, or there are as many as can be.
+    pub fn append(&mut self, settings: &SourceSettings, now: RawTime) -> Result<(), Refused> {
+        if let Host::Address(address) = settings.host
+            && self.has(address)
+        {
+            return Err(Refused::AlreadyPresent);
+        }
+        if self.entries.len() >= MAX_SERVERS || self.ids().count() >= MAX_SERVERS {
+            return Err(Refused::TooMany);
+        }
+        self.begin(settings, now);
+        Ok(())
+    }
+
+    /// chronyc's `delete`: false if nobody of this address is asked. A pool goes on with one server less.
+    pub fn delete(&mut self, address: IpAddr) -> bool {
+        let of_address = |server: &Server| server.address == address;
+        let has = |entry: &Entry| entry.servers.iter().any(of_address);
+        let Some(place) = self.entries.iter().position(has) else {
+            return false;
+        };
+        let Some(entry) = self.entries.get_mut(place) else {
+            return false;
+        };
+        for server in entry.servers.extract_if(.., |server| of_address(server)) {
+            self.changes.push_back(Change::Remove(server.id));
+        }
+        match &mut entry.settings.pool {
+            Some(wanted) if *wanted > 1 && !entry.servers.is_empty() => *wanted -= 1,
+            _ => drop(self.entries.remove(place)),
+        }
+        true
+    }
+
+    /// The hosts as they are by now.
+    #[must_use]
+    pub fn settings(&self) -> Vec<SourceSettings> {
+        let entries = self.entries.iter();
+        entries.map(|entry| entry.settings.clone()).collect()
+    }
+
+    fn has(&self, address: IpAddr) -> bool {
+        let mut servers = self.entries.iter().flat_map(|entry| &entry.servers);
+        servers.any(|server| server.address == address)
     }
 
     /// Who is asked, in the order of the configuration.

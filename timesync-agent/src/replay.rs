@@ -11,7 +11,7 @@ use thiserror::Error;
 use crate::association::reference_id;
 use crate::settings::Settings;
 use crate::time::{RawTime, Reading, SECOND, Span, UnixTime};
-use crate::timekeeper::{Sample, SourceId, SourceOptions, Timekeeper, Verdict};
+use crate::timekeeper::{Sample, SourceId, Timekeeper, Verdict, Weighing};
 use crate::view::{Leap, SourceView};
 
 /// Sources of one log. A log of more is none of a client.
@@ -264,10 +264,10 @@ impl Replay {
         let timekeeper = &mut self.timekeeper;
         let (id, tally) = self.sources.entry(measurement.address).or_insert_with(|| {
             let id = SourceId(u32::try_from(n).unwrap_or(u32::MAX));
-            let options = SourceOptions {
+            let options = Weighing {
                 minpoll: measurement.poll,
                 maxpoll: measurement.poll,
-                ..SourceOptions::default()
+                ..Weighing::default()
             };
             timekeeper.add_source(id, reference_id(measurement.address), options);
             (id, Tally::default())

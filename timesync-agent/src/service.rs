@@ -1,14 +1,13 @@
 //! The agent as the life of its process sees it: what is started, in which order, and ended.
 
+mod doors;
 mod hands;
 pub(crate) mod keys;
 mod sockets;
 
 use std::error::Error;
 use std::net::{IpAddr, ToSocketAddrs as _};
-use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::thread;
 use std::time::Duration;
 
 use daemon_base::admin::{Reply, Routes};
@@ -18,11 +17,11 @@ use daemon_base::readiness::{Latch, Readiness};
 use daemon_base::run::{Context, Service, StartError};
 use daemon_base::snapshot::{Cell, Reader};
 use daemon_base::succession::{self, Lock, LockError};
-use daemon_base::udp;
 use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
+use self::doors::Doors;
 use self::hands::Hands;
 use crate::agent::{self, Agent, AgentError};
 use crate::cmdmon;
@@ -36,7 +35,7 @@ use crate::random::Random;
 use crate::responder::{Policy, Tables};
 use crate::sandbox::{self, Capabilities};
 use crate::self_check;
-use crate::server::{self, Server, Supply};
+use crate::server::{self, Supply};
 use crate::settings::{PtpTransport, RefclockDriver, Settings};
 use crate::status::{self, Surroundings};
 use crate::system;
@@ -56,12 +55,9 @@ pub struct Timesync {
     /// What does what chronyc asks for.
     hands: Hands,
     views: Arc<Cell<View>>,
-    supply: Supply,
-    precision: i8,
-    /// Threads that answer clients; none if nobody may ask, or the poll loop answers itself.
-    server: Option<Server>,
+    /// Where clients are answered.
+    doors: Arc<Doors>,
     health: Arc<Health>,
-    listeners: Vec<String>,
     fixed: Fixed,
     follower: JoinHandle<()>,
     /// The directory of the drift file, whose holder corrects the clock.
@@ -119,29 +115,20 @@ impl Service for Timesync {
         let mut random = Random::new(seed);
         let supply = supply(settings, &keys, precision, &mut random);
         let lock = take_clock(&config, context).await?;
-        let (server, mut listeners) = serve(&config, context, &supply, &mut random)?;
-        let inherited = match config.batch {
-            true => Vec::new(),
-            false => sockets::handed_over(&mut context.inherited),
-        };
-        listeners.extend(sockets::names(&inherited));
-        let answers_itself = settings.server.is_open() || !inherited.is_empty();
+        let doors = Doors::new(&config, context, supply.clone(), precision, random.fork());
+        let inherited = doors.open(&mut context.inherited, &settings.server)?;
         let options = agent::Options {
             corrects_clock: config.corrects_clock,
             views: Arc::clone(&views),
             reference: Arc::clone(&supply.reference),
             tables: Some(Arc::clone(&supply.tables)),
-            supply: (!config.batch && answers_itself).then(|| supply.clone()),
+            supply: (!config.batch).then(|| supply.clone()),
             inherited: inherited.into_iter().map(Into::into).collect(),
         };
         let agent = Agent::start(settings, keys, options).map_err(refused)?;
         context.progress.register("ntp", agent.heartbeat());
         check_self(context, &agent, &supply, &mut random);
-        let told = supply.clone();
-        let tell = move |settings: &Settings, keys: &KeyRing| {
-            told.policy.publish(policy(settings, keys, precision));
-        };
-        let hands = Hands::new(agent.commander(), settings, Arc::new(tell));
+        let hands = Hands::new(agent.commander(), settings, Arc::clone(&doors));
         let chronyc = cmdmon::server::Server::start(
             settings,
             Arc::clone(&views),
@@ -150,7 +137,6 @@ impl Service for Timesync {
             Box::new(hands.handle()),
             resolve,
         );
-        listeners.extend_from_slice(chronyc.listeners());
         let health = Arc::new(Health::start(config.health.clone(), config.node.clone()));
         succession::offer(&context.admin);
         let follower = show(&config, context, &views, &supply, &health);
@@ -158,7 +144,7 @@ impl Service for Timesync {
             forbid();
         }
         tracing::info!(
-            listeners = listeners.join(" "),
+            listeners = listeners(&doors, &chronyc).join(" "),
             "Keeping time: {}",
             config.summary()
         );
@@ -167,11 +153,8 @@ impl Service for Timesync {
             chronyc,
             hands,
             views,
-            supply,
-            precision,
-            server,
+            doors,
             health,
-            listeners,
             fixed: Fixed::of(&config),
             follower: tokio::spawn(follower.run()),
             lock,
@@ -186,20 +169,20 @@ impl Service for Timesync {
             );
         }
         let keys = read_keys(&config.settings);
-        let policy = policy(&config.settings, &keys, self.precision);
+        let (settings, told) = (config.settings.clone(), keys.clone());
         let summary = config.summary();
         self.hands.reload(&config.settings);
         self.chronyc.reload(&config.settings, resolve);
         if !self.agent.commander().reload(config.settings, keys) {
             return Err(Problem::new("the poll loop takes no orders").into());
         }
-        self.supply.policy.publish(policy);
+        self.doors.tell(&settings, &told);
         Ok(summary)
     }
 
     fn status(&self) -> Value {
         let around = Surroundings {
-            listeners: self.listeners.clone(),
+            listeners: listeners(&self.doors, &self.chronyc),
             is_clock_corrected: self.fixed.corrects_clock,
             healthd: self.health.link(),
         };
@@ -215,20 +198,15 @@ impl Service for Timesync {
         self.follower.abort();
         // Threads answer what they have read, and sockets that a successor shares stay open with it.
         let Self {
-            server,
-            agent,
-            lock,
-            ..
+            doors, agent, lock, ..
         } = self;
-        if let Some(server) = &server {
-            server.ask_to_stop();
-        }
+        doors.ask_to_stop();
         let stopped = tokio::task::spawn_blocking(move || {
             if let Err(error) = agent.stop() {
                 let error: &dyn Error = &error;
                 tracing::debug!(error, "The time was not kept to the end");
             }
-            drop(server);
+            doors.close();
         });
         let stopped = stopped.await.is_ok();
         // A successor corrects the clock once nothing of this process can.
@@ -258,6 +236,13 @@ async fn take_clock(config: &Config, context: &Context) -> Result<Option<Lock>, 
             Ok(None)
         }
     }
+}
+
+/// Everywhere that the process listens, in words.
+fn listeners(doors: &Doors, chronyc: &cmdmon::server::Server) -> Vec<String> {
+    let mut listeners = doors.listeners();
+    listeners.extend_from_slice(chronyc.listeners());
+    listeners
 }
 
 /// Gives up privileges that are not needed, before there are threads that would keep them.
@@ -297,32 +282,6 @@ fn supply(settings: &Settings, keys: &KeyRing, precision: i8, random: &mut Rando
             [random.bits(), random.bits()],
         ),
     }
-}
-
-/// Opens what clients are answered at, and starts the threads that do it.
-fn serve(
-    config: &Config,
-    context: &mut Context,
-    supply: &Supply,
-    random: &mut Random,
-) -> Result<(Option<Server>, Vec<String>), StartError> {
-    let settings = &config.settings.server;
-    if !config.batch {
-        // The poll loop opens its own.
-        return Ok((None, Vec::new()));
-    }
-    let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let threads = config.threads.unwrap_or(cores);
-    let sockets = sockets::open(&mut context.inherited, settings, threads)?;
-    let listeners = sockets::names(&sockets);
-    if sockets.is_empty() {
-        return Ok((None, listeners));
-    }
-    let server = Server::start(sockets, threads, supply, random)?;
-    context.progress.register_all(server.heartbeats());
-    let counters = udp::Collector::new("timesync", server.counters());
-    context.metrics.register_collector(counters);
-    Ok((Some(server), listeners))
 }
 
 /// Lets the process be asked whether it works.

@@ -9,6 +9,7 @@
 //! true time less wall time. Filters live on the raw clock, which nobody corrects.
 
 mod discipline;
+mod fallback;
 mod filter;
 mod leap;
 mod local;
@@ -21,15 +22,16 @@ mod update;
 use std::collections::VecDeque;
 
 use self::discipline::Discipline;
+use self::fallback::Fallback;
 use self::filter::{Filter, Taken};
 use self::leap::LeapSeconds;
 use self::select::Failure;
 pub use self::terms::{
-    Drift, Effect, LeapSecond, Note, Reference, Sample, SourceId, SourceOptions, Status, Verdict,
+    Drift, Effect, LeapSecond, Note, Reference, Sample, SourceId, Status, Verdict, Weighing,
 };
 use crate::settings::{ClockSettings, Local, MakeStep, SelectionSettings, Settings};
 use crate::time::{RawTime, Reading, Span, UnixTime};
-use crate::view::{ClockState, SourceState, SourceView, Tracking};
+use crate::view::{ClockState, SelectionView, SourceState, SourceView, Tracking};
 
 /// Reference ID of the own clock, 127.127.1.1.
 pub const LOCAL_REFERENCE_ID: u32 = 0x7F7F_0101;
@@ -63,11 +65,12 @@ const LAST_BURST: usize = 24;
 struct Source {
     id: SourceId,
     reference_id: u32,
-    options: SourceOptions,
+    options: Weighing,
     filter: Filter,
     last: Option<Sample>,
     reach: u8,
     state: SourceState,
+    selection: SelectionView,
     score: f64,
     poll: i8,
     /// True time less wall time by the last sample alone.
@@ -124,6 +127,7 @@ pub struct Timekeeper {
     max_samples: Option<u32>,
     sources: Vec<Source>,
     discipline: Discipline,
+    fallback: Fallback,
     leap: LeapSeconds,
     knowledge: Option<Knowledge>,
     root: Option<Root>,
@@ -154,6 +158,7 @@ impl Timekeeper {
             max_samples: settings.client.max_samples,
             sources: Vec::new(),
             discipline: Discipline::new(&settings.clock, frequency),
+            fallback: Fallback::new(settings.clock.fallback_drift),
             leap: LeapSeconds::new(settings.leap.mode),
             knowledge: None,
             root: None,
@@ -176,6 +181,9 @@ impl Timekeeper {
     /// Other rules from now on. What is known of sources stays.
     pub fn configure(&mut self, settings: &Settings, now: Reading) {
         self.selection = settings.selection.clone();
+        if self.clock.fallback_drift != settings.clock.fallback_drift {
+            self.fallback = Fallback::new(settings.clock.fallback_drift);
+        }
         self.clock = settings.clock.clone();
         self.local = settings.local;
         self.max_samples = settings.client.max_samples;
@@ -196,7 +204,7 @@ impl Timekeeper {
     }
 
     /// A source is known from now on. Its reference ID is derived from its address, or of a reference clock its own.
-    pub fn add_source(&mut self, id: SourceId, reference_id: u32, options: SourceOptions) {
+    pub fn add_source(&mut self, id: SourceId, reference_id: u32, options: Weighing) {
         let mut filter = Filter::new(self.known_frequency(), options.min_delay);
         filter.restrict(options.asymmetry, options.max_samples.or(self.max_samples));
         self.sources.push(Source {
@@ -206,6 +214,11 @@ impl Timekeeper {
             last: None,
             reach: 0,
             state: SourceState::Unselectable,
+            selection: SelectionView {
+                configured: options.select,
+                effective: options.select,
+                ..SelectionView::default()
+            },
             score: 1.0,
             poll: options.minpoll,
             measured: 0.0,
@@ -221,7 +234,7 @@ impl Timekeeper {
     }
 
     /// Other options of a source, such as chronyc's commands give.
-    pub fn change_source(&mut self, id: SourceId, options: SourceOptions, now: Reading) {
+    pub fn change_source(&mut self, id: SourceId, options: Weighing, now: Reading) {
         if let Some(source) = self.source_mut(id) {
             source.poll = source.poll.clamp(options.minpoll, options.maxpoll);
             source.options = options;
@@ -326,6 +339,7 @@ impl Timekeeper {
             leap,
             patience,
             self.local_timeout(now),
+            self.fallback_timeout(),
         ]
         .into_iter()
         .flatten()
@@ -337,6 +351,7 @@ impl Timekeeper {
         self.pass_leap(now);
         self.plan_leap(now);
         self.discipline.advance(now.raw);
+        self.fall_back(now);
         self.set_rate();
         if self.discipline.n_updates == 0 && self.first_sample.is_some() {
             self.reselect(None, now);
@@ -344,14 +359,17 @@ impl Timekeeper {
         self.review_local(now);
     }
 
-    /// chronyc's `makestep` without arguments: what is left is corrected at once.
-    pub fn makestep(&mut self, now: Reading) {
-        let Some(knowledge) = self.knowledge else {
-            return;
-        };
-        let span = Span::from_seconds(knowledge.offset(now));
-        self.step(span);
-        self.set_rate();
+    /// chronyc's `makestep` without arguments: what is left is corrected at once. False if the clock is let alone.
+    pub fn makestep(&mut self, now: Reading) -> bool {
+        if self.free_running {
+            return false;
+        }
+        if let Some(knowledge) = self.knowledge {
+            let span = Span::from_seconds(knowledge.offset(now));
+            self.step(span);
+            self.set_rate();
+        }
+        true
     }
 
     /// chronyc's `makestep` with arguments.
@@ -546,6 +564,7 @@ impl Timekeeper {
         view.reference_id = source.reference_id;
         view.mode = source.options.mode;
         view.state = source.state;
+        view.selection = source.selection;
         view.poll = source.poll;
         view.reach = source.reach;
         if let Some(sample) = &source.last {

@@ -4,6 +4,7 @@
 
 use std::net::IpAddr;
 
+use crate::settings::SelectOptions;
 use crate::time::{RawTime, Reading, Span, UnixTime};
 
 /// Whether the last minute of the day has 60 seconds (RFC 5905 §7.3, LI).
@@ -151,8 +152,103 @@ pub struct SourceView {
     pub sample_error: f64,
     /// Statistics of its samples.
     pub statistics: SourceStatistics,
+    /// What selection made of it.
+    pub selection: SelectionView,
+    /// The key that its packets are signed with, if they are to be.
+    pub key: Option<KeyView>,
     /// The last valid packet and what it said; none before the first one and for reference clocks.
     pub packet: Option<PacketView>,
+}
+
+/// What selection made of a source; `chronyc selectdata`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SelectionView {
+    /// Why it is selected or not.
+    pub reason: Reason,
+    /// Options as the configuration has them.
+    pub configured: SelectOptions,
+    /// And as they count, once it was seen which sources are authenticated.
+    pub effective: SelectOptions,
+    /// By what factor it was nearer than the leading one, over time.
+    pub score: f64,
+    /// True time less wall time lies between these by its word, in seconds.
+    pub low: f64,
+    /// The upper one.
+    pub high: f64,
+}
+
+/// Why a source is selected or not; chronyc's letters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reason {
+    /// `N`: it is for show.
+    NoSelect,
+    /// `M`: it has too few samples.
+    NoSamples,
+    /// `s`: it has no time itself, or has never said so.
+    #[default]
+    Unsynchronised,
+    /// `d`: its root distance is above `maxdistance`.
+    Distance,
+    /// `~`: it is too variable.
+    Jitter,
+    /// `w`: it contradicts itself, and others do not.
+    WaitsSamples,
+    /// `S`: it did not answer for long.
+    Stale,
+    /// `O`: it is an orphan.
+    Orphan,
+    /// `T`: trusted sources say otherwise.
+    Untrusted,
+    /// `x`: the majority says otherwise.
+    Falseticker,
+    /// `W`: too few agree.
+    WaitsSources,
+    /// `P`: others are preferred.
+    NotPreferred,
+    /// `D`: it is far off beside the one that leads.
+    Distant,
+    /// `L`: its frequency is another one.
+    Outlier,
+    /// `+`: it is combined.
+    Combined,
+    /// `*`: it leads.
+    Best,
+}
+
+impl Reason {
+    /// As chronyc shows it.
+    #[must_use]
+    pub const fn letter(self) -> u8 {
+        match self {
+            Self::NoSelect => b'N',
+            Self::NoSamples => b'M',
+            Self::Unsynchronised => b's',
+            Self::Distance => b'd',
+            Self::Jitter => b'~',
+            Self::WaitsSamples => b'w',
+            Self::Stale => b'S',
+            Self::Orphan => b'O',
+            Self::Untrusted => b'T',
+            Self::Falseticker => b'x',
+            Self::WaitsSources => b'W',
+            Self::NotPreferred => b'P',
+            Self::Distant => b'D',
+            Self::Outlier => b'L',
+            Self::Combined => b'+',
+            Self::Best => b'*',
+        }
+    }
+}
+
+/// A key, but for its secret; `chronyc authdata`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyView {
+    /// Its number.
+    pub id: u32,
+    /// chrony's number of its algorithm; 0 if there is no such key.
+    pub kind: u16,
+    /// The length of its secret in bits.
+    pub bits: u16,
 }
 
 /// Statistics over the samples of a source; `chronyc sourcestats`.

@@ -14,11 +14,11 @@ use timesync_agent::cmdmon::reply::Status;
 use timesync_agent::cmdmon::server::{Control, Outcome, Server};
 use timesync_agent::random::Random;
 use timesync_agent::responder::Tables;
-use timesync_agent::settings::Settings;
+use timesync_agent::settings::{SelectOptions, Settings};
 use timesync_agent::time::{RawTime, Reading, SECOND, Span, UnixTime};
 use timesync_agent::view::{
-    Leap, PacketView, SourceMode, SourceState, SourceStatistics, SourceView, StampSource, Tracking,
-    View,
+    KeyView, Leap, PacketView, Reason, SelectionView, SourceMode, SourceState, SourceStatistics,
+    SourceView, StampSource, Tracking, View,
 };
 
 /// Where chronyc is answered here.
@@ -118,6 +118,37 @@ impl Dice {
         }
     }
 
+    fn selection(&mut self) -> SelectionView {
+        let reasons = [
+            Reason::NoSelect,
+            Reason::NoSamples,
+            Reason::Unsynchronised,
+            Reason::Distance,
+            Reason::WaitsSamples,
+            Reason::Stale,
+            Reason::Untrusted,
+            Reason::WaitsSources,
+            Reason::NotPreferred,
+            Reason::Outlier,
+            Reason::Best,
+        ];
+        let mut options = || SelectOptions {
+            noselect: self.below(2) == 0,
+            prefer: self.below(2) == 0,
+            trust: self.below(2) == 0,
+            require: self.below(2) == 0,
+        };
+        let (configured, effective) = (options(), options());
+        SelectionView {
+            reason: reasons[usize::from(self.small(11))],
+            configured,
+            effective,
+            score: self.span(),
+            low: self.offset(),
+            high: self.offset(),
+        }
+    }
+
     fn source(&mut self, index: u8, now: Reading) -> SourceView {
         let states = [
             SourceState::Unselectable,
@@ -162,6 +193,12 @@ impl Dice {
                 offset_error: self.span(),
                 deviation: self.span(),
             },
+            selection: self.selection(),
+            key: (index == 0).then_some(KeyView {
+                id: 7,
+                kind: 3,
+                bits: 160,
+            }),
             packet: match index {
                 0 => Some(self.packet(true)),
                 1 => Some(self.packet(false)),

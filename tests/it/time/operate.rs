@@ -216,7 +216,16 @@ fn the_loop_itself_takes_over_sockets_too() {
 /// Processes take over from one another while clients ask.
 fn take_over(agent: &Agent, serve: &std::process::Command) {
     let held = Held::bind(agent.address());
-    let start = || Daemon::start("timesync-agent", held.hand_to("ntp", serve));
+    let start = || {
+        let daemon = Daemon::start("timesync-agent", held.hand_to("ntp", serve));
+        // It asks its predecessor there, and is asked there itself.
+        let own = format!("\"pid\":{}", daemon.id());
+        wait::for_it("it has the admin address", PATIENCE, || {
+            let status = agent.get("/status").map_or(String::new(), |(_, text)| text);
+            status.replace(' ', "").contains(&own)
+        });
+        daemon
+    };
     let mut serving = start();
     let load = Load::start(agent.address());
     for _ in 0..3 {

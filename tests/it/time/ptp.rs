@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use tests::daemon::Daemon;
+use tests::daemon::{Daemon, metric};
 use tests::netns::{Machine, Network};
 use tests::scratch::Scratch;
-use tests::time::PATIENCE;
+use tests::time::{Agent, PATIENCE};
 use tests::wait;
 use timesync_agent::ptp::Slave;
 use timesync_agent::refclock::drivers::Clocks;
@@ -56,6 +56,28 @@ impl Wire {
         let line = format!("exec ptp4l -f {} -i eth0 -m", config.display());
         command.args(["--drop=cap_sys_time", "--", "-c", &line]);
         Daemon::spawn(name, command)
+    }
+
+    /// An agent on the slave's machine that has the time from PTP alone.
+    fn agent(&self) -> (Agent, Daemon) {
+        let agent = Agent::on(
+            &self.slave,
+            [192, 168, 7, 2].into(),
+            "allow 192.168.7.0/24\n",
+        );
+        let text = format!(
+            "version = \"v1\"\nnode = \"oc\"\ncorrect-clock = false\nchrony-conf = \"{}\"\n\
+             [admin]\nlisten = \"{}\"\n[health]\nendpoint = \"none\"\n\
+             [[ptp]]\ninterface = \"eth0\"\ndelay-interval = -2\npoll = 0\nrefid = \"PTP\"\n",
+            agent.files.join("chrony.conf").display(),
+            agent.admin(),
+        );
+        let mut command = agent.command("serve");
+        command
+            .arg("--config")
+            .arg(agent.files.write("config.toml", &text));
+        let daemon = Daemon::start("timesync-agent", command);
+        (agent, daemon)
     }
 
     fn socket(&self, name: &str) -> PathBuf {
@@ -183,6 +205,58 @@ fn a_grandmaster_that_goes_is_missed_and_found_again() {
     wait::for_it("locked again", PATIENCE, || {
         state(&slave) == PtpState::Locked
     });
+}
+
+#[test]
+#[ignore = "needs network namespaces"]
+fn a_node_has_its_time_from_ptp_and_gives_it_to_others() {
+    let wire = Wire::new();
+    let master = wire.ptp4l(&wire.master, "gm", "clockClass 6");
+    let (agent, daemon) = wire.agent();
+    let status = agent.wait_state(&["locked"]);
+    assert_eq!(
+        (&status["stratum"], &status["reference-id"]),
+        (&1.into(), &"50545000".into())
+    );
+    let (code, text) = agent.chronyc(&["-n", "sources"]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("#* PTP"), "{text}");
+    // Whoever looks at a node of OpenShift sees a slave that is locked.
+    let wait_metric = |what: &str, name: &str, wanted: &dyn Fn(f64) -> bool| {
+        wait::for_it(what, PATIENCE, || {
+            let metrics = agent
+                .get("/metrics")
+                .map_or(String::new(), |(_, text)| text);
+            metric(&metrics, name).is_some_and(wanted)
+        });
+    };
+    let labels = "process=\"timesync-agent\",node=\"oc\",iface=\"eth0\"";
+    let state = format!("openshift_ptp_clock_state{{{labels}}}");
+    let role = format!("openshift_ptp_interface_role{{{labels}}}");
+    wait_metric("locked", &state, &|state| {
+        state.to_bits() == 1_f64.to_bits()
+    });
+    wait_metric("a slave", &role, &|role| role.to_bits() == 1_f64.to_bits());
+    // A client on the other end of the wire: all of them share one clock.
+    let reply = wire
+        .master
+        .inside(|| tests::time::ask("192.168.7.2:123".parse().unwrap()));
+    let reply = reply.expect("it answers");
+    assert_eq!((reply.leap(), reply.stratum), (0, 1));
+    assert!(reply.offset.abs() < 0.01, "{reply:?}");
+    // Without its grandmaster it holds what it has learned, and clients are answered as before.
+    master.kill();
+    wait_metric("in holdover", &state, &|state| {
+        state.to_bits() != 1_f64.to_bits()
+    });
+    agent.wait_state(&["holdover"]);
+    let reply = wire
+        .master
+        .inside(|| tests::time::ask("192.168.7.2:123".parse().unwrap()));
+    assert_eq!(reply.expect("it answers").stratum, 1);
+    let _master = wire.ptp4l(&wire.master, "gm", "clockClass 6");
+    agent.wait_state(&["locked"]);
+    daemon.stop();
 }
 
 /// What a ptp4l says, as samples and to those who look.

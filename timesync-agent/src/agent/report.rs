@@ -28,6 +28,10 @@ impl Reporter {
     pub(super) fn note(&self, note: Note, engine: &Engine) {
         match note {
             Note::Selected(id) => tracing::info!(source = engine.title(id), "Source selected"),
+            Note::FellBack { ppm } => tracing::info!(
+                ppm,
+                "Nothing was heard for long; the clock goes on with the frequency of a longer time"
+            ),
             Note::NothingSelectable => tracing::warn!("No source can be selected"),
             Note::NoMajority => {
                 tracing::warn!("Sources disagree, and there is no majority among them");

@@ -1,7 +1,7 @@
 //! The loop: waits, hands what happened to the engine, and does what the engine says.
 
 use std::collections::BTreeMap;
-use std::os::fd::RawFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
@@ -11,11 +11,13 @@ use daemon_base::snapshot::Cell;
 
 use crate::card::{Exchange, Ready};
 use crate::engine::{Command, Engine, Input, Output, Reply, SocketId, Stamp, Whom};
+use crate::random::Random;
 use crate::refclock::Context;
 use crate::refclock::drivers::Clocks;
 use crate::resolver::Resolver;
 use crate::responder::Tables;
-use crate::settings::{HardwareStamps, RefclockSettings, Settings};
+use crate::server::Supply;
+use crate::settings::{HardwareStamps, RefclockSettings, ServerSettings, Settings};
 use crate::system::clock::{self, Clock};
 use crate::system::socket::{self, Departure, Socket};
 use crate::system::timer::{Timer, Waker};
@@ -53,6 +55,7 @@ pub(super) struct Run {
     refclocks: Vec<RefclockSettings>,
     cards: Cards,
     hardware_stamps: Vec<HardwareStamps>,
+    own: Option<Own>,
     answerer: Option<Answerer>,
     scribe: Scribe,
     reporter: Reporter,
@@ -65,6 +68,23 @@ pub(super) struct Run {
     /// Something happened since.
     has_changed: bool,
     tai_offset: Option<i32>,
+}
+
+/// What an answerer of the loop is made from.
+struct Own {
+    supply: Supply,
+    random: Random,
+}
+
+impl Own {
+    fn open(
+        &mut self,
+        settings: &ServerSettings,
+        inherited: Vec<OwnedFd>,
+    ) -> Result<Answerer, AgentError> {
+        let (supply, random) = (self.supply.clone(), self.random.fork());
+        Answerer::open(settings, inherited, supply, random)
+    }
 }
 
 /// The socket of a request, and what is known of when it left.
@@ -93,12 +113,12 @@ impl Run {
         } = parts;
         let now = clock::read();
         let cards = Cards::open(&settings.client.hardware_stamps, now);
-        let answerer = match options.supply {
-            Some(supply) => {
-                let inherited = options.inherited;
-                Some(Answerer::open(&settings.server, inherited, supply, random)?)
+        let mut own = options.supply.map(|supply| Own { supply, random });
+        let answerer = match &mut own {
+            Some(own) if settings.server.is_open() || !options.inherited.is_empty() => {
+                Some(own.open(&settings.server, options.inherited)?)
             }
-            None => None,
+            _ => None,
         };
         let mut run = Self {
             engine,
@@ -113,6 +133,7 @@ impl Run {
             refclocks: settings.refclocks.clone(),
             cards,
             hardware_stamps: settings.client.hardware_stamps,
+            own,
             answerer,
             scribe,
             reporter: Reporter::default(),
@@ -535,6 +556,17 @@ impl Run {
         }
         self.engine.configure(&settings, keys, now);
         self.engine.set_leap_table(&leaps, now);
+        if let (Some(own), None) = (&mut self.own, &self.answerer)
+            && settings.server.is_open()
+        {
+            match own.open(&settings.server, Vec::new()) {
+                Ok(answerer) => self.answerer = Some(answerer),
+                Err(error) => {
+                    let error: &dyn std::error::Error = &error;
+                    tracing::error!(error, "Clients are allowed, and cannot be answered");
+                }
+            }
+        }
     }
 
     fn on_offline(&mut self, now: Reading) -> Reply {

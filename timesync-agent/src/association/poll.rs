@@ -10,6 +10,8 @@ const INITIAL_BURST: (u32, u32) = (4, 8);
 const POLL_BURST: (u32, u32) = (1, 4);
 /// Between the requests of a burst, in seconds, where the polling interval is not shorter.
 const BURST_INTERVAL: f64 = 2.0;
+/// Between a request that goes ahead and the one that counts, in seconds; chrony's.
+const AHEAD: f64 = 2.0;
 /// By which part of it an interval is longer at random, so that the clients of a server do not all come at once.
 const JITTER: f64 = 0.02;
 /// What an unanswered request adds to the polling interval, as a power of two.
@@ -33,6 +35,11 @@ pub(super) struct Schedule {
     /// Of each poll, if there is one.
     poll_burst: Option<(u32, u32)>,
     burst_left: Option<Burst>,
+    /// From this interval on a request goes ahead of each, or two.
+    presend: Option<i8>,
+    n_ahead: u8,
+    /// So many go ahead before the next one that counts, with the one that is out.
+    ahead_left: u8,
     /// What was learned so far is too little: polls are bursts, too, where the start was one.
     wants_more: bool,
     is_online: bool,
@@ -61,6 +68,10 @@ impl Schedule {
             initial_burst: options.iburst.then_some(INITIAL_BURST),
             poll_burst: options.burst.then_some(POLL_BURST),
             burst_left: None,
+            presend: options.presend,
+            // In interleaved mode an answer tells of the exchange before it, which is to be a good one, too.
+            n_ahead: if options.xleave { 2 } else { 1 },
+            ahead_left: 0,
             wants_more: false,
             is_online: false,
             is_near: false,
@@ -110,6 +121,7 @@ impl Schedule {
 
     pub(super) fn go_offline(&mut self) {
         self.is_online = false;
+        self.ahead_left = 0;
         self.burst_left = None;
         self.next = None;
     }
@@ -123,12 +135,26 @@ impl Schedule {
     }
 
     fn start(&mut self, (good, total): (u32, u32)) {
+        self.ahead_left = 0;
         self.burst_left = Some(Burst { good, total });
+    }
+
+    /// Whether the request that is out went ahead of one that counts: it has the network ready, and its answer is no sample.
+    pub(super) fn is_ahead(&self) -> bool {
+        self.ahead_left > 0
     }
 
     /// A request leaves, to a server that answered one of the last eight or did not.
     pub(super) fn sent(&mut self, is_reached: bool, now: RawTime) {
         self.last = Some(now);
+        let is_far = self.presend.is_some_and(|presend| self.poll() >= presend);
+        self.ahead_left = match self.ahead_left {
+            0 if is_far && self.burst_left.is_none() => self.n_ahead,
+            left => left.saturating_sub(1),
+        };
+        if self.is_ahead() {
+            return self.plan(now);
+        }
         match &mut self.burst_left {
             Some(burst) => {
                 burst.total = burst.total.saturating_sub(1);
@@ -159,7 +185,9 @@ impl Schedule {
 
     fn interval(&mut self) -> Span {
         let whole = f64::from(self.poll()).exp2();
-        let seconds = if self.is_bursting() {
+        let seconds = if self.is_ahead() {
+            AHEAD.min(whole)
+        } else if self.is_bursting() {
             BURST_INTERVAL.min(whole)
         } else {
             whole
@@ -201,6 +229,7 @@ impl Schedule {
 
     /// RATE (RFC 5905 §7.4): no burst, longer intervals for good, and a pause.
     pub(super) fn slow_down(&mut self, asked: i8, now: RawTime) {
+        self.ahead_left = 0;
         self.burst_left = None;
         self.initial_burst = None;
         self.poll_burst = None;

@@ -1,5 +1,8 @@
 use super::*;
 use crate::keys::{Algorithm, Key};
+use crate::time::Reading;
+use crate::timekeeper::Reference;
+use md5::{Digest as _, Md5};
 
 /// When the tests begin, on the wall clock; the raw clock begins at a thousand seconds.
 const START: i64 = 1_800_000_000 * SECOND;
@@ -688,5 +691,52 @@ fn any_octets_are_survived() {
             .map(|_| random.bits().to_le_bytes()[0])
             .collect();
         assert!(matches!(client.receive(&octets), Outcome::Ignored(_)));
+    }
+}
+
+#[test]
+fn far_apart_a_request_goes_ahead_of_the_one_that_counts() {
+    for (xleave, n_ahead) in [(false, 1), (true, 2)] {
+        let options = SourceOptions {
+            presend: Some(6),
+            xleave,
+            ..SourceOptions::default()
+        };
+        let mut server = Server::new();
+        server.interleaves = xleave;
+        let mut client = Client::new(&options);
+        for poll in 0..3 {
+            for ahead in 0..n_ahead {
+                assert_eq!(client.sample(&mut server), None, "{poll}.{ahead} counts");
+                let (sent, before) = (client.now, client.association.poll_timeout());
+                let pause = before.expect("another follows") - sent;
+                assert!((1.9..2.1).contains(&pause.seconds()), "{pause:?}");
+            }
+            assert!(
+                client.sample(&mut server).is_some(),
+                "{poll} does not count"
+            );
+            let pause = client.association.poll_timeout().expect("a poll") - client.now;
+            assert!(pause.seconds() > 60.0, "{pause:?}");
+        }
+    }
+    // Below that interval none does.
+    let options = SourceOptions {
+        presend: Some(7),
+        ..SourceOptions::default()
+    };
+    let mut client = Client::new(&options);
+    assert!(client.sample(&mut Server::new()).is_some());
+}
+
+#[test]
+fn a_source_that_is_copied_is_a_stratum_nearer() {
+    for (copy, stratum) in [(false, 2), (true, 1)] {
+        let options = SourceOptions {
+            copy,
+            ..SourceOptions::default()
+        };
+        let sample = Client::new(&options).sample(&mut Server::new());
+        assert_eq!(sample.expect("a sample").stratum, stratum);
     }
 }

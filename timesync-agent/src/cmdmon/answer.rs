@@ -2,19 +2,21 @@
 
 use std::net::IpAddr;
 
-use ipnet::IpNet;
-
+pub use super::errands::Errand;
+use super::errands::errand;
 use super::reply::{
     Activity, Address, AuthData, Client, Clients, MAX_CLIENTS, NEVER, NtpData, Report, SelectData,
     ServerStats, SourceData, SourceStats, Status, Tracking, clock_address,
 };
-use super::request::{Command, Sources};
+use super::request::Command;
 use crate::engine;
 use crate::responder::{Access, Acl, Counter, Tables};
-use crate::settings::{Local, MakeStep};
+use crate::settings::SelectOptions;
 use crate::time::UnixTime;
 use crate::view::{Leap, SourceMode, SourceState, SourceView, StampSource, View};
 
+/// How a source with a key is authenticated (`RPY_AD_MD_SYMMETRIC`).
+const SYMMETRIC: u16 = 1;
 /// In parts per million.
 const UNKNOWN_SKEW: f64 = 2000.0;
 /// In seconds.
@@ -46,23 +48,6 @@ pub enum Answer {
     Errand(Errand),
 }
 
-/// Something to be done.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Errand {
-    /// By the engine.
-    Engine(engine::Command),
-    /// Ask those sources that there is a way to, and no others.
-    OnOffline,
-    /// Read the keys again.
-    Rekey,
-    /// Read the sources of `sourcedir` again.
-    ReloadSources,
-    /// Open the logs anew.
-    CycleLogs,
-    /// End.
-    Shutdown,
-}
-
 impl From<Status> for Answer {
     fn from(status: Status) -> Self {
         Self::Told(status, Report::Null)
@@ -84,7 +69,9 @@ impl From<engine::Command> for Answer {
 impl From<engine::Reply> for Status {
     fn from(reply: engine::Reply) -> Self {
         match reply {
-            engine::Reply::Done => Self::Success,
+            engine::Reply::Done | engine::Reply::Sources(_) => Self::Success,
+            engine::Reply::AlreadyPresent => Self::SourceAlreadyKnown,
+            engine::Reply::TooMany => Self::TooManySources,
             engine::Reply::NoSuchSource => Self::NoSuchSource,
             engine::Reply::Invalid => Self::Invalid,
             engine::Reply::Failed => Self::Failed,
@@ -277,27 +264,28 @@ fn select_data(source: &SourceView, index: u32, view: &View) -> SelectData {
         } else {
             address(source, index)
         },
-        state: match source.state {
-            SourceState::Best => b'*',
-            SourceState::Combined => b'+',
-            SourceState::Outlier => b'D',
-            SourceState::TooVariable => b'~',
-            SourceState::Falseticker => b'x',
-            SourceState::Unselectable if source.statistics.n_samples == 0 => b'M',
-            SourceState::Unselectable => b's',
-        },
-        authentication: packet.is_some_and(|packet| packet.authenticated).into(),
+        state: source.selection.reason.letter(),
+        authentication: source.key.is_some().into(),
         leap: leap(packet.map_or(Leap::Unsynchronised, |packet| packet.leap)),
-        configured_options: 0,
-        effective_options: 0,
+        configured_options: options(source.selection.configured),
+        effective_options: options(source.selection.effective),
         since_sample: match since_sample(source, view) {
             NEVER => 0,
             seconds => seconds,
         },
-        score: 1.0,
-        low: -source.statistics.offset - source.sample_error,
-        high: -source.statistics.offset + source.sample_error,
+        score: source.selection.score,
+        // There, offsets are of the local clock.
+        low: -source.selection.high,
+        high: -source.selection.low,
     }
+}
+
+/// `RPY_SD_OPTION_*`.
+fn options(options: SelectOptions) -> u16 {
+    u16::from(options.noselect)
+        | u16::from(options.prefer) << 1
+        | u16::from(options.trust) << 2
+        | u16::from(options.require) << 3
 }
 
 fn tracking(view: &View) -> Tracking {
@@ -385,11 +373,12 @@ fn ntp_data(source: &SourceView) -> NtpData {
 }
 
 fn auth_data(source: &SourceView) -> AuthData {
-    let is_authenticated = source.packet.is_some_and(|packet| packet.authenticated);
-    AuthData {
-        mode: is_authenticated.into(),
-        ..AuthData::default()
-    }
+    source.key.map_or_else(AuthData::default, |key| AuthData {
+        mode: SYMMETRIC,
+        key_type: key.kind,
+        key_id: key.id,
+        key_length: key.bits,
+    })
 }
 
 fn server_stats(tables: &Tables) -> ServerStats {
@@ -510,109 +499,6 @@ fn whole_seconds(seconds: f64) -> u32 {
 
 fn count(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
-}
-
-//--- Errands
-
-fn errand(command: &Command) -> Answer {
-    use engine::Command as Do;
-    let for_sources = |sources: &Sources, make: fn(engine::Whom) -> Do| match whom(*sources) {
-        Ok(whom) => Answer::from(make(whom)),
-        Err(status) => status.into(),
-    };
-    match command {
-        Command::Online(sources) => for_sources(sources, Do::Online),
-        Command::Offline(sources) => for_sources(sources, Do::Offline),
-        Command::Burst {
-            sources,
-            good,
-            total,
-        } => match (whom(*sources), u32::try_from(*good), u32::try_from(*total)) {
-            (Ok(whom), Ok(good), Ok(total)) => Do::Burst { good, total, whom }.into(),
-            (Err(status), ..) => status.into(),
-            _ => Status::Invalid.into(),
-        },
-        Command::MinPoll(address, poll) => polling(*address, Some(*poll), None),
-        Command::MaxPoll(address, poll) => polling(*address, None, Some(*poll)),
-        Command::MaxUpdateSkew(skew) if *skew >= 0.0 => Do::SetMaxUpdateSkew(*skew).into(),
-        Command::MakeStep => Do::MakeStep.into(),
-        Command::SetMakeStep { limit, threshold } if *threshold >= 0.0 => {
-            let rule = match u32::try_from(*limit) {
-                Ok(0) => None,
-                limit => Some(MakeStep {
-                    threshold: *threshold,
-                    limit: limit.ok(),
-                }),
-            };
-            Do::SetMakeStep(rule).into()
-        }
-        Command::Local {
-            on,
-            stratum,
-            distance,
-            orphan,
-        } => {
-            let stratum = u8::try_from(*stratum).ok().filter(|n| (1..=15).contains(n));
-            match (on, stratum) {
-                (false, _) => Do::SetLocal(None).into(),
-                (true, Some(stratum)) if *distance >= 0.0 => Do::SetLocal(Some(Local {
-                    stratum,
-                    distance: *distance,
-                    orphan: *orphan,
-                    ..Local::default()
-                }))
-                .into(),
-                _ => Status::Invalid.into(),
-            }
-        }
-        Command::Refresh => Do::Refresh.into(),
-        Command::Reselect => Do::Reselect.into(),
-        Command::ResetSources => Do::ResetSources.into(),
-        Command::OnOffline => Answer::Errand(Errand::OnOffline),
-        Command::Rekey => Answer::Errand(Errand::Rekey),
-        Command::ReloadSources => Answer::Errand(Errand::ReloadSources),
-        Command::CycleLogs => Answer::Errand(Errand::CycleLogs),
-        Command::Shutdown => Answer::Errand(Errand::Shutdown),
-        // Samples are not kept in files, so there is nothing to be written.
-        Command::Dump => Status::Success.into(),
-        Command::MaxUpdateSkew(_) | Command::SetMakeStep { .. } => Status::Invalid.into(),
-        // The configuration says who is served, and which sources there are.
-        _ => Status::NotEnabled.into(),
-    }
-}
-
-fn polling(address: Address, minpoll: Option<i32>, maxpoll: Option<i32>) -> Answer {
-    let Address::Ip(address) = address else {
-        return Status::NoSuchSource.into();
-    };
-    let poll = |poll: Option<i32>| poll.map(i8::try_from).transpose();
-    match (poll(minpoll), poll(maxpoll)) {
-        (Ok(minpoll), Ok(maxpoll)) => engine::Command::SetPolling {
-            whom: engine::Whom::Network(address.into()),
-            minpoll,
-            maxpoll,
-        }
-        .into(),
-        _ => Status::Invalid.into(),
-    }
-}
-
-fn whom(sources: Sources) -> Result<engine::Whom, Status> {
-    let address = match sources.address {
-        Address::Unspecified => return Ok(engine::Whom::All),
-        Address::Ip(address) => address,
-        Address::Id(_) => return Err(Status::NoSuchSource),
-    };
-    let network = match sources.mask {
-        Address::Ip(mask) => {
-            let length = ipnet::ip_mask_to_prefix(mask).map_err(|_| Status::BadSubnet)?;
-            let is_same_family = mask.is_ipv4() == address.is_ipv4();
-            let network = IpNet::new(address, length).ok().filter(|_| is_same_family);
-            network.ok_or(Status::BadSubnet)?
-        }
-        _ => IpNet::from(address),
-    };
-    Ok(engine::Whom::Network(network.trunc()))
 }
 
 /// Whether an address is the own node, which is never refused for asking too often.

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use super::reply::{self, Status};
+use super::source::NewSource;
 use super::wire::{Address, Input, Output};
 use super::{REPLY_HEADING, VERSION};
 
@@ -69,8 +70,10 @@ pub enum Command {
     SourceData(u32),
     /// `REKEY`
     Rekey,
-    /// `ALLOW`, `ALLOWALL`, `DENY`, `DENYALL`
+    /// `ALLOW`, `ALLOWALL`, `DENY`, `DENYALL`, and the same with `CMD`.
     Access {
+        /// `CMD…`: to chronyc's protocol, not to the time.
+        commands: bool,
         /// `ALLOW`.
         allow: bool,
         /// `…ALL`.
@@ -84,6 +87,10 @@ pub enum Command {
     AccessCheck(Address),
     /// `CMDACCHECK`
     CommandAccessCheck(Address),
+    /// `ADD_SOURCE`
+    AddSource(Box<NewSource>),
+    /// `DEL_SOURCE`
+    DeleteSource(Address),
     /// `TRACKING`
     Tracking,
     /// `SOURCESTATS`
@@ -172,8 +179,13 @@ mod number {
     pub(super) const ALLOW_ALL: u16 = 18;
     pub(super) const DENY: u16 = 19;
     pub(super) const DENY_ALL: u16 = 20;
+    pub(super) const COMMAND_ALLOW: u16 = 21;
+    pub(super) const COMMAND_ALLOW_ALL: u16 = 22;
+    pub(super) const COMMAND_DENY: u16 = 23;
+    pub(super) const COMMAND_DENY_ALL: u16 = 24;
     pub(super) const ACCHECK: u16 = 25;
     pub(super) const CMDACCHECK: u16 = 26;
+    pub(super) const DELETE_SOURCE: u16 = 29;
     pub(super) const TRACKING: u16 = 33;
     pub(super) const SOURCESTATS: u16 = 34;
     pub(super) const RTCREPORT: u16 = 35;
@@ -190,6 +202,7 @@ mod number {
     pub(super) const NTP_DATA: u16 = 57;
     pub(super) const SHUTDOWN: u16 = 62;
     pub(super) const ONOFFLINE: u16 = 63;
+    pub(super) const ADD_SOURCE: u16 = 64;
     pub(super) const SOURCE_NAME: u16 = 65;
     pub(super) const RESET_SOURCES: u16 = 66;
     pub(super) const AUTH_DATA: u16 = 67;
@@ -306,12 +319,19 @@ fn arguments(command: u16, input: &mut Input<'_>) -> Option<Command> {
         number::N_SOURCES => Command::NSources,
         number::SOURCE_DATA => Command::SourceData(input.u32()?),
         number::REKEY => Command::Rekey,
-        number::ALLOW | number::ALLOW_ALL | number::DENY | number::DENY_ALL => Command::Access {
-            allow: matches!(command, number::ALLOW | number::ALLOW_ALL),
-            all: matches!(command, number::ALLOW_ALL | number::DENY_ALL),
-            address: input.address()?,
-            bits: input.i32()?,
-        },
+        number::ALLOW..=number::COMMAND_DENY_ALL => {
+            // Allow, allow all, deny, deny all; to the time, then to commands.
+            let place = command - number::ALLOW;
+            Command::Access {
+                commands: place >= 4,
+                allow: place % 4 < 2,
+                all: place % 2 == 1,
+                address: input.address()?,
+                bits: input.i32()?,
+            }
+        }
+        number::ADD_SOURCE => Command::AddSource(Box::new(NewSource::read(input)?)),
+        number::DELETE_SOURCE => Command::DeleteSource(input.address()?),
         number::ACCHECK => Command::AccessCheck(input.address()?),
         number::CMDACCHECK => Command::CommandAccessCheck(input.address()?),
         number::TRACKING => Command::Tracking,
@@ -376,12 +396,23 @@ impl Command {
             Self::NSources => number::N_SOURCES,
             Self::SourceData(_) => number::SOURCE_DATA,
             Self::Rekey => number::REKEY,
-            Self::Access { allow, all, .. } => match (allow, all) {
-                (true, false) => number::ALLOW,
-                (true, true) => number::ALLOW_ALL,
-                (false, false) => number::DENY,
-                (false, true) => number::DENY_ALL,
+            Self::Access {
+                commands,
+                allow,
+                all,
+                ..
+            } => match (commands, allow, all) {
+                (false, true, false) => number::ALLOW,
+                (false, true, true) => number::ALLOW_ALL,
+                (false, false, false) => number::DENY,
+                (false, false, true) => number::DENY_ALL,
+                (true, true, false) => number::COMMAND_ALLOW,
+                (true, true, true) => number::COMMAND_ALLOW_ALL,
+                (true, false, false) => number::COMMAND_DENY,
+                (true, false, true) => number::COMMAND_DENY_ALL,
             },
+            Self::AddSource(_) => number::ADD_SOURCE,
+            Self::DeleteSource(_) => number::DELETE_SOURCE,
             Self::AccessCheck(_) => number::ACCHECK,
             Self::CommandAccessCheck(_) => number::CMDACCHECK,
             Self::Tracking => number::TRACKING,
@@ -438,7 +469,9 @@ impl Command {
             | Self::CommandAccessCheck(address)
             | Self::NtpData(address)
             | Self::SourceName(address)
+            | Self::DeleteSource(address)
             | Self::AuthData(address) => output.address(*address),
+            Self::AddSource(source) => source.write(output),
             Self::SetMakeStep { limit, threshold } => {
                 output.u32(limit.cast_unsigned());
                 output.float(*threshold);

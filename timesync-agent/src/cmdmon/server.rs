@@ -36,7 +36,7 @@ pub trait Control: Send + Sync + 'static {
 }
 
 /// What of the settings decides on requests.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Policy {
     access: Acl,
     command_access: Acl,
@@ -46,6 +46,17 @@ struct Policy {
 }
 
 impl Policy {
+    /// The same with one more rule, for who asks for the time or for commands.
+    fn with(&self, commands: bool, rule: &AccessRule) -> Self {
+        let mut policy = self.clone();
+        let access = match commands {
+            true => &mut policy.command_access,
+            false => &mut policy.access,
+        };
+        access.add(rule, |_| Vec::new());
+        policy
+    }
+
     fn new(settings: &Settings, mut resolve: impl FnMut(&str) -> Vec<IpAddr>) -> Self {
         let commands = &settings.commands;
         // The own node may ask unless it is told otherwise.
@@ -268,7 +279,7 @@ impl Shared {
                     Answer::Told(status, report) => (status, report),
                     Answer::Errand(errand) => {
                         tracing::debug!(command = ?request.command, "Command");
-                        (self.control.perform(errand).await, Report::Null)
+                        (self.perform(errand).await, Report::Null)
                     }
                 };
                 (request.command.number(), request.sequence, status, report)
@@ -281,6 +292,20 @@ impl Shared {
             report,
         };
         Some(reply.to_octets(datagram.len()))
+    }
+
+    /// Has an errand done. Who may ask is known here, too.
+    async fn perform(&self, errand: Errand) -> Status {
+        let access = match &errand {
+            Errand::Access { commands, rule } => Some((*commands, rule.clone())),
+            _ => None,
+        };
+        let status = self.control.perform(errand).await;
+        if let (Status::Success, Some((commands, rule))) = (status, access) {
+            let policy = self.policy.current().with(commands, &rule);
+            self.policy.publish(policy);
+        }
+        status
     }
 }
 

@@ -3,10 +3,11 @@ use std::net::IpAddr;
 use super::answer::{Answer, Errand, Facts, answer};
 use super::reply::{Activity, Address, Client, Clients, Reply, Report, ServerStats, Status};
 use super::request::{Command, Refused, Request, Sources};
+use super::source::NewSource;
 use super::{MAX_LENGTH, REPLY_HEADING};
 use crate::engine;
 use crate::responder::{Acl, Tables};
-use crate::settings::MakeStep;
+use crate::settings::{self, AccessRule, MakeStep};
 use crate::time::{RawTime, Reading, SECOND, Span, UnixTime};
 use crate::view::{
     Leap, PacketView, SourceMode, SourceState, SourceStatistics, SourceView, Tracking, View,
@@ -44,6 +45,7 @@ fn commands() -> Vec<(Command, usize)> {
         (Command::Rekey, 28),
         (
             Command::Access {
+                commands: false,
                 allow: true,
                 all: false,
                 address: address(),
@@ -53,6 +55,7 @@ fn commands() -> Vec<(Command, usize)> {
         ),
         (
             Command::Access {
+                commands: true,
                 allow: false,
                 all: true,
                 address: Address::Unspecified,
@@ -60,6 +63,8 @@ fn commands() -> Vec<(Command, usize)> {
             },
             44,
         ),
+        (Command::AddSource(Box::new(named())), 372),
+        (Command::DeleteSource(address()), 40),
         (Command::AccessCheck(address()), 40),
         (Command::CommandAccessCheck(address()), 40),
         (Command::Tracking, 104),
@@ -169,7 +174,7 @@ fn view() -> View {
 }
 
 fn told(command: &Command, is_local: bool, open: Option<&[String]>) -> Answer {
-    let usual = crate::settings::OPEN_COMMANDS.map(str::to_owned);
+    let usual = settings::OPEN_COMMANDS.map(str::to_owned);
     let view = view();
     let tables = Tables::new(0, [1, 2]);
     let access = Acl::new();
@@ -407,6 +412,24 @@ fn signs_are_chronys() {
     }
 }
 
+fn named() -> NewSource {
+    NewSource {
+        name: Some("ntp.example.org".to_owned()),
+        ..NewSource::default()
+    }
+}
+
+/// `cmdallow`.
+fn access(address: Address, bits: i32) -> Command {
+    Command::Access {
+        commands: true,
+        allow: true,
+        all: false,
+        address,
+        bits,
+    }
+}
+
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn commands_become_errands() {
@@ -501,6 +524,31 @@ fn commands_become_errands() {
             Status::Invalid.into(),
         ),
         (Command::MinPoll(address(), 1000), Status::Invalid.into()),
+        (
+            access(Address::Ip("192.0.2.77".parse().unwrap()), 24),
+            Answer::Errand(Errand::Access {
+                commands: true,
+                rule: AccessRule {
+                    allow: true,
+                    all: false,
+                    whom: settings::Whom::Network("192.0.2.0/24".parse().unwrap()),
+                },
+            }),
+        ),
+        (access(Address::Ip(v6), 129), Status::BadSubnet.into()),
+        (access(Address::Ip(v6), -1), Status::BadSubnet.into()),
+        (access(Address::Unspecified, 8), Status::BadSubnet.into()),
+        (access(Address::Id(1), 0), Status::BadSubnet.into()),
+        (
+            Command::DeleteSource(Address::Ip(v6)),
+            Do::DeleteSource(v6).into(),
+        ),
+        (
+            Command::DeleteSource(Address::Id(1)),
+            Status::NoSuchSource.into(),
+        ),
+        (Command::AddSource(Box::default()), Status::Invalid.into()),
+        // `settime`, and there is no setting by hand.
         (Command::Other(11), Status::NotEnabled.into()),
     ] {
         assert_eq!(told(&command, true, None), expected, "{command:?}");

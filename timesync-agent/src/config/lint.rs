@@ -12,10 +12,6 @@ pub fn unused(settings: &Settings) -> Vec<String> {
     };
     let said = [
         (
-            clock.fallback_drift.is_some(),
-            "`fallbackdrift` does nothing: without sources the clock keeps the frequency that was learnt",
-        ),
-        (
             clock.smoothtime.is_some(),
             "`smoothtime` does nothing: clients are told the time as it is known",
         ),
@@ -30,14 +26,6 @@ pub fn unused(settings: &Settings) -> Vec<String> {
         (
             logs.directory.is_none() && (logs.measurements || logs.statistics || logs.tracking),
             "`log` does nothing without `logdir`",
-        ),
-        (
-            of_sources(|options| options.presend.is_some()),
-            "`presend` does nothing: no request goes ahead of another",
-        ),
-        (
-            of_sources(|options| options.copy),
-            "`copy` does nothing: this node has a stratum and a reference ID of its own",
         ),
         (
             of_sources(|options| options.max_unreach != DEFAULT_MAX_UNREACH),
@@ -60,13 +48,10 @@ mod tests {
     #[test]
     fn what_does_nothing_is_told() {
         for (text, word) in [
-            ("fallbackdrift 16 19", "fallbackdrift"),
             ("smoothtime 400 0.001", "smoothtime"),
             ("tempcomp /t 30 /points", "tempcomp"),
             ("log selection", "log selection"),
             ("log tracking", "logdir"),
-            ("server a presend 9", "presend"),
-            ("server a copy", "copy"),
             ("server a maxunreach 8", "maxunreach"),
             ("local stratum 10", "allow"),
         ] {

@@ -12,16 +12,17 @@ use proto::endpoint::Endpoint;
 use toml::Spanned;
 
 use self::spec::{
-    ClientSpec, ClockSpec, CommandsSpec, FamilySpec, HealthSpec, LeapSpec, LocalSpec, LogsSpec,
-    RateSpec, Seconds, SelectionSpec, ServeSpec, SourceSpec, Spec, StampsSpec, TemperatureSpec,
+    ClientSpec, ClockSpec, CommandsSpec, FamilySpec, HealthSpec, Int, LeapSpec, LocalSpec,
+    LogsSpec, RateSpec, Seconds, SelectionSpec, ServeSpec, SourceSpec, Spec, StampsSpec,
+    TemperatureSpec,
 };
 use super::{Config, DEFAULT_ADMIN, host_name};
 use crate::chrony_conf;
 use crate::settings::{
     AccessRule, AuthSelectMode, Connectivity, DEFAULT_POOL_SOURCES, FallbackDrift, Family,
     HardwareStamps, Host, LeapMode, Local, MAX_POLL, MAX_POOL_SOURCES, MIN_POLL, MakeStep,
-    MaxChange, RateLimit, ReceiveFilter, Settings, SmoothTime, SourceOptions, SourceSettings,
-    TemperatureCompensation, TemperatureLaw,
+    MaxChange, RateLimit, ReceiveFilter, SelectOptions, Settings, SmoothTime, SourceOptions,
+    SourceSettings, TemperatureCompensation, TemperatureLaw,
 };
 
 /// The longest span that makes sense anywhere, in seconds.
@@ -132,7 +133,6 @@ impl Reader<'_> {
 
     //--- Sources
 
-    #[expect(clippy::too_many_lines, reason = "a few lines for each key")]
     fn source(&mut self, spec: &SourceSpec, is_pool: bool) -> SourceSettings {
         let mut to = SourceOptions::default();
         let mut pool = DEFAULT_POOL_SOURCES;
@@ -177,20 +177,9 @@ impl Reader<'_> {
         self.some_float(spec.asymmetry.as_ref(), -0.5..=0.5, &mut to.asymmetry);
         self.span(spec.offset.as_ref(), -MAX_SPAN..=MAX_SPAN, &mut to.offset);
         self.some_int(spec.filter.as_ref(), 1..=MAX_SAMPLES, &mut to.filter);
-        self.some_int(
-            spec.minsamples.as_ref(),
-            0..=MAX_SAMPLES,
-            &mut to.min_samples,
-        );
-        self.some_int(
-            spec.maxsamples.as_ref(),
-            1..=MAX_SAMPLES,
-            &mut to.max_samples,
-        );
-        to.select.noselect = spec.noselect;
-        to.select.prefer = spec.prefer;
-        to.select.trust = spec.trust;
-        to.select.require = spec.require;
+        let samples = [spec.minsamples.as_ref(), spec.maxsamples.as_ref()];
+        self.samples(samples, &mut to.min_samples, &mut to.max_samples);
+        to.select = select([spec.noselect, spec.prefer, spec.trust, spec.require]);
         to.copy = spec.copy;
         to.family = spec.family.map(|family| match family {
             FamilySpec::Ipv4 => Family::V4,
@@ -398,6 +387,17 @@ impl Reader<'_> {
             let stamps = self.stamps(stamps);
             to.hardware_stamps.push(stamps);
         }
+    }
+
+    /// `minsamples` and `maxsamples` of a server or a reference clock.
+    fn samples(
+        &mut self,
+        [min, max]: [Option<&Int>; 2],
+        to_min: &mut Option<u32>,
+        to_max: &mut Option<u32>,
+    ) {
+        self.some_int(min, 0..=MAX_SAMPLES, to_min);
+        self.some_int(max, 1..=MAX_SAMPLES, to_max);
     }
 
     fn stamps(&mut self, spec: &StampsSpec) -> HardwareStamps {
@@ -642,5 +642,15 @@ impl Reader<'_> {
 
     fn problem(&mut self, span: Range<usize>, message: impl Into<String>) {
         self.problems.push(self.document.problem(span, message));
+    }
+}
+
+/// `noselect`, `prefer`, `trust` and `require` of a server or a reference clock.
+const fn select([noselect, prefer, trust, require]: [bool; 4]) -> SelectOptions {
+    SelectOptions {
+        noselect,
+        prefer,
+        trust,
+        require,
     }
 }

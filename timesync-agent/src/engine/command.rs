@@ -1,6 +1,7 @@
 //! What chronyc may want done to sources and the clock.
 
 use super::{Command, Engine, Reply, Whom};
+use crate::pool::Refused;
 use crate::settings::{MAX_POLL, MIN_POLL};
 use crate::time::Reading;
 use crate::timekeeper::SourceId;
@@ -24,10 +25,11 @@ impl Engine {
                     }
                 })
             }
-            Command::MakeStep => {
-                self.timekeeper.makestep(now);
-                Reply::Done
-            }
+            Command::MakeStep => match self.timekeeper.makestep(now) {
+                true => Reply::Done,
+                // A clock that is let alone is not stepped, either.
+                false => Reply::Failed,
+            },
             Command::SetMakeStep(rule) => {
                 self.timekeeper.allow_steps(*rule);
                 Reply::Done
@@ -57,6 +59,15 @@ impl Engine {
                 self.timekeeper.set_local(*local, now);
                 Reply::Done
             }
+            Command::AddSource(source) => match self.pool.append(source, now.raw) {
+                Ok(()) => Reply::Sources(self.pool.settings()),
+                Err(Refused::AlreadyPresent) => Reply::AlreadyPresent,
+                Err(Refused::TooMany) => Reply::TooMany,
+            },
+            Command::DeleteSource(address) => match self.pool.delete(*address) {
+                true => Reply::Sources(self.pool.settings()),
+                false => Reply::NoSuchSource,
+            },
         };
         self.settle(now);
         reply

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 
-use crate::settings::{Local, MakeStep};
+use crate::settings::{Local, MakeStep, SourceSettings};
 use crate::time::{RawTime, UnixTime};
 use crate::timekeeper::Effect;
 use crate::view::{Leap, PacketView, SourceView, StampSource, Tracking};
@@ -193,6 +193,10 @@ pub enum Command {
     SetMaxUpdateSkew(f64),
     /// From here on, give the own time when there is no other, or do not.
     SetLocal(Option<Local>),
+    /// Ask this one, too.
+    AddSource(Box<SourceSettings>),
+    /// Do not ask the server of this address any more.
+    DeleteSource(IpAddr),
 }
 
 /// Whom a command is for.
@@ -206,10 +210,16 @@ pub enum Whom {
 }
 
 /// What became of a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     /// Done.
     Done,
+    /// Done, and these are asked from here on.
+    Sources(Vec<SourceSettings>),
+    /// The server is asked already.
+    AlreadyPresent,
+    /// There are as many as can be.
+    TooMany,
     /// There is no such source.
     NoSuchSource,
     /// It makes no sense, or is out of range.

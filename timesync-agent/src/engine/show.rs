@@ -6,7 +6,7 @@ use crate::refclock::Made;
 use crate::settings::reference_id_text;
 use crate::time::{Reading, Span};
 use crate::timekeeper::SourceId;
-use crate::view::{PtpView, SourceView, Tracking, View};
+use crate::view::{KeyView, PtpView, SourceView, Tracking, View};
 
 impl Engine {
     /// Everything. What PTP slaves say of themselves is the caller's to give.
@@ -51,6 +51,15 @@ impl Engine {
         })
     }
 
+    fn key(&self, id: u32) -> KeyView {
+        let key = self.keys.get(id);
+        KeyView {
+            id,
+            kind: key.map_or(0, |key| key.algorithm().number()),
+            bits: key.map_or(0, |key| u16::try_from(key.bits()).unwrap_or(u16::MAX)),
+        }
+    }
+
     fn tracking(&self, now: Reading) -> Tracking {
         let leading = self.timekeeper.leading();
         let leading = leading.and_then(|id| self.members.get(&id));
@@ -66,6 +75,8 @@ impl Engine {
         if let Some(member) = self.members.get(&id) {
             view.name.clone_from(&member.name);
             member.association.show(&mut view);
+            let key = member.association.options().key;
+            view.key = key.map(|key| self.key(key));
             return Some(view);
         }
         let clock = self.clocks.iter().find(|clock| clock.id == id)?;

@@ -333,9 +333,9 @@ type States = [(bool, bool); 2];
 
 /// Has this done, and looks at what has become of the sources.
 #[track_caller]
-fn tell(world: &mut World, command: &Command, reply: Reply, expected: States) {
+fn tell(world: &mut World, command: &Command, reply: &Reply, expected: States) {
     let now = world.now();
-    assert_eq!(world.engine.command(command, now), reply, "{command:?}");
+    assert_eq!(world.engine.command(command, now), *reply, "{command:?}");
     let sources = world.view().sources;
     let states: Vec<(bool, bool)> = sources
         .iter()
@@ -354,19 +354,19 @@ fn commands_reach_the_sources_they_name() {
     world.run(30);
     let net = |text: &str| Whom::Network(text.parse().unwrap());
     let nobody = Command::Offline(net("198.51.100.0/24"));
-    tell(&mut world, &nobody, Reply::NoSuchSource, [ON, ON]);
+    tell(&mut world, &nobody, &Reply::NoSuchSource, [ON, ON]);
     let first = Command::Offline(net("192.0.2.0/24"));
-    tell(&mut world, &first, Reply::Done, [OFF, ON]);
+    tell(&mut world, &first, &Reply::Done, [OFF, ON]);
     // Who comes online begins with a burst.
     let all = Command::Online(Whom::All);
-    tell(&mut world, &all, Reply::Done, [(true, true), ON]);
+    tell(&mut world, &all, &Reply::Done, [(true, true), ON]);
     let all = Command::Offline(Whom::All);
-    tell(&mut world, &all, Reply::Done, [OFF, OFF]);
+    tell(&mut world, &all, &Reply::Done, [OFF, OFF]);
     let burst = |good, total, whom| Command::Burst { good, total, whom };
     let odd = burst(2, 1, Whom::All);
-    tell(&mut world, &odd, Reply::Invalid, [OFF, OFF]);
+    tell(&mut world, &odd, &Reply::Invalid, [OFF, OFF]);
     let second = burst(2, 4, net("203.0.113.1/32"));
-    tell(&mut world, &second, Reply::Done, [OFF, (false, true)]);
+    tell(&mut world, &second, &Reply::Done, [OFF, (false, true)]);
     let polling = |minpoll| Command::SetPolling {
         whom: Whom::All,
         minpoll: Some(minpoll),
@@ -375,10 +375,10 @@ fn commands_reach_the_sources_they_name() {
     tell(
         &mut world,
         &polling(99),
-        Reply::Invalid,
+        &Reply::Invalid,
         [OFF, (false, true)],
     );
-    tell(&mut world, &polling(5), Reply::Done, [OFF, (false, true)]);
+    tell(&mut world, &polling(5), &Reply::Done, [OFF, (false, true)]);
     assert!(world.view().sources.iter().all(|source| source.poll == 5));
 }
 

@@ -221,3 +221,47 @@ fn a_refresh_looks_every_name_up_again() {
     pool.resolved("ntp.example.org", &addresses(&[5]), NOW);
     assert_eq!(changes(&mut pool, known), "?ntp.example.org -3 +5 3>5");
 }
+
+#[test]
+fn hosts_are_added_and_deleted_by_address() {
+    let mut known = Vec::new();
+    let mut pool = Pool::new(&[server("192.0.2.1"), pool_of("pool.example.org", 2)], NOW);
+    pool.handle_timeout(NOW);
+    pool.resolved("pool.example.org", &addresses(&[3, 4]), NOW);
+    assert_eq!(changes(&mut pool, &mut known), "+1 ?pool.example.org +3 +4");
+    let another_port = SourceSettings {
+        options: SourceOptions {
+            port: 124,
+            ..SourceOptions::default()
+        },
+        ..server("192.0.2.4")
+    };
+    assert_eq!(
+        pool.append(&another_port, NOW),
+        Err(Refused::AlreadyPresent)
+    );
+    assert_eq!(pool.append(&server("192.0.2.7"), NOW), Ok(()));
+    assert_eq!(pool.append(&server("ntp.example.org"), NOW), Ok(()));
+    pool.handle_timeout(NOW);
+    assert_eq!(changes(&mut pool, &mut known), "+7 ?ntp.example.org");
+    // A pool has one less from here on, and then is none.
+    assert!(pool.delete(address(3)));
+    assert!(!pool.delete(address(3)));
+    assert_eq!(changes(&mut pool, &mut known), "-3");
+    assert_eq!(pool.settings()[1].pool, Some(1));
+    assert!(pool.delete(address(4)) && pool.delete(address(1)));
+    assert_eq!(changes(&mut pool, &mut known), "-4 -1");
+    let left: Vec<String> = pool
+        .settings()
+        .iter()
+        .map(|it| it.host.to_string())
+        .collect();
+    assert_eq!(left, ["192.0.2.7", "ntp.example.org"]);
+    // What is left is what a reload with the same hosts leaves alone.
+    let settings = pool.settings();
+    pool.configure(&settings, NOW);
+    assert_eq!(changes(&mut pool, &mut known), "");
+    let many = |n: usize| server(&format!("h{n}.example.org"));
+    let refused = (0..=MAX_SERVERS).find_map(|n| pool.append(&many(n), NOW).err());
+    assert_eq!(refused, Some(Refused::TooMany));
+}

@@ -43,17 +43,22 @@ impl Acl {
     pub fn from_rules(rules: &[AccessRule], mut resolve: impl FnMut(&str) -> Vec<IpAddr>) -> Self {
         let mut acl = Self::new();
         for rule in rules {
-            match &rule.whom {
-                Whom::Everybody => acl.set(rule.allow, rule.all, None),
-                Whom::Network(network) => acl.set(rule.allow, rule.all, Some(*network)),
-                Whom::Name(name) => {
-                    for address in resolve(name) {
-                        acl.set(rule.allow, rule.all, Some(address.into()));
-                    }
+            acl.add(rule, &mut resolve);
+        }
+        acl
+    }
+
+    /// Adds a line.
+    pub fn add(&mut self, rule: &AccessRule, resolve: impl FnOnce(&str) -> Vec<IpAddr>) {
+        match &rule.whom {
+            Whom::Everybody => self.set(rule.allow, rule.all, None),
+            Whom::Network(network) => self.set(rule.allow, rule.all, Some(*network)),
+            Whom::Name(name) => {
+                for address in resolve(name) {
+                    self.set(rule.allow, rule.all, Some(address.into()));
                 }
             }
         }
-        acl
     }
 
     /// Adds a line: for a network, or for everybody.

@@ -1,26 +1,27 @@
 //! Who does what chronyc asks for: the thread that keeps the time, files that are read again, and the process itself.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use daemon_base::disk::Disk;
 use rustix::process::{Signal, getpid, kill_process};
 
+use super::doors::Doors;
 use super::keys;
 use crate::agent::Commander;
 use crate::chrony_conf::parse_source_directories;
 use crate::cmdmon::answer::Errand;
 use crate::cmdmon::reply::Status;
 use crate::cmdmon::server::{Control, Outcome};
-use crate::keys::KeyRing;
-use crate::settings::{Settings, SourceSettings};
+use crate::engine::{self, Reply};
+use crate::settings::{AccessRule, Settings, SourceSettings};
 
-/// Tells those who answer clients of settings and keys.
-pub(super) type Tell = dyn Fn(&Settings, &KeyRing) + Send + Sync;
+/// Rules of access that a configuration has, and what chronyc says besides. More than this is a program gone wrong.
+const MAX_RULES: usize = 16_384;
 
 /// Hands to the agent what is to be done.
 pub(super) struct Hands {
     commander: Commander,
-    server: Arc<Tell>,
+    doors: Arc<Doors>,
     known: Arc<Mutex<Known>>,
 }
 
@@ -52,11 +53,11 @@ impl std::fmt::Debug for Hands {
 impl Hands {
     /// Of an agent that began with these settings.
     #[must_use]
-    pub(super) fn new(commander: Commander, settings: &Settings, server: Arc<Tell>) -> Self {
+    pub(super) fn new(commander: Commander, settings: &Settings, doors: Arc<Doors>) -> Self {
         let known = Arc::new(Mutex::new(Known::new(settings)));
         Self {
             commander,
-            server,
+            doors,
             known,
         }
     }
@@ -66,19 +67,19 @@ impl Hands {
     pub(super) fn handle(&self) -> Self {
         Self {
             commander: self.commander.clone(),
-            server: Arc::clone(&self.server),
+            doors: Arc::clone(&self.doors),
             known: Arc::clone(&self.known),
         }
     }
 
     /// The agent was told other settings.
     pub(super) fn reload(&self, settings: &Settings) {
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Known::new(settings);
+        *self.known() = Known::new(settings);
     }
 
     /// Tells the agent its settings again, with what files say now.
     fn tell(&self, sources: bool) -> Status {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known();
         if sources {
             let directories = known.settings.source_directories.clone();
             let (new, odd) = parse_source_directories(&directories, &mut Disk);
@@ -96,7 +97,7 @@ impl Hands {
         for warning in odd {
             tracing::warn!(warning, "A key is odd");
         }
-        (self.server)(&known.settings, &keys);
+        self.doors.tell(&known.settings, &keys);
         if self.commander.reload(known.settings.clone(), keys) {
             Status::Success
         } else {
@@ -105,13 +106,59 @@ impl Hands {
     }
 }
 
+impl Hands {
+    /// Lets somebody in, or out, until the end of the process.
+    fn admit(&self, commands: bool, rule: AccessRule) -> Status {
+        {
+            let mut known = self.known();
+            let access = match commands {
+                true => &mut known.settings.commands.access,
+                false => &mut known.settings.server.access,
+            };
+            // What was said before of the same network does not count any more, and need not be kept.
+            access.retain(|other| *other != rule);
+            if access.len() >= MAX_RULES {
+                return Status::Failed;
+            }
+            access.push(rule);
+        }
+        // Who answers chronyc knows its own list.
+        if commands {
+            Status::Success
+        } else {
+            self.tell(false)
+        }
+    }
+
+    /// Has the sources changed, which lasts until the configuration is read again.
+    fn change(&self, command: engine::Command) -> Outcome {
+        let (commander, known) = (self.commander.clone(), Arc::clone(&self.known));
+        Box::pin(async move {
+            let reply = commander.command(command).await;
+            if let Reply::Sources(sources) = &reply {
+                let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+                known.settings.sources.clone_from(sources);
+            }
+            reply.into()
+        })
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Control for Hands {
     fn perform(&self, errand: Errand) -> Outcome {
         let commander = self.commander.clone();
         match errand {
+            Errand::Engine(
+                command @ (engine::Command::AddSource(_) | engine::Command::DeleteSource(_)),
+            ) => self.change(command),
             Errand::Engine(command) => {
                 Box::pin(async move { commander.command(command).await.into() })
             }
+            Errand::Access { commands, rule } => ready(self.admit(commands, rule)),
             Errand::OnOffline => Box::pin(async move { commander.on_offline().await.into() }),
             Errand::Rekey | Errand::CycleLogs => ready(self.tell(false)),
             Errand::ReloadSources => ready(self.tell(true)),

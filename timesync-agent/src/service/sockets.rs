@@ -40,8 +40,12 @@ pub(super) fn open(
 }
 
 /// Those that were handed over, for a loop that opens its own where there are none.
-pub(super) fn handed_over(inherited: &mut Inherited) -> Vec<UdpSocket> {
-    inherited.udp(NAME)
+///
+/// # Errors
+///
+/// None is opened, and so none is refused.
+pub(super) fn handed_over(inherited: &mut Inherited) -> Result<Vec<UdpSocket>, StartError> {
+    Ok(listen::udp(inherited, NAME, &[], UdpOptions::default())?)
 }
 
 /// What is bound: a family without an address of its own has its wildcard, unless the other one has, as chronyd does it.

@@ -6,7 +6,7 @@ use super::oscillator::{EPOCH, MIDNIGHT};
 use super::{Action, HostId, Payload, Program, Reply};
 use crate::settings::Settings;
 use crate::time::{RawTime, Reading, SECOND, Span, UnixTime};
-use crate::timekeeper::{Drift, Effect, Note, Sample, SourceId, SourceOptions, Timekeeper};
+use crate::timekeeper::{Drift, Effect, Note, Sample, SourceId, Timekeeper, Weighing};
 use crate::view::Leap;
 
 /// A server of stratum 1 that believes its clock.
@@ -110,7 +110,7 @@ pub struct Client {
     /// What it said.
     pub notes: Vec<Note>,
     n_requests: u64,
-    options: SourceOptions,
+    options: Weighing,
     own_reference_id: u32,
 }
 
@@ -121,7 +121,7 @@ impl Client {
         settings: &Settings,
         drift: Option<Drift>,
         servers: &[HostId],
-        options: &SourceOptions,
+        options: &Weighing,
         own: HostId,
         now: Reading,
     ) -> Self {

@@ -5,7 +5,7 @@ use super::oscillator::LocalClock;
 use super::statistics::{Record, Summary, median};
 use super::{World, direct, packets};
 use crate::settings::{self, MakeStep, Settings};
-use crate::timekeeper::SourceOptions;
+use crate::timekeeper::Weighing;
 
 /// A client, its clock, its network and its servers.
 #[derive(Clone, Debug)]
@@ -254,10 +254,10 @@ pub fn run_direct(scenario: &Scenario, poll: (i8, i8), seed: u64, duration: f64)
     let mut world = World::new(seed, Network::new(scenario.path.clone()));
     let servers: Vec<usize> = (1..=scenario.servers.len()).collect();
     let clock = scenario.clock();
-    let options = SourceOptions {
+    let options = Weighing {
         minpoll: poll.0,
         maxpoll: poll.1,
-        ..SourceOptions::default()
+        ..Weighing::default()
     };
     let client = direct::Client::new(&settings(), None, &servers, &options, 0, clock.reading());
     let client = world.add(clock, Box::new(client));

@@ -68,7 +68,7 @@ pub(super) struct Discipline {
     pub(super) n_steps: u64,
     pub(super) last_offset: f64,
     average: f64,
-    last_update: Option<RawTime>,
+    pub(super) last_update: Option<RawTime>,
     pub(super) update_interval: f64,
 }
 

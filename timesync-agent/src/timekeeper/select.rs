@@ -3,7 +3,7 @@
 
 use super::terms::SourceId;
 use crate::settings::{AuthSelectMode, SelectOptions, SelectionSettings};
-use crate::view::SourceState;
+use crate::view::{Reason, SourceState};
 
 /// A source as selection sees it.
 #[derive(Clone, Debug)]
@@ -11,8 +11,8 @@ pub(super) struct Candidate {
     pub(super) id: SourceId,
     pub(super) options: SelectOptions,
     pub(super) authenticated: bool,
-    /// Reached, synchronised, with samples, and not following this node.
-    pub(super) usable: bool,
+    /// Why it cannot be used; none of one that is reached, synchronised, has samples, and does not follow this node.
+    pub(super) lack: Option<Reason>,
     /// Its last sample contradicts what it said before.
     pub(super) in_doubt: bool,
     pub(super) stratum: u8,
@@ -119,12 +119,12 @@ pub(super) fn select(
 fn usable(rules: &SelectionSettings, candidates: &[Candidate]) -> Vec<SourceState> {
     // Who contradicts itself is asked only if there is nobody else.
     let consistent = candidates.iter().any(|c| {
-        c.usable && !c.in_doubt && !c.options.noselect && c.distance <= rules.max_distance
+        c.lack.is_none() && !c.in_doubt && !c.options.noselect && c.distance <= rules.max_distance
     });
     let state = |candidate: &Candidate| {
         let near = candidate.distance <= rules.max_distance;
         let in_doubt = candidate.in_doubt && consistent;
-        if !candidate.usable || in_doubt || candidate.options.noselect || !near {
+        if candidate.lack.is_some() || in_doubt || candidate.options.noselect || !near {
             SourceState::Unselectable
         } else if candidate.deviation > rules.max_jitter {
             SourceState::TooVariable
@@ -133,6 +133,47 @@ fn usable(rules: &SelectionSettings, candidates: &[Candidate]) -> Vec<SourceStat
         }
     };
     candidates.iter().map(state).collect()
+}
+
+/// Why each is in the state that it is in, for who wants to know.
+pub(super) fn reasons(
+    rules: &SelectionSettings,
+    candidates: &[Candidate],
+    selection: &Selection,
+) -> Vec<Reason> {
+    let agrees = |state: &SourceState| {
+        matches!(
+            state,
+            SourceState::Best | SourceState::Combined | SourceState::Outlier
+        )
+    };
+    let both = || candidates.iter().zip(&selection.states);
+    let trusted = both().any(|(candidate, state)| candidate.options.trust && agrees(state));
+    let preferred = both().any(|(candidate, state)| candidate.options.prefer && agrees(state));
+    let leader = selection.best.and_then(|best| candidates.get(best));
+    let reach = leader.map_or(f64::INFINITY, |leader| {
+        rules.combine_limit * (rules.reselect_distance + leader.distance)
+    });
+    let reason = |(candidate, state): (&Candidate, &SourceState)| match state {
+        SourceState::Best => Reason::Best,
+        SourceState::Combined => Reason::Combined,
+        SourceState::TooVariable => Reason::Jitter,
+        SourceState::Falseticker if trusted && !candidate.options.trust => Reason::Untrusted,
+        SourceState::Falseticker => Reason::Falseticker,
+        SourceState::Outlier if leader.is_none() => Reason::WaitsSources,
+        SourceState::Outlier if preferred && !candidate.options.prefer => Reason::NotPreferred,
+        SourceState::Outlier if candidate.distance > reach => Reason::Distant,
+        SourceState::Outlier => Reason::Outlier,
+        SourceState::Unselectable if candidate.options.noselect => Reason::NoSelect,
+        SourceState::Unselectable => candidate.lack.unwrap_or({
+            if candidate.distance > rules.max_distance {
+                Reason::Distance
+            } else {
+                Reason::WaitsSamples
+            }
+        }),
+    };
+    both().map(reason).collect()
 }
 
 fn replace(states: &mut [SourceState], old: SourceState, new: SourceState) {

@@ -57,7 +57,7 @@ pub enum Verdict {
 
 /// How a source is weighed.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SourceOptions {
+pub struct Weighing {
     /// A server or a reference clock.
     pub mode: SourceMode,
     /// `noselect`, `prefer`, `trust`, `require`.
@@ -88,9 +88,11 @@ pub struct SourceOptions {
     pub max_samples: Option<u32>,
     /// `stratum` that is added, of a reference clock.
     pub stratum: u8,
+    /// `copy`: whoever follows it has the reference ID that it has itself.
+    pub copy: bool,
 }
 
-impl Default for SourceOptions {
+impl Default for Weighing {
     fn default() -> Self {
         Self {
             mode: SourceMode::Server,
@@ -108,6 +110,7 @@ impl Default for SourceOptions {
             min_samples: 6,
             max_samples: None,
             stratum: 0,
+            copy: false,
         }
     }
 }
@@ -168,6 +171,11 @@ pub struct Status {
 pub enum Note {
     /// This source leads.
     Selected(SourceId),
+    /// Nothing was heard for long: the clock runs on with the frequency of a longer time, so much fast.
+    FellBack {
+        /// In parts per million.
+        ppm: f64,
+    },
     /// No source can be selected.
     NothingSelectable,
     /// Sources disagree and none has a majority.

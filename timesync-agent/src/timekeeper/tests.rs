@@ -1,5 +1,5 @@
 use super::*;
-use crate::settings::{MaxChange, SelectOptions};
+use crate::settings::{FallbackDrift, MaxChange, SelectOptions};
 use crate::simulation::oscillator::LocalClock;
 use crate::simulation::random::Random;
 use crate::time::SECOND;
@@ -59,11 +59,11 @@ impl Bench {
     }
 
     fn add(&mut self, id: u32, select: SelectOptions) {
-        let options = SourceOptions {
+        let options = Weighing {
             select,
             minpoll: 4,
             maxpoll: 6,
-            ..SourceOptions::default()
+            ..Weighing::default()
         };
         self.timekeeper
             .add_source(SourceId(id), SERVER + id, options);
@@ -402,9 +402,9 @@ fn a_source_that_is_not_reached_or_follows_us_leads_no_more() {
 #[test]
 fn delays_beyond_the_configured_ratio_are_no_samples() {
     let mut bench = Bench::new(&settings());
-    let options = SourceOptions {
+    let options = Weighing {
         max_delay_ratio: Some(2.0),
-        ..SourceOptions::default()
+        ..Weighing::default()
     };
     bench.timekeeper.add_source(SourceId(0), SERVER, options);
     for _ in 0..5 {
@@ -433,11 +433,11 @@ fn delays_beyond_the_configured_ratio_are_no_samples() {
 #[test]
 fn a_reference_clock_with_noise_is_averaged() {
     let mut bench = Bench::new(&settings());
-    let options = SourceOptions {
+    let options = Weighing {
         mode: SourceMode::ReferenceClock,
         minpoll: 2,
         maxpoll: 4,
-        ..SourceOptions::default()
+        ..Weighing::default()
     };
     bench
         .timekeeper
@@ -599,4 +599,105 @@ fn sim_the_estimate_is_as_good_as_it_says() {
     }
     // Of a normal distribution 95 % are within two deviations.
     assert!(inside * 100 > n * 85, "{inside} of {n}");
+}
+
+#[test]
+fn a_clock_that_is_let_alone_is_not_stepped_on_demand() {
+    let mut bench = Bench::new(&settings());
+    bench.add(0, SelectOptions::default());
+    bench.hear(0, 0.5, |_| ());
+    let now = bench.now();
+    assert!(bench.timekeeper.clone().makestep(now));
+    bench.timekeeper.set_free_running(true);
+    assert!(!bench.timekeeper.makestep(now));
+    assert!(bench.steps.is_empty());
+}
+
+#[test]
+fn of_a_clock_that_is_let_alone_it_is_the_change_that_maxchange_bounds() {
+    let mut settings = settings();
+    settings.clock.max_change = Some(MaxChange {
+        offset: 1.0,
+        delay: 1,
+        ignore: Some(0),
+    });
+    let mut bench = Bench::new(&settings);
+    bench.timekeeper.set_free_running(true);
+    bench.add(0, SelectOptions::default());
+    for _ in 0..12 {
+        bench.hear(0, 7.0, |_| ());
+        bench.pass(16.0);
+    }
+    assert!(!bench.gave_up, "nobody corrects what is off from the start");
+    for _ in 0..12 {
+        bench.hear(0, 70.0, |_| ());
+        bench.pass(16.0);
+    }
+    assert!(bench.gave_up);
+}
+
+#[test]
+fn without_sources_for_long_the_clock_goes_on_with_the_frequency_of_as_long() {
+    let mut settings = settings();
+    settings.clock.fallback_drift = Some(FallbackDrift { min: 8, max: 9 });
+    let mut bench = Bench::new(&settings);
+    bench.add(0, SelectOptions::default());
+    // True time gains a microsecond a second on this clock.
+    let start = bench.raw;
+    let hear = |bench: &mut Bench| {
+        let since = Span(bench.raw - start).seconds();
+        bench.hear(0, 1e-6 * since, |_| ());
+    };
+    for _ in 0..64 {
+        hear(&mut bench);
+        bench.pass(16.0);
+    }
+    let learned = bench.timekeeper.drift().expect("a frequency").ppm;
+    assert!((learned + 1.0).abs() < 0.1, "{learned}");
+    let now = bench.now();
+    bench.timekeeper.reached(SourceId(0), 0, now);
+    let fell_back = |bench: &Bench| {
+        let is = |note: &&Note| matches!(note, Note::FellBack { .. });
+        bench.notes.iter().filter(is).count()
+    };
+    let before = bench.timekeeper.offset(bench.now()).expect("an offset");
+    bench.pass(200.0);
+    assert_eq!(fell_back(&bench), 0);
+    bench.pass(100.0);
+    assert_eq!(fell_back(&bench), 1);
+    bench.pass(300.0);
+    assert_eq!(fell_back(&bench), 2);
+    let after = bench.timekeeper.drift().expect("a frequency").ppm;
+    assert!((after + 1.0).abs() < 0.2, "{after}");
+    let offset = bench.timekeeper.offset(bench.now()).expect("an offset");
+    assert!(
+        (offset - before).abs() < 1e-3,
+        "what time it is does not jump"
+    );
+    // The next sample begins anew.
+    hear(&mut bench);
+    bench.pass(300.0);
+    assert_eq!(fell_back(&bench), 2);
+}
+
+#[test]
+fn who_copies_a_source_says_what_it_says() {
+    let mut bench = Bench::new(&settings());
+    let options = Weighing {
+        copy: true,
+        ..Weighing::default()
+    };
+    bench.timekeeper.add_source(SourceId(0), SERVER, options);
+    for _ in 0..4 {
+        // Its own stratum is 3: the association takes one off for the way.
+        bench.hear(0, 0.0, |sample| {
+            (sample.stratum, sample.reference_id) = (2, 0x4750_5300);
+        });
+        bench.pass(16.0);
+    }
+    let reference = bench.timekeeper.reference(bench.now());
+    assert_eq!(
+        (reference.stratum, reference.reference_id),
+        (3, 0x4750_5300)
+    );
 }

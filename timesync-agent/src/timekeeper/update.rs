@@ -10,7 +10,7 @@ use super::{
 };
 use crate::settings::LeapMode;
 use crate::time::{RawTime, Reading, Span};
-use crate::view::{Leap, SourceMode, SourceState};
+use crate::view::{Leap, Reason, SelectionView, SourceMode, SourceState};
 
 /// Uncertainty of an asymmetry that nobody can see, as a part of the shortest round trip: what sources differ by for it.
 const ASYMMETRY: f64 = 0.02;
@@ -73,13 +73,27 @@ impl Source {
         (delay, dispersion)
     }
 
-    fn candidate(&self, now: Reading, error_rate: f64, usable: bool) -> Candidate {
+    /// Why it cannot be selected, whatever others say.
+    fn lack(&self, orphan_stratum: Option<u8>) -> Option<Reason> {
+        let Some(sample) = &self.last else {
+            return Some(Reason::Unsynchronised);
+        };
+        if sample.leap == Leap::Unsynchronised || sample.stratum >= 16 || self.withdrawn {
+            Some(Reason::Unsynchronised)
+        } else if orphan_stratum.is_some_and(|stratum| sample.stratum >= stratum) {
+            Some(Reason::Orphan)
+        } else {
+            (self.reach == 0).then_some(Reason::Stale)
+        }
+    }
+
+    fn candidate(&self, now: Reading, error_rate: f64, lack: Option<Reason>) -> Candidate {
         let mut candidate = Candidate {
             id: self.id,
             options: self.options.select,
             authenticated: self.options.authenticated
                 || self.options.mode == SourceMode::ReferenceClock,
-            usable: false,
+            lack: lack.or(Some(Reason::NoSamples)),
             in_doubt: self.filter.doubt() > 0.0,
             stratum: 16,
             offset: 0.0,
@@ -94,7 +108,7 @@ impl Source {
         };
         let age = (now.raw - sample.at).seconds();
         let (delay, dispersion) = self.root(sample, &estimate, age, error_rate);
-        candidate.usable = usable && self.reach != 0 && !self.withdrawn;
+        candidate.lack = lack;
         candidate.stratum = sample.stratum;
         candidate.offset = self.offset(&estimate, now);
         // Who contradicts itself claims both.
@@ -117,14 +131,7 @@ impl Timekeeper {
         let mut candidates: Vec<Candidate> = self
             .sources
             .iter()
-            .map(|source| {
-                let usable = source.last.as_ref().is_some_and(|sample| {
-                    sample.leap != Leap::Unsynchronised
-                        && sample.stratum < 16
-                        && orphan_stratum.is_none_or(|stratum| sample.stratum < stratum)
-                });
-                source.candidate(now, error_rate, usable)
-            })
+            .map(|source| source.candidate(now, error_rate, source.lack(orphan_stratum)))
             .collect();
         let leading = self
             .root
@@ -140,8 +147,17 @@ impl Timekeeper {
             orphan = true;
             selection = self.follow_orphan(index, &candidates);
         }
-        for (source, candidate) in self.sources.iter_mut().zip(&candidates) {
+        let reasons = select::reasons(&self.selection, &candidates, &selection);
+        for ((source, candidate), reason) in self.sources.iter_mut().zip(&candidates).zip(reasons) {
             source.score = candidate.score;
+            source.selection = SelectionView {
+                reason,
+                configured: source.options.select,
+                effective: candidate.options,
+                score: candidate.score,
+                low: candidate.offset - candidate.distance,
+                high: candidate.offset + candidate.distance,
+            };
         }
         self.tell_states(&selection);
         let Some(best) = selection.best else {
@@ -222,7 +238,10 @@ impl Timekeeper {
         let (delay, dispersion) = source.root(&sample, &estimate, age, error_rate);
         let root = Root {
             source: source.id,
-            reference_id: source.reference_id,
+            reference_id: match source.options.copy {
+                true => sample.reference_id,
+                false => source.reference_id,
+            },
             stratum: sample.stratum.saturating_add(source.options.stratum),
             at: now,
             delay,
@@ -258,6 +277,8 @@ impl Timekeeper {
             self.note(Note::Offset(Span::from_seconds(combined.offset)));
         }
         let wall_ahead = now.wall.0.saturating_sub(now.raw.0);
+        let interval = self.discipline.update_interval;
+        self.fallback.update(self.discipline.frequency, interval);
         self.knowledge = Some(Knowledge {
             at: now.raw,
             ahead: wall_ahead.saturating_add(Span::from_seconds(combined.offset).0),
@@ -372,6 +393,33 @@ impl Timekeeper {
             tai_offset: self.leap.tai_offset(now.wall),
         };
         self.effect(Effect::SetStatus(status));
+    }
+
+    /// When another frequency is to be fallen back on.
+    pub(super) fn fallback_timeout(&self) -> Option<RawTime> {
+        let silent = self.fallback.next().filter(|_| !self.following)?;
+        let last = self.discipline.last_update?;
+        Some(last + Span::from_seconds(silent))
+    }
+
+    /// Without sources for long, the clock goes on with a frequency of as long. What time it is by now does not change.
+    pub(super) fn fall_back(&mut self, now: Reading) {
+        let Some(last) = self.discipline.last_update.filter(|_| !self.following) else {
+            return;
+        };
+        let Some(frequency) = self.fallback.take((now.raw - last).seconds()) else {
+            return;
+        };
+        self.discipline.frequency = frequency;
+        if let Some(knowledge) = &mut self.knowledge {
+            let gained = knowledge.frequency * (now.raw - knowledge.at).seconds();
+            knowledge.ahead = knowledge.ahead.saturating_add(Span::from_seconds(gained).0);
+            knowledge.at = now.raw;
+            knowledge.frequency = frequency;
+        }
+        self.note(Note::FellBack {
+            ppm: -frequency * 1e6,
+        });
     }
 
     fn keep_drift(&mut self, now: RawTime) {

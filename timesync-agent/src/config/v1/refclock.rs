@@ -3,7 +3,7 @@
 use toml::Spanned;
 
 use super::spec::{PtpSpec, RefclockSpec};
-use super::{MAX_SAMPLES, MAX_SPAN, Reader};
+use super::{MAX_SAMPLES, MAX_SPAN, Reader, select};
 use crate::settings::{
     DEFAULT_PTP_SOCKET, ExternalPulses, MAX_POLL, MIN_POLL, PhcOptions, PtpDelay, PtpSettings,
     PtpStamps, PtpTransport, RefclockDriver, RefclockOptions, RefclockSettings, default_id,
@@ -150,22 +150,11 @@ impl Reader<'_> {
         let dispersion = &mut to.max_dispersion;
         self.some_span(spec.maxdispersion.as_ref(), 0.0..=MAX_SPAN, dispersion);
         (to.tai, to.local) = (spec.tai, spec.local);
-        self.some_int(
-            spec.minsamples.as_ref(),
-            0..=MAX_SAMPLES,
-            &mut to.min_samples,
-        );
-        self.some_int(
-            spec.maxsamples.as_ref(),
-            1..=MAX_SAMPLES,
-            &mut to.max_samples,
-        );
+        let samples = [spec.minsamples.as_ref(), spec.maxsamples.as_ref()];
+        self.samples(samples, &mut to.min_samples, &mut to.max_samples);
         let unreach = &mut to.max_unreach;
         self.int(spec.maxunreach.as_ref(), 0..=i64::from(u32::MAX), unreach);
-        to.select.noselect = spec.noselect;
-        to.select.prefer = spec.prefer;
-        to.select.trust = spec.trust;
-        to.select.require = spec.require;
+        to.select = select([spec.noselect, spec.prefer, spec.trust, spec.require]);
     }
 
     fn ptp(&mut self, spec: &PtpSpec) -> PtpSettings {
@@ -205,10 +194,7 @@ impl Reader<'_> {
         self.span(spec.offset.as_ref(), -MAX_SPAN..=MAX_SPAN, &mut to.offset);
         self.int(spec.stratum.as_ref(), 0..=15, &mut to.stratum);
         self.some_span(spec.precision.as_ref(), 1e-9..=1.0, &mut to.precision);
-        to.select.noselect = spec.noselect;
-        to.select.prefer = spec.prefer;
-        to.select.trust = spec.trust;
-        to.select.require = spec.require;
+        to.select = select([spec.noselect, spec.prefer, spec.trust, spec.require]);
     }
 
     fn refid(&mut self, text: Option<&Spanned<String>>, to: &mut u32) {

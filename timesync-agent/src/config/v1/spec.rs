@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
 
 type Text = Spanned<String>;
-type Int = Spanned<i64>;
+pub(super) type Int = Spanned<i64>;
 type Float = Spanned<f64>;
 type Time = Spanned<Seconds>;
 
