@@ -6,3 +6,4 @@ mod image;
 mod install;
 mod render;
 mod site;
+mod validate;
