@@ -96,6 +96,22 @@ fn a_question_is_answered() {
 }
 
 #[test]
+fn a_thread_waits_again_when_somebody_else_has_changed_how() {
+    let (socket, address) = bind("127.0.0.1:0");
+    let shared = socket.try_clone().unwrap();
+    let engine = Engine::start(vec![socket], 1, options(), |_| Shout::new()).unwrap();
+    shared.set_nonblocking(true).unwrap();
+    let asker = client("127.0.0.1:0");
+    asker.send_to(b"a", address).unwrap();
+    assert_eq!(receive(&asker), ("A".to_owned(), address));
+    wait_until("the wait", || {
+        let flags = rustix::fs::fcntl_getfl(&shared).unwrap();
+        !flags.contains(rustix::fs::OFlags::NONBLOCK)
+    });
+    engine.stop();
+}
+
+#[test]
 fn on_a_wildcard_the_reply_leaves_from_the_address_asked() {
     let (sockets, questions) = bind_wildcards();
     let engine = Engine::start(sockets, 2, options(), |_| Shout::new()).unwrap();

@@ -112,9 +112,24 @@ impl<R: Respond> Worker<R> {
                         | io::ErrorKind::TimedOut
                 ) =>
             {
+                let has_waited = !matches!(pace, Pace::Quiet { look_in: 0 });
+                if has_waited && error.kind() == io::ErrorKind::WouldBlock {
+                    self.stay_blocking();
+                }
                 Ok(0)
             }
             other => other,
+        }
+    }
+
+    /// Makes the socket one that is waited for again. Its mode is shared with every process that has
+    /// it, and a service manager sets it when it starts another one: this thread would spin.
+    fn stay_blocking(&self) {
+        let socket = &self.socket.socket;
+        let is_spinning = rustix::fs::fcntl_getfl(socket)
+            .is_ok_and(|flags| flags.contains(rustix::fs::OFlags::NONBLOCK));
+        if is_spinning && let Err(error) = socket.set_nonblocking(false) {
+            tracing::debug!(%error, "A socket cannot be waited for");
         }
     }
 
