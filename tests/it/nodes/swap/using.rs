@@ -131,7 +131,8 @@ impl Found {
     }
 
     /// Fails unless every query was answered and every connection accepted; and served to its end, but
-    /// for those that were in the hands of a process that was killed.
+    /// where a process was killed: what it had in its hands is gone, and its successor may turn away some
+    /// of the many that waited, by its limit of connections of one client.
     #[track_caller]
     pub(super) fn assert_served(&self, table: &str, was_killed: bool) {
         assert_eq!(self.n_lost, 0, "{:?}\n{table}", self.mistakes);
@@ -142,12 +143,14 @@ impl Found {
             "{:?}\n{table}",
             self.connections.failed
         );
-        let limit = if was_killed { IN_HAND } else { 0 };
-        assert!(
-            self.connections.n_failed() <= limit,
-            "{:?}\n{table}",
-            self.connections.failed
-        );
+        if !was_killed {
+            assert_eq!(
+                self.connections.n_failed(),
+                0,
+                "{:?}\n{table}",
+                self.connections.failed
+            );
+        }
         assert!(
             self.n_sent + self.connections.tried > 0,
             "nothing was asked"
@@ -210,11 +213,8 @@ fn time_of(server: SocketAddr) -> io::Result<()> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     socket.connect(server)?;
     socket.set_read_timeout(Some(PATIENCE))?;
-    let reply = time::ask_over(&socket, |_| {})?;
-    match (reply.leap(), reply.stratum) {
-        (0, 1..=15) => Ok(()),
-        (leap, stratum) => Err(io::Error::other(format!("leap {leap}, stratum {stratum}"))),
-    }
+    // An agent that has just started says that it is not synchronised yet: that is an answer.
+    time::ask_over(&socket, |_| {}).map(drop)
 }
 
 /// Queries of DNS in a second.
@@ -228,9 +228,6 @@ const REQUESTS: u32 = 15;
 
 /// Requests of NTP in a second.
 const TIMES: u32 = 100;
-
-/// Connections that one process may have had in its hands when it was killed.
-const IN_HAND: u64 = 3;
 
 /// The address of a name that does not depend on anybody's health.
 const HELPER: [u8; 4] = [192, 168, 7, 11];
