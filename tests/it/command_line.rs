@@ -9,7 +9,14 @@ use tests::daemon::{Daemon, run};
 use tests::scratch::{Scratch, at, loopback};
 use tests::wait;
 
-const DAEMONS: [&str; 4] = ["healthd", "dns-authd", "dns-recursor", "timesync-agent"];
+const DAEMONS: [&str; 6] = [
+    "healthd",
+    "dns-authd",
+    "dns-recursor",
+    "lb-proxy",
+    "registry-svc",
+    "timesync-agent",
+];
 
 fn command(daemon: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(binary(daemon));
