@@ -32,8 +32,9 @@ use crate::{page, status};
 /// Descriptors that are not probes': listeners, subscribers, files.
 const SPARE_DESCRIPTORS: u64 = 256;
 
-/// How long the last write of the state may take beyond the drain's deadline.
-const LAST_SAVE: Duration = Duration::from_secs(1);
+/// How long the last write of the state may take beyond the drain's deadline: a disk that others write to
+/// as well takes seconds, and what it does not take is forgotten.
+const LAST_SAVE: Duration = Duration::from_secs(5);
 
 /// healthd while it runs.
 #[derive(Debug)]

@@ -45,10 +45,16 @@ fn minimal(daemon: &str, files: &Scratch) -> (String, std::net::SocketAddr) {
             "correct-clock = false\nlocal = {{ stratum = 10 }}\ncommands = {{ port = 0, socket = \"none\" }}\n\
              serve = {{ port = 11123, addresses = [\"{ip}\"], access = [\"allow 127.0.0.0/8\"] }}\n"
         ),
+        // Nothing to balance, and nobody to take over from.
+        "lb-proxy" => "health.endpoint = \"none\"\nswap.socket = \"none\"\n".to_owned(),
+        "registry-svc" => format!(
+            "plain = true\nroot = \"{}\"\n",
+            files.join("registry").display()
+        ),
         _ => String::new(),
     };
     let listen = match daemon {
-        "healthd" | "timesync-agent" => String::new(),
+        "healthd" | "timesync-agent" | "lb-proxy" => String::new(),
         _ => format!("listen = [\"{}\"]\n", at(ip, 5300)),
     };
     let text = format!("version = \"v1\"\n{listen}{own}admin.listen = \"{admin}\"\n");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::net::{Shutdown, TcpStream};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use tests::binaries::checkout;
@@ -151,7 +151,7 @@ fn prometheus_can_read_what_the_proxy_shows_and_people_find_it_documented() {
     let _proxy = place.start(&pair(&place, "", "check.kind = \"tcp\"", &[server]));
     let mut stream = TcpStream::connect(place.front()).unwrap();
     stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
-    stream.shutdown(Shutdown::Both).unwrap();
+    drop(stream);
     wait::for_it("the session is over", Duration::from_secs(5), || {
         place
             .metrics()
