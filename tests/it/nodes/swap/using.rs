@@ -118,6 +118,10 @@ impl Using {
     }
 }
 
+/// Datagrams that a thread of a server reads at a time at most: a process that is killed between reading
+/// and answering takes them with it.
+const IN_HANDS: u64 = 64;
+
 impl Found {
     /// Connections that nobody accepted.
     fn n_refused(&self) -> u64 {
@@ -135,7 +139,8 @@ impl Found {
     /// of the many that waited, by its limit of connections of one client.
     #[track_caller]
     pub(super) fn assert_served(&self, table: &str, was_killed: bool) {
-        assert_eq!(self.n_lost, 0, "{:?}\n{table}", self.mistakes);
+        let most = if was_killed { IN_HANDS } else { 0 };
+        assert!(self.n_lost <= most, "{:?}\n{table}", self.mistakes);
         assert!(self.mistakes.is_empty(), "{:?}\n{table}", self.mistakes);
         assert_eq!(
             self.n_refused(),
