@@ -25,6 +25,7 @@ use crate::swap::manager::{self, Unit};
 use crate::swap::places::Places;
 use crate::swap::process::Process;
 use crate::swap::record::{self, Record};
+use crate::swap::run_to_end;
 use crate::swap::slot::Slot;
 
 /// How long another node may take: its own questions have bounds within it.
@@ -45,22 +46,12 @@ pub(crate) fn is_node() -> bool {
 
 /// Shows this node, or all of a site.
 pub(crate) fn run(args: &StatusArgs) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let runtime = match runtime {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            exit::report(&error);
-            return exit::code(exit::SOFTWARE);
+    run_to_end(async {
+        match &args.site {
+            None => this(args.json).await,
+            Some(site) => all(site, &args.login, args.json).await,
         }
-    };
-    let code = match &args.site {
-        None => runtime.block_on(this(args.json)),
-        Some(site) => runtime.block_on(all(site, &args.login, args.json)),
-    };
-    runtime.shutdown_background();
-    exit::code(code)
+    })
 }
 
 async fn this(json: bool) -> u8 {

@@ -67,6 +67,11 @@ fn begin(
     archive: Option<PathBuf>,
     options: &SwapOptions,
 ) -> ExitCode {
+    run_to_end(lead(service, with, archive, options))
+}
+
+/// Does the work of a verb, and ends with the code it gives; what it has left running ends with it.
+pub(crate) fn run_to_end(work: impl Future<Output = u8>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -77,7 +82,7 @@ fn begin(
             return exit::code(exit::SOFTWARE);
         }
     };
-    let code = runtime.block_on(lead(service, with, archive, options));
+    let code = runtime.block_on(work);
     runtime.shutdown_background();
     exit::code(code)
 }

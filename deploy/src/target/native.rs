@@ -6,7 +6,6 @@ use super::scope::Scope;
 use super::slot::{self, Ordering, USER};
 use super::text::Text;
 use super::unit::Unit;
-use crate::render::Part;
 use crate::service::Service;
 use crate::swap::slot::Slot;
 
@@ -42,16 +41,7 @@ const SHUT: [(&str, &str); 23] = [
 
 /// The units of both slots of a service.
 pub(super) fn units(service: Service, scope: &Scope<'_>) -> Vec<Unit> {
-    Slot::ALL
-        .into_iter()
-        .map(|slot| {
-            Unit::new(
-                slot.unit(service),
-                text(service, slot, scope),
-                Part::Service(service),
-            )
-        })
-        .collect()
+    slot::units(service, |slot| text(service, slot, scope))
 }
 
 fn text(service: Service, slot: Slot, scope: &Scope<'_>) -> String {

@@ -5,22 +5,13 @@ use super::needs::Needs;
 use super::scope::Scope;
 use super::slot::{self, Ordering};
 use super::unit::Unit;
-use crate::render::{Part, places};
+use crate::render::places;
 use crate::service::Service;
 use crate::swap::slot::Slot;
 
 /// The units of both slots of a service.
 pub(super) fn units(service: Service, scope: &Scope<'_>) -> Vec<Unit> {
-    Slot::ALL
-        .into_iter()
-        .map(|slot| {
-            Unit::new(
-                slot.unit(service),
-                text(service, slot, scope),
-                Part::Service(service),
-            )
-        })
-        .collect()
+    slot::units(service, |slot| text(service, slot, scope))
 }
 
 fn text(service: Service, slot: Slot, scope: &Scope<'_>) -> String {

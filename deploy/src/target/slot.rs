@@ -10,7 +10,8 @@ use super::needs::Needs;
 use super::scope::Scope;
 use super::sockets;
 use super::text::Text;
-use crate::render::places;
+use super::unit::Unit;
+use crate::render::{Part, places};
 use crate::service::Service;
 use crate::swap::slot::Slot;
 
@@ -97,6 +98,14 @@ pub(super) fn before(
     let is_time = service.is_none_or(|service| service == Service::TimesyncAgent);
     let time = (is_time && scope.keeps_time()).then_some(CHRONY_WAIT);
     platform.chain(time).collect()
+}
+
+/// The units of both slots of a service, each with its own text.
+pub(super) fn units(service: Service, text: impl Fn(Slot) -> String) -> Vec<Unit> {
+    Slot::ALL
+        .into_iter()
+        .map(|slot| Unit::new(slot.unit(service), text(slot), Part::Service(service)))
+        .collect()
 }
 
 /// The section `[Unit]` of a slot.
