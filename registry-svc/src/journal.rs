@@ -5,9 +5,11 @@
 //! comes round goes out in one write and one sync (group commit), and only then is it applied to
 //! the index and acknowledged.
 //!
-//! When a write fails the segment is cut back and the statements are refused. **When a sync fails
-//! nothing is written any more**: the kernel may have dropped the dirty pages and call the next sync
-//! a success, so that what was acknowledged after it would stand on a hole.
+//! When a write fails the segment is cut back, durably, and the statements are refused. **When a sync
+//! fails nothing is written any more**: the kernel may have dropped the dirty pages and call the next
+//! sync a success, so that what was acknowledged after it would stand on a hole. The statements that
+//! were refused then may be there after the next start, so until then nothing is acknowledged that
+//! relies on their refusal, and nothing is swept.
 
 pub mod feed;
 pub mod files;

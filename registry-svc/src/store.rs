@@ -324,7 +324,7 @@ impl Store {
             wall: settings.wall,
             taken: Arc::clone(&taken),
             current: Arc::clone(&current),
-            is_dead: false,
+            is_dead: Arc::default(),
         })
         .map_err(StoreError::io("start the journal"))?;
         let inner = Inner {
@@ -476,6 +476,12 @@ impl Store {
         self.inner.leased(digest).is_some()
     }
 
+    /// Whether the journal failed: what stands is not known for sure until the next start.
+    #[must_use]
+    pub fn is_in_doubt(&self) -> bool {
+        self.inner.writer.is_dead()
+    }
+
     /// Forgets what is known of content that is lost: leases and what is kept in memory.
     pub fn forget(&self, digest: &Digest) {
         self.inner.end_lease(digest);
@@ -533,8 +539,9 @@ impl Inner {
         Ok(self.current.read(ask)?)
     }
 
+    /// Whether something may be acknowledged.
     fn writable(&self) -> Result<(), StoreError> {
-        if self.is_read_only.load(Ordering::Acquire) {
+        if self.is_read_only.load(Ordering::Acquire) || self.writer.is_dead() {
             return Err(StoreError::ReadOnly);
         }
         Ok(())
@@ -562,6 +569,16 @@ impl Inner {
         let now = self.now();
         let leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
         leases.size(digest, now)
+    }
+
+    /// The size of content that is under a lease, which is lengthened: in one step, so that it cannot
+    /// end between the two.
+    fn renew(&self, digest: &Digest) -> Option<u64> {
+        let now = self.now();
+        let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        let size = leases.size(digest, now)?;
+        leases.take(*digest, size, now);
+        Some(size)
     }
 
     fn end_lease(&self, digest: &Digest) {

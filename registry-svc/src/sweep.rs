@@ -48,13 +48,17 @@ pub enum Mode {
 ///
 /// # Errors
 ///
-/// Fails when the index or the disk does; what was done until then stands.
+/// Fails when the index or the disk does; what was done until then stands. After the journal has
+/// failed nothing is swept: a manifest that was refused then may be there after the next start.
 pub async fn sweep(store: &Store, settings: &Settings, mode: Mode) -> Result<Report, StoreError> {
     let begun = now();
     let mut report = Report {
         is_dry_run: mode == Mode::DryRun,
         ..Report::default()
     };
+    if store.is_in_doubt() {
+        return Err(StoreError::ReadOnly);
+    }
     if mode == Mode::Sweep {
         report.n_sessions = store.expire_sessions(settings.uploads).await;
     }
@@ -191,7 +195,7 @@ impl Sweep<'_> {
 
     /// Whether somebody may rely on a blob, or has referred to it since everything was marked.
     fn is_wanted(&self, digest: &Digest) -> Result<bool, StoreError> {
-        if self.store.is_leased(digest) {
+        if self.store.is_leased(digest) || self.store.is_in_doubt() {
             return Ok(true);
         }
         if !self.store.holders(digest, MANIFEST, 1)?.is_empty() {

@@ -244,6 +244,13 @@ impl FaultyDisk {
         self.medium().names.files.contains_key(path)
     }
 
+    /// Whether a loss of power leaves a file's octets as they are.
+    pub(crate) fn is_durable(&self, path: &Path) -> bool {
+        let mut medium = self.medium();
+        let file = medium.names.files[path];
+        medium.content(file).writes.is_empty()
+    }
+
     /// Flips a bit of a file, durably.
     pub(crate) fn damage(&self, path: &Path, bit: u64) {
         let mut medium = self.medium();
@@ -545,7 +552,8 @@ impl File for FaultyFile {
         }
         let written = match &result {
             Ok(()) => octets,
-            // What fails, or is cut off, has been done in part.
+            // What fails, or is cut off, has been done in part, or whole all the same.
+            Err(_) if medium.chance.permille(250) => octets,
             Err(_) => {
                 let length = medium.chance.below(octets.len() as u64 + 1);
                 octets[..usize::try_from(length).map_err(io::Error::other)?].to_vec()

@@ -341,6 +341,63 @@ fn after_a_sync_that_failed_nothing_is_written_until_a_restart() {
     });
 }
 
+async fn push_blob(store: &Store, digest: &Digest) -> Result<(), StoreError> {
+    let body = tokio_stream::iter([Ok(bytes::Bytes::from_static(b"blob"))]);
+    let pushed = store.push(&repository(), digest, None, body).await;
+    pushed.map(drop)
+}
+
+#[test]
+fn nothing_is_acknowledged_that_relies_on_a_refusal_in_doubt() {
+    run(async {
+        let disk = FaultyDisk::new(9);
+        let store = open(&disk, 1 << 20).await.unwrap();
+        let digest = Digest::of(Algorithm::Sha256, b"blob");
+        push_blob(&store, &digest).await.unwrap();
+        disk.set_faults(Faults {
+            unsynced: 1000,
+            ..Faults::default()
+        });
+        let refused = store.unlink(&repository(), &digest).await;
+        assert!(matches!(refused, Err(StoreError::ReadOnly)), "{refused:?}");
+        disk.set_faults(Faults::default());
+        // It stands as far as this process knows, and will not when the next one reads the journal.
+        assert_eq!(store.blob(&repository(), &digest).await.unwrap(), Some(4));
+        let refused = push_blob(&store, &digest).await;
+        assert!(matches!(refused, Err(StoreError::ReadOnly)), "{refused:?}");
+        drop(store);
+        let store = open(&kill(&disk), 1 << 20).await.unwrap();
+        assert_eq!(store.blob(&repository(), &digest).await.unwrap(), None);
+    });
+}
+
+#[test]
+fn what_was_refused_for_want_of_room_does_not_come_back_with_a_loss_of_power() {
+    run(async {
+        let digest = Digest::of(Algorithm::Sha256, b"blob");
+        for seed in 0..16 {
+            let disk = FaultyDisk::new(seed);
+            let store = open(&disk, 1 << 20).await.unwrap();
+            push_blob(&store, &digest).await.unwrap();
+            disk.set_faults(Faults {
+                full: 1000,
+                ..Faults::default()
+            });
+            let refused = store.unlink(&repository(), &digest).await;
+            assert!(matches!(refused, Err(StoreError::Full)), "{refused:?}");
+            // Perhaps all of it was written before it failed.
+            assert!(disk.is_durable(&Path::new(ROOT).join(segment(1))));
+            disk.set_faults(Faults::default());
+            push_blob(&store, &digest).await.unwrap();
+            drop(store);
+            let disk = disk.next_life(End::PowerLoss, Faults::default());
+            let store = open(&disk, 1 << 20).await.unwrap();
+            let size = store.blob(&repository(), &digest).await.unwrap();
+            assert_eq!(size, Some(4), "seed {seed}");
+        }
+    });
+}
+
 #[test]
 fn a_seal_that_failed_to_sync_is_written_again_before_anything_follows_it() {
     run(async {

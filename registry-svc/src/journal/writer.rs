@@ -1,6 +1,7 @@
 //! The thread that writes the journal.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -32,6 +33,7 @@ pub type WallClock = fn() -> u64;
 pub struct Writer {
     requests: Mutex<Option<mpsc::Sender<Request>>>,
     thread: Mutex<Option<thread::JoinHandle<()>>>,
+    is_dead: Arc<AtomicBool>,
 }
 
 impl Writer {
@@ -42,13 +44,22 @@ impl Writer {
     /// Fails when there can be no more threads.
     pub fn start(state: State) -> io::Result<Self> {
         let (sender, receiver) = mpsc::channel(QUEUE);
+        let is_dead = Arc::clone(&state.is_dead);
         let thread = thread::Builder::new()
             .name("journal".to_owned())
             .spawn(move || state.run(receiver))?;
         Ok(Self {
             requests: Mutex::new(Some(sender)),
             thread: Mutex::new(Some(thread)),
+            is_dead,
         })
+    }
+
+    /// Whether nothing may be written any more. What was refused last may have been written all the
+    /// same, and be there after the next start: nothing may be acknowledged, and no content taken
+    /// away, because of what the index says.
+    pub fn is_dead(&self) -> bool {
+        self.is_dead.load(Ordering::Acquire)
     }
 
     /// States facts of this node in one record; durable and visible when it returns.
@@ -146,7 +157,7 @@ pub struct State {
     /// The index.
     pub current: Arc<Current>,
     /// Set when nothing may be written any more.
-    pub is_dead: bool,
+    pub is_dead: Arc<AtomicBool>,
 }
 
 /// Records that go out together.
@@ -235,7 +246,7 @@ impl State {
         if group.records.is_empty() {
             return Ok(());
         }
-        if self.is_dead {
+        if self.is_dead() {
             return Err(JournalError::ReadOnly);
         }
         if self.end.at >= self.longest {
@@ -254,7 +265,10 @@ impl State {
     fn write(&mut self, octets: Vec<u8>) -> Result<(), JournalError> {
         let length = octets.len() as u64;
         if let Err(error) = self.segment.write_at(&[Bytes::from(octets)], self.end.at) {
-            if let Err(error) = self.segment.truncate(self.end.at) {
+            // Durably: what is left of a statement that was refused must not come back with the
+            // next loss of power, after somebody has relied on its refusal.
+            let cut = self.segment.truncate(self.end.at);
+            if let Err(error) = cut.and_then(|()| self.segment.sync()) {
                 return Err(self.die("The journal cannot be cut back", &error));
             }
             return Err(match error.kind() {
@@ -271,9 +285,13 @@ impl State {
 
     /// Nothing is written from here on: what the last write left on the disk is not known.
     fn die(&mut self, what: &'static str, error: &io::Error) -> JournalError {
-        self.is_dead = true;
+        self.is_dead.store(true, Ordering::Release);
         tracing::error!(%error, "{what}: the store is read-only until the service is restarted");
         JournalError::ReadOnly
+    }
+
+    fn is_dead(&self) -> bool {
+        self.is_dead.load(Ordering::Acquire)
     }
 
     /// Begins the next segment. A successor is made first: when there is no room for one, the
@@ -296,7 +314,7 @@ impl State {
         let mut octets = Vec::new();
         frame::put(&mut octets, self.end.at, self.end.at, Kind::End, b"");
         if let Err(error) = self.write(octets) {
-            if !self.is_dead {
+            if !self.is_dead() {
                 // It was cut back and goes on.
                 drop(self.directory.disk.remove(&path));
                 return Ok(());
@@ -348,7 +366,7 @@ impl State {
         if !group.records.is_empty() {
             if let Err(error) = self.current.apply(&group.records, self.end) {
                 // It is durable, and the next start shows it; what cannot be read is not served.
-                self.is_dead = true;
+                self.is_dead.store(true, Ordering::Release);
                 tracing::error!(%error, "The store is read-only until the service is restarted");
                 return refuse(group, &JournalError::ReadOnly);
             }

@@ -46,8 +46,7 @@ impl Store {
     ///
     /// Fails when the disk does.
     pub async fn held(&self, digest: &Digest) -> Result<Option<u64>, StoreError> {
-        if let Some(size) = self.inner.leased(digest) {
-            self.inner.lease(digest, size);
+        if let Some(size) = self.inner.renew(digest) {
             return Ok(Some(size));
         }
         let _lock = self.inner.digests.shared([digest]).await;
@@ -264,6 +263,8 @@ impl Store {
         if let Some(standing) = self.inner.read(|view| view.register(&key))?
             && standing.fact == fact
         {
+            // Nothing is written, so nothing else would say that the journal has failed meanwhile.
+            self.inner.writable()?;
             let position = (standing.sequence != 0).then_some(Position {
                 origin: standing.origin,
                 sequence: standing.sequence,

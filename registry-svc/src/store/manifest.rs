@@ -83,7 +83,10 @@ impl Store {
             Some(bytes) => bytes,
             None => {
                 let inner = Arc::clone(&self.inner);
-                blocking(move || inner.load(&digest)).await?
+                match blocking(move || inner.load(&digest)).await? {
+                    Some(bytes) => bytes,
+                    None => self.load_from_trash(digest).await?,
+                }
             }
         };
         Ok(Some(Stored {
@@ -91,6 +94,19 @@ impl Store {
             media_type,
             bytes,
         }))
+    }
+
+    /// Reads a manifest's content that is not in its place, and takes it back from the trash: it was
+    /// moved there when no repository had the manifest yet.
+    async fn load_from_trash(&self, digest: Digest) -> Result<bytes::Bytes, StoreError> {
+        let _lock = self.inner.digests.shared([&digest]).await;
+        let inner = Arc::clone(&self.inner);
+        blocking(move || {
+            inner.present(&digest)?;
+            let bytes = inner.load(&digest)?;
+            bytes.ok_or(StoreError::Unknown(Subject::Blob))
+        })
+        .await
     }
 
     /// Deletes a manifest and every tag that points to it.
@@ -242,13 +258,13 @@ impl Inner {
         manifests.insert(*digest, bytes.clone(), weight);
     }
 
-    /// Reads a manifest's content; blocks.
-    fn load(&self, digest: &Digest) -> Result<bytes::Bytes, StoreError> {
+    /// Reads a manifest's content if it is in its place; blocks.
+    fn load(&self, digest: &Digest) -> Result<Option<bytes::Bytes>, StoreError> {
         let octets = read_whole(&*self.disk, &self.layout.blob(digest), LONGEST)
             .map_err(StoreError::io("read a manifest"))?;
         let Some(octets) = octets else {
             self.end_lease(digest);
-            return Err(StoreError::Unknown(Subject::Blob));
+            return Ok(None);
         };
         if Digest::of(digest.algorithm(), &octets) != *digest {
             return Err(StoreError::io("read a manifest")(
@@ -257,7 +273,7 @@ impl Inner {
         }
         let bytes = bytes::Bytes::from(octets);
         self.remember(digest, &bytes);
-        Ok(bytes)
+        Ok(Some(bytes))
     }
 
     /// The facts of a closure that is whole: everything is linked in the repository, and there.
@@ -271,13 +287,7 @@ impl Inner {
         let mut missing = Vec::new();
         for digest in closure {
             let fact = self.read(|view| standing(view, repository, digest))?;
-            let is_there = match self.leased(digest) {
-                Some(size) => {
-                    self.lease(digest, size);
-                    true
-                }
-                None => self.present(digest)?.is_some(),
-            };
+            let is_there = self.renew(digest).is_some() || self.present(digest)?.is_some();
             match fact {
                 Some(fact) if is_there => facts.push(fact),
                 _ => missing.push(*digest),

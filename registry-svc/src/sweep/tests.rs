@@ -402,6 +402,62 @@ async fn cut_off(trash: Duration, end: End, n_operations: u64) -> bool {
     is_over
 }
 
+#[test]
+fn a_manifest_that_was_refused_in_doubt_is_whole_when_it_turns_up() {
+    run(async {
+        let disk = FaultyDisk::new(3);
+        let (store, _) = open_on(&disk).await.unwrap();
+        let layer = push(&store, "a", b"layer").await;
+        // Its content is there before, so that of all syncs only the journal's can fail.
+        let document = manifest(&[layer], Some("1"), None);
+        let content = tokio_stream::iter([Ok(document.bytes.clone())]);
+        store.ingest(&document.digest, None, content).await.unwrap();
+        disk.set_faults(Faults {
+            unsynced: 1000,
+            ..Faults::default()
+        });
+        let refused = store.put_manifest(&name("a"), document.clone()).await;
+        assert!(matches!(refused, Err(StoreError::ReadOnly)), "{refused:?}");
+        disk.set_faults(Faults::default());
+        forget(&store, &[layer, document.digest]);
+        disk.pass(milliseconds(store.wall()));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        for _ in 0..2 {
+            let swept = sweep(&store, &settings(NONE, NONE), Mode::Sweep).await;
+            assert!(matches!(swept, Err(StoreError::ReadOnly)), "{swept:?}");
+        }
+        drop(store);
+
+        let disk = disk.next_life(End::Kill, Faults::default());
+        let (store, recovery) = open_on(&disk).await.unwrap();
+        assert_eq!(recovery.missing, []);
+        let reference = Reference::Tag("1".parse().unwrap());
+        let found = store.manifest(&name("a"), &reference).await.unwrap();
+        assert_eq!(found.unwrap().bytes, document.bytes);
+    });
+}
+
+#[test]
+fn a_manifest_is_taken_back_from_the_trash_when_it_is_asked_for() {
+    run(async {
+        let scratch = Scratch::new("sweep-manifest");
+        let store = open(&scratch).await;
+        let layer = push(&store, "a", b"layer").await;
+        let digest = put(&store, "a", manifest(&[layer], Some("1"), None)).await;
+        // As a sweep leaves what it moved before a repository had it.
+        let (from, to) = (
+            store.layout().blob(&digest),
+            store.layout().trashed(&digest),
+        );
+        std::fs::rename(from, to).unwrap();
+        forget(&store, &[digest]);
+        let reference = Reference::Tag("1".parse().unwrap());
+        let found = store.manifest(&name("a"), &reference).await.unwrap();
+        assert_eq!(found.unwrap().digest, digest);
+        assert!(store.layout().blob(&digest).exists());
+    });
+}
+
 /// A push holds its repository and waits for the content that the sweep deletes.
 #[test]
 fn a_sweep_waits_for_nobody_who_waits_for_it() {

@@ -64,8 +64,12 @@ impl Act {
                 .map(|_| true),
             Self::Mount(repository, digest) => store.link(&repository, &digest).await.map(|_| true),
             Self::Ask(repository, digest) => {
-                let found = store.blob(&repository, &digest).await;
-                found.map(|size| size.is_some())
+                let found = store.blob(&repository, &digest).await?;
+                match found {
+                    // It stands until the next start, and perhaps no longer.
+                    Some(_) if store.is_in_doubt() => Err(StoreError::ReadOnly),
+                    found => Ok(found.is_some()),
+                }
             }
             Self::Put(repository, manifest) => store
                 .put_manifest(&repository, manifest)
