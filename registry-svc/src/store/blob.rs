@@ -98,7 +98,7 @@ impl Store {
         let _lock = self.inner.digests.shared([digest]).await;
         let inner = Arc::clone(&self.inner);
         let wanted = *digest;
-        let size = match self.inner.leased(digest) {
+        let size = match self.inner.renew(digest) {
             Some(size) => Some(size),
             None => blocking(move || inner.present(&wanted)).await?,
         };

@@ -471,6 +471,31 @@ fn content_is_brought_once_and_taken_back_from_the_trash() {
 }
 
 #[test]
+fn whoever_mounts_or_asks_begins_the_lease_anew() {
+    static NOW: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1_700_000_000_000);
+    let later = |seconds: u64| NOW.fetch_add(seconds * 1000, Ordering::Relaxed);
+    run(async move {
+        let scratch = Scratch::new("lease");
+        let mut settings = settings(&scratch, IndexKind::Memory);
+        settings.wall = || NOW.load(Ordering::Relaxed);
+        settings.lease = Duration::from_secs(60);
+        let (store, _) = open(&settings).await;
+        let (name, wanted) = (repository("a"), digest(b"content"));
+        let content = body(b"content");
+        store.push(&name, &wanted, None, content).await.unwrap();
+        later(50);
+        store.link(&name, &wanted).await.unwrap();
+        later(50);
+        assert!(store.is_leased(&wanted));
+        assert_eq!(store.blob(&name, &wanted).await.unwrap(), Some(7));
+        later(50);
+        assert!(store.is_leased(&wanted));
+        later(11);
+        assert!(!store.is_leased(&wanted));
+    });
+}
+
+#[test]
 fn a_deleted_manifest_takes_its_tags_and_a_deleted_tag_leaves_it() {
     run(async {
         let scratch = Scratch::new("delete");
