@@ -69,6 +69,8 @@ pub const STORAGE_ACTION: &str = "registry_storage_action_seconds";
 pub const DISK_SIZE: &str = "registry_svc_disk_size_bytes";
 /// Octets of it that are free.
 pub const DISK_FREE: &str = "registry_svc_disk_free_bytes";
+/// 1 when the journal has failed and nothing is taken until the next start.
+pub const JOURNAL_FAILED: &str = "registry_svc_journal_failed";
 /// Upload sessions that have begun and not ended.
 pub const UPLOADS: &str = "registry_svc_upload_sessions";
 /// Sweeps since the start.
@@ -226,6 +228,9 @@ pub fn store(store: &Store) -> Vec<Sample> {
     }
     let sessions = u64::try_from(store.n_sessions()).unwrap_or(u64::MAX);
     samples.push(Sample::count(UPLOADS, "Upload sessions", none(), sessions));
+    let help = "1 when the journal has failed and nothing is taken until the next start";
+    let failed = u64::from(store.is_in_doubt());
+    samples.push(Sample::count(JOURNAL_FAILED, help, none(), failed));
     samples
 }
 

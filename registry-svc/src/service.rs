@@ -50,6 +50,9 @@ use workers::Workers;
 pub(crate) use access::{check as check_access, policy};
 pub(crate) use storage::check as check_storage;
 
+/// How soon `/readyz` tells that the journal has failed.
+const LOOK_AT_JOURNAL: Duration = Duration::from_secs(1);
+
 /// The name of the listeners among inherited sockets.
 pub const SOCKET: &str = "registry";
 
@@ -334,6 +337,7 @@ impl Registry {
         let workers = self.workers.handle();
         drop(workers.spawn(self.space.clone().run()));
         drop(workers.spawn(self.upkeep.clone().run()));
+        drop(workers.spawn(say_failed(self.store.clone(), self.readiness.clone())));
     }
 
     /// Adds metrics and paths to what the admin listener shows.
@@ -394,6 +398,16 @@ fn check_self(context: &Context, store: &Store, api: &Arc<Api>, workers: &Worker
 fn say_read_only(readiness: &Readiness, is_read_only: bool) {
     let reason = is_read_only.then(|| "nothing can be pushed".to_owned());
     readiness.set_reason("read-only", reason);
+}
+
+/// Says that the journal has failed, once it has. A node that can only be pulled from is better than
+/// none, so it stays ready.
+async fn say_failed(store: Store, readiness: Readiness) {
+    while !store.is_in_doubt() {
+        tokio::time::sleep(LOOK_AT_JOURNAL).await;
+    }
+    let reason = "the journal has failed: nothing is taken until the next start";
+    readiness.set_reason("journal", Some(reason.to_owned()));
 }
 
 /// The listeners that were inherited, else new ones.
