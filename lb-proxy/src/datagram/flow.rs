@@ -21,16 +21,20 @@
 //! Does no I/O; knows neither sockets nor what datagrams say.
 
 mod adopt;
+mod event;
+mod hash;
+mod order;
 
 pub use adopt::Known;
+pub use event::{Counts, Dropped, Ending, FlowId, FlowInfo, Output, Settings};
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasher, Hasher};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use self::hash::Seed;
 use crate::limits::Admission;
 use crate::pool::{Choice, Hint, Pool, Server, Slot, Tried, mix};
 use crate::table::Frontend;
@@ -44,144 +48,6 @@ const MAX_PASSED_OVER: usize = Tried::CAPACITY;
 
 /// No flow.
 const NONE: u32 = u32::MAX;
-
-/// How flows of one frontend end, and how many there may be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
-    /// A flow in which nothing moves has ended after this long.
-    pub idle_timeout: Duration,
-    /// Flows at a time.
-    pub max_flows: usize,
-    /// Datagrams of a client after which the next chooses anew, as nginx's `proxy_requests`.
-    pub requests: Option<u32>,
-    /// Responses to each request after which a flow has ended, as nginx's `proxy_responses`.
-    pub responses: Option<u32>,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            idle_timeout: Duration::from_secs(30),
-            max_flows: 65_536,
-            requests: None,
-            responses: None,
-        }
-    }
-}
-
-/// Names a flow; never two that exist at the same time, and again only after 2³² others in its place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct FlowId {
-    index: u32,
-    generation: u32,
-}
-
-/// What is to be done.
-#[derive(Debug)]
-pub enum Output {
-    /// Make the way to a server.
-    Open {
-        /// Of this flow.
-        flow: FlowId,
-        /// The server.
-        server: Arc<Server>,
-    },
-    /// Send the datagram that was handled to the flow's server.
-    Forward {
-        /// This flow.
-        flow: FlowId,
-    },
-    /// The flow has ended: nothing goes that way any more.
-    Close {
-        /// This flow.
-        flow: FlowId,
-        /// Why.
-        reason: Ending,
-    },
-    /// Drop the datagram that was handled.
-    Drop(Dropped),
-    /// A server refused a datagram.
-    Refused {
-        /// The server.
-        server: Arc<Server>,
-    },
-}
-
-/// Why a flow has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    /// Nothing moved.
-    Idle,
-    /// As many requests or responses as there may be.
-    Complete,
-    /// Another needed the room.
-    Evicted,
-    /// Its server is gone, down or taken out.
-    ServerGone,
-    /// Its server refused a datagram.
-    Refused,
-    /// There is no way to the server: no socket, no route.
-    NoWay,
-    /// Its source may no longer send.
-    Denied,
-    /// Ended by hand.
-    Killed,
-}
-
-/// Why a datagram is dropped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dropped {
-    /// No server may be chosen.
-    Nobody,
-    /// Each server has as many sessions as it may.
-    Full,
-    /// Its source may not send.
-    Denied,
-    /// Its source sends from too many addresses.
-    Limited,
-}
-
-/// What was counted; only ever goes up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counts {
-    /// Flows that began.
-    pub opened: u64,
-    /// Flows that ended because nothing moved.
-    pub idle: u64,
-    /// Flows that were complete.
-    pub complete: u64,
-    /// Flows that made room for others.
-    pub evicted: u64,
-    /// Flows whose server went.
-    pub moved: u64,
-    /// Flows whose server refused a datagram.
-    pub refused: u64,
-    /// Flows to whose server there was no way.
-    pub no_way: u64,
-    /// Datagrams dropped because there was no server.
-    pub nobody: u64,
-    /// Datagrams dropped because each server was full.
-    pub full: u64,
-}
-
-/// A flow as it stands.
-#[derive(Debug, Clone)]
-pub struct FlowInfo {
-    /// Which.
-    pub id: FlowId,
-    /// Where the client sends from.
-    pub client: SocketAddr,
-    /// Where it sends to, if that is known.
-    pub local: Option<IpAddr>,
-    /// Where its datagrams go.
-    pub server: Arc<Server>,
-    /// Datagrams from the client.
-    pub requests: u64,
-    /// Datagrams to the client.
-    pub responses: u64,
-    /// How long nothing has moved.
-    pub idle: Duration,
-}
 
 /// The flows of one frontend.
 #[derive(Debug)]
@@ -626,51 +492,8 @@ impl Flows {
         self.places.get_mut(usize::try_from(index).ok()?)
     }
 
-    //--- Order
-
     fn advance(&mut self, now: Instant) {
         self.now = self.now.max(now);
-    }
-
-    /// Something moved in the flow at `index`.
-    fn touch(&mut self, index: u32) {
-        let now = self.now;
-        if let Some((_, flow)) = self.at_mut(index) {
-            flow.moved_at = now;
-        }
-        if self.newest != index {
-            self.unlink(index);
-            self.push_newest(index);
-        }
-    }
-
-    fn unlink(&mut self, index: u32) {
-        let Some((_, flow)) = self.at_mut(index) else {
-            return;
-        };
-        let (newer, older) = (flow.newer, flow.older);
-        flow.newer = NONE;
-        flow.older = NONE;
-        match self.at_mut(newer) {
-            Some((_, flow)) => flow.older = older,
-            None => self.newest = older,
-        }
-        match self.at_mut(older) {
-            Some((_, flow)) => flow.newer = newer,
-            None => self.oldest = newer,
-        }
-    }
-
-    fn push_newest(&mut self, index: u32) {
-        let second = self.newest;
-        if let Some((_, flow)) = self.at_mut(index) {
-            flow.older = second;
-        }
-        match self.at_mut(second) {
-            Some((_, flow)) => flow.newer = index,
-            None => self.oldest = index,
-        }
-        self.newest = index;
     }
 }
 
@@ -679,90 +502,6 @@ impl Drop for Flows {
         let left = u64::try_from(self.len()).unwrap_or(0);
         let sessions = &self.frontend.tally.sessions;
         sessions.fetch_sub(left, Ordering::Relaxed);
-    }
-}
-
-impl Counts {
-    /// Adds what `other` has counted.
-    pub fn add(&mut self, other: &Self) {
-        self.opened += other.opened;
-        self.idle += other.idle;
-        self.complete += other.complete;
-        self.evicted += other.evicted;
-        self.moved += other.moved;
-        self.refused += other.refused;
-        self.no_way += other.no_way;
-        self.nobody += other.nobody;
-        self.full += other.full;
-    }
-}
-
-//--- Flow names
-
-impl FlowId {
-    /// The place it has, which no other flow has at the same time.
-    #[must_use]
-    pub fn index(self) -> usize {
-        usize::try_from(self.index).unwrap_or(usize::MAX)
-    }
-
-    /// As one number.
-    #[must_use]
-    pub fn to_bits(self) -> u64 {
-        u64::from(self.generation) << 32 | u64::from(self.index)
-    }
-
-    /// From that number.
-    #[must_use]
-    pub fn from_bits(bits: u64) -> Self {
-        let half = |bits: u64| u32::try_from(bits & 0xffff_ffff).unwrap_or(NONE);
-        Self {
-            index: half(bits),
-            generation: half(bits >> 32),
-        }
-    }
-}
-
-//--- Hashing
-
-/// Hashes keys in a way that who sends datagrams cannot foresee.
-#[derive(Debug, Clone)]
-struct Seed(u64);
-
-struct KeyHasher(u64);
-
-impl BuildHasher for Seed {
-    type Hasher = KeyHasher;
-
-    fn build_hasher(&self) -> KeyHasher {
-        KeyHasher(self.0)
-    }
-}
-
-impl Hasher for KeyHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, octets: &[u8]) {
-        for chunk in octets.chunks(8) {
-            let word = chunk
-                .iter()
-                .fold(0, |word, octet| word << 8 | u64::from(*octet));
-            self.0 = mix(self.0 ^ word);
-        }
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        self.0 = mix(self.0 ^ u64::from(number));
-    }
-
-    fn write_u16(&mut self, number: u16) {
-        self.write_u32(number.into());
-    }
-
-    fn write_isize(&mut self, number: isize) {
-        self.write(&number.to_ne_bytes());
     }
 }
 

@@ -35,28 +35,24 @@
 //! and a busy frontend stands still.
 
 mod flow_table;
+mod frontend;
+mod name;
 mod share;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::net::SocketAddr;
 
 use ipnet::IpNet;
 
+pub use self::frontend::{KernelFrontend, KernelServer, Protocol, Share};
+use self::name::Family;
+pub use self::name::TableName;
 use self::share::choice;
 use super::devices::Devices;
-use crate::pool::{Algorithm, Pool, mix};
-
-/// The longest name of a server or frontend that is used as it stands.
-const MAX_NAME: usize = 48;
 
 /// Marks packets that are no part of a connection and must not begin one.
 pub(super) const QUESTION_MARK: u32 = 0x6f75_7470;
-
-/// A name of a table: `outpost_lb`, with a suffix if several run on one machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TableName(Box<str>);
 
 /// Frontends that the kernel forwards.
 #[derive(Debug, Clone, PartialEq)]
@@ -67,190 +63,6 @@ pub struct Ruleset {
     pub frontends: Vec<KernelFrontend>,
     /// The devices of the flow table; none without one.
     pub flow_table: Option<Devices>,
-}
-
-/// One frontend that the kernel forwards.
-#[derive(Debug, Clone, PartialEq)]
-pub struct KernelFrontend {
-    /// Its name.
-    pub name: Arc<str>,
-    /// Where clients connect. A wildcard stands for every address of this node but loopback ones:
-    /// packets from those cannot leave the node.
-    pub listen: Vec<SocketAddr>,
-    /// What they speak.
-    pub protocol: Protocol,
-    /// These sources alone, if given.
-    pub allow: Option<Vec<IpNet>>,
-    /// Never these sources.
-    pub deny: Vec<IpNet>,
-    /// Servers see this node's address instead of the client's. Without it they must send their
-    /// answers through this node.
-    pub masquerade: bool,
-    /// What becomes of TCP connections whose server goes down; flows of UDP always move.
-    pub reset_on_down: bool,
-    /// How servers share connections.
-    pub share: Share,
-    /// All servers, those that get no connections included.
-    pub servers: Vec<KernelServer>,
-}
-
-/// One server of a frontend.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KernelServer {
-    /// Its name.
-    pub name: Arc<str>,
-    /// Where it listens.
-    pub address: SocketAddr,
-    /// Its share of connections.
-    pub weight: u16,
-    /// Gets new connections.
-    pub in_use: bool,
-    /// Keeps the connections it has: it is up, or drains.
-    pub keeps: bool,
-}
-
-/// Protocols the kernel forwards.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Protocol {
-    /// TCP.
-    Tcp,
-    /// UDP.
-    Udp,
-}
-
-/// How servers share connections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Share {
-    /// In turn.
-    RoundRobin,
-    /// By chance.
-    Random,
-    /// By source address.
-    Source,
-}
-
-/// IPv4 or IPv6.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Family {
-    V4,
-    V6,
-}
-
-//--- Frontend
-
-impl KernelFrontend {
-    /// A frontend that forwards to `pool` as it stands, for every source, with masquerade.
-    #[must_use]
-    pub fn new(
-        name: impl Into<Arc<str>>,
-        protocol: Protocol,
-        listen: Vec<SocketAddr>,
-        pool: &Pool,
-    ) -> Self {
-        let used: BTreeSet<usize> = pool.in_use().map(|(index, _)| index).collect();
-        let servers = pool.servers.iter().enumerate().map(|(index, server)| {
-            let in_use = used.contains(&index);
-            KernelServer {
-                name: Arc::clone(&server.name),
-                address: server.address,
-                weight: server.weight,
-                in_use,
-                keeps: in_use || server.standing.keeps_sessions(),
-            }
-        });
-        Self {
-            name: name.into(),
-            listen,
-            protocol,
-            allow: None,
-            deny: Vec::new(),
-            masquerade: true,
-            reset_on_down: false,
-            share: Share::of(pool.algorithm),
-            servers: servers.collect(),
-        }
-    }
-
-    /// What the kernel cannot do as it is written, a sentence each.
-    #[must_use]
-    pub fn faults(&self) -> Vec<String> {
-        let mut faults = Vec::new();
-        for listen in &self.listen {
-            if listen.ip().is_loopback() {
-                faults.push(format!(
-                    "{listen} is a loopback address, whose packets cannot leave the node"
-                ));
-            }
-            let family = Family::of(listen.ip());
-            if !self
-                .servers
-                .iter()
-                .any(|server| Family::of(server.address.ip()) == family)
-            {
-                faults.push(format!(
-                    "no server is reached over {family}, so the kernel refuses every client of {listen}"
-                ));
-            }
-        }
-        for server in &self.servers {
-            match server.address.ip() {
-                IpAddr::V6(address) if address.is_unicast_link_local() => faults.push(format!(
-                    "server {} has a link-local address, to which the kernel cannot forward",
-                    server.name
-                )),
-                address if address.is_loopback() => faults.push(format!(
-                    "server {} has a loopback address, to which the kernel cannot forward",
-                    server.name
-                )),
-                _ => {}
-            }
-        }
-        faults
-    }
-
-    fn chain(&self, family: Family) -> String {
-        format!("frontend/{}/{}", plain(&self.name), family.version())
-    }
-
-    fn server_chain(&self, server: &KernelServer) -> String {
-        format!("server/{}/{}", plain(&self.name), plain(&server.name))
-    }
-
-    fn families(&self) -> BTreeSet<Family> {
-        self.listen
-            .iter()
-            .map(|listen| Family::of(listen.ip()))
-            .collect()
-    }
-
-    fn servers_of(&self, family: Family) -> impl Iterator<Item = &KernelServer> {
-        self.servers
-            .iter()
-            .filter(move |server| Family::of(server.address.ip()) == family)
-    }
-
-    fn used_servers_of(&self, family: Family) -> impl Iterator<Item = &KernelServer> {
-        self.servers_of(family)
-            .filter(|server| server.in_use && server.weight > 0)
-    }
-}
-
-impl Share {
-    /// The closest the kernel comes to `algorithm`: it cannot count sessions.
-    #[must_use]
-    pub fn of(algorithm: Algorithm) -> Self {
-        match algorithm {
-            Algorithm::RoundRobin => Self::RoundRobin,
-            Algorithm::LeastConnections | Algorithm::RandomOfTwo => Self::Random,
-            Algorithm::Source => Self::Source,
-        }
-    }
-
-    /// False when [`Share::of`] changes what was asked for.
-    #[must_use]
-    pub fn is_exact(algorithm: Algorithm) -> bool {
-        matches!(algorithm, Algorithm::RoundRobin | Algorithm::Source)
-    }
 }
 
 //--- Text
@@ -565,103 +377,6 @@ fn declare_masquerade_of(
         )
     };
     line(text, format_args!("\t\t{condition} {rule}"));
-}
-
-//--- Names
-
-impl TableName {
-    /// The name when only one runs on a machine.
-    pub const DEFAULT: &str = "outpost_lb";
-
-    /// A name of lower-case letters, digits and `_` that starts with a letter, at most 32 long.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
-        let fits = name.len() <= 32
-            && name.starts_with(|first: char| first.is_ascii_lowercase())
-            && name
-                .bytes()
-                .all(|octet| matches!(octet, b'a'..=b'z' | b'0'..=b'9' | b'_'));
-        fits.then(|| Self(name.into()))
-    }
-}
-
-impl Default for TableName {
-    fn default() -> Self {
-        Self(Self::DEFAULT.into())
-    }
-}
-
-impl fmt::Display for TableName {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
-    }
-}
-
-/// A name as it may stand in a rule. One that has to be changed gets a hash of the whole behind it,
-/// so that two stay two.
-fn plain(name: &str) -> String {
-    let is_plain = |char: char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_' | '.');
-    if name.len() <= MAX_NAME && !name.is_empty() && name.chars().all(is_plain) {
-        return name.to_owned();
-    }
-    let hash = name
-        .bytes()
-        .fold(0, |hash, octet| mix(hash ^ u64::from(octet)));
-    let start: String = name
-        .chars()
-        .map(|char| if is_plain(char) { char } else { '_' })
-        .take(MAX_NAME)
-        .collect();
-    format!("{start}_{hash:016x}")
-}
-
-impl Family {
-    fn of(address: IpAddr) -> Self {
-        match address {
-            IpAddr::V4(_) => Self::V4,
-            IpAddr::V6(_) => Self::V6,
-        }
-    }
-
-    /// As rules name its header.
-    fn word(self) -> &'static str {
-        match self {
-            Self::V4 => "ip",
-            Self::V6 => "ip6",
-        }
-    }
-
-    fn version(self) -> &'static str {
-        match self {
-            Self::V4 => "v4",
-            Self::V6 => "v6",
-        }
-    }
-
-    fn loopback(self) -> &'static str {
-        match self {
-            Self::V4 => "127.0.0.0/8",
-            Self::V6 => "::1",
-        }
-    }
-}
-
-impl fmt::Display for Family {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::V4 => "IPv4",
-            Self::V6 => "IPv6",
-        })
-    }
-}
-
-impl fmt::Display for Protocol {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Tcp => "tcp",
-            Self::Udp => "udp",
-        })
-    }
 }
 
 fn list(items: &BTreeSet<String>) -> String {

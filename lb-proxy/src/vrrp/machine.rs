@@ -33,8 +33,10 @@ mod announcements;
 mod change;
 mod depart;
 mod event;
+mod life;
 mod probe;
 mod receive;
+mod send;
 mod status;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -47,6 +49,7 @@ use self::depart::{Going, Purpose};
 pub use self::event::{
     Action, Audience, Departure, Event, Fault, Input, Reason, Standing, Start, State,
 };
+use self::life::Goodbye;
 use self::probe::Probe;
 pub use self::status::{Counters, Heard, Status};
 use super::packet::{Advertisement, PRIORITY_OWNER, PRIORITY_STOPPED, Refusal, Version};
@@ -452,209 +455,6 @@ impl Machine {
         if let Some(count) = count {
             self.announce(count);
         }
-    }
-}
-
-//--- Life
-
-impl Machine {
-    fn start(&mut self, start: Start, now: Instant) {
-        if !matches!(self.phase, Phase::Initialize) {
-            return;
-        }
-        self.active_interval = self.settings.interval;
-        if let Some(fault) = self.faults.first().copied() {
-            if start == Start::Resume {
-                let addresses = self.all_addresses();
-                self.actions.push_back(Action::ResetFlows(addresses));
-            }
-            self.remove_all();
-            self.phase = Phase::Fault;
-            self.changed(State::Initialize, Reason::Fault(fault), now);
-        } else if start == Start::Resume {
-            self.become_active(Reason::Resumed, now);
-        } else {
-            // An owner's addresses are the node's own, and it needs them.
-            if self.priority != PRIORITY_OWNER {
-                self.remove_all();
-            }
-            self.begin(Reason::Started, now);
-        }
-    }
-
-    /// RFC 9568 §6.4.1: the owner is active at once, everybody else listens first.
-    fn begin(&mut self, reason: Reason, now: Instant) {
-        if self.priority == PRIORITY_OWNER && self.settings.group.is_none() {
-            self.become_active(Reason::Owner, now);
-            return;
-        }
-        self.become_backup(reason, Wait::Down, now);
-        if self.priority == PRIORITY_OWNER {
-            self.claim(Reason::Owner, now);
-        } else if reason == Reason::Started {
-            self.begin_probe(now);
-        }
-    }
-
-    fn shut_down(&mut self, departure: Departure, now: Instant) {
-        if !matches!(self.phase, Phase::Active(_)) {
-            self.stop(Reason::Stopped, now);
-            return;
-        }
-        match departure {
-            Departure::HandOver => self.begin_hand_over(now),
-            Departure::Release => {
-                self.release(self.goodbye());
-                self.stop(Reason::Stopped, now);
-            }
-            Departure::Swap => self.stop(Reason::Stopped, now),
-        }
-    }
-
-    fn stop(&mut self, reason: Reason, now: Instant) {
-        let from = self.state();
-        self.phase = Phase::Initialize;
-        if from != State::Initialize {
-            self.changed(from, reason, now);
-        }
-        self.actions.push_back(Action::Stopped);
-    }
-
-    fn become_active(&mut self, reason: Reason, now: Instant) {
-        let from = self.state();
-        self.active_interval = self.settings.interval;
-        let mut announcements = Announcements::default();
-        announcements.begin(&self.settings.announce, self.settings.interval, now);
-        self.phase = Phase::Active(Active {
-            sent: now,
-            due: now,
-            announcements,
-            defended: None,
-            rivalled: now,
-            going: None,
-        });
-        self.counters.become_master += 1;
-        let addresses = self.settings.addresses.clone();
-        self.actions.push_back(Action::AddAddresses(addresses));
-        self.advertise(now);
-        self.announce(self.settings.announce.count);
-        self.changed(from, reason, now);
-    }
-
-    /// Backup, once addresses have been released.
-    fn become_backup(&mut self, reason: Reason, wait: Wait, now: Instant) {
-        let from = self.state();
-        self.phase = Phase::Backup(Backup {
-            set: now,
-            wait,
-            active: None,
-            leaving: None,
-            preempt_from: None,
-            would_claim: false,
-            probe: None,
-        });
-        self.changed(from, reason, now);
-    }
-
-    /// Gives up the addresses. The caller says what comes after.
-    fn release(&mut self, goodbye: Goodbye) {
-        self.counters.release_master += 1;
-        match goodbye {
-            Goodbye::Advertised => self.send(PRIORITY_STOPPED),
-            Goodbye::Silent => {}
-        }
-        let addresses = self.all_addresses();
-        self.actions.push_back(Action::ResetFlows(addresses));
-        self.remove_all();
-    }
-
-    /// What is said when addresses are given up at once. Who is on the way out has said it, and saying it
-    /// again would have the others wait again.
-    fn goodbye(&self) -> Goodbye {
-        match self.purpose() {
-            None => Goodbye::Advertised,
-            Some(_) => Goodbye::Silent,
-        }
-    }
-
-    fn changed(&mut self, from: State, reason: Reason, now: Instant) {
-        let to = self.state();
-        self.since = Some(now);
-        self.actions
-            .push_back(Action::StateChanged { from, to, reason });
-    }
-}
-
-/// Whether a router says that it stops.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Goodbye {
-    Advertised,
-    Silent,
-}
-
-//--- Sending
-
-impl Machine {
-    /// To all, at what is its priority; the next follows an interval after.
-    fn advertise(&mut self, now: Instant) {
-        self.send(self.advertised_priority());
-        let interval = self.settings.interval;
-        let again = self.goodbye_interval();
-        if let Phase::Active(active) = &mut self.phase {
-            active.sent = now;
-            if active.going.is_some() {
-                active.due = now + again;
-                return;
-            }
-            // On the beat, unless that is past or something was sent beside it.
-            let beat = active.due + interval;
-            let on_beat = active.due <= now && beat > now;
-            active.due = if on_beat { beat } else { now + interval };
-        }
-    }
-
-    fn send(&mut self, priority: u8) {
-        self.counters.advert_sent += 1;
-        if priority == PRIORITY_STOPPED {
-            self.counters.pri_zero_sent += 1;
-        }
-        let guests: Vec<_> = self.guests.iter().copied().map(Audience::One).collect();
-        let advertisement = Advertisement {
-            version: self.settings.version,
-            router_id: self.settings.router_id,
-            priority,
-            interval: self.settings.interval,
-            addresses: self.all_addresses(),
-        };
-        let each = [Audience::All].into_iter().chain(guests);
-        self.actions.extend(each.map(|to| Action::Send {
-            advertisement: advertisement.clone(),
-            to,
-        }));
-    }
-
-    fn announce(&mut self, count: u8) {
-        let addresses = self.all_addresses();
-        self.actions
-            .push_back(Action::Announce { addresses, count });
-    }
-
-    fn advertised_priority(&self) -> u8 {
-        if self.is_handing_over() {
-            PRIORITY_STOPPED
-        } else {
-            self.priority
-        }
-    }
-
-    fn all_addresses(&self) -> Vec<IpAddr> {
-        let entries = self.settings.addresses.iter();
-        entries.map(|entry| entry.address).collect()
-    }
-
-    fn remove_all(&mut self) {
-        let addresses = self.settings.addresses.clone();
-        self.actions.push_back(Action::RemoveAddresses(addresses));
     }
 }
 

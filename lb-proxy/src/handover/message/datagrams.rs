@@ -3,9 +3,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use super::{
-    DecodeError, address, duration, each, exact, micros, put, put_address, put_text, tag, text,
-};
+use super::decode::{address, duration, each, exact, text};
+use super::encode::{micros, put, put_address, put_text};
+use super::{DecodeError, tag};
 
 /// A flow of datagrams, without its descriptor: the socket that is connected to its server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

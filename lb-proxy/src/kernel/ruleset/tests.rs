@@ -1,3 +1,4 @@
+use super::name::plain;
 use super::share::places_of_sources;
 use super::*;
 
