@@ -1,5 +1,5 @@
 //! What people write: where in a file something stands and what is wrong there, the files that it refers
-//! to, and [TOML](toml) as it is written for them.
+//! to, [TOML](toml) as it is written for them, and what is written into [URLs and pages](web).
 //!
 //! For every parser of such text: the configuration, zones, and peers' files. Reads nothing.
 
@@ -7,6 +7,7 @@ mod files;
 mod nearest;
 mod rejected;
 pub mod toml;
+pub mod web;
 
 use std::fmt;
 use std::path::Path;

@@ -21,6 +21,7 @@ use std::pin::Pin;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use config_text::web;
 use serde_json::Value;
 
 pub use client::{ClientError, Place, Response, get, post};
@@ -49,7 +50,7 @@ impl Request {
     pub fn parameter(&self, name: &str) -> Option<String> {
         self.query.split('&').find_map(|pair| {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (decode(key) == name).then(|| decode(value))
+            (web::parameter(key) == name).then(|| web::parameter(value))
         })
     }
 
@@ -226,32 +227,6 @@ impl fmt::Debug for Routes {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_list().entries(self.paths()).finish()
     }
-}
-
-/// Percent-decoding (RFC 3986 §2.1) with `+` as a space; what is malformed stays as it is.
-fn decode(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        rest = after;
-        match (first, after) {
-            (b'+', _) => bytes.push(b' '),
-            (b'%', [high, low, tail @ ..]) => match (hex(*high), hex(*low)) {
-                (Some(high), Some(low)) => {
-                    bytes.push(high << 4 | low);
-                    rest = tail;
-                }
-                _ => bytes.push(b'%'),
-            },
-            _ => bytes.push(*first),
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-fn hex(digit: u8) -> Option<u8> {
-    let value = char::from(digit).to_digit(16)?;
-    u8::try_from(value).ok()
 }
 
 #[cfg(test)]

@@ -46,14 +46,12 @@ pub fn parse<C: clap::Parser>(
     })
 }
 
-/// Arguments of `serve`.
+/// Arguments of `serve`: those of `C`, which say what to serve, and what every daemon is told besides.
 #[derive(Debug, Clone, Default, clap::Args)]
-pub struct ServeArgs {
-    /// Configuration file (TOML, `version = "v1"`)
-    ///
-    /// SIGHUP reads it again; a file with a problem changes nothing.
-    #[arg(long, short, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+pub struct ServeArgs<C: clap::Args> {
+    /// What to serve.
+    #[command(flatten)]
+    pub config: C,
 
     /// How much to log and in which form.
     #[command(flatten)]
@@ -91,14 +89,6 @@ pub struct LogArgs {
     pub log_format: Option<Format>,
 }
 
-/// Arguments of `check`.
-#[derive(Debug, Clone, Default, clap::Args)]
-pub struct CheckArgs {
-    /// Configuration file to check, with all data it names
-    #[arg(long, short, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-}
-
 /// Arguments of `status`.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub struct StatusArgs {
@@ -116,11 +106,17 @@ mod tests {
     use super::*;
     use clap::Parser;
 
+    #[derive(clap::Args)]
+    struct Config {
+        #[arg(long)]
+        config: Option<PathBuf>,
+    }
+
     #[derive(Parser)]
     #[command(version = crate::version!())]
     struct Command {
         #[command(flatten)]
-        serve: ServeArgs,
+        serve: ServeArgs<Config>,
         #[command(flatten)]
         status: StatusArgs,
     }
@@ -141,7 +137,10 @@ mod tests {
         ])
         .ok()
         .unwrap();
-        assert_eq!(command.serve.config, Some(PathBuf::from("/etc/x.toml")));
+        assert_eq!(
+            command.serve.config.config,
+            Some(PathBuf::from("/etc/x.toml"))
+        );
         assert_eq!(command.serve.log.log_level, Some(Level::Debug));
         assert_eq!(command.serve.log.log_format, Some(Format::Json));
         assert!(command.status.json);

@@ -46,7 +46,7 @@ use host::Host;
 
 pub use life::{Life, State};
 pub use progress::{Heartbeat, Progress};
-pub use verbs::{check, headline, status};
+pub use verbs::{Way, ask, check, headline, import, status, verb};
 
 /// The name of the admin listener among inherited sockets.
 pub const ADMIN_SOCKET: &str = "admin";
@@ -191,11 +191,13 @@ impl From<io::Error> for StartError {
 
 /// Lives the whole life of a daemon in the foreground, and returns its exit code.
 ///
-/// `load` reads and parses the configuration: at the start, and again on every reload.
-pub fn serve<S: Service>(
-    args: &ServeArgs,
-    load: impl Fn() -> Result<S::Config, Problems>,
+/// `load` reads and parses the configuration that the arguments name: at the start, and again on every
+/// reload.
+pub fn serve<S: Service, C: clap::Args>(
+    args: &ServeArgs<C>,
+    load: impl Fn(&C) -> Result<S::Config, Problems>,
 ) -> ExitCode {
+    let load = || load(&args.config);
     log::start(settings(LogSettings::default(), args.log));
     // Before anything else opens a descriptor.
     let inherited = match Inherited::from_env() {
@@ -221,7 +223,7 @@ pub fn serve<S: Service>(
             return exit::code(exit::SOFTWARE);
         }
     };
-    let code = runtime.block_on(live::<S>(config, inherited, args, &load));
+    let code = runtime.block_on(live::<S>(config, inherited, (args.log, &args.slot), &load));
     // Blocking tasks that are left have had their deadline.
     runtime.shutdown_background();
     exit::code(code)
@@ -260,7 +262,7 @@ fn report_problems(sentence: &'static str, problems: &Problems) {
 async fn live<S: Service>(
     config: S::Config,
     inherited: Inherited,
-    args: &ServeArgs,
+    (log, slot): (LogArgs, &SlotArgs),
     load: &impl Fn() -> Result<S::Config, Problems>,
 ) -> u8 {
     let mut signals = match Signals::catch() {
@@ -273,13 +275,13 @@ async fn live<S: Service>(
     tracing::info!(
         version = VERSION,
         pid = std::process::id(),
-        slot = args.slot.slot,
+        slot = slot.slot,
         "Starting {}",
         S::NAME
     );
     let common = *S::common(&config);
     let takes_over = inherited.any() || S::takes_over(&config);
-    let mut host = match Host::open(S::NAME, &common, inherited, takes_over, &args.slot) {
+    let mut host = match Host::open(S::NAME, &common, inherited, takes_over, slot) {
         Ok(host) => host,
         Err(error) => return failed(&error),
     };
@@ -301,9 +303,7 @@ async fn live<S: Service>(
         tracing::warn!(socket, "Inherited socket is not served");
     }
     starting.release();
-    let end = host
-        .serve(&service, common, args.log, &mut signals, load)
-        .await;
+    let end = host.serve(&service, common, log, &mut signals, load).await;
     host.drain(service, end.deadline, &mut signals).await;
     end.code
 }

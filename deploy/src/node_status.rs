@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use daemon_base::{errln, exit, outln};
+use daemon_base::{errln, exit, outln, run};
 use proto::wire::Liveness;
 use serde_json::{Value, json};
 
@@ -25,7 +25,6 @@ use crate::swap::manager::{self, Unit};
 use crate::swap::places::Places;
 use crate::swap::process::Process;
 use crate::swap::record::{self, Record};
-use crate::swap::run_to_end;
 use crate::swap::slot::Slot;
 
 /// How long another node may take: its own questions have bounds within it.
@@ -46,11 +45,11 @@ pub(crate) fn is_node() -> bool {
 
 /// Shows this node, or all of a site.
 pub(crate) fn run(args: &StatusArgs) -> ExitCode {
-    run_to_end(async {
-        match &args.site {
+    run::verb(async {
+        exit::code(match &args.site {
             None => this(args.json).await,
             Some(site) => all(site, &args.login, args.json).await,
-        }
+        })
     })
 }
 

@@ -35,7 +35,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use daemon_base::succession::{Lock, LockError};
-use daemon_base::{errln, exit, outln};
+use daemon_base::{errln, exit, outln, run};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -67,24 +67,7 @@ fn begin(
     archive: Option<PathBuf>,
     options: &SwapOptions,
 ) -> ExitCode {
-    run_to_end(lead(service, with, archive, options))
-}
-
-/// Does the work of a verb, and ends with the code it gives; what it has left running ends with it.
-pub(crate) fn run_to_end(work: impl Future<Output = u8>) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let runtime = match runtime {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            exit::report(&error);
-            return exit::code(exit::SOFTWARE);
-        }
-    };
-    let code = runtime.block_on(work);
-    runtime.shutdown_background();
-    exit::code(code)
+    run::verb(async { exit::code(lead(service, with, archive, options).await) })
 }
 
 async fn lead(service: Service, with: With, archive: Option<PathBuf>, options: &SwapOptions) -> u8 {

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use daemon_base::args::{LogArgs, SlotArgs, StatusArgs};
+use daemon_base::args::{ServeArgs, StatusArgs};
 use pdns_settings::command_line;
 use proto::endpoint::HealthdArg;
 
@@ -37,7 +37,7 @@ pub enum Verb {
     /// are watched besides, so that an edit is served at once.
     ///
     /// Sockets are taken from systemd if it hands over any named `dns`, and bound otherwise.
-    Serve(ServeArgs),
+    Serve(ServeArgs<ConfigArgs>),
     /// Check the configuration, every zone and every LUA record, and print all problems
     ///
     /// Each problem is printed with its file, line and column. Exits with 0 when there is none, and
@@ -104,22 +104,6 @@ pub struct ConfigArgs {
     /// Further settings of `pdns_server`, taken off the command line before it is parsed.
     #[arg(skip)]
     pub settings: Vec<(String, String)>,
-}
-
-/// Arguments of `serve`.
-#[derive(Clone, Debug, Default, Args)]
-pub struct ServeArgs {
-    /// Which files say what to serve.
-    #[command(flatten)]
-    pub config: ConfigArgs,
-
-    /// How much to log and in which form.
-    #[command(flatten)]
-    pub log: LogArgs,
-
-    /// Which of the slots this process is.
-    #[command(flatten)]
-    pub slot: SlotArgs,
 }
 
 /// A peer's kind of file.

@@ -1,20 +1,19 @@
 //! The verbs of the command line.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
 use config_text::Rejected;
-use daemon_base::admin::{self, ClientError, Response};
-use daemon_base::args::{self, ServeArgs as BaseServeArgs, StatusArgs};
+use config_text::web::with_query;
+use daemon_base::args::{self, StatusArgs};
 use daemon_base::config::Problems;
-use daemon_base::{errln, exit, outln, run};
+use daemon_base::run::{self, Way};
+use daemon_base::{errln, exit, outln};
 use dns_wire::Name;
 use serde_json::Value;
-use tokio::runtime::Builder;
 
-use crate::args::{Cli, ConfigArgs, Format, ServeArgs, Verb, ZoneVerb, split_settings};
+use crate::args::{Cli, ConfigArgs, Format, Verb, ZoneVerb, split_settings};
 use crate::check::{self, Findings};
 use crate::config::{Config, DEFAULT_ADMIN, import};
 use crate::load;
@@ -36,7 +35,7 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
         }
     }
     match cli.verb {
-        Verb::Serve(args) => serve(&args),
+        Verb::Serve(args) => run::serve::<Authd, _>(&args, read),
         Verb::Check(args) => check_all(&args),
         Verb::Import { format } => import(format),
         Verb::Status(args) => {
@@ -69,15 +68,6 @@ fn read(args: &ConfigArgs) -> Result<Config, Problems> {
         config.common.admin = args.admin;
     }
     Ok(config)
-}
-
-fn serve(args: &ServeArgs) -> ExitCode {
-    let base = BaseServeArgs {
-        config: args.config.config.clone(),
-        log: args.log,
-        slot: args.slot.clone(),
-    };
-    run::serve::<Authd>(&base, || read(&args.config))
 }
 
 //--- Check and import
@@ -130,18 +120,8 @@ fn import(format: Format) -> ExitCode {
         }
         Format::Named { files } => import_named(&files),
     };
-    match page {
-        Ok(page) => {
-            daemon_base::print::out(format_args!("{page}"));
-            exit::code(exit::OK)
-        }
-        Err(rejected) => {
-            for problem in rejected.problems {
-                errln!("{}", problem);
-            }
-            exit::code(exit::DATA)
-        }
-    }
+    // What is to be said about a file is in comments of the page.
+    run::import::<String>(page.map(|page| (page, Vec::new())))
 }
 
 /// Several zone lists become one.
@@ -175,7 +155,7 @@ fn zone(verb: ZoneVerb) -> ExitCode {
                 Ok(zones) => status::render_zones(&zones, now()),
                 Err(_) => body.to_owned(),
             };
-            ask(&args, "/zones", false, |body| {
+            ask(&args, "/zones", Way::Look, |body| {
                 if args.json {
                     body.to_owned()
                 } else {
@@ -183,19 +163,14 @@ fn zone(verb: ZoneVerb) -> ExitCode {
                 }
             })
         }
-        ZoneVerb::Show { name, status } => ask(
-            &status,
-            &format!("/zones/show?name={}", escape(&name)),
-            false,
-            str::to_owned,
-        ),
+        ZoneVerb::Show { name, status } => {
+            let path = with_query("/zones/show", &[("name", Some(name))]);
+            ask(&status, &path, Way::Look, str::to_owned)
+        }
         ZoneVerb::Reload { name, status } => {
-            let path = match name {
-                Some(name) => format!("/zones/reload?name={}", escape(&name)),
-                None => "/zones/reload".to_owned(),
-            };
+            let path = with_query("/zones/reload", &[("name", name)]);
             let json = status.json;
-            ask(&status, &path, true, |body| {
+            ask(&status, &path, Way::Change, |body| {
                 if json {
                     body.to_owned()
                 } else {
@@ -207,14 +182,10 @@ fn zone(verb: ZoneVerb) -> ExitCode {
 }
 
 /// Asks the running server and prints what `render` makes of its answer.
-fn ask(args: &StatusArgs, path: &str, post: bool, render: impl Fn(&str) -> String) -> ExitCode {
-    let address = args.admin.unwrap_or(DEFAULT_ADMIN);
-    let response = match exchange(address, path, post) {
+fn ask(args: &StatusArgs, path: &str, way: Way, render: impl Fn(&str) -> String) -> ExitCode {
+    let response = match run::ask(args, DEFAULT_ADMIN, path, way) {
         Ok(response) => response,
-        Err(error) => {
-            exit::report(&error);
-            return exit::code(exit::UNAVAILABLE);
-        }
+        Err(code) => return code,
     };
     let text = response.text();
     let is_shown = response.is_success() || response.status == 422;
@@ -226,20 +197,6 @@ fn ask(args: &StatusArgs, path: &str, post: bool, render: impl Fn(&str) -> Strin
     match response.is_success() {
         true => exit::code(exit::OK),
         false => exit::code(exit::DATA),
-    }
-}
-
-fn exchange(address: SocketAddr, path: &str, post: bool) -> Result<Response, ClientError> {
-    let runtime = Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| ClientError::Exchange {
-            address: address.into(),
-            source: error.into(),
-        })?;
-    match post {
-        true => runtime.block_on(admin::post(address, path, Vec::new())),
-        false => runtime.block_on(admin::get(address, path)),
     }
 }
 
@@ -267,20 +224,6 @@ fn reloaded(body: &str) -> String {
         }
     }
     lines.join("\n")
-}
-
-/// A name as part of a URL's query.
-fn escape(name: &str) -> String {
-    let mut escaped = String::new();
-    for byte in name.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'-' | b'_' => {
-                escaped.push(char::from(byte));
-            }
-            other => escaped.push_str(&format!("%{other:02X}")),
-        }
-    }
-    escaped
 }
 
 #[expect(clippy::disallowed_methods, reason = "ages are printed")]

@@ -2,12 +2,13 @@
 
 use std::process::ExitCode;
 
-use daemon_base::admin::{self, ClientError, Response};
-use daemon_base::args::{self, ServeArgs as BaseServeArgs, StatusArgs};
+use config_text::web::encoded;
+use daemon_base::args::{self, ServeArgs};
 use daemon_base::config::Problems;
-use daemon_base::{errln, exit, outln, run};
+use daemon_base::run::{self, Way};
+use daemon_base::{errln, exit, outln};
 
-use crate::args::{CacheVerb, Cli, ConfigArgs, Format, ServeArgs, Verb, split_settings};
+use crate::args::{CacheVerb, Cli, ConfigArgs, Format, Verb, split_settings};
 use crate::config::{Config, DEFAULT_ADMIN};
 use crate::import::{corefile, dnsmasq};
 use crate::service::Recursor;
@@ -28,7 +29,7 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
         }
     }
     match cli.verb {
-        Verb::Serve(args) => serve(&args),
+        Verb::Serve(args) => run::serve::<Recursor, _>(&args, read),
         Verb::Check(args) => check(&args),
         Verb::Import { format } => import(&format),
         Verb::Status(args) => run::status(&args, DEFAULT_ADMIN, status::render),
@@ -46,15 +47,6 @@ fn read(args: &ConfigArgs) -> Result<Config, Problems> {
         config.common.admin = args.admin;
     }
     Ok(config)
-}
-
-fn serve(args: &ServeArgs) -> ExitCode {
-    let base = BaseServeArgs {
-        config: args.config.config.clone(),
-        log: args.log,
-        slot: args.slot.clone(),
-    };
-    run::serve::<Recursor>(&base, || read(&args.config))
 }
 
 fn check(args: &ConfigArgs) -> ExitCode {
@@ -77,27 +69,15 @@ fn import(format: &Format) -> ExitCode {
         Format::Corefile { file } => load::import_with(corefile::import, file),
         Format::Dnsmasq { file } => load::import_with(dnsmasq::import, file),
     };
-    match imported {
-        Ok((toml, remarks)) => {
-            daemon_base::print::out(format_args!("{toml}"));
-            for remark in remarks {
-                errln!("{remark}");
-            }
-            exit::code(exit::OK)
-        }
-        Err(problems) => {
-            errln!("{problems}");
-            exit::code(exit::DATA)
-        }
-    }
+    run::import(imported)
 }
 
 //--- The running server
 
 fn cache(verb: &CacheVerb) -> ExitCode {
-    let (name, status, path) = match verb {
-        CacheVerb::Dump { name, status } => (name, status, "/cache"),
-        CacheVerb::Flush { name, status } => (name, status, "/cache/flush"),
+    let (name, status, path, way) = match verb {
+        CacheVerb::Dump { name, status } => (name, status, "/cache", Way::Look),
+        CacheVerb::Flush { name, status } => (name, status, "/cache/flush", Way::Change),
     };
     let path = match name.as_deref() {
         None => path.to_owned(),
@@ -106,44 +86,14 @@ fn cache(verb: &CacheVerb) -> ExitCode {
             None => format!("{path}?name={}", encoded(name)),
         },
     };
-    match ask(status, &path, matches!(verb, CacheVerb::Flush { .. })) {
+    match run::ask(status, DEFAULT_ADMIN, &path, way) {
         Ok(response) => {
-            let body = String::from_utf8_lossy(&response.body);
-            daemon_base::print::out(format_args!("{body}"));
+            daemon_base::print::out(format_args!("{}", response.text()));
             match response.status {
                 200 => exit::code(exit::OK),
                 _ => exit::code(exit::USAGE),
             }
         }
-        Err(error) => {
-            exit::report(&error);
-            exit::code(exit::UNAVAILABLE)
-        }
+        Err(code) => code,
     }
-}
-
-fn ask(args: &StatusArgs, path: &str, changes: bool) -> Result<Response, ClientError> {
-    let address = args.admin.unwrap_or(DEFAULT_ADMIN);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|source| ClientError::Exchange {
-            address: address.into(),
-            source: source.into(),
-        })?;
-    match changes {
-        true => runtime.block_on(admin::post(address, path, Vec::new())),
-        false => runtime.block_on(admin::get(address, path)),
-    }
-}
-
-/// Percent-encodes what a query cannot hold (RFC 3986 §2.1).
-fn encoded(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~*".contains(&byte);
-    text.bytes()
-        .map(|byte| match plain(byte) {
-            true => char::from(byte).to_string(),
-            false => format!("%{byte:02X}"),
-        })
-        .collect()
 }

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
+use config_text::web::markup;
 use serde_json::Value;
 
 use crate::status::{clock_words, rows, word};
@@ -51,7 +52,7 @@ pub fn render(detail: &Value) -> String {
     }
     body.push_str(&clocks(detail));
     let subscribers: Vec<String> = rows(detail, "subscribers")
-        .map(|subscriber| escaped(word(subscriber, "name")))
+        .map(|subscriber| markup(word(subscriber, "name")))
         .collect();
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -59,7 +60,7 @@ pub fn render(detail: &Value) -> String {
          <meta name=\"viewport\" content=\"width=device-width\">\n\
          <title>{serves}</title>\n<style>\n{STYLE}\n</style>\n</head>\n<body>\n<h1>{serves}</h1>\n\
          <p>Generation {generation}, watched by {watchers}.</p>\n{body}</body>\n</html>\n",
-        serves = escaped(word(detail, "serves")),
+        serves = markup(word(detail, "serves")),
         generation = detail
             .get("generation")
             .and_then(Value::as_u64)
@@ -93,9 +94,9 @@ fn clock_row(clock: &Value) -> String {
     };
     format!(
         "<tr><td>{}</td><td class=\"{class}\">{}</td><td>{}</td></tr>\n",
-        escaped(word(clock, "reporter")),
-        escaped(&clock_words(clock)),
-        escaped(word(clock, "since")),
+        markup(word(clock, "reporter")),
+        markup(&clock_words(clock)),
+        markup(word(clock, "since")),
     )
 }
 
@@ -107,32 +108,17 @@ fn row(target: &Value) -> String {
     };
     let admin = match word(target, "admin") {
         "ready" => String::new(),
-        other => format!(", {}", escaped(other)),
+        other => format!(", {}", markup(other)),
     };
     let latency = target.get("latency-seconds").and_then(Value::as_f64);
     format!(
         "<tr><td class=\"{liveness}\">{liveness}{admin}</td><td>{}</td><td class=\"number\">{:.1} ms</td>\
          <td>{}</td><td>{}</td></tr>\n",
-        escaped(word(target, "target")),
+        markup(word(target, "target")),
         latency.unwrap_or(0.0) * 1000.0,
-        escaped(word(target, "since")),
-        escaped(word(target, "reason")),
+        markup(word(target, "since")),
+        markup(word(target, "reason")),
     )
-}
-
-/// Text as it may stand in an element: a reason may be what a stranger's server said.
-fn escaped(text: &str) -> String {
-    let mut result = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => result.push_str("&amp;"),
-            '<' => result.push_str("&lt;"),
-            '>' => result.push_str("&gt;"),
-            '"' => result.push_str("&quot;"),
-            other => result.push(other),
-        }
-    }
-    result
 }
 
 #[cfg(test)]

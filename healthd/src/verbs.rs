@@ -8,10 +8,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use daemon_base::args::{CheckArgs, ServeArgs, StatusArgs};
-use daemon_base::{exit, run};
+use daemon_base::args::{ServeArgs, StatusArgs};
+use daemon_base::run;
 use proto::endpoint::Endpoint;
-use tokio::runtime::Builder;
 
 use crate::config::{Config, DEFAULT_ADMIN, DEFAULT_SOCKET, Overrides};
 use crate::service::Healthd;
@@ -38,12 +37,12 @@ enum Verb {
     /// Without a configuration file everything has its default. SIGHUP reads the file again.
     Serve {
         #[command(flatten)]
-        serve: ServeArgs,
+        serve: ServeArgs<ConfigArgs>,
         #[command(flatten)]
         overrides: Overrides,
     },
     /// Check a configuration file, and print every problem with its place
-    Check(CheckArgs),
+    Check(ConfigArgs),
     /// Show what the running daemon knows
     Status(StatusArgs),
     /// Print states and their changes as they happen
@@ -52,6 +51,14 @@ enum Verb {
     Probe(Box<probe::Args>),
     /// Put an address, or one port of it, into ready, drain or maintenance
     Mark(mark::Args),
+}
+
+/// What the daemon is told in a file.
+#[derive(Clone, Debug, Default, clap::Args)]
+struct ConfigArgs {
+    /// Configuration file (TOML, `version = "v1"`)
+    #[arg(long, short, value_name = "FILE")]
+    config: Option<PathBuf>,
 }
 
 /// Where the running daemon is.
@@ -78,9 +85,9 @@ impl Command {
     #[must_use]
     pub fn run(self) -> ExitCode {
         match self.verb {
-            Verb::Serve { serve, overrides } => {
-                run::serve::<Healthd>(&serve, || Config::load(serve.config.as_deref(), &overrides))
-            }
+            Verb::Serve { serve, overrides } => run::serve::<Healthd, _>(&serve, |args| {
+                Config::load(args.config.as_deref(), &overrides)
+            }),
             Verb::Check(args) => {
                 let checked = Config::load(args.config.as_deref(), &Overrides::default());
                 run::check(checked, |config| {
@@ -88,24 +95,9 @@ impl Command {
                 })
             }
             Verb::Status(args) => run::status(&args, DEFAULT_ADMIN, status::render),
-            Verb::Watch(args) => block_on(watch::run(args)),
-            Verb::Probe(args) => block_on(probe::run(*args)),
-            Verb::Mark(args) => block_on(mark::run(args)),
-        }
-    }
-}
-
-/// Runs a verb that talks to somebody.
-fn block_on(verb: impl Future<Output = ExitCode>) -> ExitCode {
-    match Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => {
-            let code = runtime.block_on(verb);
-            runtime.shutdown_background();
-            code
-        }
-        Err(error) => {
-            exit::report(&error);
-            exit::code(exit::SOFTWARE)
+            Verb::Watch(args) => run::verb(watch::run(args)),
+            Verb::Probe(args) => run::verb(probe::run(*args)),
+            Verb::Mark(args) => run::verb(mark::run(args)),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use daemon_base::args::{LogArgs, SlotArgs, StatusArgs};
+use daemon_base::args::{ServeArgs, StatusArgs};
 use ipnet::IpNet;
 use proto::endpoint::HealthdArg;
 
@@ -34,7 +34,7 @@ pub enum Verb {
     /// When an lb-proxy serves already and the swap socket of its configuration is this one's, this
     /// process takes over its listeners and its connections, and it ends. Otherwise sockets are taken
     /// from systemd where it hands over any by the name of a frontend, and bound where not.
-    Serve(ServeArgs),
+    Serve(ServeArgs<ConfigArgs>),
     /// Check the configuration and print all problems
     ///
     /// Each problem is printed as `file:line:column: message`, after what is legal but odd. Exits with
@@ -109,22 +109,6 @@ pub struct ConfigArgs {
     /// Address of the admin listener; wins over the configuration
     #[arg(long, value_name = "IP:PORT")]
     pub admin: Option<SocketAddr>,
-}
-
-/// Arguments of `serve`.
-#[derive(Clone, Debug, Default, Args)]
-pub struct ServeArgs {
-    /// Which files say what to do.
-    #[command(flatten)]
-    pub config: ConfigArgs,
-
-    /// How much to log and in which form.
-    #[command(flatten)]
-    pub log: LogArgs,
-
-    /// Which of the slots this process is.
-    #[command(flatten)]
-    pub slot: SlotArgs,
 }
 
 /// A peer's kind of file.

@@ -1,15 +1,15 @@
 //! The verbs of the command line.
 
-use std::net::SocketAddr;
 use std::process::ExitCode;
 
-use daemon_base::admin::{self, ClientError, Response};
-use daemon_base::args::{self, ServeArgs as BaseServeArgs, StatusArgs};
+use config_text::web::with_query;
+use daemon_base::args::{self, StatusArgs};
 use daemon_base::config::{Document, Problems};
-use daemon_base::{errln, exit, outln, run};
+use daemon_base::run::{self, Way};
+use daemon_base::{errln, exit, outln};
 use serde_json::Value;
 
-use crate::args::{BackendVerb, Cli, ConfigArgs, Format, ServeArgs, ServerName, SessionArgs, Verb};
+use crate::args::{BackendVerb, Cli, ConfigArgs, Format, ServerName, SessionArgs, Verb};
 use crate::config::{Config, DEFAULT_ADMIN, lint, v1};
 use crate::import;
 use crate::service::Proxy;
@@ -22,7 +22,7 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
         Err(code) => return code,
     };
     match cli.verb {
-        Verb::Serve(args) => serve(&args),
+        Verb::Serve(args) => run::serve::<Proxy, _>(&args, read),
         Verb::Check(args) => check(&args),
         Verb::Import { format } => import(&format),
         Verb::Status(args) => run::status(&args, DEFAULT_ADMIN, status::render),
@@ -30,7 +30,7 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
         Verb::Kill { which, all, status } => kill(&which, all, &status),
         Verb::Backend { verb } => backend(&verb),
         Verb::Explain { backend, status } => {
-            let path = query("/backends/explain", &[("backend", backend)]);
+            let path = with_query("/backends/explain", &[("backend", backend)]);
             ask(&status, &path, Way::Look, str::to_owned)
         }
     }
@@ -46,15 +46,6 @@ fn read(args: &ConfigArgs) -> Result<Config, Problems> {
         config.common.admin = args.admin;
     }
     Ok(config)
-}
-
-fn serve(args: &ServeArgs) -> ExitCode {
-    let base = BaseServeArgs {
-        config: Some(args.config.config.clone()),
-        log: args.log,
-        slot: args.slot.clone(),
-    };
-    run::serve::<Proxy>(&base, || read(&args.config))
 }
 
 fn check(args: &ConfigArgs) -> ExitCode {
@@ -73,32 +64,13 @@ fn import(format: &Format) -> ExitCode {
         Format::Haproxy { files } => import::haproxy(files),
         Format::Keepalived { file, config_id } => import::keepalived(file, config_id.as_deref()),
     };
-    match imported {
-        Ok(imported) => {
-            daemon_base::print::out(format_args!("{}", imported.toml));
-            for remark in imported.remarks {
-                errln!("{remark}");
-            }
-            exit::code(exit::OK)
-        }
-        Err(problems) => {
-            errln!("{problems}");
-            exit::code(exit::DATA)
-        }
-    }
+    run::import(imported.map(|imported| (imported.toml, imported.remarks)))
 }
 
 //--- The running proxy
 
-/// Whether something is changed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
-    Look,
-    Change,
-}
-
 fn sessions(which: &SessionArgs, status: &StatusArgs) -> ExitCode {
-    let path = query("/sessions", &parameters(which));
+    let path = with_query("/sessions", &parameters(which));
     let json = status.json;
     ask(
         status,
@@ -121,7 +93,7 @@ fn kill(which: &SessionArgs, all: bool, status: &StatusArgs) -> ExitCode {
         errln!("say which sessions: --id, --frontend, --backend, --server, --client or --all");
         return exit::code(exit::USAGE);
     }
-    let path = query("/sessions/kill", &parameters);
+    let path = with_query("/sessions/kill", &parameters);
     let json = status.json;
     ask(status, &path, Way::Change, |body| {
         let killed = serde_json::from_str::<Value>(body);
@@ -160,7 +132,7 @@ fn backend(verb: &BackendVerb) -> ExitCode {
             (server, status, "/backends/weight", "weight", weight)
         }
     };
-    let path = query(
+    let path = with_query(
         path,
         &[
             ("backend", Some(server.backend.clone())),
@@ -187,13 +159,9 @@ fn state<'a>(
 
 /// Asks the running proxy and prints what `render` makes of its answer.
 fn ask(args: &StatusArgs, path: &str, way: Way, render: impl Fn(&str) -> String) -> ExitCode {
-    let address = args.admin.unwrap_or(DEFAULT_ADMIN);
-    let response = match exchange(address, path, way) {
+    let response = match run::ask(args, DEFAULT_ADMIN, path, way) {
         Ok(response) => response,
-        Err(error) => {
-            exit::report(&error);
-            return exit::code(exit::UNAVAILABLE);
-        }
+        Err(code) => return code,
     };
     let text = response.text();
     if response.is_success() {
@@ -206,41 +174,4 @@ fn ask(args: &StatusArgs, path: &str, way: Way, render: impl Fn(&str) -> String)
         errln!("{}", text.trim_end());
         exit::code(exit::DATA)
     }
-}
-
-fn exchange(address: SocketAddr, path: &str, way: Way) -> Result<Response, ClientError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|source| ClientError::Exchange {
-            address: address.into(),
-            source: source.into(),
-        })?;
-    match way {
-        Way::Change => runtime.block_on(admin::post(address, path, Vec::new())),
-        Way::Look => runtime.block_on(admin::get(address, path)),
-    }
-}
-
-/// A path with the parameters that have a value.
-fn query(path: &str, parameters: &[(&str, Option<String>)]) -> String {
-    let given: Vec<String> = parameters
-        .iter()
-        .filter_map(|(key, value)| Some(format!("{key}={}", encoded(value.as_ref()?))))
-        .collect();
-    match given.is_empty() {
-        true => path.to_owned(),
-        false => format!("{path}?{}", given.join("&")),
-    }
-}
-
-/// Percent-encodes what a query cannot hold (RFC 3986 §2.1).
-fn encoded(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/:".contains(&byte);
-    text.bytes()
-        .map(|byte| match plain(byte) {
-            true => char::from(byte).to_string(),
-            false => format!("%{byte:02X}"),
-        })
-        .collect()
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use daemon_base::args::{LogArgs, SlotArgs};
+use daemon_base::args::ServeArgs;
 
 use crate::reference::{Reference, RepositoryName};
 use crate::transfer::args::{ExportArgs, ImportArgs, PullArgs, PushArgs};
@@ -33,7 +33,7 @@ pub enum Verb {
     /// hands over by the names `registry` and `cluster` are served instead of bound ones. When a
     /// registry-svc serves them already, it is told to finish, and this one goes on where it stopped:
     /// clients that connect meanwhile wait for a moment.
-    Serve(ServeArgs),
+    Serve(ServeArgs<ConfigArgs>),
     /// Check the configuration and print all problems
     ///
     /// Each problem is printed as `file:line:column: message`, after what is legal but odd. What the
@@ -136,22 +136,6 @@ pub struct ConfigArgs {
     /// Where everything is kept; wins over the configuration
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
-}
-
-/// Arguments of `serve`.
-#[derive(Clone, Debug, Default, Args)]
-pub struct ServeArgs {
-    /// Which file says what to do.
-    #[command(flatten)]
-    pub config: ConfigArgs,
-
-    /// How much to log and in which form.
-    #[command(flatten)]
-    pub log: LogArgs,
-
-    /// Which of the slots this process is.
-    #[command(flatten)]
-    pub slot: SlotArgs,
 }
 
 /// Which running daemon is asked.

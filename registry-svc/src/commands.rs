@@ -7,11 +7,11 @@ mod upkeep;
 use std::io::Read as _;
 use std::process::ExitCode;
 
-use daemon_base::args::{self, ServeArgs as BaseServeArgs};
+use daemon_base::args;
 use daemon_base::config::{Document, Problem, Problems};
 use daemon_base::{disk, errln, exit, outln, run};
 
-use crate::args::{Cli, ConfigArgs, ServeArgs, Verb};
+use crate::args::{Cli, ConfigArgs, Verb};
 use crate::config::{Config, DEFAULT_ADMIN, v1};
 use crate::service::{self, Registry};
 use crate::transfer::verbs;
@@ -26,7 +26,7 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
         Err(code) => return code,
     };
     match cli.verb {
-        Verb::Serve(args) => serve(&args),
+        Verb::Serve(args) => run::serve::<Registry, _>(&args, read),
         Verb::Check(args) => check(&args),
         Verb::Status(args) => run::status(&ask::status_args(&args), DEFAULT_ADMIN, status::render),
         Verb::Ls(args) => look::at(&args, &View::Repositories, status::repositories),
@@ -67,15 +67,6 @@ fn read(args: &ConfigArgs) -> Result<Config, Problems> {
         config.root.clone_from(root);
     }
     Ok(config)
-}
-
-fn serve(args: &ServeArgs) -> ExitCode {
-    let base = BaseServeArgs {
-        config: Some(args.config.config.clone()),
-        log: args.log,
-        slot: args.slot.clone(),
-    };
-    run::serve::<Registry>(&base, || read(&args.config))
 }
 
 fn check(args: &ConfigArgs) -> ExitCode {

@@ -5,9 +5,9 @@
 
 use std::fmt::{self, Write as _};
 
+use config_text::web::{encoded, markup};
 use serde_json::Value;
 
-use crate::auth::form::encoded;
 use crate::status::octets;
 use crate::views::View;
 
@@ -43,7 +43,7 @@ pub fn render(view: &View, seen: &Value) -> String {
 }
 
 fn begin(page: &mut String, title: &str) -> fmt::Result {
-    let title = escaped(title);
+    let title = markup(title);
     write!(
         page,
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -100,7 +100,7 @@ fn replication(page: &mut String, cluster: &Value) -> fmt::Result {
         "<h2>Replication</h2><p>This is node {}; {} records wait for content, {} blobs are being fetched, \
          {} are nowhere to be had.</p><table><thead><tr><th>Node</th><th>Address</th><th>State</th>\
          <th class=\"n\">Behind</th><th class=\"n\">Lacks</th><th class=\"n\">Differences</th></tr></thead><tbody>",
-        escaped(word(&cluster["node"])),
+        markup(word(&cluster["node"])),
         number(&cluster["records_waiting"]),
         number(&cluster["fetching"]),
         number(&cluster["missing_blobs"]),
@@ -110,15 +110,15 @@ fn replication(page: &mut String, cluster: &Value) -> fmt::Result {
             Some(true) => "connected".to_owned(),
             _ => format!(
                 "<span class=\"bad\">not connected</span> {}",
-                escaped(peer["error"].as_str().unwrap_or_default())
+                markup(peer["error"].as_str().unwrap_or_default())
             ),
         };
         write!(
             page,
             "<tr><td>{}</td><td>{}</td><td>{state}</td><td class=\"n\">{}</td>\
              <td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
-            escaped(word(&peer["name"])),
-            escaped(word(&peer["address"])),
+            markup(word(&peer["name"])),
+            markup(word(&peer["address"])),
             number(&peer["behind"]),
             number(&peer["lacks"]),
             number(&peer["differences"]),
@@ -140,10 +140,10 @@ fn tags(page: &mut String, seen: &Value) -> fmt::Result {
         write!(
             page,
             "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-            manifest_link(repository, name, &escaped(name)),
+            manifest_link(repository, name, &markup(name)),
             digest_link(repository, digest),
-            escaped(tag["mediaType"].as_str().unwrap_or_default()),
-            escaped(word(&tag["pushed"])),
+            markup(tag["mediaType"].as_str().unwrap_or_default()),
+            markup(word(&tag["pushed"])),
         )?;
     }
     page.push_str("</tbody></table>");
@@ -166,14 +166,14 @@ fn manifest(page: &mut String, seen: &Value) -> fmt::Result {
     row(
         page,
         "Digest",
-        &format!("<code>{}</code>", escaped(word(&seen["digest"]))),
+        &format!("<code>{}</code>", markup(word(&seen["digest"]))),
     )?;
-    row(page, "Media type", &escaped(word(&seen["mediaType"])))?;
+    row(page, "Media type", &markup(word(&seen["mediaType"])))?;
     row(page, "Size", &octets(number(&seen["size"])))?;
-    let tags: Vec<String> = items(&seen["tags"]).map(|tag| escaped(word(tag))).collect();
+    let tags: Vec<String> = items(&seen["tags"]).map(|tag| markup(word(tag))).collect();
     row(page, "Tags", &tags.join(" "))?;
     if let Some(kind) = seen["artifactType"].as_str() {
-        row(page, "Artifact type", &escaped(kind))?;
+        row(page, "Artifact type", &markup(kind))?;
     }
     if let Some(subject) = seen["subject"].as_str() {
         row(page, "Subject", &digest_link(repository, subject))?;
@@ -199,7 +199,7 @@ fn manifest(page: &mut String, seen: &Value) -> fmt::Result {
                 page,
                 "<tr><td>{}</td><td>{}</td><td class=\"n\">{}</td></tr>",
                 digest_link(repository, word(&one["digest"])),
-                escaped(kind),
+                markup(kind),
                 octets(number(&one["size"])),
             )?;
         }
@@ -208,7 +208,7 @@ fn manifest(page: &mut String, seen: &Value) -> fmt::Result {
     write!(
         page,
         "<h2>Manifest</h2><pre>{}</pre>",
-        escaped(&format!("{document:#}"))
+        markup(&format!("{document:#}"))
     )?;
     end(page);
     Ok(())
@@ -230,7 +230,7 @@ fn content(
         let digest = word(&one["digest"]);
         let shown = match title {
             "Manifests" => digest_link(repository, digest),
-            _ => format!("<code>{}</code>", escaped(digest)),
+            _ => format!("<code>{}</code>", markup(digest)),
         };
         let lack = match missing.contains(&digest) {
             true => " <span class=\"bad\">missing</span>",
@@ -238,8 +238,8 @@ fn content(
         };
         let platform = &one["platform"];
         let platform = match (platform["os"].as_str(), platform["architecture"].as_str()) {
-            (Some(os), Some(architecture)) => escaped(&format!("{os}/{architecture}")),
-            _ => escaped(one["mediaType"].as_str().unwrap_or_default()),
+            (Some(os), Some(architecture)) => markup(&format!("{os}/{architecture}")),
+            _ => markup(one["mediaType"].as_str().unwrap_or_default()),
         };
         write!(
             page,
@@ -260,12 +260,12 @@ fn repository_link(name: &str) -> String {
     format!(
         "<a href=\"{REPOSITORY}?repository={}\">{}</a>",
         encoded(name),
-        escaped(name)
+        markup(name)
     )
 }
 
 fn digest_link(repository: &str, digest: &str) -> String {
-    let shown = format!("<code>{}</code>", escaped(digest));
+    let shown = format!("<code>{}</code>", markup(digest));
     manifest_link(repository, digest, &shown)
 }
 
@@ -275,22 +275,6 @@ fn manifest_link(repository: &str, reference: &str, markup: &str) -> String {
         encoded(repository),
         encoded(reference),
     )
-}
-
-/// Text that says nothing to a browser (HTML, "Serialising HTML fragments").
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            plain => escaped.push(plain),
-        }
-    }
-    escaped
 }
 
 fn items(value: &Value) -> impl Iterator<Item = &Value> {

@@ -7,10 +7,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
+use config_text::web::encoded;
 use daemon_base::calendar::Timestamp;
 use serde_json::{Value, json};
 
-use crate::auth::form::{Form, encoded};
+use crate::auth::form::Form;
 use crate::digest::Digest;
 use crate::manifest::{self, Manifest};
 use crate::record::{Fact, Key};

@@ -257,7 +257,10 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("dns-wire", &[]),
-    ("healthd", &["daemon-base", "dns-wire", "proto"]),
+    (
+        "healthd",
+        &["config-text", "daemon-base", "dns-wire", "proto"],
+    ),
     ("lb-proxy", &["config-text", "daemon-base", "proto"]),
     ("pdns-settings", &["config-text"]),
     ("proto", &[]),

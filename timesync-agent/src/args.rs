@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use daemon_base::args::{LogArgs, SlotArgs, StatusArgs};
+use daemon_base::args::{LogArgs, ServeArgs as BaseServeArgs, StatusArgs};
 use proto::endpoint::HealthdArg;
 
 use crate::chronyc::args::{
@@ -156,9 +156,9 @@ pub struct ConfigArgs {
 /// Arguments of `serve`.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ServeArgs {
-    /// Which files say what to do.
+    /// Which files say what to do, and what every daemon is told besides.
     #[command(flatten)]
-    pub config: ConfigArgs,
+    pub base: BaseServeArgs<ConfigArgs>,
 
     /// Set the clock once and exit
     #[arg(long = "set-once", short = 'q', conflicts_with = "measure_once")]
@@ -171,14 +171,6 @@ pub struct ServeArgs {
     /// Stop after so many seconds
     #[arg(long, short = 't', value_name = "SECONDS")]
     pub timeout: Option<u32>,
-
-    /// How much to log and in which form.
-    #[command(flatten)]
-    pub log: LogArgs,
-
-    /// Which of the slots this process is.
-    #[command(flatten)]
-    pub slot: SlotArgs,
 }
 
 /// Arguments of `solo`.
@@ -217,9 +209,9 @@ mod tests {
         let Verb::Serve(args) = Cli::try_parse_from(words).unwrap().verb else {
             panic!("another verb");
         };
-        assert!(args.config.no_clock && args.measure_once && !args.set_once);
+        assert!(args.base.config.no_clock && args.measure_once && !args.set_once);
         assert_eq!(
-            args.config.chrony_conf,
+            args.base.config.chrony_conf,
             Some(PathBuf::from("/etc/chrony.conf"))
         );
         let both = [

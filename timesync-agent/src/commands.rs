@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::ExitCode;
 
-use daemon_base::args::{self, LogArgs, ServeArgs as BaseServeArgs};
+use daemon_base::args::{self, LogArgs};
 use daemon_base::log::LogSettings;
 use daemon_base::{errln, exit, outln, run};
 
@@ -82,17 +82,12 @@ fn serve(args: &ServeArgs) -> ExitCode {
     if args.set_once || args.measure_once {
         return measure(args);
     }
-    let base = BaseServeArgs {
-        config: args.config.config.clone(),
-        log: args.log,
-        slot: args.slot.clone(),
-    };
-    run::serve::<Timesync>(&base, || config::read(&args.config))
+    run::serve::<Timesync, _>(&args.base, config::read)
 }
 
 /// `-q` and `-Q`: says what chronyd says, and exits with 0 only if something was measured.
 fn measure(args: &ServeArgs) -> ExitCode {
-    let config = match read(&args.config, args.log) {
+    let config = match read(&args.base.config, args.base.log) {
         Ok(config) => config,
         Err(code) => return code,
     };
@@ -166,17 +161,5 @@ fn check(args: &ConfigArgs) -> ExitCode {
 
 fn import(format: &Format) -> ExitCode {
     let Format::Chrony { file } = format;
-    match config::import(file) {
-        Ok((toml, remarks)) => {
-            daemon_base::print::out(format_args!("{toml}"));
-            for remark in remarks {
-                errln!("{remark}");
-            }
-            exit::code(exit::OK)
-        }
-        Err(problems) => {
-            errln!("{problems}");
-            exit::code(exit::DATA)
-        }
-    }
+    run::import(config::import(file))
 }

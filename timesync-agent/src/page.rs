@@ -5,6 +5,8 @@
 
 use std::fmt::{self, Write as _};
 
+use config_text::web::markup;
+
 use crate::history::{History, Ring, Slot};
 use crate::time::SECOND;
 use crate::view::{SourceState, SourceView, View};
@@ -41,7 +43,7 @@ pub fn render(view: &View, history: &History) -> String {
 }
 
 fn write_page(page: &mut String, view: &View, history: &History) -> fmt::Result {
-    let title = escaped(&words::summary(view));
+    let title = markup(&words::summary(view));
     write!(
         page,
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -126,7 +128,7 @@ fn source_row(page: &mut String, source: &SourceView, view: &View) -> fmt::Resul
         "<tr><td class=\"{class}\">{shown}</td><td>{}{address}</td><td class=\"number\">{}</td>\
          <td class=\"number\">{}</td><td class=\"number\">{:o}</td><td class=\"number\">{last}</td>\
          <td class=\"number\">{offset}</td><td class=\"number\">{error}</td></tr>",
-        escaped(&source.name),
+        markup(&source.name),
         source.stratum,
         words::poll(source.poll),
         source.reach,
@@ -316,21 +318,6 @@ fn capitalised(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| {
         first.to_uppercase().chain(letters).collect()
     })
-}
-
-/// Text as it may stand in an element: a name may come from anywhere.
-fn escaped(text: &str) -> String {
-    let mut result = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => result.push_str("&amp;"),
-            '<' => result.push_str("&lt;"),
-            '>' => result.push_str("&gt;"),
-            '"' => result.push_str("&quot;"),
-            other => result.push(other),
-        }
-    }
-    result
 }
 
 #[cfg(test)]

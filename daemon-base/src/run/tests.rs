@@ -167,10 +167,14 @@ impl Service for Greeter {
     }
 }
 
+/// What to serve is in the environment.
+#[derive(Clone, Debug, Default, clap::Args)]
+struct NoArgs {}
+
 #[test]
 #[ignore = "the daemon itself, which the other tests run as a process of its own"]
 fn daemon() {
-    let code = serve::<Greeter>(&ServeArgs::default(), load);
+    let code = serve::<Greeter, NoArgs>(&ServeArgs::default(), |_| load());
     crate::outln!("ended with {code:?}");
 }
 

@@ -1,5 +1,9 @@
-//! `check` and `status`, which end the same way for every daemon.
+//! Verbs that end the same way for every daemon, and what verbs are made of: a runtime, and a running
+//! daemon that is asked.
 
+use std::error::Error;
+use std::fmt::Display;
+use std::future::Future;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -7,10 +11,25 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::runtime::Builder;
 
-use crate::admin::{self, ClientError};
+use crate::admin::{self, ClientError, Response};
 use crate::args::StatusArgs;
 use crate::config::{HumanDuration, Problems};
-use crate::{exit, outln};
+use crate::{errln, exit, outln, print};
+
+/// Does the work of a verb, and ends with the code it gives; what it has left running ends with it.
+pub fn verb(work: impl Future<Output = ExitCode>) -> ExitCode {
+    match Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => {
+            let code = runtime.block_on(work);
+            runtime.shutdown_background();
+            code
+        }
+        Err(error) => {
+            exit::report(&error);
+            exit::code(exit::SOFTWARE)
+        }
+    }
+}
 
 /// Ends `check`: prints every problem on a line of its own, or what `describe` says of a clean
 /// configuration.
@@ -27,6 +46,24 @@ pub fn check<T>(checked: Result<T, Problems>, describe: impl FnOnce(&T) -> Strin
     }
 }
 
+/// Ends `import`: prints the configuration that was made of a peer's file, and on standard error what
+/// is to be said about it; or every problem of the file.
+pub fn import<R: Display>(imported: Result<(String, Vec<R>), impl Display>) -> ExitCode {
+    match imported {
+        Ok((toml, remarks)) => {
+            print::out(format_args!("{toml}"));
+            for remark in remarks {
+                errln!("{remark}");
+            }
+            exit::code(exit::OK)
+        }
+        Err(problems) => {
+            errln!("{problems}");
+            exit::code(exit::DATA)
+        }
+    }
+}
+
 /// Runs `status`: asks the daemon at the admin address and prints what `render` makes of its answer,
 /// or the answer itself with `--json`.
 pub fn status(
@@ -35,13 +72,12 @@ pub fn status(
     render: impl FnOnce(&Value) -> String,
 ) -> ExitCode {
     let address = args.admin.unwrap_or(default_admin);
-    let answer = ask(address);
-    let value = match answer {
+    let answer = exchange(address, "/status", Way::Look).and_then(|response| {
+        serde_json::from_slice(&response.body).map_err(|error| failed(address, error))
+    });
+    let value: Value = match answer {
         Ok(value) => value,
-        Err(error) => {
-            exit::report(&error);
-            return exit::code(exit::UNAVAILABLE);
-        }
+        Err(error) => return unavailable(&error),
     };
     if args.json {
         outln!("{value:#}");
@@ -78,17 +114,51 @@ pub fn headline(status: &Value) -> String {
     lines
 }
 
-fn ask(address: SocketAddr) -> Result<Value, ClientError> {
-    let failed = |source| ClientError::Exchange {
+//--- The running daemon
+
+/// Whether a verb changes something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// It only looks: `GET`.
+    Look,
+    /// It changes something: `POST`.
+    Change,
+}
+
+/// What the running daemon answers to `path`, which may carry a query.
+///
+/// # Errors
+///
+/// The code to exit with when none answers, which is said.
+pub fn ask(
+    args: &StatusArgs,
+    default_admin: SocketAddr,
+    path: &str,
+    way: Way,
+) -> Result<Response, ExitCode> {
+    let address = args.admin.unwrap_or(default_admin);
+    exchange(address, path, way).map_err(|error| unavailable(&error))
+}
+
+fn exchange(address: SocketAddr, path: &str, way: Way) -> Result<Response, ClientError> {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| failed(address, error))?;
+    match way {
+        Way::Look => runtime.block_on(admin::get(address, path)),
+        Way::Change => runtime.block_on(admin::post(address, path, Vec::new())),
+    }
+}
+
+fn failed(address: SocketAddr, error: impl Into<Box<dyn Error + Send + Sync>>) -> ClientError {
+    ClientError::Exchange {
         address: address.into(),
-        source,
-    };
-    let runtime = Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| failed(error.into()))?;
-    let response = runtime.block_on(admin::get(address, "/status"))?;
-    serde_json::from_slice(&response.body).map_err(|error| failed(error.into()))
+        source: error.into(),
+    }
+}
+
+fn unavailable(error: &ClientError) -> ExitCode {
+    exit::report(error);
+    exit::code(exit::UNAVAILABLE)
 }
 
 #[cfg(test)]
@@ -122,7 +192,25 @@ mod tests {
             code(exit::CONFIG)
         );
         let nobody = "127.0.0.1:1".parse().unwrap();
-        let code_of = status(&StatusArgs::default(), nobody, headline);
-        assert_eq!(code_of, code(exit::UNAVAILABLE));
+        let args = StatusArgs::default();
+        assert_eq!(status(&args, nobody, headline), code(exit::UNAVAILABLE));
+        for way in [Way::Look, Way::Change] {
+            let refused = ask(&args, nobody, "/x", way);
+            assert_eq!(refused, Err(code(exit::UNAVAILABLE)));
+        }
+        let none = Vec::<Problem>::new;
+        let imported = |result: Result<_, &str>| import(result);
+        assert_eq!(imported(Ok((String::new(), none()))), code(exit::OK));
+        assert_eq!(imported(Err("x")), code(exit::DATA));
+    }
+
+    #[test]
+    fn a_verb_ends_with_its_code_and_waits_for_nothing_else() {
+        let code_of = verb(async {
+            drop(tokio::spawn(std::future::pending::<()>()));
+            drop(tokio::task::spawn_blocking(std::thread::park));
+            exit::code(exit::DATA)
+        });
+        assert_eq!(code_of, exit::code(exit::DATA));
     }
 }

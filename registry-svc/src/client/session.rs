@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use config_text::web;
 use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use serde_json::Value;
@@ -330,23 +331,10 @@ fn token_in(octets: &Bytes) -> Result<(HeaderValue, Duration), ClientError> {
     Ok((header, Duration::from_secs(lasts)))
 }
 
-/// Adds parameters, each octet that could mean anything written as `%XX`.
+/// Adds parameters to a path.
 pub(super) fn with_query(path: &str, parameters: &[(&str, &str)]) -> String {
-    let mut whole = path.to_owned();
-    for (name, value) in parameters {
-        whole.push(if whole.contains('?') { '&' } else { '?' });
-        whole.push_str(name);
-        whole.push('=');
-        for octet in value.bytes() {
-            match octet {
-                b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
-                    whole.push(char::from(octet));
-                }
-                octet => whole.push_str(&format!("%{octet:02X}")),
-            }
-        }
-    }
-    whole
+    let given = parameters.iter().map(|(name, value)| (*name, Some(value)));
+    web::with_query(path, &given.collect::<Vec<_>>())
 }
 
 /// Where an upload goes on, which the registry says in any form that an address has.

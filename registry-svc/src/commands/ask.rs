@@ -1,16 +1,15 @@
 //! Verbs that only a running daemon can do.
 
-use std::net::SocketAddr;
 use std::process::ExitCode;
 
-use daemon_base::admin::{self, ClientError, Response};
+use config_text::web::encoded;
 use daemon_base::args::StatusArgs;
 use daemon_base::config::Document;
+use daemon_base::run::{self, Way};
 use daemon_base::{errln, exit, outln, print};
 use serde_json::Value;
 
 use crate::args::AskArgs;
-use crate::auth::form::encoded;
 use crate::config::{DEFAULT_ADMIN, v1};
 use crate::{routes, status};
 
@@ -49,14 +48,7 @@ pub(super) fn diff(node: &str, args: &StatusArgs) -> ExitCode {
 
 /// What the daemon answers, or the code to exit with once it was said why there is nothing.
 fn ask(args: &StatusArgs, path: &str) -> Result<Value, ExitCode> {
-    let address = args.admin.unwrap_or(DEFAULT_ADMIN);
-    let response = match exchange(address, path) {
-        Ok(response) => response,
-        Err(error) => {
-            exit::report(&error);
-            return Err(exit::code(exit::UNAVAILABLE));
-        }
-    };
+    let response = run::ask(args, DEFAULT_ADMIN, path, Way::Look)?;
     let text = response.text();
     if !response.is_success() {
         errln!("{}", text.trim_end());
@@ -66,15 +58,4 @@ fn ask(args: &StatusArgs, path: &str) -> Result<Value, ExitCode> {
         errln!("the daemon's answer cannot be understood: {error}");
         exit::code(exit::SOFTWARE)
     })
-}
-
-fn exchange(address: SocketAddr, path: &str) -> Result<Response, ClientError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|source| ClientError::Exchange {
-            address: address.into(),
-            source: source.into(),
-        })?;
-    runtime.block_on(admin::get(address, path))
 }

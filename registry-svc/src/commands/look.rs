@@ -7,11 +7,10 @@ use std::sync::Arc;
 
 use daemon_base::admin;
 use daemon_base::config::Document;
-use daemon_base::run::StartError;
+use daemon_base::run::{self, StartError};
 use daemon_base::succession::{Lock, LockError};
 use daemon_base::{errln, exit, outln};
 use serde_json::Value;
-use tokio::runtime::Runtime;
 
 use crate::args::LookArgs;
 use crate::config::{Config, DEFAULT_ADMIN, DEFAULT_ROOT, v1};
@@ -74,18 +73,16 @@ impl LookError {
 
 /// Shows a view in lines as `render` makes them, or as JSON.
 pub(super) fn at(args: &LookArgs, view: &View, render: impl Fn(&Value) -> String) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let runtime: Runtime = match runtime {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            exit::report(&error);
-            return exit::code(exit::SOFTWARE);
-        }
-    };
-    match runtime.block_on(look(args, view)) {
-        Ok(value) if args.json => {
+    run::verb(async { shown(look(args, view).await, args.json, render) })
+}
+
+fn shown(
+    looked: Result<Value, LookError>,
+    is_json: bool,
+    render: impl Fn(&Value) -> String,
+) -> ExitCode {
+    match looked {
+        Ok(value) if is_json => {
             outln!("{value:#}");
             exit::code(exit::OK)
         }

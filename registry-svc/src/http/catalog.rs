@@ -1,13 +1,13 @@
 //! `_catalog`: repositories that the client may pull from. Not of OCI's spec; Docker's has it, and
 //! clients look for it.
 
+use config_text::web::encoded;
 use hyper::StatusCode;
 use serde_json::json;
 
 use super::Call;
 use super::answer::{self, Answer, Headers, JSON};
 use super::limits::PAGE;
-use super::query::escape;
 use super::tag::Page;
 use crate::error::Refused;
 use crate::reference::RepositoryName;
@@ -25,7 +25,7 @@ impl Call<'_> {
         let body = json!({ "repositories": listed }).to_string();
         let mut answer = answer::octets(StatusCode::OK, JSON, body);
         if let Some(last) = more.and_then(|last| names.get(last)) {
-            let (last, n) = (escape(last.as_str()), page.length);
+            let (last, n) = (encoded(last.as_str()), page.length);
             answer
                 .headers_mut()
                 .next(format_args!("/v2/_catalog?last={last}&n={n}"));

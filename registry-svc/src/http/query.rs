@@ -53,25 +53,10 @@ fn plain(text: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// `text` as a parameter's value.
-#[must_use]
-pub fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for octet in text.bytes() {
-        match octet {
-            // RFC 3986 §2.3, and what a query may have besides (§3.4).
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' | b':' => {
-                escaped.push(char::from(octet));
-            }
-            _ => escaped.push_str(&format!("%{octet:02X}")),
-        }
-    }
-    escaped
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use config_text::web::encoded;
 
     #[test]
     fn values_are_found_by_name() {
@@ -96,13 +81,12 @@ mod tests {
             "sha256:00",
             "ä %41",
         ] {
-            let written = format!("x={}", escape(text));
+            let written = format!("x={}", encoded(text));
             assert_eq!(
                 Query(&written).first("x").as_deref(),
                 Some(text),
                 "{written}"
             );
         }
-        assert_eq!(escape("a+b&c"), "a%2Bb%26c");
     }
 }

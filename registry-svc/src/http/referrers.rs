@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 
+use config_text::web::encoded;
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
 
 use super::Call;
 use super::answer::{self, Answer, FILTERS, Headers};
 use super::limits::{REFERRERS_PAGE, REFERRERS_SIZE};
-use super::query::escape;
 use super::tag::Page;
 use crate::digest::Digest;
 use crate::error::Refused;
@@ -55,7 +55,7 @@ impl Call<'_> {
         }
         if let Some(last) = more.and_then(|last| listed.get(last)) {
             let kind = wanted.map_or_else(String::new, |kind| {
-                format!("&artifactType={}", escape(&kind))
+                format!("&artifactType={}", encoded(&kind))
             });
             let (last, n) = (last.digest, page.length);
             headers.next(format_args!(

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use config_text::web::decoded;
 use hyper::Method;
 
 use crate::metrics::Handler;
@@ -166,32 +167,10 @@ impl<'a> Route<'a> {
 /// Takes percent-encoding away (RFC 3986 §2.1); none when it is not UTF-8.
 #[must_use]
 pub fn unescape(text: &str) -> Option<Cow<'_, str>> {
-    if !text.contains('%') {
-        return Some(Cow::Borrowed(text));
+    match decoded(text) {
+        Cow::Borrowed(_) => Some(Cow::Borrowed(text)),
+        Cow::Owned(octets) => String::from_utf8(octets).ok().map(Cow::Owned),
     }
-    let mut octets = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&octet, after)) = rest.split_first() {
-        rest = after;
-        let escaped = match (octet, after.first_chunk::<2>()) {
-            (b'%', Some(&[high, low])) => hex(high).zip(hex(low)),
-            _ => None,
-        };
-        match escaped {
-            Some((high, low)) => {
-                octets.push(high << 4 | low);
-                rest = after.get(2..).unwrap_or_default();
-            }
-            None => octets.push(octet),
-        }
-    }
-    String::from_utf8(octets).ok().map(Cow::Owned)
-}
-
-fn hex(digit: u8) -> Option<u8> {
-    char::from(digit)
-        .to_digit(16)
-        .and_then(|digit| u8::try_from(digit).ok())
 }
 
 #[cfg(test)]

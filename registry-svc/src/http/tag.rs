@@ -1,12 +1,13 @@
 //! Tags of a repository (distribution-spec, end-8), and how lists are cut into pages.
 
+use config_text::web::encoded;
 use hyper::StatusCode;
 use serde_json::json;
 
 use super::Call;
 use super::answer::{self, Answer, Headers, JSON};
 use super::limits::PAGE;
-use super::query::{Query, escape};
+use super::query::Query;
 use crate::error::{Code, Refused};
 use crate::reference::{RepositoryName, Tag};
 
@@ -59,7 +60,7 @@ impl Call<'_> {
         let body = json!({ "name": name.as_str(), "tags": names }).to_string();
         let mut answer = answer::octets(StatusCode::OK, JSON, body);
         if let Some(last) = more.and_then(|last| tags.get(last)) {
-            let (last, n) = (escape(last.as_str()), page.length);
+            let (last, n) = (encoded(last.as_str()), page.length);
             answer
                 .headers_mut()
                 .next(format_args!("/v2/{name}/tags/list?last={last}&n={n}"));

@@ -1,7 +1,8 @@
 //! Any text as what names content: paths, queries, repositories, tags, digests, sessions.
 
+use config_text::web::encoded;
 use registry_svc::digest::Digest;
-use registry_svc::http::query::{Query, escape};
+use registry_svc::http::query::Query;
 use registry_svc::http::router::{Route, unescape};
 use registry_svc::reference::{Reference, RepositoryName, Tag, UploadId};
 
@@ -25,7 +26,7 @@ pub(super) fn body(data: &[u8]) {
     };
     path(text);
     name(text);
-    let written = format!("x={}", escape(text));
+    let written = format!("x={}", encoded(text));
     assert_eq!(Query::written(&written).first("x").as_deref(), Some(text));
     let query = Query::written(text);
     assert!(query.count("tag") >= usize::from(query.first("tag").is_some()));
