@@ -7,6 +7,7 @@ mod command_line;
 mod deploy;
 mod dns_auth;
 mod dns_recursor;
+mod documents;
 mod fuzz_smoke;
 mod harness;
 mod health;

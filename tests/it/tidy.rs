@@ -492,31 +492,6 @@ fn every_metric_is_documented() {
     );
 }
 
-#[test]
-fn the_documents_name_files_that_exist() {
-    for document in [
-        "README.md",
-        "ARCHITECTURE.md",
-        "CONTRIBUTING.md",
-        "CHANGELOG.md",
-        "SECURITY.md",
-    ] {
-        let text = std::fs::read_to_string(checkout().join(document)).unwrap();
-        for link in text
-            .split("](")
-            .skip(1)
-            .filter_map(|rest| rest.split(')').next())
-        {
-            let is_local = !link.contains("://") && !link.starts_with('#');
-            let exists = checkout().join(link).exists();
-            assert!(
-                !is_local || exists,
-                "{document} links to {link}, which is not there"
-            );
-        }
-    }
-}
-
 //--- Files
 
 /// The part of a file that ends up in the product, with line numbers, comments left out.
