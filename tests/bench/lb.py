@@ -202,10 +202,10 @@ class Bench:
         self.helpers.append(self.start("echo", self.wires.server, echo))
         self.wait(self.helpers[0], SERVER)
 
-    def wait(self, process, address, limit=10):
+    def wait(self, process, address):
         """Waits until every port is served."""
         probe = [sys.executable, __file__, "--be-probe", ",".join(f"{address}:{port}" for port in PORTS if port != BULK)]
-        deadline = time.monotonic() + limit
+        deadline = time.monotonic() + self.options.patience
         while time.monotonic() < deadline:
             if isinstance(process, Process) and process.ended():
                 break
@@ -322,7 +322,7 @@ class Bench:
         """Bytes that one idle connection takes in the proxy, once it has carried a little each way."""
         number = self.options.idle
         # One connection first, so that what is allocated once is not counted.
-        holder = [sys.executable, __file__, "--be-holder", f"{address}:{ECHO}:{{}}"]
+        holder = [sys.executable, __file__, "--be-holder", f"{address}:{ECHO}:{{}}:{self.options.patience}"]
         self.as_client(*holder[:-1], holder[-1].format(8))
         before = running.memory()
         held = subprocess.Popen(["ip", "netns", "exec", self.wires.client, *holder[:-1], holder[-1].format(number)],
@@ -474,10 +474,10 @@ def be_echo(text):
 def be_holder(text):
     """Opens connections, exchanges 1 KiB on each, says so, and holds them until its input ends."""
     raise_limit()
-    host, port, count = text.split(":")
+    host, port, count, patience = text.split(":")
     held, octets = [], os.urandom(1024)
     for _ in range(int(count)):
-        connection = socket.create_connection((host, int(port)), 10)
+        connection = socket.create_connection((host, int(port)), int(patience))
         connection.sendall(octets)
         back = b""
         while len(back) < len(octets):
@@ -595,6 +595,7 @@ def main():
     parser.add_argument("--idle", type=int, default=20_000, metavar="N", help="idle connections that are held")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="threads of each proxy")
     parser.add_argument("--binaries", type=Path, default=Path(os.environ.get("CARGO_TARGET_DIR", HOME / "target")) / "release")
+    parser.add_argument("--patience", type=int, default=10, help="seconds in which a server has to serve, and to answer")
     parser.add_argument("--json", type=Path, help="write every measurement to a file")
     parser.add_argument("--keep", action="store_true", help="keep the directory with configurations and logs")
     options = parser.parse_args()

@@ -1,12 +1,16 @@
 """What lb-proxy's kernel path costs beside plain routing, on a machine whose clock counts instructions.
 
+With a way as its argument: in which functions of the kernel a connection for one request spends them.
+
 A client, a node and a server in network namespaces, as tests/bench/lb.py makes them. Each figure is the difference of two runs of
 different length, so that what it costs to start and to stop is not in it. Rounds are interleaved, each begins with another way, and
 ratios are taken within a round.
 """
 
+import collections
 import re
 import statistics
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -23,6 +27,9 @@ SECONDS = (1, 2)
 # Each in instructions, a thousand of them: the machine is told that one takes 4 ns.
 UNITS = {"bulk": "a MiB", "request": "a request", "connection": "a connection"}
 INSTRUCTION = 4
+# A sample every 5,000 instructions.
+SAMPLES = 50_000
+FUNCTIONS = 120
 
 
 def busy():
@@ -44,7 +51,7 @@ class Bench(lb.Bench):
             ("echo", echo),
         ]:
             self.helpers.append(self.start(name, self.wires.server, command))
-        self.wait(self.helpers[0], lb.SERVER, 60)
+        self.wait(self.helpers[0], lb.SERVER)
 
     def cost(self, *command):
         before = busy()
@@ -62,6 +69,29 @@ class Bench(lb.Bench):
             used.append(cost)
             done.append(int(re.search(r"(\d+) requests in", text)[1]))
         return (used[1] - used[0]) / (done[1] - done[0])
+
+    def profile(self, way):
+        """Thousands of instructions a connection takes, by function; what it costs to write samples is among them."""
+        running, address = self.open(way)
+        record = self.directory / "perf.data"
+        close = ["-H", "Connection: close", f"http://{address}:{lb.HTTP}/"]
+        try:
+            self.as_client("wrk", "-t1", "-c16", "-d1s", *close)
+            perf = ["perf", "record", "-q", "-a", "-e", "cpu-clock", "-F", SAMPLES, "-o", record, "--"]
+            text = self.as_client(*perf, "wrk", "-t1", "-c16", "-d2s", *close).stdout
+        finally:
+            running.stop()
+        number = int(re.search(r"(\d+) requests in", text)[1])
+        report = ["perf", "report", "-q", "-i", str(record), "--stdio", "--sort", "symbol", "-F", "sample,symbol"]
+        functions = collections.Counter()
+        for line in subprocess.run(report, capture_output=True, text=True).stdout.splitlines():
+            found = re.match(r"\s*(\d+)\s+\[.\]\s+(\S+)", line)
+            if found and not re.search("idle|halt", found[2]):
+                functions[found[2]] += int(found[1])
+        one = 1e9 / SAMPLES / INSTRUCTION / 1000 / number
+        print(f"{way}: {number} connections, {functions.total() * one:.1f} thousand instructions each")
+        for name, samples in functions.most_common(FUNCTIONS):
+            print(f"  {way} {samples * one:.2f} {name}")
 
     def measure(self, way):
         running, address = self.open(way)
@@ -81,10 +111,14 @@ class Bench(lb.Bench):
 
 def main():
     bench = Bench(SimpleNamespace(
-        ways=WAYS, rounds=ROUNDS, seconds=60, workers=1, idle=100, binaries=Path("/bin"), keep=False, what=[],
+        ways=WAYS, rounds=ROUNDS, seconds=60, workers=1, idle=100, patience=60, binaries=Path("/bin"), keep=False, what=[],
     ))
     try:
         bench.start_servers()
+        if sys.argv[1:]:
+            for way in sys.argv[1:]:
+                bench.profile(way)
+            return
         results = bench.run()
     finally:
         bench.close()
