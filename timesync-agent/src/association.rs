@@ -396,8 +396,8 @@ impl Association {
         self.pending = None;
         self.n_unanswered = 0;
         self.counters.n_valid = self.counters.n_valid.saturating_add(1);
-        if packet.stratum == 0 && packet.leap == Leap::Unsynchronised {
-            return self.kissed(packet, context);
+        if let Some(code) = measure::kiss_code(packet) {
+            return self.kissed(code, packet, context);
         }
         let is_ahead = self.schedule.is_ahead();
         let times = self
@@ -426,9 +426,8 @@ impl Association {
     }
 
     /// RFC 5905 §7.4. The request was repeated in it, so whoever sent it has seen that.
-    fn kissed(&mut self, packet: &Packet, context: &Context<'_>) -> Outcome {
+    fn kissed(&mut self, code: [u8; 4], packet: &Packet, context: &Context<'_>) -> Outcome {
         self.reach <<= 1;
-        let code = packet.reference_id.to_be_bytes();
         match &code {
             b"RATE" => self.schedule.slow_down(packet.poll, context.now.raw),
             // Anybody on the way could say so to part us from a server for good.

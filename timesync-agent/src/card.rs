@@ -10,9 +10,11 @@
 
 mod clock;
 mod exchange;
+mod pace;
 
 pub use clock::{CardClock, Rules};
 pub use exchange::{Departed, Exchange, Ready};
+pub use pace::Pace;
 
 use std::fmt;
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use crate::card::{CardClock, Rules, on_the_wire};
+use crate::card::{CardClock, Pace, Rules, on_the_wire};
 use crate::engine::Stamp;
 use crate::refclock::drivers::Phc;
 use crate::settings::HardwareStamps;
@@ -22,11 +22,6 @@ const EVERY: &str = "*";
 const MEGABITS: u32 = 1000;
 /// A stamp of a card that is so far from that of the kernel is not of the same packet.
 const FURTHEST: Span = Span(SECOND);
-/// A card is read as often as this at most, as a power of two in seconds.
-const FASTEST: i8 = -6;
-/// And as seldom: its line ends some seconds after a reading.
-const SLOWEST: i8 = 2;
-
 /// All cards that stamp.
 #[derive(Debug, Default)]
 pub(super) struct Cards {
@@ -40,8 +35,7 @@ struct Card {
     settings: HardwareStamps,
     device: Phc,
     clock: CardClock,
-    interval: Span,
-    next: RawTime,
+    pace: Pace,
     megabits: u32,
 }
 
@@ -93,27 +87,33 @@ impl Cards {
 
     /// When [`Self::handle_timeout`] is to be called.
     pub(super) fn poll_timeout(&self) -> Option<RawTime> {
-        self.cards.iter().map(|card| card.next).min()
+        self.cards.iter().map(|card| card.pace.next()).min()
     }
 
     /// Reads the clocks that are due.
     pub(super) fn handle_timeout(&mut self, now: Reading) {
         for card in &mut self.cards {
-            if card.next <= now.raw {
-                card.read();
-                card.next = now.raw + card.interval;
+            if card.pace.next() <= now.raw {
+                card.read(now.raw);
             }
         }
     }
 
     /// A card's stamp as one of this machine's clocks; nothing if it cannot be of the packet that the kernel stamped.
-    pub(super) fn stamp(&self, stamp: &CardStamp, way: Way, by_kernel: &Stamp) -> Option<Stamp> {
-        let mut cards = self.cards.iter();
+    pub(super) fn stamp(
+        &mut self,
+        stamp: &CardStamp,
+        way: Way,
+        by_kernel: &Stamp,
+    ) -> Option<Stamp> {
+        let is_alone = self.cards.len() == 1;
+        let mut cards = self.cards.iter_mut();
         let card = match stamp.interface {
             Some(index) => cards.find(|card| card.index == index)?,
             // One alone has stamped whatever is stamped.
-            None => cards.next().filter(|_| self.cards.len() == 1)?,
+            None => cards.next().filter(|_| is_alone)?,
         };
+        card.pace.stamped();
         let compensation = match way {
             Way::Out => Span::from_seconds(card.settings.transmit_compensation),
             Way::In => {
@@ -145,7 +145,6 @@ impl Card {
         let path = PathBuf::from(format!("/dev/ptp{number}"));
         let device = Phc::open(&path, settings.no_cross)?;
         card::make_stamp(&socket, interface, filter)?;
-        let poll = settings.minpoll.clamp(FASTEST, SLOWEST);
         let mut card = Self {
             index,
             settings: settings.clone(),
@@ -155,15 +154,15 @@ impl Card {
                 max_readings: usize::try_from(settings.max_samples).unwrap_or(usize::MAX),
                 precision: settings.precision,
             }),
-            interval: Span::from_seconds(f64::from(poll).exp2()),
-            next: now.raw,
+            pace: Pace::new(settings.minpoll, settings.maxpoll, now.raw),
             megabits: megabits(interface),
         };
-        card.read();
+        card.read(now.raw);
         Ok(card)
     }
 
-    fn read(&mut self) {
+    fn read(&mut self, now: RawTime) {
+        self.pace.read(now);
         if let Some((card, raw, took)) = self.device.both() {
             self.clock.put(card, raw, took);
         }

@@ -314,7 +314,7 @@ impl Run {
                     exchange: Exchange::default(),
                 };
                 // Links without a queue have it stamped by then.
-                asking.look(&self.cards);
+                asking.look(&mut self.cards);
                 let input = Input::Sent {
                     socket: id,
                     stamp: asking.sent,
@@ -437,7 +437,7 @@ impl Run {
                 return;
             };
             // An answer is of more worth once it is known when the request left.
-            if asking.look(&self.cards) {
+            if asking.look(&mut self.cards) {
                 let input = Input::Sent {
                     socket: id,
                     stamp: asking.sent,
@@ -589,7 +589,7 @@ impl Run {
 
 impl Asking {
     /// Takes what the kernel and the card say of when the request left; true if the kernel has said it.
-    fn look(&mut self, cards: &Cards) -> bool {
+    fn look(&mut self, cards: &mut Cards) -> bool {
         let mut has_said = false;
         while let Some(departure) = self.socket.sent() {
             match departure {

@@ -7,6 +7,7 @@ use md5::{Digest as _, Md5};
 use super::{Context, RawStamp};
 use crate::time::{NtpTimestamp, RawTime, Span, UnixTime};
 use crate::timekeeper::Reference;
+use crate::view::Leap;
 use crate::wire::Packet;
 
 /// By how much two clocks may drift apart while an answer is waited for (RFC 5905 §7.2, PHI), in seconds per second.
@@ -73,6 +74,17 @@ impl Measured {
             response_time: remote.seconds().abs(),
         }
     }
+}
+
+/// What a kiss-o'-death says: up to four letters, then zeros (RFC 5905 §7.4). A server that has no time to give has a stratum of 0
+/// as well, and for a code nothing, or an address.
+pub(super) fn kiss_code(packet: &Packet) -> Option<[u8; 4]> {
+    let code = packet.reference_id.to_be_bytes();
+    let n_letters = code.iter().take_while(|octet| octet.is_ascii_graphic());
+    let n_letters = n_letters.count();
+    let is_padded = code.iter().skip(n_letters).all(|octet| *octet == 0);
+    let is_kiss = packet.stratum == 0 && packet.leap == Leap::Unsynchronised;
+    (is_kiss && n_letters > 0 && is_padded).then_some(code)
 }
 
 /// Test D: whether a server has its time from us, or is us.

@@ -529,6 +529,41 @@ fn a_kiss_of_death_is_obeyed() {
 }
 
 #[test]
+fn a_server_without_time_gives_no_kiss() {
+    // What chronyd, ntpd and others say before they have a source: a stratum of 0 or 16 and no code.
+    for (stratum, reference_id) in [
+        (0, 0),
+        (16, 0),
+        (0, 0x7F7F_0101),
+        (0, u32::from_be_bytes(*b"ab\0c")),
+        (16, u32::from_be_bytes(*b"RATE")),
+    ] {
+        let mut server = Server::new();
+        server.packet.leap = Leap::Unsynchronised;
+        server.packet.stratum = stratum;
+        server.packet.reference_id = reference_id;
+        let mut client = Client::new(&SourceOptions::default());
+        let outcome = client.exchange(&mut server);
+        assert_eq!(
+            outcome,
+            Outcome::Answered(None),
+            "{stratum} {reference_id:#x}"
+        );
+        assert!(client.association.has_no_time());
+        assert_eq!(client.association.reach(), 0);
+    }
+    let mut short = Server::new();
+    short.packet.leap = Leap::Unsynchronised;
+    short.packet.stratum = 0;
+    short.packet.reference_id = u32::from_be_bytes(*b"GO\0\0");
+    let mut client = Client::new(&SourceOptions::default());
+    assert_eq!(
+        client.exchange(&mut short),
+        Outcome::KissOfDeath(*b"GO\0\0")
+    );
+}
+
+#[test]
 fn a_burst_at_the_start_ends_with_four_good_samples_or_eight_requests() {
     let options = SourceOptions {
         iburst: true,
