@@ -32,6 +32,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::drift_file;
 use crate::engine::{Command, Engine, Reply};
+use crate::estate_file::EstateFile;
 use crate::keys::KeyRing;
 use crate::leap_file;
 use crate::random::Random;
@@ -43,7 +44,7 @@ use crate::system::clock::{self, Clock, ClockError};
 use crate::system::rivals::{self, Rival};
 use crate::system::timer::Waker;
 use crate::time::{Reading, Span};
-use crate::timekeeper::{LeapSecond, Reference};
+use crate::timekeeper::{Estate, LeapSecond, Reference};
 use crate::view::View;
 
 use run::Run;
@@ -67,6 +68,10 @@ pub struct Options {
     pub tables: Option<Arc<Tables>>,
     /// Answer clients in the loop, from this.
     pub supply: Option<Supply>,
+    /// What another process knew of the time.
+    pub estate: Option<Estate>,
+    /// Where that is left to the next one.
+    pub leaves: Option<EstateFile>,
     /// Sockets for that which were handed over; without, the loop opens those of the settings.
     pub inherited: Vec<OwnedFd>,
 }
@@ -81,6 +86,8 @@ impl Options {
             reference: Cell::new(Reference::default()),
             tables: None,
             supply: None,
+            estate: None,
+            leaves: None,
             inherited: Vec::new(),
         }
     }
@@ -343,6 +350,9 @@ impl Parts {
         let clock = Clock::new(options.corrects_clock, settings.clock.rtcsync);
         let mut engine = Engine::new(settings, keys, drift, random.fork(), now);
         engine.set_free_running(!options.corrects_clock);
+        if let Some(estate) = &options.estate {
+            engine.inherit(estate, now);
+        }
         if settings.clock.precision.is_none() {
             engine.set_precision(clock::measure_precision());
         }

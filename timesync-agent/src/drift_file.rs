@@ -49,6 +49,11 @@ fn format(drift: Drift) -> String {
 ///
 /// The directory is not there or may not be written to.
 pub fn write(path: &Path, drift: Drift) -> io::Result<()> {
+    replace(path, &format(drift))
+}
+
+/// Puts a file in the place of what is there.
+pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(".tmp");
     let temporary = PathBuf::from(name);
@@ -61,7 +66,7 @@ pub fn write(path: &Path, drift: Drift) -> io::Result<()> {
         .write(true)
         .create_new(true)
         .open(&temporary)?;
-    file.write_all(format(drift).as_bytes())?;
+    file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(&temporary, path)
 }

@@ -30,7 +30,7 @@ use crate::refclock::Made;
 use crate::settings::{self, LogSettings, RefclockSettings, Settings};
 use crate::time::{RawTime, Reading, SECOND, Span};
 use crate::timekeeper::{
-    Drift, Effect, LeapSecond, Reference, Sample, SourceId, Timekeeper, Verdict, Weighing,
+    Drift, Effect, Estate, LeapSecond, Reference, Sample, SourceId, Timekeeper, Verdict, Weighing,
 };
 use crate::view::{SourceMode, SourceState, SourceView};
 
@@ -111,6 +111,13 @@ impl Engine {
         };
         engine.take_up(settings, keys, now);
         engine
+    }
+
+    /// Goes on from what another process knew, as a timekeeper [does](Timekeeper::inherit).
+    pub fn inherit(&mut self, estate: &Estate, now: Reading) -> bool {
+        let is_taken = self.timekeeper.inherit(estate, now);
+        self.settle(now);
+        is_taken
     }
 
     /// Other settings from here on. Sources that are in both go on undisturbed.

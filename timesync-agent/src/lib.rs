@@ -23,6 +23,7 @@ pub mod commands;
 pub mod config;
 pub mod drift_file;
 pub mod engine;
+pub mod estate_file;
 pub mod health;
 pub mod history;
 pub mod keys;

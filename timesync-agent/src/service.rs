@@ -26,6 +26,7 @@ use self::hands::Hands;
 use crate::agent::{self, Agent, AgentError};
 use crate::cmdmon;
 use crate::config::Config;
+use crate::estate_file::EstateFile;
 use crate::health::Health;
 use crate::history::History;
 use crate::keys::KeyRing;
@@ -39,6 +40,7 @@ use crate::server::{self, Supply};
 use crate::settings::{PtpTransport, RefclockDriver, Settings};
 use crate::status::{self, Surroundings};
 use crate::system;
+use crate::system::clock;
 use crate::timekeeper::Reference;
 use crate::view::View;
 use crate::words;
@@ -115,6 +117,15 @@ impl Service for Timesync {
         let mut random = Random::new(seed);
         let supply = supply(settings, &keys, precision, &mut random);
         let lock = take_clock(&config, context).await?;
+        let drift_file = settings.clock.drift_file.as_deref();
+        let leaves = drift_file.filter(|_| lock.is_some());
+        let leaves = leaves.and_then(EstateFile::beside);
+        let estate = leaves.as_ref().and_then(EstateFile::take);
+        if let Some(estate) = &estate {
+            // Whoever asks from the first moment on is told the time.
+            let told = estate.reference(settings, !config.corrects_clock, clock::read());
+            supply.reference.publish(told);
+        }
         let doors = Doors::new(&config, context, supply.clone(), precision, random.fork());
         let inherited = doors.open(&mut context.inherited, &settings.server)?;
         let options = agent::Options {
@@ -123,6 +134,8 @@ impl Service for Timesync {
             reference: Arc::clone(&supply.reference),
             tables: Some(Arc::clone(&supply.tables)),
             supply: (!config.batch).then(|| supply.clone()),
+            estate,
+            leaves,
             inherited: inherited.into_iter().map(Into::into).collect(),
         };
         let agent = Agent::start(settings, keys, options).map_err(refused)?;

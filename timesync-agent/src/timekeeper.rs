@@ -9,6 +9,7 @@
 //! true time less wall time. Filters live on the raw clock, which nobody corrects.
 
 mod discipline;
+mod estate;
 mod fallback;
 mod filter;
 mod leap;
@@ -22,6 +23,7 @@ mod update;
 use std::collections::VecDeque;
 
 use self::discipline::Discipline;
+pub use self::estate::Estate;
 use self::fallback::Fallback;
 use self::filter::{Filter, Taken};
 use self::leap::LeapSeconds;
@@ -104,7 +106,8 @@ impl Knowledge {
 /// What the leading source says of the way to the primary source.
 #[derive(Clone, Copy, Debug)]
 struct Root {
-    source: SourceId,
+    /// None if another process heard it.
+    source: Option<SourceId>,
     reference_id: u32,
     stratum: u8,
     at: Reading,
@@ -139,6 +142,8 @@ pub struct Timekeeper {
     local_since: RawTime,
     /// The root distance was below `activate`.
     local_allowed: bool,
+    /// An heir hears by then who leads the island.
+    heard_by: Option<RawTime>,
     free_running: bool,
     started: RawTime,
     drift_saved: Option<RawTime>,
@@ -168,6 +173,7 @@ impl Timekeeper {
             local_active: false,
             local_since: now.raw,
             local_allowed: false,
+            heard_by: None,
             free_running: false,
             started: now.raw,
             drift_saved: None,
@@ -527,7 +533,7 @@ impl Timekeeper {
             let source = self
                 .sources
                 .iter()
-                .find(|source| source.id == root.source)?;
+                .find(|source| Some(source.id) == root.source)?;
             source.filter.estimate(now.raw)
         });
         Tracking {
@@ -588,7 +594,7 @@ impl Timekeeper {
         self.root
             .as_ref()
             .filter(|_| self.following)
-            .map(|root| root.source)
+            .and_then(|root| root.source)
     }
 
     /// What was learned of the frequency of the crystal, and how well.

@@ -63,6 +63,10 @@ impl Reporter {
                 tracing::warn!(stratum, "The own time is given: there is no other");
             }
             Note::LocalEnded => tracing::info!("The own time is given no longer"),
+            Note::Inherited { age } => tracing::info!(
+                age_seconds = age.seconds(),
+                "What the process before knew of the time is taken over"
+            ),
             Note::Holdover => tracing::warn!(
                 "No source is reached; the clock runs on with the frequency that was learned"
             ),

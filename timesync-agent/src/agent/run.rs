@@ -11,6 +11,7 @@ use daemon_base::snapshot::Cell;
 
 use crate::card::{Exchange, Ready};
 use crate::engine::{Command, Engine, Input, Output, Reply, SocketId, Stamp, Whom};
+use crate::estate_file::EstateFile;
 use crate::random::Random;
 use crate::refclock::Context;
 use crate::refclock::drivers::Clocks;
@@ -62,6 +63,7 @@ pub(super) struct Run {
     views: Arc<Cell<View>>,
     reference: Arc<Cell<Reference>>,
     tables: Option<Arc<Tables>>,
+    leaves: Option<EstateFile>,
     heartbeat: Heartbeat,
     stop: Arc<AtomicBool>,
     published: Option<RawTime>,
@@ -140,6 +142,7 @@ impl Run {
             views: options.views,
             reference: options.reference,
             tables: options.tables,
+            leaves: options.leaves,
             heartbeat,
             stop,
             published: None,
@@ -188,6 +191,10 @@ impl Run {
     /// Keeps what was learned, whatever the end was.
     fn leave(&mut self) -> Result<(), AgentError> {
         let mut left = Ok(());
+        let estate = self.engine.timekeeper().estate(clock::read());
+        if let Some((file, estate)) = self.leaves.take().zip(estate) {
+            self.scribe.leave(file, estate);
+        }
         if let Some(drift) = self.engine.timekeeper().drift() {
             self.scribe.save(drift);
             // Nobody will end a slew that is under way: the clock runs on with its frequency alone.

@@ -10,10 +10,11 @@ use std::thread::{self, JoinHandle};
 
 use crate::drift_file;
 use crate::engine::Record;
+use crate::estate_file::EstateFile;
 use crate::logs::{self, Log};
 use crate::settings::{LogSettings, Settings};
 use crate::time::UnixTime;
-use crate::timekeeper::Drift;
+use crate::timekeeper::{Drift, Estate};
 
 /// Lines that wait for the disk. When it is that slow, lines are lost and the time goes on.
 const QUEUE: usize = 1024;
@@ -24,6 +25,7 @@ const DIRECTORY_MODE: u32 = 0o750;
 #[derive(Debug)]
 enum Work {
     Drift(PathBuf, Drift),
+    Estate(EstateFile, Estate),
     Line(PathBuf, Log, String),
 }
 
@@ -63,6 +65,11 @@ impl Scribe {
         if let Some(path) = &self.drift_file {
             self.send(Work::Drift(path.clone(), drift));
         }
+    }
+
+    /// Leaves this to a successor.
+    pub(super) fn leave(&self, file: EstateFile, estate: Estate) {
+        self.send(Work::Estate(file, estate));
     }
 
     /// Writes a line of a log, if it is wanted.
@@ -105,6 +112,7 @@ fn write_all(work: &Receiver<Work>, banner: u32) {
                 let result = drift_file::write(&path, drift);
                 (path, result)
             }
+            Work::Estate(file, estate) => (file.path().to_owned(), file.leave(estate)),
             Work::Line(path, log, line) => {
                 let n = n_lines.entry(log).or_insert(0);
                 let heading = n

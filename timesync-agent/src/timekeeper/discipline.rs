@@ -104,6 +104,25 @@ impl Discipline {
         }
     }
 
+    /// The frequency that another process learned.
+    pub(super) fn learn(&mut self, frequency: f64, skew: f64) {
+        self.frequency = frequency;
+        self.skew = skew;
+        self.frequency_known = true;
+    }
+
+    /// Steps that the configuration still allows; none if it sets no limit.
+    pub(super) fn steps_left(&self) -> Option<u32> {
+        self.steps_left
+    }
+
+    /// No more steps than these, if it sets one.
+    pub(super) fn limit_steps(&mut self, steps: Option<u32>) {
+        if let (Some(left), Some(steps)) = (&mut self.steps_left, steps) {
+            *left = steps.min(*left);
+        }
+    }
+
     /// The clock is told what time it is.
     pub(super) fn update(
         &mut self,

@@ -81,7 +81,11 @@ impl Timekeeper {
         let Some(root) = &self.root else {
             return Some(self.started + Span::from_seconds(local.wait_unsynchronised));
         };
-        let waited = root.at.raw + Span::from_seconds(local.wait_synchronised);
+        let mut waited = root.at.raw + Span::from_seconds(local.wait_synchronised);
+        // Who has just taken over has not had the time to hear it.
+        if !self.following {
+            waited = waited.max(self.heard_by.unwrap_or(waited));
+        }
         // Behind an orphan there is nothing but its crystal, and so there is nothing to wait for once it is gone.
         if root.orphan && !self.following {
             return Some(now.raw.max(waited));

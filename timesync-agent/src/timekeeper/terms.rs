@@ -208,6 +208,11 @@ pub enum Note {
     LocalEnded,
     /// No source is reached, and the clock runs on with what it learned.
     Holdover,
+    /// What another process knew is known from now on.
+    Inherited {
+        /// How long ago it was left.
+        age: Span,
+    },
 }
 
 /// What a client is told of this clock, and how that changes until the next one is made.

@@ -1,3 +1,5 @@
+mod heir;
+
 use super::*;
 use crate::settings::{FallbackDrift, MaxChange, SelectOptions};
 use crate::simulation::oscillator::LocalClock;

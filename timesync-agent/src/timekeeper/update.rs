@@ -137,7 +137,7 @@ impl Timekeeper {
             .root
             .as_ref()
             .filter(|_| self.following)
-            .map(|root| root.source);
+            .and_then(|root| root.source);
         let mut selection = select::select(&self.selection, &mut candidates, leading, updated);
         let mut orphan = false;
         if selection.best.is_none()
@@ -237,7 +237,7 @@ impl Timekeeper {
         let age = (now.raw - sample.at).seconds();
         let (delay, dispersion) = source.root(&sample, &estimate, age, error_rate);
         let root = Root {
-            source: source.id,
+            source: Some(source.id),
             reference_id: match source.options.copy {
                 true => sample.reference_id,
                 false => source.reference_id,
