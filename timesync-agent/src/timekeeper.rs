@@ -15,6 +15,7 @@ mod filter;
 mod leap;
 mod local;
 mod select;
+mod smoothing;
 mod terms;
 #[cfg(test)]
 mod tests;
@@ -28,6 +29,8 @@ use self::fallback::Fallback;
 use self::filter::{Filter, Taken};
 use self::leap::LeapSeconds;
 use self::select::Failure;
+pub use self::smoothing::SMOOTHED_REFERENCE_ID;
+use self::smoothing::Smoothing;
 pub use self::terms::{
     Drift, Effect, LeapSecond, Note, Reference, Sample, SourceId, Status, Verdict, Weighing,
 };
@@ -131,6 +134,7 @@ pub struct Timekeeper {
     sources: Vec<Source>,
     discipline: Discipline,
     fallback: Fallback,
+    smoothing: Option<Smoothing>,
     leap: LeapSeconds,
     knowledge: Option<Knowledge>,
     root: Option<Root>,
@@ -164,6 +168,7 @@ impl Timekeeper {
             sources: Vec::new(),
             discipline: Discipline::new(&settings.clock, frequency),
             fallback: Fallback::new(settings.clock.fallback_drift),
+            smoothing: Smoothing::new(settings.clock.smoothtime),
             leap: LeapSeconds::new(settings.leap.mode),
             knowledge: None,
             root: None,
@@ -191,6 +196,7 @@ impl Timekeeper {
             self.fallback = Fallback::new(settings.clock.fallback_drift);
         }
         self.clock = settings.clock.clone();
+        self.configure_smoothing();
         self.local = settings.local;
         self.max_samples = settings.client.max_samples;
         self.leap.mode = settings.leap.mode;
@@ -471,6 +477,11 @@ impl Timekeeper {
     /// What clients are told.
     #[must_use]
     pub fn reference(&self, now: Reading) -> Reference {
+        self.smoothed(self.own_reference(now), now)
+    }
+
+    /// What there is to tell, of the clock as it is.
+    fn own_reference(&self, now: Reading) -> Reference {
         let offset = match &self.knowledge {
             Some(knowledge) => knowledge.offset(now),
             None => 0.0,
@@ -528,7 +539,7 @@ impl Timekeeper {
     /// What chronyc's `tracking` says.
     #[must_use]
     pub fn tracking(&self, now: Reading) -> Tracking {
-        let reference = self.reference(now);
+        let reference = self.own_reference(now);
         let leading = self.root.as_ref().and_then(|root| {
             let source = self
                 .sources

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tests::daemon::{Daemon, run};
 use tests::sockets::Held;
-use tests::time::{Agent, PATIENCE, Says, Server, now, request};
+use tests::time::{Agent, PATIENCE, Says, Server, ask, now, request};
 use tests::wait;
 
 #[test]
@@ -200,18 +200,78 @@ fn a_successor_takes_over_the_sockets_and_no_request_is_lost() {
 #[test]
 fn the_loop_itself_takes_over_sockets_too() {
     let agent = Agent::on_loopback("local stratum 8\nallow 127.0.0.0/8\n");
+    let command = with_batch(&agent, false)();
+    take_over(&agent, &command);
+}
+
+#[test]
+fn a_successor_is_synchronised_from_its_first_answer() {
+    for batch in [true, false] {
+        let server = Server::on_loopback(Says::default());
+        let line = server.line("iburst minpoll -2 maxpoll -2");
+        let agent = Agent::on_loopback(&format!("{line}allow 127.0.0.0/8\n"));
+        let serve = with_batch(&agent, batch);
+        let held = Held::bind(agent.address());
+        let start = || Daemon::start("timesync-agent", held.hand_to("ntp", &serve()));
+        let first = start();
+        agent.wait_status("it has the time", |status| {
+            status["state"] == "locked" && status["updates"].as_u64().is_some_and(|n| n > 6)
+        });
+        let before = ask(agent.address()).unwrap();
+        assert_eq!((before.leap(), before.stratum), (0, 2));
+        // Nobody tells the successor the time.
+        server.say(|says| says.is_silent = true);
+        let next = start();
+        let deadline = std::time::Instant::now() + PATIENCE;
+        let mut answers = Vec::new();
+        // Until it answers for a while, whoever it is.
+        let mut n_since = 0;
+        while n_since < 100 {
+            assert!(std::time::Instant::now() < deadline, "{}", next.log());
+            if let Ok(reply) = ask(agent.address()) {
+                answers.push(reply);
+            }
+            n_since += u32::from(next.log().contains("is taken over"));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        for reply in &answers {
+            assert_eq!((reply.leap(), reply.stratum), (0, 2), "{reply:?}");
+            assert_eq!(reply.reference_id, before.reference_id);
+            assert!(reply.offset.abs() < 0.01, "{reply:?}");
+        }
+        // What nobody confirms is less sure with time, and never surer.
+        let growth =
+            |pair: &[tests::time::Reply]| pair[1].root_dispersion - pair[0].root_dispersion;
+        let is_silent = answers.len() - 100;
+        assert!(
+            answers[is_silent..]
+                .windows(2)
+                .all(|pair| growth(pair) >= 0.0),
+            "{answers:?}"
+        );
+        let state = agent.status()["state"].clone();
+        assert_eq!(state, "holdover", "{}", next.log());
+        drop(first);
+        next.stop();
+    }
+}
+
+/// Serves with the threads of the server, or with the loop alone.
+fn with_batch(agent: &Agent, batch: bool) -> impl Fn() -> std::process::Command {
     let config = agent.files.write(
         "config.toml",
         &format!(
-            "version = \"v1\"\nnode = \"test\"\nbatch = false\ncorrect-clock = false\nchrony-conf = \"{}\"\n\
+            "version = \"v1\"\nnode = \"test\"\nbatch = {batch}\ncorrect-clock = false\nchrony-conf = \"{}\"\n\
              [admin]\nlisten = \"{}\"\n[health]\nendpoint = \"none\"\n",
             agent.files.join("chrony.conf").display(),
             agent.admin(),
         ),
     );
-    let mut command = agent.command("serve");
-    command.arg("--config").arg(config);
-    take_over(&agent, &command);
+    move || {
+        let mut command = agent.command("serve");
+        command.arg("--config").arg(&config);
+        command
+    }
 }
 
 /// Processes take over from one another while clients ask.

@@ -12,10 +12,6 @@ pub fn unused(settings: &Settings) -> Vec<String> {
     };
     let said = [
         (
-            clock.smoothtime.is_some(),
-            "`smoothtime` does nothing: clients are told the time as it is known",
-        ),
-        (
             clock.temperature.is_some() || logs.temperature,
             "`tempcomp` does nothing: no temperature is read",
         ),
@@ -48,7 +44,6 @@ mod tests {
     #[test]
     fn what_does_nothing_is_told() {
         for (text, word) in [
-            ("smoothtime 400 0.001", "smoothtime"),
             ("tempcomp /t 30 /points", "tempcomp"),
             ("log selection", "log selection"),
             ("log tracking", "logdir"),
@@ -59,7 +54,7 @@ mod tests {
             assert_eq!(said.len(), 1, "{text}: {said:?}");
             assert!(said[0].contains(word), "{text}: {said:?}");
         }
-        let quiet = "server a iburst\nallow\nlocal stratum 10\nlogdir /l\nlog tracking\nmakestep 1 3\nrtcsync";
+        let quiet = "server a iburst\nallow\nsmoothtime 400 0.001\nlocal stratum 10\nlogdir /l\nlog tracking\nmakestep 1 3\nrtcsync";
         assert_eq!(
             unused(&parse_bytes(quiet.as_bytes()).unwrap().settings),
             [""; 0]

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::smoothing::Moment;
 use super::terms::{Note, Reference};
 use super::{Knowledge, Root, Timekeeper};
 use crate::settings::Settings;
@@ -37,6 +38,8 @@ pub struct Estate {
     frequency: Option<(f64, f64)>,
     /// Steps that are left of those that the configuration allows at the start.
     steps_left: Option<u32>,
+    /// What was served was ahead by so much, in seconds, and so much less in each second.
+    smoothing: Option<(f64, f64)>,
     /// Whose time it is.
     lead: Option<Lead>,
     /// Since when the own time is given.
@@ -112,12 +115,15 @@ impl Timekeeper {
         });
         let discipline = &self.discipline;
         let known = discipline.frequency_known;
+        let smoothing = self.smoothing.as_ref();
+        let smoothing = smoothing.and_then(|smoothing| smoothing.moment(now.raw));
         (lead.is_some() || self.local_active).then_some(Estate {
             raw: now.raw.0,
             wall: now.wall.0,
             started: self.started.0,
             frequency: known.then_some((discipline.frequency, discipline.skew)),
             steps_left: discipline.steps_left(),
+            smoothing: smoothing.map(|moment| (moment.offset, moment.rate)),
             lead,
             local: self.local_active.then_some(self.local_since.0),
         })
@@ -129,7 +135,10 @@ impl Timekeeper {
         let is_sane = estate.lead.is_none_or(|lead| lead.is_sane())
             && estate.frequency.is_none_or(|(frequency, skew)| {
                 frequency.abs() < MOST_DRIFT && (0.0..MOST_DRIFT).contains(&skew)
-            });
+            })
+            && estate
+                .smoothing
+                .is_none_or(|(offset, rate)| offset.abs() < 1e9 && rate.abs() < MOST_DRIFT);
         if !is_sane || !estate.is_fresh(now) {
             return false;
         }
@@ -159,6 +168,9 @@ impl Timekeeper {
                 orphan: lead.orphan,
             });
             self.allow_local(lead.delay / 2.0 + lead.dispersion);
+        }
+        if let (Some((offset, rate)), Some(smoothing)) = (estate.smoothing, &mut self.smoothing) {
+            smoothing.resume(Moment { offset, rate }, RawTime(estate.raw));
         }
         // Whoever gave its own time goes on with it until it hears a better one.
         if let Some(since) = estate.local.filter(|_| self.local.is_some()) {

@@ -1,4 +1,5 @@
 mod heir;
+mod smoothing;
 
 use super::*;
 use crate::settings::{FallbackDrift, MaxChange, SelectOptions};

@@ -276,6 +276,7 @@ impl Timekeeper {
         if combined.offset.abs() > self.clock.log_change {
             self.note(Note::Offset(Span::from_seconds(combined.offset)));
         }
+        let before = self.knowledge;
         let wall_ahead = now.wall.0.saturating_sub(now.raw.0);
         let interval = self.discipline.update_interval;
         self.fallback.update(self.discipline.frequency, interval);
@@ -285,6 +286,8 @@ impl Timekeeper {
             frequency: combined.frequency,
             deviation: update.deviation,
         });
+        // Whom a step takes along is not led there slowly.
+        self.smooth(before.filter(|_| correction == Correction::Slewed), now);
         self.allow_local(root.delay / 2.0 + root.dispersion);
         self.root = Some(root);
         self.following = true;
@@ -368,6 +371,7 @@ impl Timekeeper {
             LeapMode::System | LeapMode::Ignore => {}
             LeapMode::Step => self.step(span),
             LeapMode::Slew => {
+                self.smear(span, now);
                 if let (false, Some(knowledge)) = (self.free_running, self.knowledge) {
                     let offset = knowledge.offset(now);
                     self.discipline.slew_at_once(&self.clock, offset, now.raw);
@@ -384,7 +388,7 @@ impl Timekeeper {
         if self.free_running {
             return;
         }
-        let reference = self.reference(now);
+        let reference = self.own_reference(now);
         let status = Status {
             synchronised: reference.is_synchronised(),
             leap: self.leap.for_kernel(),
@@ -411,12 +415,14 @@ impl Timekeeper {
             return;
         };
         self.discipline.frequency = frequency;
+        let before = self.knowledge;
         if let Some(knowledge) = &mut self.knowledge {
             let gained = knowledge.frequency * (now.raw - knowledge.at).seconds();
             knowledge.ahead = knowledge.ahead.saturating_add(Span::from_seconds(gained).0);
             knowledge.at = now.raw;
             knowledge.frequency = frequency;
         }
+        self.smooth(before, now);
         self.note(Note::FellBack {
             ppm: -frequency * 1e6,
         });
