@@ -11,6 +11,7 @@
 mod context;
 mod measure;
 mod poll;
+mod request;
 #[cfg(test)]
 mod tests;
 
@@ -19,10 +20,10 @@ use std::net::{IpAddr, SocketAddr};
 use crate::keys::KeyRing;
 use crate::random::Random;
 use crate::settings::{Connectivity, SourceOptions};
-use crate::time::{NtpTimestamp, RawTime, SECOND, Span, UnixTime};
+use crate::time::{NtpTimestamp, RawTime, SECOND, UnixTime};
 use crate::timekeeper::{Sample, Verdict};
-use crate::view::{Leap, PacketView, SourceView, StampSource};
-use crate::wire::{LONGEST_PACKET, Message, Mode, Packet, Trailer, Writer};
+use crate::view::{Leap, PacketView, SourceView};
+use crate::wire::{Message, Mode, Packet, Trailer};
 
 use measure::{Measured, Times, is_loop, test};
 use poll::Schedule;
@@ -32,18 +33,12 @@ pub use measure::reference_id;
 
 /// The longest that a server may take to answer, in seconds; chrony's, and RFC 9769's for interleaved mode.
 const LONGEST_SERVICE: f64 = 4.0;
-/// How long an answer is waited for at least.
-const SHORTEST_WAIT: Span = Span(SECOND);
 /// The longest root distance that a server may tell (RFC 5905 §7.2, MAXDISP), in seconds.
 const LONGEST_DISTANCE: f64 = 16.0;
 /// The first stratum that is none (RFC 5905 §7.2, MAXSTRAT).
 const NO_STRATUM: u8 = 16;
-/// Requests without answer after which interleaved mode begins anew, as in chrony: the server may have forgotten us.
-const INTERLEAVED_ATTEMPTS: u32 = 4;
 /// No clock that was ever set is before this, 2026-01-01: where the own one is, timestamps are read as of here.
 const EPOCH: UnixTime = UnixTime(1_767_225_600 * SECOND);
-/// What a request has for the precision of a clock that it does not tell of.
-const UNTOLD_PRECISION: i8 = 32;
 
 /// Why a datagram is no answer. Nothing is changed by it, and the answer is still waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -264,82 +259,6 @@ impl Association {
         self.pending
             .take_if(|pending| pending.until <= now)
             .map(|_| Due::GiveUp)
-    }
-
-    /// A new request; the one that waits is not answered any more.
-    fn request(&mut self, context: &Context<'_>) -> Option<Vec<u8>> {
-        let now = context.now.raw;
-        if self.n_unanswered > 0 {
-            self.reach <<= 1;
-            self.schedule.missed();
-        }
-        self.pending = None;
-        if self.n_unanswered > INTERLEAVED_ATTEMPTS || !self.options.xleave {
-            self.last = None;
-        }
-        let transmit = NtpTimestamp(self.random.bits() | 1);
-        // A response of interleaved mode is known by which of two numbers it repeats. A server remembers only who sends both.
-        let receive = NtpTimestamp(self.random.bits() & !1 | 2);
-        let receive = Some(receive).filter(|_| self.options.xleave);
-        let packet = Packet {
-            leap: Leap::Normal,
-            version: self.version(context.keys),
-            mode: Mode::Client,
-            poll: self.schedule.poll(),
-            precision: UNTOLD_PRECISION,
-            origin: self.last.map_or(NtpTimestamp::ZERO, |last| last.receive),
-            receive: receive.unwrap_or_default(),
-            transmit,
-            ..Packet::default()
-        };
-        let octets = self.sealed(&packet, context.keys);
-        self.n_unanswered = self.n_unanswered.saturating_add(1);
-        self.schedule.sent(self.reach != 0, now);
-        // Without its key a source is not asked: an answer could not be believed.
-        let octets = octets?;
-        self.counters.n_sent = self.counters.n_sent.saturating_add(1);
-        let wait = Span::from_seconds(self.options.max_delay.clamp(0.0, LONGEST_SERVICE));
-        self.pending = Some(Pending {
-            transmit,
-            receive: receive.filter(|_| self.last.is_some()),
-            sent: RawStamp {
-                at: now,
-                by: StampSource::Daemon,
-                error: 0.0,
-            },
-            local: None,
-            until: now + wait.max(SHORTEST_WAIT),
-        });
-        Some(octets)
-    }
-
-    fn sealed(&self, packet: &Packet, keys: &KeyRing) -> Option<Vec<u8>> {
-        let mut buffer = [0; LONGEST_PACKET];
-        let mut writer = Writer::new(&mut buffer, packet)?;
-        if let Some(key) = self.options.key {
-            let sign =
-                |message: &[u8], digest: &mut [u8]| keys.sign(key, packet.version, message, digest);
-            if !writer.mac(key, sign) {
-                return None;
-            }
-        }
-        let length = writer.finish();
-        buffer.get(..length).map(<[u8]>::to_vec)
-    }
-
-    fn version(&self, keys: &KeyRing) -> u8 {
-        // A digest that version 4 would cut is whole in version 3.
-        let is_long = |key| {
-            keys.get(key)
-                .is_some_and(|key| key.algorithm().digest_length() > 20)
-        };
-        self.options.version.unwrap_or_else(|| {
-            if self.options.key.is_some_and(is_long) {
-                3
-            } else {
-                4
-            }
-        })
     }
 
     /// The request has left, and from where. A better stamp may follow a worse one, until the answer is there.

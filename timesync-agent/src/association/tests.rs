@@ -1,7 +1,9 @@
 use super::*;
 use crate::keys::{Algorithm, Key};
-use crate::time::Reading;
+use crate::time::{Reading, Span};
 use crate::timekeeper::Reference;
+use crate::view::StampSource;
+use crate::wire::{LONGEST_PACKET, Writer};
 use md5::{Digest as _, Md5};
 
 /// When the tests begin, on the wall clock; the raw clock begins at a thousand seconds.
