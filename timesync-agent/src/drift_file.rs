@@ -43,17 +43,27 @@ fn format(drift: Drift) -> String {
     format!("{:20.6} {:20.6}\n", drift.ppm, drift.skew)
 }
 
-/// Writes the file as a whole or not at all: whoever reads it finds the old one or the new one.
+/// Writes the file as a whole or not at all: whoever reads it finds the old one or the new one, after a loss of power, too.
 ///
 /// # Errors
 ///
 /// The directory is not there or may not be written to.
 pub fn write(path: &Path, drift: Drift) -> io::Result<()> {
-    replace(path, &format(drift))
+    let (temporary, mut file) = create(path)?;
+    file.write_all(format(drift).as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&temporary, path)
 }
 
-/// Puts a file in the place of what is there.
+/// The same for what is worth nothing after a loss of power: nobody waits for the disk.
 pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let (temporary, mut file) = create(path)?;
+    file.write_all(text.as_bytes())?;
+    fs::rename(&temporary, path)
+}
+
+/// A new file, to be named as the one that it replaces.
+fn create(path: &Path) -> io::Result<(PathBuf, fs::File)> {
     let mut name = path.as_os_str().to_owned();
     name.push(".tmp");
     let temporary = PathBuf::from(name);
@@ -62,13 +72,9 @@ pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
     }
-    let mut file = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&temporary)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&temporary, path)
+    let mut options = fs::OpenOptions::new();
+    let file = options.write(true).create_new(true).open(&temporary)?;
+    Ok((temporary, file))
 }
 
 #[cfg(test)]
