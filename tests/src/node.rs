@@ -15,9 +15,10 @@
 //! - crun makes a session keyring, which nspawn's system call filter forbids: `SYSTEMD_SECCOMP=0`;
 //! - podman sets `net.ipv4.ping_group_range`: `SYSTEMD_NSPAWN_API_VFS_WRITABLE=network`;
 //! - an overlay cannot lie on an overlay: container storage and the state of Outpost are bound from
-//!   the real file system.
+//!   where the disk of the node lies, which is memory where there is enough (`disk.rs`).
 
 mod cgroup;
+mod disk;
 mod images;
 pub mod lan;
 mod outside;
@@ -73,7 +74,7 @@ impl Node {
     /// Panics if the disk cannot be written.
     #[must_use]
     pub fn new(root: &'static Root, machine: Machine, name: &str) -> Self {
-        let disk = Scratch::new(name);
+        let disk = disk::empty(name);
         for directory in ["upper", "work", "root", "containers", "outpost/images"] {
             create_dir_all(disk.join(directory)).expect("the scratch directory is writable");
         }
@@ -273,8 +274,17 @@ impl Node {
     ///
     /// Panics if that takes too long.
     pub fn wait_booted(&self) -> String {
-        wait::until(&format!("{} boots", self.name), PATIENCE, || {
-            let (_, state, _) = self.try_run(&["systemctl", "is-system-running"]);
+        let limit = PATIENCE.as_secs().to_string();
+        wait::until_at(LOOK, &format!("{} boots", self.name), PATIENCE, || {
+            // Fails at once until systemd listens, and is answered only when it has finished.
+            let ask = [
+                "timeout",
+                &limit,
+                "systemctl",
+                "is-system-running",
+                "--wait",
+            ];
+            let (_, state, _) = self.try_run(&ask);
             let state = state.trim();
             matches!(state, "running" | "degraded").then(|| state.to_owned())
         })
@@ -429,6 +439,10 @@ const NSPAWN: [&str; 10] = [
     "--console=pipe",
     "--boot",
 ];
+
+/// Time between two looks into a node: each starts some programs there, and nodes have these processors
+/// to themselves only if nobody looks all the time.
+pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
 /// How long anything may take. Wide: the machine may be building at the same time.
 const PATIENCE: Duration = Duration::from_secs(300);

@@ -8,17 +8,40 @@ use std::sync::atomic::{AtomicU32, Ordering};
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
+    /// Whether it stays when the test fails.
+    is_kept: bool,
 }
 
 impl Scratch {
     /// Makes a new directory, `label` in its name.
     #[must_use]
     pub fn new(label: &str) -> Self {
+        Self::below(&std::env::temp_dir(), label)
+    }
+
+    /// Makes a new directory somewhere else.
+    ///
+    /// # Panics
+    ///
+    /// Panics if it cannot be made.
+    #[must_use]
+    pub fn below(parent: &Path, label: &str) -> Self {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("outpost-test-{}-{number}-{label}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).expect("the directory for temporary files is writable");
-        Self { path }
+        let path = parent.join(name);
+        std::fs::create_dir_all(&path)
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        Self {
+            path,
+            is_kept: true,
+        }
+    }
+
+    /// The same, gone with the test even if it fails.
+    #[must_use]
+    pub fn unkept(mut self) -> Self {
+        self.is_kept = false;
+        self
     }
 
     /// Where it is.
@@ -45,7 +68,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if self.is_kept && std::thread::panicking() {
             eprintln!("kept for inspection: {}", self.path.display());
         } else {
             drop(std::fs::remove_dir_all(&self.path));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use super::{Images, Node, Outside, Root, SERVICES, tls};
+use super::{Images, LOOK, Node, Outside, Root, SERVICES, tls};
 use crate::binaries::{binary, checkout};
 use crate::daemon::run;
 use crate::netns::{Machine, Network};
@@ -233,32 +233,46 @@ impl Lan {
 pub fn wait_serving(node: &Node) {
     let state = node.wait_booted();
     assert_eq!(state, "running", "{}", node.failures());
-    wait::for_it(&format!("{} is ready", node.name()), READY, || {
-        SERVICES
-            .iter()
-            .all(|service| live_unit(node, service).is_some())
+    wait::until_at(LOOK, &format!("{} is ready", node.name()), READY, || {
+        let live = live_units(node, &SERVICES);
+        live.iter().all(Option::is_some).then_some(())
     });
 }
 
 /// The unit of the slot of a service that is active, if exactly one is.
 #[must_use]
 pub fn live_unit(node: &Node, service: &str) -> Option<String> {
-    let units = ["a", "b"].map(|slot| format!("outpost-{service}-{slot}.service"));
-    let (_, states, _) = node.try_run(&["systemctl", "is-active", &units[0], &units[1]]);
-    let active: Vec<&String> = states
-        .lines()
-        .zip(&units)
-        .filter(|(state, _)| *state == "active")
-        .map(|(_, unit)| unit)
-        .collect();
-    match active[..] {
-        [one] => Some(one.clone()),
-        _ => None,
-    }
+    live_units(node, &[service]).remove(0)
 }
 
-/// The example's site file as this machine can have it.
-fn site_file(more: &str) -> String {
+/// As [`live_unit`], for several services with one question.
+fn live_units(node: &Node, services: &[&str]) -> Vec<Option<String>> {
+    let units: Vec<String> = services
+        .iter()
+        .flat_map(|service| ["a", "b"].map(|slot| format!("outpost-{service}-{slot}.service")))
+        .collect();
+    let ask = ["systemctl", "is-active"].into_iter();
+    let ask: Vec<&str> = ask.chain(units.iter().map(String::as_str)).collect();
+    let (_, states, _) = node.try_run(&ask);
+    let mut states = states.lines();
+    let of_service = |pair: &[String]| {
+        let is_active = |_: &&String| states.next() == Some("active");
+        let active: Vec<&String> = pair.iter().filter(is_active).collect();
+        match active[..] {
+            [one] => Some(one.clone()),
+            _ => None,
+        }
+    };
+    units.chunks(2).map(of_service).collect()
+}
+
+/// The example's site file as this machine can have it, with `more` at its end.
+///
+/// # Panics
+///
+/// Panics if the template does not have what is to be changed.
+#[must_use]
+pub fn site_file(more: &str) -> String {
     let path = checkout().join("deploy/config/site.toml");
     let mut text = std::fs::read_to_string(path).expect("the template is there");
     for (real, here) in HERE {
