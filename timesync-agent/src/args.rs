@@ -155,6 +155,8 @@ pub struct ConfigArgs {
 
 /// Arguments of `serve`.
 #[derive(Clone, Debug, Default, Args)]
+// The group of the arguments that every daemon has goes by this name.
+#[group(skip)]
 pub struct ServeArgs {
     /// Which files say what to do, and what every daemon is told besides.
     #[command(flatten)]
