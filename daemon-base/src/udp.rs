@@ -6,6 +6,8 @@
 //! (`IP_PKTINFO`, `IPV6_PKTINFO`); elsewhere the kernel knows and is not asked. On request it also
 //! tells when a datagram came and when a reply left (`SO_TIMESTAMPING`).
 //!
+//! Over IPv4 the kernel does not mind what it was told of the path's MTU (`IP_PMTUDISC_OMIT`).
+//!
 //! Sockets may be shared with another process, which goes on when this one ends: the engine never
 //! shuts a socket down, and answers what is queued before it stops.
 //!
@@ -331,6 +333,7 @@ impl Socket {
         socket.set_nonblocking(false)?;
         socket.set_read_timeout(Some(WAKE))?;
         socket.set_write_timeout(Some(WAKE))?;
+        sys::ignore_path_mtu(&socket)?;
         let address = socket.local_addr()?.ip();
         let bound = (!address.is_unspecified()).then_some(address);
         let told = Told {

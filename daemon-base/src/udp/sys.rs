@@ -148,6 +148,8 @@ pub(super) struct Batch {
     /// What `received` points to; written once.
     _receive_vectors: Memory<libc::iovec>,
     send_vectors: Memory<libc::iovec>,
+    /// Headers that calls may have written to since they were made ready.
+    n_used: usize,
     n_staged: usize,
     /// Replies of which nobody has heard yet when they left.
     n_told: usize,
@@ -190,6 +192,7 @@ impl Batch {
             sending: Memory::new(empty_header(), size),
             _receive_vectors: receive_vectors,
             send_vectors: Memory::new(empty_vector(), size),
+            n_used: size,
             n_staged: 0,
             n_told: 0,
             replies_used: 0,
@@ -198,7 +201,7 @@ impl Batch {
 
     /// Receives one datagram, blocking as the socket does.
     pub(super) fn receive_one(&mut self, socket: &UdpSocket) -> io::Result<usize> {
-        self.make_ready(1);
+        self.make_ready();
         if !self.told.anything() {
             return self.receive_one_plain(socket);
         }
@@ -241,7 +244,7 @@ impl Batch {
 
     /// Receives as many datagrams as there are, up to the size of the batch.
     pub(super) fn receive_many(&mut self, socket: &UdpSocket, wait: Wait) -> io::Result<usize> {
-        self.make_ready(self.size);
+        self.make_ready();
         let flags = match wait {
             Wait::No => libc::MSG_DONTWAIT,
             Wait::ForFirst => libc::MSG_WAITFORONE,
@@ -259,20 +262,27 @@ impl Batch {
                 ptr::null_mut(),
             )
         };
-        usize::try_from(n_received).map_err(|_| io::Error::last_os_error())
+        self.n_used = self.size;
+        let n_received = usize::try_from(n_received).map_err(|_| io::Error::last_os_error())?;
+        // The call has ended with the header behind them.
+        self.n_used = self.size.min(n_received + 1);
+        Ok(n_received)
     }
 
-    /// Restores the lengths that the last call has overwritten.
-    fn make_ready(&mut self, count: usize) {
+    /// Restores the lengths that the last call has overwritten: of those headers only, as there are
+    /// many more than most calls use.
+    fn make_ready(&mut self) {
         let control_length = if self.told.anything() {
             CONTROL_SIZE
         } else {
             0
         };
-        for header in self.received.slice_mut(0, count) {
+        for header in self.received.slice_mut(0, self.n_used) {
             header.msg_hdr.msg_namelen = length_of(PEER_SIZE);
             header.msg_hdr.msg_controllen = control_length;
         }
+        // One datagram is the least that the next call receives.
+        self.n_used = 1;
         self.n_staged = 0;
         self.replies_used = 0;
     }
@@ -498,6 +508,14 @@ pub(super) fn receive_destination(socket: &UdpSocket, address: IpAddr) -> io::Re
     }
 }
 
+/// Makes replies over IPv4 as long as the link takes, whatever ICMP says of the path: anyone can forge
+/// that, and have answers cut into fragments into which forged ones fit (RFC 9715 §1). What is too
+/// long for a link further on is cut there. IPv6 has no such cutting, and DNS answers fit its least.
+pub(super) fn ignore_path_mtu(socket: &UdpSocket) -> io::Result<()> {
+    let option = libc::IP_MTU_DISCOVER;
+    set(socket, libc::IPPROTO_IP, option, libc::IP_PMTUDISC_OMIT)
+}
+
 /// Makes every datagram tell when the kernel got it, and lets replies ask when they leave.
 pub(super) fn receive_stamps(socket: &UdpSocket) -> io::Result<()> {
     let flags = libc::SOF_TIMESTAMPING_SOFTWARE | libc::SOF_TIMESTAMPING_RX_SOFTWARE;
@@ -543,4 +561,40 @@ fn empty_vector() -> libc::iovec {
 /// A length as the kernel counts it.
 fn length_of(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path_mtu_mode(socket: &UdpSocket) -> libc::c_int {
+        let mut value: libc::c_int = -1;
+        let mut length = length_of(size_of::<libc::c_int>());
+        // SAFETY: `value` is an integer of `length` bytes; both live through the call.
+        let result = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::IPPROTO_IP,
+                libc::IP_MTU_DISCOVER,
+                (&raw mut value).cast(),
+                &raw mut length,
+            )
+        };
+        assert_eq!(result, 0, "{}", io::Error::last_os_error());
+        value
+    }
+
+    #[test]
+    fn what_icmp_says_of_a_path_is_ignored_on_either_family() {
+        let mut addresses = vec!["127.0.0.1:0"];
+        if crate::listen::tests::has_ipv6() {
+            addresses.extend(["[::1]:0", "[::]:0"]);
+        }
+        for address in addresses {
+            let socket = UdpSocket::bind(address).unwrap();
+            assert_ne!(path_mtu_mode(&socket), libc::IP_PMTUDISC_OMIT, "{address}");
+            ignore_path_mtu(&socket).unwrap();
+            assert_eq!(path_mtu_mode(&socket), libc::IP_PMTUDISC_OMIT, "{address}");
+        }
+    }
 }

@@ -10,7 +10,7 @@ use super::sys::{Batch, Wait};
 use super::{ALERT_WAKE, Alarm, Datagram, EngineOptions, Outcome, Respond, Socket};
 use crate::run::Heartbeat;
 
-/// In quiet times every so many datagrams the queue is looked into for more.
+/// In quiet times every so many datagrams it is asked for all there are.
 const LOOK_EVERY: u32 = 8;
 
 /// So many batches of one datagram in a row mean that it is quiet.
@@ -99,9 +99,10 @@ impl<R: Respond> Worker<R> {
     fn receive(&self, batch: &mut Batch, pace: Pace) -> io::Result<usize> {
         let socket = &self.socket.socket;
         let received = match pace {
-            Pace::Quiet { look_in: 0 } => batch.receive_many(socket, Wait::No),
+            Pace::Quiet { look_in: 0 } | Pace::Busy { .. } => {
+                batch.receive_many(socket, Wait::ForFirst)
+            }
             Pace::Quiet { .. } => batch.receive_one(socket),
-            Pace::Busy { .. } => batch.receive_many(socket, Wait::ForFirst),
         };
         match received {
             Err(error)
@@ -112,8 +113,7 @@ impl<R: Respond> Worker<R> {
                         | io::ErrorKind::TimedOut
                 ) =>
             {
-                let has_waited = !matches!(pace, Pace::Quiet { look_in: 0 });
-                if has_waited && error.kind() == io::ErrorKind::WouldBlock {
+                if error.kind() == io::ErrorKind::WouldBlock {
                     self.stay_blocking();
                 }
                 Ok(0)
