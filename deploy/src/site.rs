@@ -239,6 +239,27 @@ pub(crate) enum Podman {
 }
 
 impl Site {
+    /// The nodes whose dns-authd a node's dns-recursor can ask besides the node's own: those that
+    /// follow it in the site file, then those before it, so that not all ask the same one.
+    pub(crate) fn other_authorities(&self, node: &Node) -> Vec<&Node> {
+        let own = self.nodes.iter().position(|other| other.name == node.name);
+        let n_before = own.unwrap_or(0);
+        let all = self.nodes.iter().cycle().skip(n_before);
+        all.take(self.nodes.len())
+            .filter(|other| other.name != node.name)
+            .filter(|other| other.services.contains(&Service::DnsAuthd))
+            .collect()
+    }
+
+    /// Whether a dns-recursor of one node may ask the dns-authd of another.
+    pub(crate) fn shares_authorities(&self) -> bool {
+        let mut recursors = self.nodes.iter();
+        recursors.any(|node| {
+            node.services.contains(&Service::DnsRecursor)
+                && !self.other_authorities(node).is_empty()
+        })
+    }
+
     /// The site that Outpost was made for: three masters and three workers of `ocp4.redhat.ren`.
     pub(crate) fn example() -> Self {
         let lan = |last| IpAddr::V4(Ipv4Addr::new(192, 168, 7, last));

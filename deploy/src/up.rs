@@ -121,7 +121,7 @@ fn run_in(
         }),
         listens: PerService {
             healthd: String::new(),
-            dns_authd: layout.authority.to_string(),
+            dns_authd: at.authority.to_string(),
             dns_recursor: at.dns.to_string(),
             lb_proxy: at.own.to_string(),
             registry_svc: at.registry.to_string(),
@@ -191,6 +191,7 @@ struct Addresses {
     /// Of all services but dns-recursor, where another is asked for.
     own: IpAddr,
     dns: SocketAddr,
+    authority: SocketAddr,
     registry: SocketAddr,
     time: SocketAddr,
 }
@@ -202,6 +203,7 @@ impl Addresses {
         Self {
             own,
             dns: args.places.dns.unwrap_or_else(|| at(5300)),
+            authority: at(args.places.authority_port),
             registry: at(args.places.registry_svc_port),
             time: at(args.places.time_port),
         }
@@ -217,7 +219,8 @@ fn layout(args: &UpArgs, addresses: &Addresses, directory: &Path) -> Layout {
         healthd_socket: directory.join("healthd.sock"),
         swap_socket: directory.join("lb-proxy.swap"),
         dns: vec![addresses.dns],
-        authority: at(args.places.authority_port),
+        authority: vec![addresses.authority],
+        authorities: vec![addresses.authority],
         proxy: vec![addresses.own],
         registry: vec![addresses.registry],
         time: vec![addresses.time],
@@ -244,7 +247,7 @@ const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 /// Everything that will be listened on.
 fn wanted(site: &Site, layout: &Layout, at: &Addresses) -> Vec<Wanted> {
     let mut wanted = Vec::new();
-    for (name, address) in [("dns-recursor", at.dns), ("dns-authd", layout.authority)] {
+    for (name, address) in [("dns-recursor", at.dns), ("dns-authd", at.authority)] {
         wanted.push(Wanted::udp(name, address));
         wanted.push(Wanted::tcp(name, address));
     }

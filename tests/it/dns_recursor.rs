@@ -1,5 +1,6 @@
 //! dns-recursor, from outside: forwarding, the cache, what it accepts from upstreams and clients.
 
+mod authorities;
 mod cache;
 mod clients;
 

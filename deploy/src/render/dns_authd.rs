@@ -11,7 +11,7 @@ use crate::service::Service;
 pub(super) fn render(layout: &Layout) -> String {
     let mut text = [
         head(Service::DnsAuthd, layout),
-        format!("listen = {}\n", list([layout.authority.to_string()])),
+        format!("listen = {}\n", list(&layout.authority)),
         admin(Service::DnsAuthd, layout),
         "\n[zones]\n".to_owned(),
         format!(

@@ -8,8 +8,8 @@ use crate::site::Site;
 
 /// Renders the file.
 ///
-/// The zones of the site come from the dns-authd of this very node: a node answers for the site
-/// with no other there, and another node's clients have that node's own.
+/// The zones of the site come from the dns-authd of this very node, so that a node answers for the site
+/// with no other there. While its own is away, those of the other nodes answer as well as it would.
 pub(super) fn render(site: &Site, layout: &Layout) -> String {
     let mut text = [
         head(Service::DnsRecursor, layout),
@@ -20,21 +20,25 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
         text.push_str(&format!("allow-from = {}\n", list(allowed(site))));
     }
     text.push_str(&admin(Service::DnsRecursor, layout));
-    if layout.node().is_some() && !layout.upstreams.is_empty() {
+    let has_choice = layout.authorities.len() > 1 || !layout.upstreams.is_empty();
+    if layout.node().is_some() && has_choice {
         text.push_str("\n# Queries leave an upstream that is gone before one of them is lost.\n");
         text.push_str(&format!(
             "[health]\nendpoint = {}\n",
             quoted(&endpoint(layout))
         ));
     }
-    text.push_str("\n# The site's own zones.\n");
+    text.push_str(match layout.authorities.len() {
+        0 | 1 => "\n# The site's own zones.\n",
+        _ => "\n# The site's own zones: from this node, and while it cannot, from the others.\n",
+    });
     let zones = reverse::zones(site).into_iter().map(|zone| zone.name);
     for (index, zone) in [site.domain.clone()].into_iter().chain(zones).enumerate() {
         let gap = if index == 0 { "" } else { "\n" };
         text.push_str(&format!(
             "{gap}[[forward]]\nzone = {}\nupstreams = {}\n",
             quoted(&zone),
-            list([layout.authority])
+            list(&layout.authorities)
         ));
     }
     if !layout.upstreams.is_empty() {
@@ -112,5 +116,26 @@ upstreams = ["192.0.2.1:53", "192.0.2.2:5353"]
             "{text}"
         );
         assert!(!text.contains("zone = \".\""), "an island: {text}");
+    }
+
+    #[test]
+    fn a_node_asks_itself_first_and_then_the_others_that_have_the_zones() {
+        let mut site = Site::example();
+        let asked = |site: &Site, node: usize| {
+            let text = render(site, &Layout::of_node(site, &site.nodes[node]));
+            let mut lines = text.lines().filter(|line| line.starts_with("upstreams"));
+            let first = lines.next().unwrap().to_owned();
+            assert!(lines.all(|line| line == first), "{text}");
+            first
+        };
+        let own = "\"127.0.0.1:5301\"";
+        let [m0, m1, m2] = [13, 14, 15].map(|last| format!("\"192.168.7.{last}:5301\""));
+        assert_eq!(asked(&site, 0), format!("upstreams = [{own}, {m1}, {m2}]"));
+        assert_eq!(asked(&site, 1), format!("upstreams = [{own}, {m2}, {m0}]"));
+        assert_eq!(asked(&site, 2), format!("upstreams = [{own}, {m0}, {m1}]"));
+        site.nodes[3].services = vec![Service::DnsRecursor];
+        assert_eq!(asked(&site, 3), format!("upstreams = [{m0}, {m1}, {m2}]"));
+        site.nodes.truncate(1);
+        assert_eq!(asked(&site, 0), format!("upstreams = [{own}]"));
     }
 }

@@ -23,7 +23,9 @@ pub(crate) struct Layout {
     /// Where dns-recursor listens.
     pub(crate) dns: Vec<SocketAddr>,
     /// Where dns-authd listens.
-    pub(crate) authority: SocketAddr,
+    pub(crate) authority: Vec<SocketAddr>,
+    /// Where dns-recursor asks for the zones of the site: the first that works.
+    pub(crate) authorities: Vec<SocketAddr>,
     /// Where lb-proxy listens; the ports are those of what is offered.
     pub(crate) proxy: Vec<IpAddr>,
     /// Where registry-svc listens.
@@ -61,7 +63,11 @@ impl Layout {
             healthd_socket: places::HEALTHD_SOCKET.into(),
             swap_socket: places::SWAP_SOCKET.into(),
             dns: everywhere(places::DNS_PORT),
-            authority: places::authority(),
+            authority: match site.shares_authorities() {
+                true => everywhere(places::AUTHORITY_PORT),
+                false => vec![places::authority()],
+            },
+            authorities: authorities(site, node),
             proxy: ANY.to_vec(),
             registry: everywhere(site.registry.port),
             time: everywhere(places::TIME_PORT),
@@ -86,6 +92,19 @@ impl Layout {
         self.node()
             .is_none_or(|node| node.services.contains(&service))
     }
+}
+
+/// Where a node's dns-recursor asks for the zones of the site: the node's own dns-authd as long as it
+/// answers, then those of the other nodes. All have the same zones.
+fn authorities(site: &Site, node: &Node) -> Vec<SocketAddr> {
+    let others = site.other_authorities(node);
+    let mut all = Vec::with_capacity(others.len() + 1);
+    if others.is_empty() || node.services.contains(&Service::DnsAuthd) {
+        all.push(places::authority());
+    }
+    let there = |other: &&Node| SocketAddr::new(other.address(), places::AUTHORITY_PORT);
+    all.extend(others.iter().map(there));
+    all
 }
 
 /// A port on every address, of both families.

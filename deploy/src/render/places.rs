@@ -73,6 +73,9 @@ pub(crate) fn admin(service: Service) -> SocketAddr {
 }
 
 /// Where dns-authd answers dns-recursor.
+pub(crate) const AUTHORITY_PORT: u16 = 5301;
+
+/// Where it answers that of its own node.
 pub(crate) fn authority() -> SocketAddr {
-    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 5301)
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), AUTHORITY_PORT)
 }

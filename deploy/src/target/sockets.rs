@@ -86,15 +86,18 @@ fn of(service: Service, scope: &Scope<'_>) -> Vec<Sockets> {
             "healthd",
             Listen::Unix(places::HEALTHD_SOCKET),
         )],
-        Service::DnsAuthd => vec![one(
-            "where dns-recursor asks for the zones",
-            "dns",
-            Listen::Port(
-                Port::udp(places::authority().port())
-                    .and_tcp()
-                    .on_loopback(),
-            ),
-        )],
+        Service::DnsAuthd => {
+            let port = Port::udp(places::AUTHORITY_PORT).and_tcp();
+            let port = match scope.site.shares_authorities() {
+                true => port,
+                false => port.on_loopback(),
+            };
+            vec![one(
+                "where dns-recursor asks for the zones",
+                "dns",
+                Listen::Port(port),
+            )]
+        }
         Service::DnsRecursor => vec![one("DNS", "dns", Listen::Port(Port::udp(53).and_tcp()))],
         Service::LbProxy => scope
             .frontends()
@@ -283,6 +286,27 @@ mod tests {
         assert_eq!(n_sockets(&site), 2);
         site.nodes.truncate(1);
         assert_eq!(n_sockets(&site), 1);
+    }
+
+    #[test]
+    fn a_dns_authd_that_no_other_node_asks_listens_on_loopback() {
+        let mut site = Site::example();
+        let listens = |site: &Site| -> String {
+            let scope = Scope::node(site, &site.nodes[0]);
+            let text = units(Service::DnsAuthd, &scope)[0].text.clone().unwrap();
+            let mut streams = text
+                .lines()
+                .filter(|line| line.starts_with("ListenStream="));
+            streams.next().unwrap().to_owned()
+        };
+        assert_eq!(listens(&site), "ListenStream=0.0.0.0:5301");
+        for node in &mut site.nodes[1..] {
+            node.services
+                .retain(|service| !matches!(service, Service::DnsAuthd | Service::DnsRecursor));
+        }
+        assert_eq!(listens(&site), "ListenStream=127.0.0.1:5301");
+        site.nodes[1].services.push(Service::DnsRecursor);
+        assert_eq!(listens(&site), "ListenStream=0.0.0.0:5301");
     }
 
     #[test]
