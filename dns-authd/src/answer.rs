@@ -498,7 +498,7 @@ impl<'q, 'o> Draft<'q, 'o> {
             end,
             limit: limit.min(out.len()).checked_sub(reserved)?,
             out,
-            flags: query.flags.of_response(),
+            flags: query.flags.of_authority(),
             counts: [0; 3],
             rcode: Rcode::NOERROR,
             subnet: options.subnet(),
@@ -604,7 +604,12 @@ impl<'q, 'o> Draft<'q, 'o> {
     #[cold]
     fn answer_transfer(&mut self, zone: &Zone) -> Option<Verdict> {
         let at_apex = self.query.qname.eq_ignore_ascii_case(zone.apex().as_wire());
-        if self.client.transport == Transport::Udp || !at_apex {
+        if !at_apex {
+            // RFC 5936 §2.2.1.
+            self.fail(Rcode::NOTAUTH, extended_error::NOT_AUTHORITATIVE);
+            return None;
+        }
+        if self.client.transport == Transport::Udp {
             self.fail(Rcode::REFUSED, extended_error::PROHIBITED);
             return None;
         }
@@ -640,7 +645,7 @@ impl<'q, 'o> Draft<'q, 'o> {
     fn fail(&mut self, rcode: Rcode, why: u16) {
         self.end = header::LENGTH + self.query.question.len();
         self.counts = [0; 3];
-        self.flags = self.query.flags.of_response();
+        self.flags = self.query.flags.of_authority();
         self.rcode = rcode;
         self.options.set_extended_error(why);
     }
@@ -691,7 +696,7 @@ pub fn refuse(message: &[u8], rcode: Rcode, out: &mut [u8]) -> Option<usize> {
     out.get_mut(header::LENGTH..end)?
         .copy_from_slice(query.question);
     header::set_word(out, 0, query.id);
-    header::set_word(out, 2, query.flags.of_response().with_rcode(rcode).0);
+    header::set_word(out, 2, query.flags.of_authority().with_rcode(rcode).0);
     header::set_word(out, 4, 1);
     debug_assert_eq!(query.opcode(), Opcode::QUERY);
     let Some(edns) = query.edns else {

@@ -48,7 +48,7 @@ impl Transfer {
         items.splice(0..0, soa);
         let flags = query
             .as_ref()
-            .map_or_else(Flags::default, |query| query.flags.of_response());
+            .map_or_else(Flags::default, |query| query.flags.of_authority());
         Self {
             id: query.as_ref().map_or(0, |query| query.id),
             flags: flags.with(Flags::AA),

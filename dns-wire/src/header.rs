@@ -76,6 +76,13 @@ impl Flags {
     pub const fn of_response(self) -> Self {
         Self(Self::QR | self.0 & (0x7800 | Self::RD | Self::CD))
     }
+
+    /// The same for who is asked as an authority, and checks nothing: CD stays clear
+    /// (RFC 4035 §3.1.6).
+    #[must_use]
+    pub const fn of_authority(self) -> Self {
+        Self(self.of_response().0 & !Self::CD)
+    }
 }
 
 /// The message's identifier.
@@ -124,6 +131,7 @@ mod tests {
         assert_eq!(response.opcode(), Opcode::NOTIFY);
         assert_eq!(response.0, 0x8000 | 0x2000 | Flags::RD | Flags::CD);
         assert_eq!(response.with_rcode(Rcode::BADCOOKIE).rcode(), Rcode(7));
+        assert_eq!(query.of_authority().0, 0x8000 | 0x2000 | Flags::RD);
     }
 
     #[test]

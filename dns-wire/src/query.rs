@@ -4,7 +4,7 @@
 //! why, and [`reply_to_error`] makes the response it deserves.
 
 use crate::code::{Opcode, Rcode};
-use crate::edns::Edns;
+use crate::edns::{self, Edns};
 use crate::header::{self, Flags};
 use crate::name;
 use crate::rtype::{Class, Type};
@@ -184,7 +184,9 @@ fn skip_record(message: &[u8], at: usize) -> Result<usize, QueryError> {
 /// Writes the response that a message deserves which [`Query::parse`] refused; gives its length,
 /// or `None` for silence.
 ///
-/// The response is a bare header: what follows it in the message could not be trusted.
+/// The response is a bare header: what follows it in the message could not be trusted. It has an OPT
+/// record when the message does: without one, the client would take it that nobody here speaks
+/// EDNS (RFC 6891 §6.1.1, §7).
 pub fn reply_to_error(message: &[u8], error: QueryError, out: &mut [u8]) -> Option<usize> {
     let rcode = match error {
         QueryError::Ignore => return None,
@@ -196,7 +198,40 @@ pub fn reply_to_error(message: &[u8], error: QueryError, out: &mut [u8]) -> Opti
     reply.fill(0);
     reply.get_mut(..2)?.copy_from_slice(message.get(..2)?);
     reply.get_mut(2..4)?.copy_from_slice(&flags.0.to_be_bytes());
-    Some(header::LENGTH)
+    if has_opt(message) != Some(true) {
+        return Some(header::LENGTH);
+    }
+    let end = header::LENGTH + edns::OPT_LENGTH;
+    let record = edns::opt_record(UDP_SIZE, rcode.high(), false);
+    out.get_mut(header::LENGTH..end)?.copy_from_slice(&record);
+    header::set_word(out, 10, 1);
+    Some(end)
+}
+
+/// What a datagram may hold according to such a response: that fits every link (RFC 9715 §3.1).
+const UDP_SIZE: u16 = 1232;
+
+/// Whether a message that may have anything wrong with it has an OPT record; `None` when it cannot be
+/// read so far.
+fn has_opt(message: &[u8]) -> Option<bool> {
+    let [n_questions, n_answers, n_authorities, n_additionals] = header::counts(message)?;
+    let mut at = header::LENGTH;
+    for _ in 0..n_questions {
+        at = name::skip(message, at).ok()? + 4;
+    }
+    for _ in 0..u32::from(n_answers) + u32::from(n_authorities) {
+        at = skip_record(message, at).ok()?;
+    }
+    for _ in 0..n_additionals {
+        let behind_owner = name::skip(message, at).ok()?;
+        let end = skip_record(message, at).ok()?;
+        let rtype = Type(header::word(message, behind_owner)?);
+        if rtype == Type::OPT && behind_owner == at + 1 {
+            return Some(true);
+        }
+        at = end;
+    }
+    Some(false)
 }
 
 #[cfg(test)]
@@ -280,6 +315,46 @@ mod tests {
         ];
         for (message, error) in table {
             assert_eq!(Query::parse(&message).unwrap_err(), error, "{message:02x?}");
+        }
+    }
+
+    #[test]
+    fn an_error_says_that_edns_is_spoken_to_those_who_speak_it() {
+        let opt = b"\0\0\x29\x04\xd0\0\0\0\0\0\0";
+        let key = b"\0\0\x29\x04\xd0\0\0\0\0\0\x05\0\x08\0\x08x";
+        let mut status = with([1, 0, 0, 1], OPT);
+        status[2] = 0x10;
+        let mut without_question = with([0, 0, 0, 1], b"");
+        without_question.truncate(12);
+        without_question.extend(OPT);
+        let far = [PLAIN.get(12..).unwrap(), OPT].concat();
+        let table = [
+            (with([1, 0, 0, 1], OPT), true),
+            (status, true),
+            (without_question, true),
+            (with([2, 0, 0, 1], &far), true),
+            // Its options are wrong, but where it ends is clear.
+            (with([1, 0, 0, 1], key), true),
+            // None, one that is another's, and such that cannot be found.
+            (PLAIN.to_vec(), false),
+            (
+                with([1, 0, 0, 1], b"\x01x\0\0\x29\x04\xd0\0\0\0\0\0\0"),
+                false,
+            ),
+            (with([9, 0, 0, 1], OPT), false),
+            (with([1, 0, 0, 1], &opt[..9]), false),
+            (PLAIN[..12].to_vec(), false),
+        ];
+        for (message, expected) in table {
+            let mut out = [0xff; 64];
+            let length = reply_to_error(&message, QueryError::FormErr, &mut out).unwrap();
+            let reply = &out[..length];
+            if expected {
+                assert_eq!(reply[4..12], [0, 0, 0, 0, 0, 0, 0, 1], "{message:02x?}");
+                assert_eq!(reply[12..], opt[..], "{message:02x?}");
+            } else {
+                assert_eq!(reply[4..], [0; 8], "{message:02x?}");
+            }
         }
     }
 

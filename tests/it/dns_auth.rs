@@ -1,6 +1,7 @@
 //! dns-authd, from outside: what it answers, and what it makes of odd messages.
 
 mod change;
+mod peers;
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
