@@ -53,7 +53,14 @@ pub(crate) fn run(args: &UninstallArgs) -> anyhow::Result<()> {
         system.manage(&["daemon-reload"], &[])?;
     }
     for derived in ["images", "storage", "bin", "slots"] {
-        remove_tree(&below(root, &Path::new("/var/lib/outpost").join(derived)))?;
+        remove_tree(&below(root, &Path::new(STATE).join(derived)))?;
+    }
+    if system.runs() {
+        for volatile in ["/run/outpost", "/run/outpost-storage"] {
+            remove_tree(Path::new(volatile))?;
+        }
+        // chrony's, if there is one: it has something in it then.
+        drop(fs::remove_dir("/run/chrony"));
     }
     // Last: without it nobody knows what is left.
     remove_tree(&record::directory(root))?;
@@ -118,9 +125,29 @@ fn remove_images() {
 }
 
 fn purge(root: &Path) -> anyhow::Result<()> {
-    remove_tree(&below(root, Path::new("/var/lib/outpost")))?;
-    outln!("/var/lib/outpost is removed.");
-    Ok(())
+    let state = below(root, Path::new(STATE));
+    for entry in fs::read_dir(&state).into_iter().flatten() {
+        let entry = entry.with_context(|| format!("cannot read {}", state.display()))?;
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => remove_tree(&entry.path())?,
+            _ => fs::remove_file(entry.path())
+                .with_context(|| format!("cannot remove {}", entry.path().display()))?,
+        }
+    }
+    match fs::remove_dir(&state) {
+        // A file system of its own is mounted there: it is empty, and stays.
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+            outln!("{STATE} is empty.");
+            Ok(())
+        }
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", state.display()))
+        }
+        _ => {
+            outln!("{STATE} is removed.");
+            Ok(())
+        }
+    }
 }
 
 fn remove_tree(path: &Path) -> anyhow::Result<()> {
@@ -131,3 +158,6 @@ fn remove_tree(path: &Path) -> anyhow::Result<()> {
         other => other.with_context(|| format!("cannot remove {}", path.display())),
     }
 }
+
+/// What services keep, and what was installed for them.
+const STATE: &str = "/var/lib/outpost";
