@@ -342,8 +342,8 @@ mod tests {
             "<h2>Layers</h2>",
             "<code>sha256:l</code> <span class=\"bad\">missing</span>",
             "<h2>Referrers</h2>",
-            "reference=sha256:r",
-            "reference=sha256:s",
+            "reference=sha256%3Ar",
+            "reference=sha256%3As",
         ] {
             assert!(page.contains(part), "{part} in\n{page}");
         }
