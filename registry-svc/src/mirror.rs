@@ -12,8 +12,9 @@
 
 mod flight;
 mod fresh;
+mod manifests;
+mod waiting;
 
-use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -27,20 +28,16 @@ use tokio::time::Instant;
 use crate::client::connection::{ByteStream, Pool, TrustError};
 use crate::client::credentials::{AuthFile, Credentials};
 use crate::client::endpoint::{Endpoint, EndpointError, Scheme};
-use crate::client::{ClientError, Registry, RemoteManifest};
+use crate::client::{ClientError, Registry};
 use crate::config::Mirror;
 use crate::digest::Digest;
-use crate::manifest::{self, Manifest};
 use crate::mirror::flight::{Flight, Flights, Landing};
 use crate::mirror::fresh::{Standing, Tags};
-use crate::reference::{Reference, RepositoryName, Tag};
-use crate::store::{NewManifest, Store, StoreError, Stored};
+use crate::mirror::waiting::Waiting;
+use crate::reference::RepositoryName;
+use crate::store::{Store, StoreError, Stored};
 use crate::transfer::origin::Origin;
 
-/// Manifests that wait for their blobs. One that is dropped is fetched again when it is asked for.
-const MAX_WAITING: usize = 512;
-/// Their octets.
-const MAX_WAITING_OCTETS: usize = 64 << 20;
 /// Images that are completed at once, besides what clients ask for themselves.
 const COMPLETED_AT_ONCE: usize = 2;
 
@@ -190,22 +187,6 @@ pub enum SetupError {
     /// Its secret is none.
     #[error("{path} has no line NAME:PASSWORD", path = .0.display())]
     NoCredentials(PathBuf),
-}
-
-/// Manifests that wait for their blobs, oldest first.
-#[derive(Debug, Default)]
-struct Waiting {
-    by_key: BTreeMap<(RepositoryName, Digest), Waits>,
-    octets: usize,
-    next: u64,
-}
-
-#[derive(Clone, Debug)]
-struct Waits {
-    stored: Stored,
-    manifest: Arc<Manifest>,
-    tags: Vec<Tag>,
-    number: u64,
 }
 
 impl Mirrors {
@@ -380,293 +361,6 @@ impl Inner {
     }
 }
 
-//--- Manifests
-
-impl Mirrors {
-    /// A manifest: from here as long as that is current, else from the upstream; none when it has none.
-    ///
-    /// # Errors
-    ///
-    /// When nobody answers and nothing is here, the upstream refuses, or the store fails.
-    pub async fn manifest(
-        &self,
-        route: &Route,
-        reference: &Reference,
-    ) -> Result<Option<Found>, MirrorError> {
-        self.0.manifests.asked();
-        match reference {
-            Reference::Digest(digest) => self.by_digest(route, digest).await,
-            Reference::Tag(tag) => self.by_tag(route, tag).await,
-        }
-    }
-
-    async fn by_digest(
-        &self,
-        route: &Route,
-        digest: &Digest,
-    ) -> Result<Option<Found>, MirrorError> {
-        if let Some(stored) = self.here(route, digest).await? {
-            return Ok(Some(found(stored)));
-        }
-        let reference = Reference::Digest(*digest);
-        let asked = self.fetch(route, &reference).await?;
-        match asked {
-            Answer::Yes(manifest) => Ok(Some(found(self.begin(route, manifest, None)))),
-            Answer::No => Ok(None),
-            Answer::Silence => Err(MirrorError::Unreachable),
-        }
-    }
-
-    async fn by_tag(&self, route: &Route, tag: &Tag) -> Result<Option<Found>, MirrorError> {
-        let ttl = self
-            .0
-            .upstreams
-            .get(route.upstream)
-            .map(|upstream| upstream.ttl);
-        let seen = {
-            let tags = lock(&self.0.tags);
-            tags.current(&route.local, tag, ttl.unwrap_or_default(), now())
-        };
-        if let Some(digest) = seen
-            && let Some(stored) = self.here(route, &digest).await?
-        {
-            return Ok(Some(found(stored)));
-        }
-        let reference = Reference::Tag(tag.clone());
-        let asked = self
-            .0
-            .ask(route, |registry| {
-                let (remote, reference) = (route.remote.clone(), reference.clone());
-                async move { registry.resolve(&remote, &reference).await }
-            })
-            .await?;
-        match asked {
-            Answer::Yes(digest) => self.at_tag(route, tag, &digest).await,
-            Answer::No => Ok(None),
-            Answer::Silence => self.stale(route, tag).await,
-        }
-    }
-
-    /// The upstream says what a tag points to.
-    async fn at_tag(
-        &self,
-        route: &Route,
-        tag: &Tag,
-        digest: &Digest,
-    ) -> Result<Option<Found>, MirrorError> {
-        let stored = match self.here(route, digest).await? {
-            Some(stored) => {
-                self.point(route, tag, &stored).await?;
-                stored
-            }
-            None => match self.fetch(route, &Reference::Digest(*digest)).await? {
-                Answer::Yes(manifest) => self.begin(route, manifest, Some(tag)),
-                Answer::No => return Ok(None),
-                Answer::Silence => return self.stale(route, tag).await,
-            },
-        };
-        lock(&self.0.tags).note(&route.local, tag, *digest, now());
-        Ok(Some(found(stored)))
-    }
-
-    /// What is here of a tag when nobody answers.
-    async fn stale(&self, route: &Route, tag: &Tag) -> Result<Option<Found>, MirrorError> {
-        let reference = Reference::Tag(tag.clone());
-        let stored = self.0.store.manifest(&route.local, &reference).await?;
-        match stored {
-            Some(stored) => Ok(Some(Found {
-                stored,
-                warning: Some(STALE),
-            })),
-            None => Err(MirrorError::Unreachable),
-        }
-    }
-
-    /// Points a tag to a manifest that is here, if it does not; one that waits gets the tag with it.
-    async fn point(&self, route: &Route, tag: &Tag, stored: &Stored) -> Result<(), MirrorError> {
-        let key = (route.local.clone(), stored.digest);
-        if let Some(waits) = lock(&self.0.waiting).by_key.get_mut(&key) {
-            if !waits.tags.contains(tag) {
-                waits.tags.push(tag.clone());
-            }
-            return Ok(());
-        }
-        let reference = Reference::Tag(tag.clone());
-        let points = self.0.store.manifest(&route.local, &reference).await?;
-        if points.is_some_and(|points| points.digest == stored.digest) {
-            return Ok(());
-        }
-        let parsed = manifest::parse(&stored.bytes, Some(&stored.media_type)).ok();
-        self.0
-            .store
-            .put_manifest(
-                &route.local,
-                NewManifest {
-                    bytes: stored.bytes.clone(),
-                    media_type: stored.media_type.to_string(),
-                    digest: stored.digest,
-                    closure: Vec::new(),
-                    subject: parsed
-                        .and_then(|parsed| parsed.subject)
-                        .map(|subject| subject.digest),
-                    tags: vec![tag.clone()],
-                },
-            )
-            .await?;
-        Ok(())
-    }
-
-    /// A manifest that is in the store, or waits to be.
-    async fn here(&self, route: &Route, digest: &Digest) -> Result<Option<Stored>, MirrorError> {
-        let key = (route.local.clone(), *digest);
-        let waits = lock(&self.0.waiting).by_key.get(&key).cloned();
-        if let Some(waits) = waits {
-            return Ok(Some(waits.stored));
-        }
-        let reference = Reference::Digest(*digest);
-        Ok(self.0.store.manifest(&route.local, &reference).await?)
-    }
-
-    async fn fetch(
-        &self,
-        route: &Route,
-        reference: &Reference,
-    ) -> Result<Answer<RemoteManifest>, MirrorError> {
-        self.0
-            .ask(route, |registry| {
-                let (remote, reference) = (route.remote.clone(), reference.clone());
-                async move { registry.manifest(&remote, &reference).await }
-            })
-            .await
-    }
-}
-
-fn found(stored: Stored) -> Found {
-    Found {
-        stored,
-        warning: None,
-    }
-}
-
-//--- Completing
-
-impl Mirrors {
-    /// Keeps a manifest until all that it refers to is here, and has that brought here.
-    fn begin(&self, route: &Route, remote: RemoteManifest, tag: Option<&Tag>) -> Stored {
-        self.0.manifests.missed();
-        let stored = Stored {
-            digest: remote.digest,
-            media_type: remote.media_type.into(),
-            bytes: remote.bytes,
-        };
-        let parsed = manifest::parse(&stored.bytes, Some(&stored.media_type));
-        let Ok(parsed) = parsed else {
-            // It can be served, and not be kept.
-            return stored;
-        };
-        let is_new = {
-            let mut waiting = lock(&self.0.waiting);
-            waiting.add(&route.local, stored.clone(), Arc::new(parsed), tag)
-        };
-        if is_new {
-            let (mirrors, route, digest) = (self.clone(), route.clone(), stored.digest);
-            tokio::spawn(async move { mirrors.complete(&route, &digest).await });
-        }
-        stored
-    }
-
-    async fn complete(&self, route: &Route, digest: &Digest) {
-        let key = (route.local.clone(), *digest);
-        let Ok(_permit) = self.0.completing.acquire().await else {
-            return;
-        };
-        let waits = lock(&self.0.waiting).by_key.get(&key).cloned();
-        let Some(waits) = waits else {
-            return;
-        };
-        let done = match waits.manifest.is_index() {
-            true => self.complete_index(route, &waits).await,
-            false => self.complete_image(route, &waits).await,
-        };
-        if let Err(error) = done {
-            let shown = daemon_base::exit::chain(&error);
-            let repository = route.local.as_str();
-            tracing::warn!(repository, %digest, error = shown, "An image of an upstream is not whole yet");
-            lock(&self.0.waiting).remove(&key);
-        }
-    }
-
-    async fn complete_image(&self, route: &Route, waits: &Waits) -> Result<(), MirrorError> {
-        for blob in &waits.manifest.closure.blobs {
-            if self.0.store.blob(&route.local, blob).await?.is_some() {
-                continue;
-            }
-            self.bring(route, blob).await?;
-        }
-        self.keep(route, waits).await?;
-        // An index that lists it can be kept, too.
-        let indexes: Vec<Waits> = {
-            let waiting = lock(&self.0.waiting);
-            let here = waiting.by_key.iter();
-            let here = here.filter(|(key, _)| key.0 == route.local);
-            let digest = waits.stored.digest;
-            let lists = |waits: &&Waits| waits.manifest.closure.manifests.contains(&digest);
-            here.map(|(_, waits)| waits)
-                .filter(lists)
-                .cloned()
-                .collect()
-        };
-        for index in indexes {
-            self.keep(route, &index).await?;
-        }
-        Ok(())
-    }
-
-    /// An index is kept when one of its manifests is here; else it goes on waiting for that.
-    async fn complete_index(&self, route: &Route, waits: &Waits) -> Result<(), MirrorError> {
-        for child in &waits.manifest.closure.manifests {
-            let reference = Reference::Digest(*child);
-            if self
-                .0
-                .store
-                .manifest(&route.local, &reference)
-                .await?
-                .is_some()
-            {
-                return self.keep(route, waits).await;
-            }
-        }
-        Ok(())
-    }
-
-    async fn keep(&self, route: &Route, waits: &Waits) -> Result<(), MirrorError> {
-        let key = (route.local.clone(), waits.stored.digest);
-        // Tags may have come in the meantime.
-        let tags = match lock(&self.0.waiting).by_key.get(&key) {
-            Some(current) => current.tags.clone(),
-            None => waits.tags.clone(),
-        };
-        let new = NewManifest {
-            bytes: waits.stored.bytes.clone(),
-            media_type: waits.stored.media_type.to_string(),
-            digest: waits.stored.digest,
-            closure: match waits.manifest.is_index() {
-                true => Vec::new(),
-                false => waits.manifest.closure.required().copied().collect(),
-            },
-            subject: waits
-                .manifest
-                .subject
-                .as_ref()
-                .map(|subject| subject.digest),
-            tags,
-        };
-        self.0.store.put_manifest(&route.local, new).await?;
-        lock(&self.0.waiting).remove(&key);
-        Ok(())
-    }
-}
-
 //--- Blobs
 
 impl Mirrors {
@@ -728,49 +422,6 @@ impl Mirrors {
                 Ok(())
             }
             Landing::Failed => Err(MirrorError::Unreachable),
-        }
-    }
-}
-
-//--- What waits
-
-impl Waiting {
-    /// Adds one, or a tag to it; whether it is new.
-    fn add(
-        &mut self,
-        repository: &RepositoryName,
-        stored: Stored,
-        manifest: Arc<Manifest>,
-        tag: Option<&Tag>,
-    ) -> bool {
-        let key = (repository.clone(), stored.digest);
-        if let Some(waits) = self.by_key.get_mut(&key) {
-            waits.tags.extend(tag.cloned());
-            return false;
-        }
-        let size = stored.bytes.len();
-        while self.by_key.len() >= MAX_WAITING || self.octets + size > MAX_WAITING_OCTETS {
-            let oldest = self.by_key.iter().min_by_key(|(_, waits)| waits.number);
-            let Some(oldest) = oldest.map(|(key, _)| key.clone()) else {
-                break;
-            };
-            self.remove(&oldest);
-        }
-        self.octets += size;
-        self.next += 1;
-        let waits = Waits {
-            stored,
-            manifest,
-            tags: tag.into_iter().cloned().collect(),
-            number: self.next,
-        };
-        self.by_key.insert(key, waits);
-        true
-    }
-
-    fn remove(&mut self, key: &(RepositoryName, Digest)) {
-        if let Some(waits) = self.by_key.remove(key) {
-            self.octets -= waits.stored.bytes.len();
         }
     }
 }

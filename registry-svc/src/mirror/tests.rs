@@ -10,7 +10,9 @@ use crate::digest::Algorithm;
 use crate::disk::RealDisk;
 use crate::http::Limits;
 use crate::http::tests::Registry as Upstreamed;
-use crate::store::{IndexKind, Settings};
+use crate::manifest;
+use crate::reference::Reference;
+use crate::store::{IndexKind, NewManifest, Settings};
 
 fn digest(octets: &[u8]) -> Digest {
     Digest::of(Algorithm::Sha256, octets)
