@@ -335,7 +335,7 @@ class Bench:
             return {"idle": (running.memory() - before) / number}
         finally:
             held.stdin.close()
-            held.wait(60)
+            held.wait(60 + 10 * self.options.patience)
 
     def measure(self, way):
         running, address = self.open(way)
