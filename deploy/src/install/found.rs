@@ -74,7 +74,12 @@ pub(crate) fn found(
     let shelf = shelf(root);
     let mut archives = BTreeMap::new();
     for service in wanted.archives.keys().copied() {
-        if let Some(archive) = shelf.archive(service, live(root, service)) {
+        let Some(archive) = shelf.archive(service, live(root, service)) else {
+            continue;
+        };
+        // One that an install left without listing it, because it was cut off, is put there again.
+        let is_left = Some(&archive) == shelf.installed(service).as_ref();
+        if !is_left || shelf.listed(&archive)?.is_some() {
             archives.insert(service, shelf.digest(&archive)?);
         }
     }

@@ -6,7 +6,6 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::Duration;
 
 use tests::binaries::binary;
 use tests::scratch::Scratch;
@@ -36,6 +35,16 @@ fn tree(root: &Path) -> Tree {
         }
     }
     found
+}
+
+/// How many files there are in a tree that is changing.
+fn n_files(directory: &Path) -> usize {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let count = |entry: fs::DirEntry| match entry.file_type() {
+        Ok(kind) if kind.is_dir() => n_files(&entry.path()),
+        _ => 1,
+    };
+    entries.map(count).sum()
 }
 
 fn install(root: &Scratch, bundle: &str, more: &[&str]) -> (Option<i32>, String, String) {
@@ -158,6 +167,9 @@ fn only_what_changed_is_written() {
     assert!(!differ.is_empty());
 }
 
+/// How many times an install is killed, each time when more of it is there.
+const ROUNDS: usize = 16;
+
 #[test]
 #[ignore = "needs root for owners of files"]
 fn an_install_that_is_killed_anywhere_is_finished_by_the_next() {
@@ -168,9 +180,7 @@ fn an_install_that_is_killed_anywhere_is_finished_by_the_next() {
     installed(&whole, &bundle, &["--public-key", &public]);
     let expected = tree(whole.path());
     let mut interrupted = 0;
-    let mut wait = Duration::from_millis(3);
-    // Until one is finished before it is killed.
-    for round in 0..60 {
+    for round in 0..ROUNDS {
         let root = Scratch::new("killed");
         let mut child = Command::new(binary("outpost"))
             .args([
@@ -187,7 +197,11 @@ fn an_install_that_is_killed_anywhere_is_finished_by_the_next() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        thread::sleep(wait);
+        // By what it has done and not by the clock, which knows nothing of the machine.
+        let enough = expected.len() * round / ROUNDS;
+        while n_files(root.path()) <= enough && child.try_wait().unwrap().is_none() {
+            thread::yield_now();
+        }
         drop(child.kill());
         let ended = child.wait().unwrap();
         let left = tree(root.path());
@@ -212,13 +226,9 @@ fn an_install_that_is_killed_anywhere_is_finished_by_the_next() {
                 path.display()
             );
         }
-        if ended.success() {
-            break;
-        }
-        wait = wait.mul_f32(1.25);
     }
     assert!(
-        interrupted >= 3,
+        interrupted >= ROUNDS / 4,
         "only {interrupted} were killed in the middle"
     );
 }
