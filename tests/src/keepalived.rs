@@ -1,5 +1,6 @@
 //! Debian's keepalived on a machine.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::process::{Child, Stdio};
@@ -133,14 +134,22 @@ impl Keepalived {
     }
 
     fn signal_all(&self, with: Signal) {
-        // The parent first, which would start another child.
-        let parent = self.child.id();
-        signal(parent, with);
-        let children = format!("/proc/{parent}/task/{parent}/children");
-        let children = std::fs::read_to_string(children).unwrap_or_default();
-        for child in children.split_whitespace().filter_map(|id| id.parse().ok()) {
+        // Asked for before and after: one that is killed has no children any more, one that goes on may
+        // have others.
+        let mut children = self.children();
+        signal(self.child.id(), with);
+        children.extend(self.children());
+        for child in children {
             signal(child, with);
         }
+    }
+
+    fn children(&self) -> BTreeSet<u32> {
+        let parent = self.child.id();
+        let children = format!("/proc/{parent}/task/{parent}/children");
+        let children = std::fs::read_to_string(children).unwrap_or_default();
+        let ids = children.split_whitespace();
+        ids.filter_map(|id| id.parse().ok()).collect()
     }
 }
 

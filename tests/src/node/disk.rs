@@ -1,10 +1,10 @@
 //! Where the disks of nodes lie.
 //!
 //! In memory where there is enough of it. podman forces every file of an image to the disk, and
-//! removes as many; three nodes that load six images each do so some thousand times in a few seconds.
-//! On a disk that is mounted with `discard` each of them waits, and on some virtual ones for a tenth of
-//! a second at times, why is not known. What a power cut does is the same either way: what a
-//! process has written is there, flushed or not, because the kernel is the one of the tests.
+//! removes as many; three nodes that load six images each do so some thousand times in a few seconds,
+//! and each is waited for on a disk that is mounted with `discard`. What a power cut does is the same
+//! either way: what a process has written is there, flushed or not, because the kernel is the one of
+//! the tests.
 //!
 //! `OUTPOST_NODE_DISKS` names another directory, on a file system that an overlay can lie on.
 
