@@ -116,7 +116,7 @@ pub(crate) async fn watch(
                 .map_err(anyhow::Error::msg)
                 .context("it was ready and is not")?;
         }
-        look(&healthd, &before.targets, &mut seen).await;
+        look(&healthd, &before.targets, ready, &mut seen).await;
         if let Some(lost) = &seen.lost {
             bail!("healthd says: {lost}");
         }
@@ -177,11 +177,11 @@ async fn checked(process: &Process, before: &Before) -> anyhow::Result<String> {
 }
 
 /// A healthd that cannot be asked for a moment is asked again: it may be what is swapped next door.
-async fn look(healthd: &Path, targets: &Targets, seen: &mut Seen) {
+async fn look(healthd: &Path, targets: &Targets, ready: Instant, seen: &mut Seen) {
     if targets.len() > 0
         && let Ok(listed) = liveness::list(healthd).await
     {
-        targets.look(&listed, seen);
+        targets.look(&listed, ready.elapsed(), seen);
     }
 }
 

@@ -10,6 +10,10 @@ use proto::endpoint::Endpoint;
 use proto::wire::health_client::HealthClient;
 use proto::wire::{self, Liveness, Observation, TargetStatus};
 
+/// How long a target may be away that was up: that it was may be what healthd knew of the old process,
+/// and the admin address changes hands a moment after the new one is ready.
+const BLINK: Duration = Duration::from_secs(2);
+
 /// How long healthd may take to answer.
 const ANSWER: Duration = Duration::from_secs(5);
 
@@ -80,8 +84,8 @@ impl Targets {
         self.0.len()
     }
 
-    /// Takes up what healthd says; see [`Seen`].
-    pub(crate) fn look(&self, listed: &[TargetStatus], seen: &mut Seen) {
+    /// Takes up what healthd says so long after the new process was ready; see [`Seen`].
+    pub(crate) fn look(&self, listed: &[TargetStatus], at: Duration, seen: &mut Seen) {
         seen.missing = None;
         seen.lost = None;
         for status in listed {
@@ -90,8 +94,18 @@ impl Targets {
             };
             let told = || format!("{name} is down: {}", status.reason);
             match status.liveness() {
-                Liveness::Up => drop(seen.again.insert(name)),
-                Liveness::Down if seen.again.contains(&name) => seen.lost = Some(told()),
+                Liveness::Up => {
+                    seen.away.remove(&name);
+                    seen.again.insert(name);
+                }
+                Liveness::Down if seen.again.contains(&name) => {
+                    let told = Some(told());
+                    let since = *seen.away.entry(name).or_insert(at);
+                    match at.saturating_sub(since) >= BLINK {
+                        true => seen.lost = told,
+                        false => seen.missing = told,
+                    }
+                }
                 Liveness::Down => seen.missing = Some(told()),
                 Liveness::Unknown => {}
             }
@@ -103,11 +117,13 @@ impl Targets {
 ///
 /// A service of which one process works at a time is not there for a moment while it is taken over, and
 /// healthd may have noticed. That is no fault, as long as each target comes up; one that goes down
-/// having been up since is lost.
+/// having been up since, for longer than a [blink](BLINK), is lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     again: BTreeSet<String>,
-    /// A target that is down and was not up since.
+    /// Targets that are down and were up since, and from when on.
+    away: BTreeMap<String, Duration>,
+    /// A target that is down, and was not up since or is away for a blink.
     pub(crate) missing: Option<String>,
     /// A target that is down and was up since.
     pub(crate) lost: Option<String>,
@@ -170,18 +186,25 @@ mod tests {
         let targets = Targets::up_here(before, &[53]);
         assert_eq!(targets.len(), 1);
         let mut seen = Seen::default();
-        targets.look(&[], &mut seen);
+        let second = Duration::from_secs;
+        targets.look(&[], second(0), &mut seen);
         assert_eq!(seen, Seen::default(), "a healthd that has just started");
         let down = [
             status("127.0.0.1", 54, Liveness::Down),
             status("127.0.0.1", 53, Liveness::Down),
         ];
         let told = Some("tcp 127.0.0.1:53 is down: connection refused".to_owned());
-        targets.look(&down, &mut seen);
+        targets.look(&down, second(1), &mut seen);
         assert_eq!((&seen.missing, &seen.lost), (&told, &None), "taken over");
-        targets.look(&[status("127.0.0.1", 53, Liveness::Up)], &mut seen);
-        assert_eq!((&seen.missing, &seen.lost), (&None, &None));
-        targets.look(&down, &mut seen);
+        let up = [status("127.0.0.1", 53, Liveness::Up)];
+        for begin in [second(2), second(20)] {
+            targets.look(&up, begin, &mut seen);
+            assert_eq!((&seen.missing, &seen.lost), (&None, &None));
+            targets.look(&down, begin + second(1), &mut seen);
+            targets.look(&down, begin + second(2), &mut seen);
+            assert_eq!((&seen.missing, &seen.lost), (&told, &None), "a blink");
+        }
+        targets.look(&down, second(23), &mut seen);
         assert_eq!((&seen.missing, &seen.lost), (&None, &told));
     }
 }
