@@ -34,6 +34,9 @@ const MAX_QUERY: usize = 4096;
 const WRITE_BATCH: usize = 64 * 1024;
 /// How often a waiting query looks whether it can be answered.
 const POLL: Duration = Duration::from_millis(2);
+/// How long a connection is read from when the server stops: a query that was on its way is answered, and
+/// not cut off with its connection.
+const LAST: Duration = Duration::from_millis(500);
 /// After a failure to accept for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -254,13 +257,18 @@ impl Connection {
         }
         let (mut reader, mut writer) = stream.into_split();
         self.deadline = now() + self.place.shared.limits.idle;
+        let mut last = None;
         let ended = loop {
             let is_full = self.waiting.len() >= self.place.shared.limits.pipeline;
+            let deadline = last.map_or(self.deadline, |last| self.deadline.min(last));
             let read = tokio::select! {
                 biased;
-                read = read_some(&mut reader, &mut self.input, self.deadline), if !is_full => read,
+                read = read_some(&mut reader, &mut self.input, deadline), if !is_full => read,
                 () = tokio::time::sleep(POLL), if !self.waiting.is_empty() => Ok(None),
-                _ = stop.wait_for(|stop| *stop), if self.waiting.is_empty() => break End::Closed,
+                _ = stop.wait_for(|stop| *stop), if last.is_none() => {
+                    last = Some(now() + LAST);
+                    continue;
+                }
             };
             let is_over = match read {
                 Ok(Some(0)) => true,
@@ -272,6 +280,9 @@ impl Connection {
             }
             if is_over {
                 break self.finish(&mut writer).await;
+            }
+            if last.is_some() && self.input.is_empty() && self.waiting.is_empty() {
+                break End::Closed;
             }
         };
         if matches!(ended, End::Noise) {

@@ -29,6 +29,9 @@ use crate::server::{Desk, Done};
 const MAX_QUERY: usize = 4096;
 /// After a failure to accept for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long a connection is read from when the server stops: a query that was on its way is answered, and
+/// not cut off with its connection.
+const LAST: Duration = Duration::from_millis(500);
 /// How long a TLS handshake or a write may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -265,6 +268,8 @@ where
         waiting: 0,
     };
     let mut open = true;
+    let mut patience = limits.idle;
+    let (mut is_stopping, mut has_asked_last) = (false, false);
     loop {
         // Everything that is whole in the inbox has been handled, as far as the pipeline's bound
         // allows; what it said goes out before anything else is read.
@@ -278,6 +283,9 @@ where
             }
             session.outbox.clear();
         }
+        if has_asked_last && session.inbox.is_empty() {
+            open = false;
+        }
         if !open && session.waiting == 0 {
             break;
         }
@@ -288,9 +296,9 @@ where
                 session.write(&answer);
                 session.waiting -= 1;
             }
-            read = timeout(limits.idle, reader.read_buf(&mut session.inbox)), if may_read => {
+            read = timeout(patience, reader.read_buf(&mut session.inbox)), if may_read => {
                 match read {
-                    Ok(Ok(n)) if n > 0 => {}
+                    Ok(Ok(n)) if n > 0 => has_asked_last = is_stopping,
                     // Closed by the client: what waits is still answered (RFC 7766 §6.2.4).
                     Ok(Ok(_)) => open = false,
                     Ok(Err(_)) => return,
@@ -299,7 +307,10 @@ where
                     Err(_) => {}
                 }
             }
-            _ = stop.wait_for(|stop| *stop), if open => open = false,
+            _ = stop.wait_for(|stop| *stop), if !is_stopping => {
+                is_stopping = true;
+                patience = LAST;
+            }
         }
     }
     if let Err(error) = writer.shutdown().await {

@@ -607,6 +607,29 @@ async fn draining_answers_those_who_wait() {
 }
 
 #[tokio::test]
+async fn draining_answers_a_query_that_is_still_on_its_way() {
+    let upstream = Upstream::start(answers("192.0.2.1", 60));
+    let server = Server::start(&forward(".", true, &[&upstream])).await;
+    let query = testing::query(7, &question("www.example", Type::A), Some(false));
+    let mut connection = TcpStream::connect(server.address).unwrap();
+    let client = thread::spawn(move || {
+        // The server has been told to stop by now, and has the connection.
+        thread::sleep(Duration::from_millis(150));
+        write_framed(&mut connection, &query);
+        let answer = read_framed(&mut connection);
+        let mut rest = Vec::new();
+        (answer, connection.read_to_end(&mut rest).unwrap())
+    });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(server.recursor.drain(LONG).await);
+    let (answer, n_more) = client.join().unwrap();
+    assert_eq!(
+        (addresses(&answer), n_more),
+        (vec!["192.0.2.1".to_owned()], 0)
+    );
+}
+
+#[tokio::test]
 async fn a_server_that_would_ask_itself_does_not_start() {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = socket.local_addr().unwrap().port();
