@@ -255,7 +255,7 @@ class Bench:
 
     def haproxy_splice(self):
         # A quarter of maxconn, as it would have it, does not fit below the usual hard limit on descriptors.
-        return self.haproxy(name="haproxy-splice", tuning=" maxpipes 500\n", defaults=" option splice-auto\n")
+        return self.haproxy(name="haproxy-splice", tuning=" maxpipes 400\n", defaults=" option splice-auto\n")
 
     def haproxy_64k(self):
         return self.haproxy(name="haproxy-64k", tuning=" tune.bufsize 65536\n")
