@@ -8,24 +8,18 @@ maximum. Ratios are taken within a round, between neighbours in time, and their 
 Absolute times hold for one machine and one run; ratios travel better.
 """
 
-import argparse
-import json
-import os
 import random
 import re
-import shutil
-import signal
 import socket
 import statistics
 import struct
 import subprocess
 import sys
-import tempfile
 import time
-from pathlib import Path
 
-TICK = os.sysconf("SC_CLK_TCK")
-HOME = Path(__file__).resolve().parents[2]
+from harness import Directory, parser, write
+from session import Session
+
 SITE = "site.bench"
 LUA = "lua.bench"
 BIG = "big.bench"
@@ -34,69 +28,23 @@ BIG = "big.bench"
 # --- Servers
 
 
-class Server:
-    """A running server: a process that leads a session of its own, and where it answers."""
+class Server(Session):
+    """A running server on a core of its own, and where it answers."""
 
-    def __init__(self, name, command, port, core, directory, environment=None):
-        self.name = name
+    def __init__(self, name, command, port, core, directory):
+        super().__init__(name, ["taskset", "-c", core, *command], directory)
         self.port = port
-        self.log = open(directory / f"{name}.log", "wb")
-        self.process = subprocess.Popen(
-            ["taskset", "-c", str(core), *map(str, command)],
-            stdin=subprocess.DEVNULL,
-            stdout=self.log,
-            stderr=self.log,
-            cwd=directory,
-            start_new_session=True,
-            env={**os.environ, **(environment or {})},
-        )
-
-    def members(self):
-        """The statistics of every process of the session: the server and its children."""
-        for entry in os.scandir("/proc"):
-            if not entry.name.isdigit():
-                continue
-            try:
-                text = Path(entry.path, "stat").read_text()
-            except OSError:
-                continue
-            fields = text.rpartition(")")[2].split()
-            if int(fields[3]) == self.process.pid:
-                yield int(entry.name), fields
-
-    def cpu(self):
-        """Seconds of CPU used so far."""
-        return sum(int(fields[11]) + int(fields[12]) for _, fields in self.members()) / TICK
-
-    def memory(self):
-        """Resident MiB."""
-        return sum(int(fields[21]) for _, fields in self.members()) * os.sysconf("SC_PAGE_SIZE") / 2**20
-
-    def stop(self):
-        for pid, _ in list(self.members()):
-            try:
-                os.kill(pid, signal.SIGTERM)
-            except ProcessLookupError:
-                pass
-        try:
-            self.process.wait(5)
-        except subprocess.TimeoutExpired:
-            for pid, _ in list(self.members()):
-                os.kill(pid, signal.SIGKILL)
-            self.process.wait()
-        self.log.close()
 
     def wait(self, name, limit=60):
         """Waits until the server answers for `name` with data."""
         deadline = time.monotonic() + limit
         while time.monotonic() < deadline:
-            if self.process.poll() is not None:
+            if self.ended():
                 break
             if ask(self.port, name) == (0, True):
                 return
             time.sleep(0.1)
-        log = Path(self.log.name).read_text(errors="replace")[-2000:]
-        sys.exit(f"{self.name} does not answer for {name}:\n{log}")
+        sys.exit(f"{self.name} does not answer for {name}:\n{self.text()}")
 
 
 def ask(port, name, rtype=1):
@@ -114,12 +62,12 @@ def ask(port, name, rtype=1):
     return answer[3] & 15, struct.unpack(">H", answer[6:8])[0] > 0
 
 
-class Bench:
+class Bench(Directory):
     """Everything of one run: directory, cores, servers."""
 
     def __init__(self, options):
+        super().__init__(options)
         self.options = options
-        self.directory = Path(tempfile.mkdtemp(prefix="outpost-bench-"))
         self.servers = {}
         self.helpers = []
         self.next_port = options.port
@@ -129,16 +77,9 @@ class Bench:
         self.next_port += 1
         return self.next_port - 1
 
-    def path(self, name, text=None):
-        path = self.directory / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if text is not None:
-            path.write_text(text)
-        return path
-
-    def start(self, name, command, port, helper=False, core=None, environment=None):
+    def start(self, name, command, port, helper=False, core=None):
         core = self.options.server_core if core is None else core
-        server = Server(name, command, port, core, self.directory, environment)
+        server = Server(name, command, port, core, self.directory)
         if helper:
             self.helpers.append(server)
         else:
@@ -154,10 +95,7 @@ class Bench:
     def close(self):
         for server in [*self.servers.values(), *self.helpers]:
             server.stop()
-        if self.options.keep:
-            print(f"kept: {self.directory}", file=sys.stderr)
-        else:
-            shutil.rmtree(self.directory, ignore_errors=True)
+        self.remove()
 
     # --- Authoritative servers
 
@@ -228,8 +166,8 @@ class Bench:
         )
         healthd = self.start("healthd", [self.binary("healthd"), "serve", "--config", health], 0, helper=True)
         time.sleep(0.5)
-        if healthd.process.poll() is not None:
-            sys.exit(f"healthd ended:\n{Path(healthd.log.name).read_text()}")
+        if healthd.ended():
+            sys.exit(f"healthd ended:\n{healthd.text()}")
         port = self.port()
         named = self.zone_list("authd/named.conf", zones)
         config = self.path(
@@ -386,7 +324,7 @@ class Bench:
         if completed == 0:
             sys.exit(f"{server.name} answered nothing:\n{text}")
         codes = dict(re.findall(r"(NOERROR|NXDOMAIN|SERVFAIL|REFUSED) (\d+)", text))
-        return {"us": used / completed * 1e6, "qps": field("Queries per second"), "lost": lost, "completed": completed,
+        return {"us": used / completed / 1000, "qps": field("Queries per second"), "lost": lost, "completed": completed,
                 "codes": {code: int(n) for code, n in codes.items()}}
 
     def run(self, kinds, rates):
@@ -462,26 +400,21 @@ upstreams = ["127.0.0.1:{upstream}"]
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="*", choices=["authority", "recursor", []], help="default: both")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=int, default=4, help="of each run")
-    parser.add_argument("--rate", type=int, default=50_000, help="the fixed rate, q/s")
-    parser.add_argument("--only", choices=["rate", "max"], help="only at the fixed rate, or only at the maximum")
-    parser.add_argument("--sets", type=lambda text: text.split(","), help="of queries: static, wildcard, nxdomain, mixed, "
+    accepted = parser(__doc__)
+    accepted.add_argument("what", nargs="*", choices=["authority", "recursor", []], help="default: both")
+    accepted.add_argument("--seconds", type=int, default=4, help="of each run")
+    accepted.add_argument("--rate", type=int, default=50_000, help="the fixed rate, q/s")
+    accepted.add_argument("--only", choices=["rate", "max"], help="only at the fixed rate, or only at the maximum")
+    accepted.add_argument("--sets", type=lambda text: text.split(","), help="of queries: static, wildcard, nxdomain, mixed, "
                         "lua, lua-wildcard; with --big, big-static and big-nxdomain; hit and miss for recursors")
-    parser.add_argument("--servers", type=lambda text: text.split(","), help="names as in the table")
-    parser.add_argument("--big", type=int, default=0, metavar="NAMES", help="also serve a zone with that many names")
-    parser.add_argument("--slow", action="store_true", help="also ask pdns, as sites configure it, for LUA names")
-    parser.add_argument("--binaries", type=Path, default=Path(os.environ.get("CARGO_TARGET_DIR", HOME / "target")) / "release")
-    parser.add_argument("--server-core", type=int, default=0)
-    parser.add_argument("--client-core", type=int, default=1)
-    parser.add_argument("--port", type=int, default=15_300, help="first of some twenty ports in use")
-    parser.add_argument("--seed", type=int, default=17)
-    parser.add_argument("--json", type=Path, help="write every measurement to a file")
-    parser.add_argument("--keep", action="store_true", help="keep the directory with configurations and logs")
-    options = parser.parse_args()
-    options.binaries = options.binaries.resolve()
+    accepted.add_argument("--servers", type=lambda text: text.split(","), help="names as in the table")
+    accepted.add_argument("--big", type=int, default=0, metavar="NAMES", help="also serve a zone with that many names")
+    accepted.add_argument("--slow", action="store_true", help="also ask pdns, as sites configure it, for LUA names")
+    accepted.add_argument("--server-core", type=int, default=0)
+    accepted.add_argument("--client-core", type=int, default=1)
+    accepted.add_argument("--port", type=int, default=15_300, help="first of some twenty ports in use")
+    accepted.add_argument("--seed", type=int, default=17)
+    options = accepted.parse_args()
 
     rates = {"rate": [options.rate], "max": [0]}.get(options.only, [options.rate, 0])
     measured = {}
@@ -499,15 +432,14 @@ def main():
             if options.sets:
                 kinds = [kind for kind in kinds if kind in options.sets]
             results = bench.run(kinds, rates)
-            memory = {server.name: server.memory() for server in bench.servers.values()}
+            memory = {server.name: server.resident() / 2**20 for server in bench.servers.values()}
         finally:
             bench.close()
         print(f"\n## {ours} and its peers")
         table(results, ours)
         print("Resident: " + ", ".join(f"{name} {size:.0f} MiB" for name, size in memory.items()))
         measured[what] = [{"set": kind, "rate": rate, "servers": servers} for (kind, rate), servers in results.items()]
-    if options.json:
-        options.json.write_text(json.dumps(measured, indent=1))
+    write(measured, options)
 
 
 if __name__ == "__main__":

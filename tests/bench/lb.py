@@ -9,24 +9,20 @@ All three share the cores of this machine, so rates say how fast a whole machine
 to do. Absolute numbers hold for one machine and one run; ratios travel better.
 """
 
-import argparse
-import json
 import os
 import re
 import resource
 import select
-import shutil
 import socket
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
+from harness import Directory, carry_out, parser, run
 from session import Session
 
-HOME = Path(__file__).resolve().parents[2]
 CLIENT, LB_CLIENT, LB_SERVER, SERVER = "10.77.1.2", "10.77.1.1", "10.77.2.1", "10.77.2.2"
 # Each way has a server's address of its own: for a minute the server remembers who closed connections it had
 # (TIME-WAIT), and whose clock does not fit what another way has left there is not heard.
@@ -112,12 +108,6 @@ class Wires:
             subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL)
 
 
-def run(*command):
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)}: {done.stderr.strip()}")
-
-
 # --- Processes
 
 
@@ -134,12 +124,6 @@ class Process(Session):
             text = Path(f"/proc/{pid}/smaps_rollup").read_text()
             total += int(re.search(r"^Pss:\s+(\d+) kB", text, re.M)[1]) * 1024
         return total
-
-    def ended(self):
-        return self.process.poll() is not None
-
-    def text(self):
-        return self.path.read_text(errors="replace")[-3000:]
 
 
 class Nothing:
@@ -176,30 +160,24 @@ def machine_cpu():
 # --- Ways from the client to the server
 
 
-class Bench:
+class Bench(Directory):
     """Everything of one run."""
 
     def __init__(self, options):
+        super().__init__(options)
         self.options = options
-        self.directory = Path(tempfile.mkdtemp(prefix="outpost-bench-"))
-        self.directory.chmod(0o755)
         self.wires = Wires()
         self.helpers = []
 
-    def path(self, name, text):
-        path = self.directory / name
-        path.write_text(text)
-        return path
-
-    def start(self, name, namespace, command):
+    def process(self, name, namespace, command):
         return Process(name, namespace, command, self.directory)
 
-    def start_servers(self):
+    def start(self):
         site = self.path("server.conf", SERVER_CONF.format(directory=self.directory, http=HTTP))
-        self.helpers.append(self.start("server", self.wires.server, ["nginx", "-p", self.directory, "-c", site]))
-        self.helpers.append(self.start("iperf3", self.wires.server, ["iperf3", "-s", "-p", BULK]))
+        self.helpers.append(self.process("server", self.wires.server, ["nginx", "-p", self.directory, "-c", site]))
+        self.helpers.append(self.process("iperf3", self.wires.server, ["iperf3", "-s", "-p", BULK]))
         echo = [sys.executable, __file__, "--be-echo", f"0.0.0.0:{ECHO}"]
-        self.helpers.append(self.start("echo", self.wires.server, echo))
+        self.helpers.append(self.process("echo", self.wires.server, echo))
         self.wait(self.helpers[0], SERVER)
 
     def wait(self, process, address):
@@ -226,7 +204,7 @@ class Bench:
                 "lb-proxy": self.lb_proxy, "kernel": self.kernel, "kernel-rules": self.kernel_rules, "haproxy": self.haproxy,
                 "haproxy-splice": self.haproxy_splice, "haproxy-64k": self.haproxy_64k, "nginx": self.nginx,
             }[way]
-            running, address = self.start(way, self.wires.lb, maker()), LB_CLIENT
+            running, address = self.process(way, self.wires.lb, maker()), LB_CLIENT
         try:
             self.wait(running, address)
         except BaseException:
@@ -270,10 +248,7 @@ class Bench:
         for process in self.helpers:
             process.stop()
         self.wires.close()
-        if self.options.keep:
-            print(f"kept: {self.directory}", file=sys.stderr)
-        else:
-            shutil.rmtree(self.directory, ignore_errors=True)
+        self.remove()
 
     # --- Measuring
 
@@ -584,37 +559,23 @@ EVERY_WAY = [*WAYS, "haproxy-64k", "kernel-rules"]
 def main():
     for name, be in (("--be-probe", be_probe), ("--be-echo", be_echo), ("--be-holder", be_holder)):
         if sys.argv[1:2] == [name]:
-            return be(sys.argv[2])
+            sys.exit(be(sys.argv[2]))
     commas = lambda text: text.split(",")
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="*", choices=["bulk", "keep", "close", "idle", []], help="default: all")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=int, default=4, help="of each run")
-    parser.add_argument("--ways", type=commas, default=WAYS, help=f"of {', '.join(EVERY_WAY)}")
-    parser.add_argument("--connections", type=int, default=64, help="of the client that asks")
-    parser.add_argument("--idle", type=int, default=20_000, metavar="N", help="idle connections that are held")
-    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="threads of each proxy")
-    parser.add_argument("--binaries", type=Path, default=Path(os.environ.get("CARGO_TARGET_DIR", HOME / "target")) / "release")
-    parser.add_argument("--patience", type=int, default=10, help="seconds in which a server has to serve, and to answer")
-    parser.add_argument("--json", type=Path, help="write every measurement to a file")
-    parser.add_argument("--keep", action="store_true", help="keep the directory with configurations and logs")
-    options = parser.parse_args()
-    options.binaries = options.binaries.resolve()
+    accepted = parser(__doc__)
+    accepted.add_argument("what", nargs="*", choices=["bulk", "keep", "close", "idle", []], help="default: all")
+    accepted.add_argument("--seconds", type=int, default=4, help="of each run")
+    accepted.add_argument("--ways", type=commas, default=WAYS, help=f"of {', '.join(EVERY_WAY)}")
+    accepted.add_argument("--connections", type=int, default=64, help="of the client that asks")
+    accepted.add_argument("--idle", type=int, default=20_000, metavar="N", help="idle connections that are held")
+    accepted.add_argument("--workers", type=int, default=os.cpu_count(), help="threads of each proxy")
+    accepted.add_argument("--patience", type=int, default=10, help="seconds in which a server has to serve, and to answer")
+    options = accepted.parse_args()
     options.what = options.what or ["bulk", "keep", "close", "idle"]
     limit = raise_limit()
     options.idle = min(options.idle, (limit - 3000) // 2)
 
-    bench = Bench(options)
-    try:
-        bench.start_servers()
-        results = bench.run()
-    finally:
-        bench.close()
-    table(results)
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=1))
-    return 0
+    carry_out(Bench(options), table, options)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

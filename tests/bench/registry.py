@@ -9,7 +9,6 @@ Clients and registries share the cores of this machine, so rates say how fast a 
 nothing else to do. Absolute numbers hold for one machine and one run; ratios travel better.
 """
 
-import argparse
 import hashlib
 import http.client
 import json
@@ -20,12 +19,12 @@ import socket
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
-HOME = Path(__file__).resolve().parents[2]
-TICK = os.sysconf("SC_CLK_TCK")
+from harness import Directory, carry_out, parser, run
+from session import Session
+
 MIB, GIB = 2**20, 2**30
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
@@ -48,31 +47,24 @@ FIGURES = {
 }
 
 
-class Registry:
+class Registry(Session):
     """One registry: its process, its port, its directory."""
 
     def __init__(self, name, command, port, directory):
-        self.name, self.port, self.directory = name, port, directory
-        self.log = open(directory / f"{name}.log", "wb")
-        self.process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=self.log,
-                                        stderr=self.log, cwd=directory)
+        super().__init__(name, command, directory)
+        self.port, self.directory = port, directory
 
     def wait(self, limit=30):
         """Waits until it answers."""
         deadline = time.monotonic() + limit
-        while time.monotonic() < deadline and self.process.poll() is None:
+        while time.monotonic() < deadline and not self.ended():
             try:
                 if self.ask("GET", "/v2/")[0] == 200:
                     return
             except OSError:
                 pass
             time.sleep(0.05)
-        sys.exit(f"{self.name} does not answer:\n{Path(self.log.name).read_text(errors='replace')[-2000:]}")
-
-    def cpu(self):
-        """Seconds of CPU used so far, by all threads."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICK
+        sys.exit(f"{self.name} does not answer:\n{self.text()}")
 
     def peak(self):
         """The most resident memory there was, in MiB."""
@@ -94,15 +86,6 @@ class Registry:
         if status != wanted:
             sys.exit(f"{self.name}: {method} {path}: {status}, not {wanted}: {octets[:300]!r}")
         return answered
-
-    def stop(self):
-        self.process.terminate()
-        try:
-            self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self.log.close()
 
     # --- What is done to it
 
@@ -126,29 +109,23 @@ class Registry:
         self.ask("DELETE", f"/v2/{repository}/blobs/{digest}")
 
 
-class Bench:
+class Bench(Directory):
     def __init__(self, options):
+        super().__init__(options, options.directory)
         self.options = options
-        self.directory = Path(tempfile.mkdtemp(prefix="outpost-bench-registry-", dir=options.directory))
         self.registries = []
 
     def close(self):
         for registry in self.registries:
             registry.stop()
-        if not self.options.keep:
-            shutil.rmtree(self.directory, ignore_errors=True)
-
-    def file(self, name, text):
-        path = self.directory / name
-        path.write_text(text)
-        return path
+        self.remove()
 
     def start(self):
         ours, theirs = free_port(), free_port()
-        config = self.file("registry-svc.toml", OURS.format(port=ours, admin=free_port(), root=self.directory / "ours"))
+        config = self.path("registry-svc.toml", OURS.format(port=ours, admin=free_port(), root=self.directory / "ours"))
         self.registries.append(Registry("registry-svc", [self.options.binaries / "registry-svc", "serve", "--config", config],
                                         ours, self.directory))
-        config = self.file("docker-registry.yml", THEIRS.format(port=theirs, root=self.directory / "theirs"))
+        config = self.path("docker-registry.yml", THEIRS.format(port=theirs, root=self.directory / "theirs"))
         self.registries.append(Registry("docker-registry", ["docker-registry", "serve", config], theirs, self.directory))
         for registry in self.registries:
             registry.wait()
@@ -198,7 +175,7 @@ class Bench:
             taken = time.monotonic() - begun
             # What it still does for what it has answered is part of the price.
             time.sleep(0.3)
-            return registry.cpu() - before, taken
+            return (registry.cpu() - before) / 1e9, taken
 
         used, taken = cost(lambda: registry.push("bench/blob", blob, digest))
         result["push-cpu"], result["push-rate"] = used / share, self.options.size / taken
@@ -251,13 +228,6 @@ class Bench:
         return results
 
 
-def run(*command):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)}: {done.stderr.strip()}")
-    return done.stdout
-
-
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -305,27 +275,13 @@ http:
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--size", type=int, default=1024, metavar="MIB", help="of the blob")
-    parser.add_argument("--seconds", type=int, default=4, help="of each run of wrk")
-    parser.add_argument("--directory", type=Path, help="where both keep their data (default: the system's for temporary files)")
-    parser.add_argument("--binaries", type=Path, default=Path(os.environ.get("CARGO_TARGET_DIR", HOME / "target")) / "release")
-    parser.add_argument("--json", type=Path, help="write every measurement to a file")
-    parser.add_argument("--keep", action="store_true", help="keep the directory with configurations, logs and data")
-    options = parser.parse_args()
-    options.binaries = options.binaries.resolve()
-    bench = Bench(options)
-    try:
-        bench.start()
-        results = bench.run()
-    finally:
-        bench.close()
-    table(results)
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=1))
-    return 0
+    accepted = parser(__doc__)
+    accepted.add_argument("--size", type=int, default=1024, metavar="MIB", help="of the blob")
+    accepted.add_argument("--seconds", type=int, default=4, help="of each run of wrk")
+    accepted.add_argument("--directory", type=Path, help="where both keep their data (default: the system's for temporary files)")
+    options = accepted.parse_args()
+    carry_out(Bench(options), table, options)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

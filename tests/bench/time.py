@@ -10,20 +10,17 @@ Servers of one core are pinned to one, the generator to another. With two cores 
 scheduler does as it likes. Absolute times hold for one machine and one run; ratios travel better.
 """
 
-import argparse
 import json
 import os
 import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from pathlib import Path
 
+from harness import Directory, parser, run, write
 from session import Session
 
-HOME = Path(__file__).resolve().parents[2]
 CLIENT, SERVER = "10.78.1.2", "10.78.1.1"
 
 # load: (title, sockets, requests on the way of each)
@@ -34,12 +31,6 @@ LOADS = {
 }
 # The goal: so many responses per CPU-second for each of chronyd's, on one core.
 GOAL = 1.25
-
-
-def run(*command):
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)}: {done.stderr.strip()}")
 
 
 class Wire:
@@ -69,36 +60,29 @@ class Server(Session):
         self.port = port
 
 
-class Bench:
+class Bench(Directory):
     def __init__(self, options):
+        super().__init__(options)
         self.options = options
-        self.binaries = Path(options.binaries)
-        self.directory = Path(tempfile.mkdtemp(prefix="outpost-bench-"))
-        self.directory.chmod(0o755)
         self.wire = Wire()
         self.servers = {}
 
-    def write(self, name, text):
-        path = self.directory / name
-        path.write_text(text)
-        return path
-
     def agent(self, name, port, threads, cores):
-        conf = self.write(f"{name}.conf", f"port {port}\nallow\nlocal stratum 8\ncmdport 0\nbindcmdaddress /\n")
-        toml = self.write(f"{name}.toml", f"""version = "v1"
+        conf = self.path(f"{name}.conf", f"port {port}\nallow\nlocal stratum 8\ncmdport 0\nbindcmdaddress /\n")
+        toml = self.path(f"{name}.toml", f"""version = "v1"
 chrony-conf = "{conf}"
 threads = {threads}
 correct-clock = false
 [admin]
 listen = "127.0.0.1:{port + 1}"
 """)
-        command = [self.binaries / "timesync-agent", "serve", "--config", toml]
+        command = [self.options.binaries / "timesync-agent", "serve", "--config", toml]
         self.servers[name] = Server(name, self.wire, command, port, cores, self.directory)
 
     def chronyd(self, name, port, cores):
         directory = self.directory / name
         directory.mkdir()
-        conf = self.write(f"{name}.conf", f"""port {port}
+        conf = self.path(f"{name}.conf", f"""port {port}
 allow
 local stratum 8
 cmdport 0
@@ -115,7 +99,7 @@ pidfile {directory}/pid
         generators = [
             subprocess.Popen(
                 ["ip", "netns", "exec", self.wire.client, "taskset", "-c", str(core),
-                 self.binaries / "examples" / "ntp_load", f"{SERVER}:{server.port}", str(seconds), str(sockets), str(window)],
+                 self.options.binaries / "examples" / "ntp_load", f"{SERVER}:{server.port}", str(seconds), str(sockets), str(window)],
                 stdout=subprocess.PIPE, text=True,
             )
             for core in cores
@@ -129,12 +113,12 @@ pidfile {directory}/pid
         """Until it answers."""
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
-            if server.process.poll() is not None:
+            if server.ended():
                 break
             count = self.generate(server, "single", [0], 1)
             if count["answered"] and not count["wrong"]:
                 return
-        sys.exit(f"{server.name} does not answer:\n{server.path.read_text(errors='replace')[-3000:]}")
+        sys.exit(f"{server.name} does not answer:\n{server.text()}")
 
     def measure(self, name, load, cores):
         server = self.servers[name]
@@ -164,7 +148,7 @@ pidfile {directory}/pid
         for server in self.servers.values():
             server.stop()
         self.wire.close()
-        shutil.rmtree(self.directory, ignore_errors=True)
+        self.remove()
 
 
 def median(results, key):
@@ -191,17 +175,14 @@ def show(title, results, names, loads, ours, theirs):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=int, default=2)
-    parser.add_argument("--loads", default="busy,some,single")
-    parser.add_argument("--binaries", default=HOME / "target" / "release", help="where cargo has put them")
-    parser.add_argument("--json", type=Path, help="write every round there")
-    options = parser.parse_args()
+    accepted = parser(__doc__)
+    accepted.add_argument("--seconds", type=int, default=2)
+    accepted.add_argument("--loads", default="busy,some,single")
+    options = accepted.parse_args()
     loads = options.loads.split(",")
     for load in loads:
         if load not in LOADS:
-            parser.error(f"loads are {', '.join(LOADS)}")
+            accepted.error(f"loads are {', '.join(LOADS)}")
     bench = Bench(options)
     try:
         bench.agent("timesync-agent", 10123, 1, "1")
@@ -223,9 +204,7 @@ def main():
         middle, _, _ = ratio(results[loads[0], one[0]], results[loads[0], one[1]])
         print(f"\nGoal: {GOAL} × chronyd's responses per CPU-second on one core; {loads[0]}: {middle:.2f}"
               f" {'kept' if middle >= GOAL else 'MISSED'}")
-        if options.json:
-            everything = {f"{load} {name}": rounds for (load, name), rounds in {**results, **more}.items()}
-            options.json.write_text(json.dumps(everything, indent=1))
+        write({f"{load} {name}": rounds for (load, name), rounds in {**results, **more}.items()}, options)
     finally:
         bench.close()
 
