@@ -6,7 +6,7 @@
 //! (`IP_PKTINFO`, `IPV6_PKTINFO`); elsewhere the kernel knows and is not asked. On request it also
 //! tells when a datagram came and when a reply left (`SO_TIMESTAMPING`).
 //!
-//! Over IPv4 the kernel does not mind what it was told of the path's MTU (`IP_PMTUDISC_OMIT`).
+//! Over IPv4 the kernel does not mind what it was told of the path's MTU ([`Fragments`]).
 //!
 //! Sockets may be shared with another process, which goes on when this one ends: the engine never
 //! shuts a socket down, and answers what is queued before it stops.
@@ -62,6 +62,16 @@ pub trait Respond: Send + 'static {
     /// Answers one datagram into `reply`, whose old content is of no meaning.
     fn respond(&mut self, datagram: &Datagram<'_>, reply: &mut [u8]) -> Outcome;
 
+    /// Called directly before so many replies are handed to the kernel together.
+    fn sending(&mut self, replies: usize) {
+        let _ = replies;
+    }
+
+    /// Called directly after.
+    fn sent(&mut self, replies: usize) {
+        let _ = replies;
+    }
+
     /// Called after replies are sent of which it was [asked](Outcome::ReplyTold) when they left: with the
     /// frame, which ends with the reply, and the time since 1970 on the wall clock.
     fn departed(&mut self, frame: &[u8], at: Duration) {
@@ -84,12 +94,22 @@ pub enum Outcome {
     Silent,
 }
 
+/// Where a reply stands among those that are sent together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Turn {
+    /// So many go before it.
+    pub before: usize,
+    /// So many datagrams at least are responded to before it is sent, this one included.
+    pub to_answer: usize,
+}
+
 /// A datagram that was received.
 pub struct Datagram<'a> {
     payload: &'a [u8],
     peer: Peer,
     source: Source,
     arrived: Option<Duration>,
+    turn: Turn,
     socket: Option<&'a Arc<UdpSocket>>,
     bound: Option<IpAddr>,
 }
@@ -104,6 +124,10 @@ impl<'a> Datagram<'a> {
             peer: Peer::new(peer),
             source: Source::Bound,
             arrived: None,
+            turn: Turn {
+                before: 0,
+                to_answer: 1,
+            },
             socket: None,
             bound: local,
         }
@@ -134,6 +158,12 @@ impl<'a> Datagram<'a> {
         self.arrived
     }
 
+    /// Where its reply will stand among those that are sent together.
+    #[must_use]
+    pub fn turn(&self) -> Turn {
+        self.turn
+    }
+
     /// The way back, for a reply that another thread sends later.
     #[must_use]
     pub fn return_path(&self) -> ReturnPath {
@@ -152,6 +182,19 @@ impl fmt::Debug for Datagram<'_> {
     }
 }
 
+/// What becomes of a reply over IPv4 that is longer than a link on its way takes. What ICMP says of the path
+/// is not listened to: anyone can forge it, and have replies cut into fragments into which forged ones fit
+/// (RFC 9715 §1).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Fragments {
+    /// It is cut there.
+    #[default]
+    Allowed,
+    /// It is lost there: for replies that fit every link. The kernel has less to do: what is never cut needs
+    /// no number of its own (RFC 6864 §4.1).
+    Never,
+}
+
 /// How an engine is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EngineOptions {
@@ -167,6 +210,8 @@ pub struct EngineOptions {
     /// Whether the kernel is asked when each datagram came, and may be when a reply left
     /// (`SO_TIMESTAMPING`).
     pub stamps: bool,
+    /// Whether replies may be cut on the way.
+    pub fragments: Fragments,
 }
 
 impl Default for EngineOptions {
@@ -177,6 +222,7 @@ impl Default for EngineOptions {
             batch: 64,
             send_batch: 64,
             stamps: false,
+            fragments: Fragments::Allowed,
         }
     }
 }
@@ -333,7 +379,7 @@ impl Socket {
         socket.set_nonblocking(false)?;
         socket.set_read_timeout(Some(WAKE))?;
         socket.set_write_timeout(Some(WAKE))?;
-        sys::ignore_path_mtu(&socket)?;
+        sys::ignore_path_mtu(&socket, options.fragments)?;
         let address = socket.local_addr()?.ip();
         let bound = (!address.is_unspecified()).then_some(address);
         let told = Told {

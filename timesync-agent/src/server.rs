@@ -1,10 +1,12 @@
 //! Serves the time with threads of its own: the shared UDP engine in front of a [`Responder`].
 //!
 //! Each thread has a socket, a responder and a view of policy and reference that it renews once in a batch. The kernel says when a
-//! request came; when an answer leaves is read from the clock for each, and answers are sent a few at a time so that they do not
-//! grow old while others are made. Of an answer to a client in interleaved mode the kernel says when it left.
+//! request came. When an answer leaves is foretold, since those before it in the batch go first ([`leaving`]); of an answer to a
+//! client in interleaved mode the kernel says it afterwards.
 //!
 //! Without threads (`batch = false`) the loop that asks other servers answers too, by a responder of its own.
+
+mod leaving;
 
 use std::io;
 use std::net::UdpSocket;
@@ -13,7 +15,8 @@ use std::time::Duration;
 
 use daemon_base::run::Heartbeat;
 use daemon_base::snapshot::{Cell, Reader};
-use daemon_base::udp::{Counters, Datagram, Engine, EngineOptions, Outcome, Respond};
+use daemon_base::udp::{Counters, Datagram, Engine, EngineOptions, Fragments, Outcome, Respond};
+use leaving::Leaving;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::random::Random;
@@ -23,11 +26,8 @@ use crate::timekeeper::Reference;
 use crate::view::StampSource;
 use crate::wire::Packet;
 
-/// Requests taken with one system call.
+/// Requests taken, and answers sent, with one system call.
 const BATCH: usize = 64;
-/// Answers sent with one system call. Those of a busy server leave up to so many times 5 µs after they were made, which clients
-/// take for the way; 8 would halve that and cost a twentieth more, and 64 would save but a fiftieth.
-const SEND_BATCH: usize = 16;
 /// The kernel's stamp of a request is this old at most: if it seems older, the clock was stepped in between, and the request is
 /// taken to have come when it was picked up.
 const OLDEST_STAMP: Span = Span(SECOND);
@@ -63,20 +63,8 @@ impl Server {
         supply: &Supply,
         random: &mut Random,
     ) -> io::Result<Self> {
-        let options = EngineOptions {
-            name: "ntp",
-            reply_capacity: LONGEST_ANSWER,
-            batch: BATCH,
-            send_batch: SEND_BATCH,
-            stamps: true,
-        };
-        let engine = Engine::start(sockets, threads, options, |_| Answerer {
-            policy: Reader::new(Arc::clone(&supply.policy)),
-            reference: Reader::new(Arc::clone(&supply.reference)),
-            responder: Responder::new(&supply.tables, random.fork()),
-            tables: Arc::clone(&supply.tables),
-            now: wall_clock(),
-            sent: Vec::with_capacity(BATCH),
+        let engine = Engine::start(sockets, threads, options(), |_| {
+            answerer(supply, random.fork())
         })?;
         Ok(Self { engine })
     }
@@ -115,14 +103,38 @@ impl Server {
     }
 }
 
+fn options() -> EngineOptions {
+    EngineOptions {
+        name: "ntp",
+        reply_capacity: LONGEST_ANSWER,
+        batch: BATCH,
+        send_batch: BATCH,
+        stamps: true,
+        // The longest answer fits the least that a link of IPv6 takes, and so any of IPv4 that is in use.
+        fragments: Fragments::Never,
+    }
+}
+
+fn answerer(supply: &Supply, random: Random) -> Answerer {
+    Answerer {
+        policy: Reader::new(Arc::clone(&supply.policy)),
+        reference: Reader::new(Arc::clone(&supply.reference)),
+        responder: Responder::new(&supply.tables, random),
+        tables: Arc::clone(&supply.tables),
+        now: wall_clock(),
+        leaving: Leaving::default(),
+        sent: Vec::with_capacity(BATCH),
+    }
+}
+
 /// An answer of which it matters when it left.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     receipt: Receipt,
     /// How long it is: a frame ends with it.
     length: usize,
-    /// When it was made.
-    made: UnixTime,
+    /// It was made after this.
+    made_after: UnixTime,
 }
 
 /// Answers on one thread.
@@ -134,6 +146,7 @@ struct Answerer {
     tables: Arc<Tables>,
     /// The wall clock at the beginning of the batch.
     now: UnixTime,
+    leaving: Leaving,
     /// Answers of this batch of which it matters when they left.
     sent: Vec<Sent>,
 }
@@ -154,11 +167,9 @@ impl Respond for Answerer {
             stamp,
         };
         let (policy, reference) = (self.policy.get(), self.reference.get());
-        let mut made = received;
-        let clock = || {
-            made = wall_clock();
-            made
-        };
+        let turn = datagram.turn();
+        let leaving = &mut self.leaving;
+        let clock = || leaving.foretell(turn, wall_clock);
         match self
             .responder
             .answer(&request, policy, reference, clock, reply)
@@ -174,12 +185,20 @@ impl Respond for Answerer {
                 self.sent.push(Sent {
                     receipt,
                     length,
-                    made,
+                    made_after: self.now,
                 });
                 Outcome::ReplyTold(length)
             }
             Answer::Drop(_) => Outcome::Silent,
         }
+    }
+
+    fn sending(&mut self, _: usize) {
+        self.leaving.made(wall_clock());
+    }
+
+    fn sent(&mut self, replies: usize) {
+        self.leaving.sent(replies, wall_clock());
     }
 
     /// The kernel says when an answer left. It is known by its receive timestamp.
@@ -196,24 +215,16 @@ impl Respond for Answerer {
         if let Some(sent) = index.map(|index| self.sent.swap_remove(index)) {
             // A clock that was stepped in between says nothing.
             let left = UnixTime(at);
-            if left >= sent.made && left - sent.made <= OLDEST_STAMP {
+            if left >= sent.made_after && left - sent.made_after <= OLDEST_STAMP {
                 self.tables
                     .transmitted(sent.receipt, left, StampSource::Kernel);
             }
         }
     }
 
-    /// The batch was sent. What the kernel has not told of left between when it was made and now.
+    /// The batch was sent. Of what the kernel has not told stays what was foretold.
     fn settle(&mut self) {
-        if self.sent.is_empty() {
-            return;
-        }
-        let now = wall_clock();
-        for sent in self.sent.drain(..) {
-            let left = sent.made + Span((now - sent.made).0 / 2);
-            self.tables
-                .transmitted(sent.receipt, left, StampSource::Daemon);
-        }
+        self.sent.clear();
     }
 }
 

@@ -11,9 +11,9 @@ use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
 use std::time::Duration;
 
-use super::RECEIVE_CAPACITY;
 use super::path::{Ancillary, CONTROL_SIZE, PEER_SIZE, Peer, Source, ask_departure};
 use super::worker::Sent;
+use super::{Fragments, RECEIVE_CAPACITY};
 
 /// Distance of one received datagram from the next: an odd number of cache lines, so that their
 /// beginnings do not all fall into one set of the cache.
@@ -318,6 +318,11 @@ impl Batch {
         Some((message, reply))
     }
 
+    /// Replies staged, and how many there may be at most.
+    pub(super) fn staged(&self) -> (usize, usize) {
+        (self.n_staged, self.send_size)
+    }
+
     /// True while another reply of full length fits behind those that are sent together.
     pub(super) fn has_room(&self) -> bool {
         self.n_staged < self.send_size
@@ -508,12 +513,18 @@ pub(super) fn receive_destination(socket: &UdpSocket, address: IpAddr) -> io::Re
     }
 }
 
-/// Makes replies over IPv4 as long as the link takes, whatever ICMP says of the path: anyone can forge
-/// that, and have answers cut into fragments into which forged ones fit (RFC 9715 §1). What is too
-/// long for a link further on is cut there. IPv6 has no such cutting, and DNS answers fit its least.
-pub(super) fn ignore_path_mtu(socket: &UdpSocket) -> io::Result<()> {
+/// Makes replies over IPv4 as long as the link takes, whatever ICMP says of the path. What is too long for
+/// a link further on is cut there or lost. IPv6 has no such cutting, and DNS answers fit its least.
+pub(super) fn ignore_path_mtu(socket: &UdpSocket, fragments: Fragments) -> io::Result<()> {
     let option = libc::IP_MTU_DISCOVER;
-    set(socket, libc::IPPROTO_IP, option, libc::IP_PMTUDISC_OMIT)
+    set(socket, libc::IPPROTO_IP, option, path_mtu_mode(fragments))
+}
+
+fn path_mtu_mode(fragments: Fragments) -> libc::c_int {
+    match fragments {
+        Fragments::Allowed => libc::IP_PMTUDISC_OMIT,
+        Fragments::Never => libc::IP_PMTUDISC_PROBE,
+    }
 }
 
 /// Makes every datagram tell when the kernel got it, and lets replies ask when they leave.
@@ -567,7 +578,7 @@ fn length_of(length: usize) -> u32 {
 mod tests {
     use super::*;
 
-    fn path_mtu_mode(socket: &UdpSocket) -> libc::c_int {
+    fn mode_of(socket: &UdpSocket) -> libc::c_int {
         let mut value: libc::c_int = -1;
         let mut length = length_of(size_of::<libc::c_int>());
         // SAFETY: `value` is an integer of `length` bytes; both live through the call.
@@ -591,10 +602,13 @@ mod tests {
             addresses.extend(["[::1]:0", "[::]:0"]);
         }
         for address in addresses {
-            let socket = UdpSocket::bind(address).unwrap();
-            assert_ne!(path_mtu_mode(&socket), libc::IP_PMTUDISC_OMIT, "{address}");
-            ignore_path_mtu(&socket).unwrap();
-            assert_eq!(path_mtu_mode(&socket), libc::IP_PMTUDISC_OMIT, "{address}");
+            for fragments in [Fragments::Allowed, Fragments::Never] {
+                let socket = UdpSocket::bind(address).unwrap();
+                let mode = path_mtu_mode(fragments);
+                assert_ne!(mode_of(&socket), mode, "{address}");
+                ignore_path_mtu(&socket, fragments).unwrap();
+                assert_eq!(mode_of(&socket), mode, "{address}");
+            }
         }
     }
 }

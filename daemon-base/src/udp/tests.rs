@@ -671,3 +671,67 @@ fn a_reply_tells_when_it_left_if_asked() {
         assert_eq!(departures.try_recv().ok(), None);
     }
 }
+
+/// Writes down where replies stand and what is sent together.
+struct Turns(Arc<Mutex<Vec<Step>>>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Responds(Turn),
+    Sending(usize),
+    Sent(usize),
+}
+
+impl Respond for Turns {
+    fn respond(&mut self, datagram: &Datagram<'_>, _: &mut [u8]) -> Outcome {
+        self.0.lock().unwrap().push(Step::Responds(datagram.turn()));
+        Outcome::Reply(1)
+    }
+
+    fn sending(&mut self, replies: usize) {
+        self.0.lock().unwrap().push(Step::Sending(replies));
+    }
+
+    fn sent(&mut self, replies: usize) {
+        self.0.lock().unwrap().push(Step::Sent(replies));
+    }
+}
+
+#[test]
+fn a_reply_knows_how_many_go_before_it() {
+    let (socket, address) = bind("127.0.0.1:0");
+    let asker = client("127.0.0.1:0");
+    // Quiet as it begins, it takes some one by one, and then all there are.
+    for _ in 0..24 {
+        asker.send_to(b"x", address).unwrap();
+    }
+    let steps = Arc::new(Mutex::new(Vec::new()));
+    let options = EngineOptions {
+        send_batch: 3,
+        ..options()
+    };
+    let make = |_| Turns(Arc::clone(&steps));
+    let engine = Engine::start(vec![socket], 1, options, make).unwrap();
+    let mut buffer = [0; 10];
+    for _ in 0..24 {
+        asker.recv_from(&mut buffer).unwrap();
+    }
+    engine.stop();
+    let mut turns = Vec::new();
+    let mut largest = 0;
+    for step in steps.lock().unwrap().iter() {
+        match *step {
+            Step::Responds(turn) => turns.push(turn),
+            Step::Sending(n) => {
+                let expected = (0..n).map(|before| Turn {
+                    before,
+                    to_answer: n - before,
+                });
+                assert_eq!(turns, expected.collect::<Vec<_>>());
+                largest = largest.max(n);
+            }
+            Step::Sent(n) => assert_eq!(turns.drain(..).count(), n),
+        }
+    }
+    assert_eq!((largest, turns.len()), (3, 0));
+}

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::counters::Counts;
 use super::sys::{Batch, Wait};
-use super::{ALERT_WAKE, Alarm, Datagram, EngineOptions, Outcome, Respond, Socket};
+use super::{ALERT_WAKE, Alarm, Datagram, EngineOptions, Outcome, Respond, Socket, Turn};
 use crate::run::Heartbeat;
 
 /// In quiet times every so many datagrams it is asked for all there are.
@@ -140,8 +140,13 @@ impl<R: Respond> Worker<R> {
         let mut sent = Sent::default();
         for index in 0..received {
             if !batch.has_room() {
-                sent.add(batch.send(&self.socket.socket));
+                sent.add(self.send(batch));
             }
+            let (before, most) = batch.staged();
+            let turn = Turn {
+                before,
+                to_answer: (received - index).min(most - before),
+            };
             let Some((message, reply)) = batch.message(index) else {
                 // Cut off by the kernel: whoever sends as much speaks something else.
                 handled -= 1;
@@ -155,6 +160,7 @@ impl<R: Respond> Worker<R> {
                 peer: message.peer,
                 source,
                 arrived: message.ancillary.stamp,
+                turn,
                 socket: Some(&self.socket.socket),
                 bound: self.socket.bound,
             };
@@ -169,7 +175,7 @@ impl<R: Respond> Worker<R> {
                 self.counts.dropped.add(1);
             }
         }
-        sent.add(batch.send(&self.socket.socket));
+        sent.add(self.send(batch));
         batch.departures(&self.socket.socket, |frame, at| {
             self.responder.departed(frame, at);
         });
@@ -178,6 +184,17 @@ impl<R: Respond> Worker<R> {
         self.counts.replied.add(sent.taken);
         self.counts.send_errors.add(sent.refused);
         self.responder.settle();
+    }
+
+    fn send(&mut self, batch: &mut Batch) -> Sent {
+        let (staged, _) = batch.staged();
+        if staged == 0 {
+            return Sent::default();
+        }
+        self.responder.sending(staged);
+        let sent = batch.send(&self.socket.socket);
+        self.responder.sent(staged);
+        sent
     }
 
     /// Nothing came: lets the responder drop an old snapshot and flush what it has counted.

@@ -136,7 +136,7 @@ impl Account {
 )]
 fn smooth(average: &mut f32, interval: Span) {
     // Below a microsecond nobody asks; a clock that was set back says nothing.
-    let interval = interval.seconds().max(1e-6).log2() as f32;
+    let interval = (interval.seconds().max(1e-6) as f32).log2();
     if average.is_nan() {
         *average = interval;
     } else {

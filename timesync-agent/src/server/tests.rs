@@ -266,3 +266,87 @@ fn precision_is_the_next_power_of_two() {
     let measured = measure_precision();
     assert!((-30..-9).contains(&measured), "{measured}");
 }
+
+/// Of each batch: when each of its answers left and says that it did.
+type Batches = Arc<std::sync::Mutex<Vec<Vec<(UnixTime, UnixTime)>>>>;
+
+/// Answers, and asks the kernel when each answer left.
+struct Audited {
+    answerer: Answerer,
+    batches: Batches,
+}
+
+impl Respond for Audited {
+    fn refresh(&mut self) {
+        self.answerer.refresh();
+        self.batches.lock().unwrap().push(Vec::new());
+    }
+
+    fn respond(&mut self, datagram: &Datagram<'_>, reply: &mut [u8]) -> Outcome {
+        match self.answerer.respond(datagram, reply) {
+            Outcome::Reply(length) => Outcome::ReplyTold(length),
+            outcome => outcome,
+        }
+    }
+
+    fn sending(&mut self, replies: usize) {
+        self.answerer.sending(replies);
+    }
+
+    fn sent(&mut self, replies: usize) {
+        self.answerer.sent(replies);
+    }
+
+    fn departed(&mut self, frame: &[u8], at: Duration) {
+        let left = UnixTime(i64::try_from(at.as_nanos()).unwrap());
+        let header = &frame[frame.len() - 48..];
+        let says = Packet::decode(header.first_chunk().unwrap()).transmit;
+        let mut batches = self.batches.lock().unwrap();
+        batches.last_mut().unwrap().push((left, says.near(left)));
+    }
+}
+
+#[test]
+fn answers_of_a_batch_say_when_they_leave() {
+    let supply = supply();
+    let batches = Batches::default();
+    let answerer = Audited {
+        answerer: answerer(&supply, Random::new([1; 16])),
+        batches: Arc::clone(&batches),
+    };
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    let mut answerers = vec![answerer];
+    let make = |_| answerers.pop().unwrap();
+    let engine = Engine::start(vec![socket], 1, options(), make).unwrap();
+    let asker = client("127.0.0.1:0");
+    let mut buffer = [0; 100];
+    for _ in 0..500 {
+        for number in 1..=64 {
+            asker.send_to(&request(number).encode(), address).unwrap();
+        }
+        for _ in 1..=64 {
+            asker.recv_from(&mut buffer).unwrap();
+        }
+    }
+    engine.stop();
+    // The end of batches that are not short: how long it was on its way, and how much of that it did not say.
+    let mut parts: Vec<(i64, i64)> = Vec::new();
+    let batches = batches.lock().unwrap();
+    // The first half is for learning.
+    for batch in batches.iter().skip(batches.len() / 2) {
+        if let (Some(first), Some(last), true) = (batch.first(), batch.last(), batch.len() >= 8) {
+            parts.push(((last.0 - first.0).0, (last.0 - last.1).0));
+        }
+    }
+    assert!(parts.len() >= 20, "batches: {}", parts.len());
+    let median = |mut numbers: Vec<i64>| {
+        numbers.sort_unstable();
+        numbers[numbers.len() / 2]
+    };
+    let whole = median(parts.iter().map(|part| part.0).collect());
+    let unsaid = median(parts.iter().map(|part| part.1).collect());
+    assert!(unsaid < whole * 4 / 5, "{unsaid} of {whole} ns");
+    // Nor does it say that it left long after it did.
+    assert!(unsaid > -whole / 3, "{unsaid} of {whole} ns");
+}
