@@ -78,6 +78,8 @@ pub enum Verb {
     SelectData(ReportArgs),
     /// How many sources do what, as `chronyc activity` prints it
     Activity(ReportArgs),
+    /// How clients are served smooth time, as `chronyc smoothing` prints it
+    Smoothing(ReportArgs),
     /// The last packet of a source, or of each, as `chronyc ntpdata` prints it; local users alone
     #[command(name = "ntpdata")]
     NtpData {

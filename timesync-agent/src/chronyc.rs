@@ -33,6 +33,7 @@ pub enum Verb<'a> {
     SourceStats(&'a ReportArgs),
     SelectData(&'a ReportArgs),
     Activity(&'a ReportArgs),
+    Smoothing(&'a ReportArgs),
     NtpData(&'a ReportArgs, Option<IpAddr>),
     ServerStats(&'a ReportArgs),
     Clients(&'a ReportArgs),
@@ -53,6 +54,7 @@ pub fn run(verb: &Verb<'_>) -> ExitCode {
         Verb::SourceStats(args) => report(args, Kind::SourceStats),
         Verb::SelectData(args) => report(args, Kind::SelectData),
         Verb::Activity(args) => report(args, Kind::Activity),
+        Verb::Smoothing(args) => report(args, Kind::Smoothing),
         Verb::NtpData(args, address) => report(args, Kind::NtpData(*address)),
         Verb::ServerStats(args) => report(args, Kind::ServerStats),
         Verb::Clients(args) => report(args, Kind::Clients),
@@ -108,6 +110,7 @@ enum Kind {
     SourceStats,
     SelectData,
     Activity,
+    Smoothing,
     NtpData(Option<IpAddr>),
     ServerStats,
     Clients,
@@ -154,7 +157,10 @@ fn heading(which: Kind) -> render::Heading {
 }
 
 fn is_list(which: Kind) -> bool {
-    !matches!(which, Kind::Tracking | Kind::Activity | Kind::ServerStats)
+    !matches!(
+        which,
+        Kind::Tracking | Kind::Activity | Kind::Smoothing | Kind::ServerStats
+    )
 }
 
 /// A daemon that is asked for one report after the other.
@@ -176,6 +182,7 @@ impl Asking<'_> {
                 vec![report]
             }
             Kind::Activity => vec![self.client.ask(&Command::Activity)?],
+            Kind::Smoothing => vec![self.client.ask(&Command::Smoothing)?],
             Kind::ServerStats => vec![self.client.ask(&Command::ServerStats)?],
             Kind::Sources => self.each(Command::SourceData)?,
             Kind::SourceStats => self.each(Command::SourceStats)?,

@@ -41,6 +41,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Verb::SourceStats(args) => chronyc::run(&Ask::SourceStats(&args)),
         Verb::SelectData(args) => chronyc::run(&Ask::SelectData(&args)),
         Verb::Activity(args) => chronyc::run(&Ask::Activity(&args)),
+        Verb::Smoothing(args) => chronyc::run(&Ask::Smoothing(&args)),
         Verb::NtpData { address, report } => chronyc::run(&Ask::NtpData(&report, address)),
         Verb::ServerStats(args) => chronyc::run(&Ask::ServerStats(&args)),
         Verb::Clients(args) => chronyc::run(&Ask::Clients(&args)),

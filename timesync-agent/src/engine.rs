@@ -16,7 +16,8 @@ mod show;
 mod tests;
 
 pub use exchange::{
-    Command, Input, Measurement, Output, Record, ReferenceClockRecord, Reply, SocketId, Stamp, Whom,
+    Command, Input, Measurement, Output, Record, ReferenceClockRecord, Reply, SmoothTime, SocketId,
+    Stamp, Whom,
 };
 
 use std::collections::{BTreeMap, VecDeque};

@@ -52,6 +52,27 @@ pub struct View {
     pub n_unresolved: u32,
     /// Clocks that follow a grandmaster of PTP.
     pub ptp: Vec<PtpView>,
+    /// How clients are served smooth time, if that was asked for.
+    pub smoothing: Option<SmoothingView>,
+}
+
+/// How clients are served smooth time; `chronyc smoothing`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SmoothingView {
+    /// Whether corrections are smoothed by now.
+    pub active: bool,
+    /// Leap seconds alone are.
+    pub leap_only: bool,
+    /// What clients are told less what the clock shows, in seconds.
+    pub offset: f64,
+    /// By how much that becomes less, in parts per million.
+    pub frequency: f64,
+    /// By how much the frequency grows in a second, in parts per million.
+    pub wander: f64,
+    /// Since the last correction, in seconds.
+    pub since: f64,
+    /// Until nothing is left, in seconds.
+    pub left: f64,
 }
 
 /// The clock and what it follows; `chronyc tracking`.

@@ -17,8 +17,8 @@ use timesync_agent::responder::Tables;
 use timesync_agent::settings::{SelectOptions, Settings};
 use timesync_agent::time::{RawTime, Reading, SECOND, Span, UnixTime};
 use timesync_agent::view::{
-    KeyView, Leap, PacketView, Reason, SelectionView, SourceMode, SourceState, SourceStatistics,
-    SourceView, StampSource, Tracking, View,
+    KeyView, Leap, PacketView, Reason, SelectionView, SmoothingView, SourceMode, SourceState,
+    SourceStatistics, SourceView, StampSource, Tracking, View,
 };
 
 /// Where chronyc is answered here.
@@ -238,6 +238,15 @@ impl Dice {
             },
             sources: (0..3).map(|index| self.source(index, now)).collect(),
             n_unresolved: 1,
+            smoothing: Some(SmoothingView {
+                active: self.0.bits() % 2 == 0,
+                leap_only: self.0.bits() % 2 == 0,
+                offset: self.offset(),
+                frequency: self.offset(),
+                wander: self.offset(),
+                since: self.span(),
+                left: self.span(),
+            }),
             ..View::default()
         }
     }
@@ -330,6 +339,7 @@ fn reports_are_chronycs_letter_by_letter() {
             &["ntpdata"],
             &["ntpdata", "192.0.2.1"],
             &["selectdata", "-v"],
+            &["smoothing"],
             &["serverstats"],
             &["clients"],
         ];

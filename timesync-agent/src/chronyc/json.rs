@@ -77,6 +77,15 @@ fn one(report: &Report, names: Names<'_>) -> Value {
             "high": it.high,
             "leap": leap(it.leap.into()),
         }),
+        Report::Smoothing(it) => json!({
+            "active": it.active,
+            "leap-only": it.leap_only,
+            "offset": it.offset,
+            "frequency": it.frequency,
+            "wander": it.wander,
+            "last-update-ago": it.last_update_ago,
+            "remaining-time": it.remaining_time,
+        }),
         Report::Activity(it) => json!({
             "online": it.online,
             "offline": it.offline,

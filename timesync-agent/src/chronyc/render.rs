@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use super::calendar;
 use crate::cmdmon::reply::{
-    Activity, Address, Client, NEVER, NtpData, Report, SelectData, ServerStats, SourceData,
-    SourceStats, Tracking,
+    Activity, Address, Client, NEVER, NtpData, Report, SelectData, ServerStats, Smoothing,
+    SourceData, SourceStats, Tracking,
 };
 use crate::time::{SECOND, UnixTime};
 
@@ -114,6 +114,7 @@ impl<'a> Page<'a> {
             Report::SourceStats(stats) => self.source_stats(stats),
             Report::SelectData(data) => self.select_data(data),
             Report::Activity(activity) => self.activity(*activity),
+            Report::Smoothing(smoothing) => self.smoothing(smoothing),
             Report::NtpData(data) => self.ntp_data(data),
             Report::ServerStats(stats) => self.server_stats(stats),
             Report::Clients(clients) => {
@@ -321,6 +322,40 @@ impl<'a> Page<'a> {
         for (n, what) in lines {
             let _written = writeln!(self.text, "{n} {what}");
         }
+    }
+
+    fn smoothing(&mut self, it: &Smoothing) {
+        let active = if it.active { "Yes" } else { "No" };
+        let leaps = if it.leap_only {
+            "(leap second only)"
+        } else {
+            ""
+        };
+        if self.form == Form::Csv {
+            return self.csv(&[
+                active.to_owned(),
+                leaps.to_owned(),
+                fixed(it.offset, 9),
+                fixed(it.frequency, 6),
+                fixed(it.wander, 6),
+                fixed(it.last_update_ago, 1),
+                fixed(it.remaining_time, 1),
+            ]);
+        }
+        let ago = fixed(it.last_update_ago, 1);
+        let left = fixed(it.remaining_time, 1);
+        let wander = signed(it.wander, 6);
+        self.labelled(
+            15,
+            &[
+                ("Active", format!("{active} {leaps}")),
+                ("Offset", format!("{} seconds", signed(it.offset, 9))),
+                ("Frequency", format!("{} ppm", signed(it.frequency, 6))),
+                ("Wander", format!("{wander} ppm per second")),
+                ("Last update", format!("{ago} seconds ago")),
+                ("Remaining time", format!("{left} seconds")),
+            ],
+        );
     }
 
     #[expect(clippy::too_many_lines, reason = "a line or two for each field")]

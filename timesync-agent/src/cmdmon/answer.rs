@@ -6,14 +6,14 @@ pub use super::errands::Errand;
 use super::errands::errand;
 use super::reply::{
     Activity, Address, AuthData, Client, Clients, MAX_CLIENTS, NEVER, NtpData, Report, SelectData,
-    ServerStats, SourceData, SourceStats, Status, Tracking, clock_address,
+    ServerStats, Smoothing, SourceData, SourceStats, Status, Tracking, clock_address,
 };
 use super::request::Command;
 use crate::engine;
 use crate::responder::{Access, Acl, Counter, Tables};
 use crate::settings::SelectOptions;
 use crate::time::UnixTime;
-use crate::view::{Leap, SourceMode, SourceState, SourceView, StampSource, View};
+use crate::view::{Leap, SmoothingView, SourceMode, SourceState, SourceView, StampSource, View};
 
 /// How a source with a key is authenticated (`RPY_AD_MD_SYMMETRIC`).
 const SYMMETRIC: u16 = 1;
@@ -73,6 +73,7 @@ impl From<engine::Reply> for Status {
             engine::Reply::AlreadyPresent => Self::SourceAlreadyKnown,
             engine::Reply::TooMany => Self::TooManySources,
             engine::Reply::NoSuchSource => Self::NoSuchSource,
+            engine::Reply::NotEnabled => Self::NotEnabled,
             engine::Reply::Invalid => Self::Invalid,
             engine::Reply::Failed => Self::Failed,
         }
@@ -167,7 +168,10 @@ fn report(command: &Command, facts: &Facts<'_>) -> Option<Answer> {
         }
         Command::ManualList => Report::ManualList.into(),
         Command::RtcReport => Status::NoRtc.into(),
-        Command::Smoothing => Status::NotEnabled.into(),
+        Command::Smoothing => match &view.smoothing {
+            Some(it) => Report::Smoothing(smoothing(it)).into(),
+            None => Status::NotEnabled.into(),
+        },
         Command::AccessCheck(address) => allowed(facts.access, *address).into(),
         Command::CommandAccessCheck(address) => allowed(facts.command_access, *address).into(),
         _ => return None,
@@ -305,6 +309,18 @@ fn tracking(view: &View) -> Tracking {
         root_delay: tracking.root_delay,
         root_dispersion: tracking.root_dispersion,
         last_update_interval: tracking.update_interval,
+    }
+}
+
+fn smoothing(it: &SmoothingView) -> Smoothing {
+    Smoothing {
+        active: it.active,
+        leap_only: it.leap_only,
+        offset: it.offset,
+        frequency: it.frequency,
+        wander: it.wander,
+        last_update_ago: it.since,
+        remaining_time: it.left,
     }
 }
 

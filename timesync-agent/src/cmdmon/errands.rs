@@ -84,6 +84,8 @@ pub(super) fn errand(command: &Command) -> Answer {
                 _ => Status::Invalid.into(),
             }
         }
+        Command::SmoothTime(0) => Do::SmoothTime(engine::SmoothTime::Reset).into(),
+        Command::SmoothTime(1) => Do::SmoothTime(engine::SmoothTime::Activate).into(),
         Command::Refresh => Do::Refresh.into(),
         Command::Reselect => Do::Reselect.into(),
         Command::ResetSources => Do::ResetSources.into(),
@@ -94,7 +96,9 @@ pub(super) fn errand(command: &Command) -> Answer {
         Command::Shutdown => Answer::Errand(Errand::Shutdown),
         // Samples are not kept in files, so there is nothing to be written.
         Command::Dump => Status::Success.into(),
-        Command::MaxUpdateSkew(_) | Command::SetMakeStep { .. } => Status::Invalid.into(),
+        Command::MaxUpdateSkew(_) | Command::SetMakeStep { .. } | Command::SmoothTime(_) => {
+            Status::Invalid.into()
+        }
         _ => change(command),
     }
 }

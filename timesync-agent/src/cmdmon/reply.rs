@@ -7,8 +7,8 @@ use super::wire::{Input, Output};
 use super::{REPLY_HEADING, VERSION};
 
 pub use super::report::{
-    Activity, AuthData, Client, Clients, NtpData, SelectData, ServerStats, SourceData, SourceStats,
-    Tracking,
+    Activity, AuthData, Client, Clients, NtpData, SelectData, ServerStats, Smoothing, SourceData,
+    SourceStats, Tracking,
 };
 pub use super::wire::Address;
 
@@ -146,6 +146,8 @@ pub enum Report {
     ManualList,
     /// How many sources do what.
     Activity(Activity),
+    /// What clients are told, if that is smoothed.
+    Smoothing(Smoothing),
     /// The last packet of a source.
     NtpData(Box<NtpData>),
     /// The name of a source.
@@ -257,6 +259,10 @@ impl Report {
                 to.u32(activity.unresolved);
                 12
             }
+            Self::Smoothing(smoothing) => {
+                smoothing.write(to);
+                13
+            }
             Self::NtpData(data) => {
                 data.write(to);
                 // Who left more room knows what chrony 4.4 added: by whom stamps were taken.
@@ -329,6 +335,7 @@ impl Report {
                 burst_offline: input.u32()?,
                 unresolved: input.u32()?,
             }),
+            13 => Self::Smoothing(Smoothing::read(input)?),
             16 | 26 => Self::NtpData(Box::new(NtpData::read(input)?)),
             18 => Self::ManualList,
             19 => {

@@ -70,6 +70,19 @@ pub struct Activity {
     pub unresolved: u32,
 }
 
+/// `SMOOTHING`. The offset is positive if what clients are told is ahead of the local clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[expect(missing_docs, reason = "the names are chrony's")]
+pub struct Smoothing {
+    pub active: bool,
+    pub leap_only: bool,
+    pub offset: f64,
+    pub frequency: f64,
+    pub wander: f64,
+    pub last_update_ago: f64,
+    pub remaining_time: f64,
+}
+
 /// `NTP_DATA`. The offset is positive if the local clock is behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[expect(missing_docs, reason = "the names are chrony's")]
@@ -239,6 +252,34 @@ impl Tracking {
             root_delay: from.float()?,
             root_dispersion: from.float()?,
             last_update_interval: from.float()?,
+        })
+    }
+}
+
+impl Smoothing {
+    const ACTIVE: u32 = 1;
+    const LEAP_ONLY: u32 = 2;
+
+    pub(super) fn write(&self, to: &mut Output) {
+        let flag = |is: bool, flag| if is { flag } else { 0 };
+        to.u32(flag(self.active, Self::ACTIVE) | flag(self.leap_only, Self::LEAP_ONLY));
+        to.float(self.offset);
+        to.float(self.frequency);
+        to.float(self.wander);
+        to.float(self.last_update_ago);
+        to.float(self.remaining_time);
+    }
+
+    pub(super) fn read(from: &mut Input<'_>) -> Option<Self> {
+        let flags = from.u32()?;
+        Some(Self {
+            active: flags & Self::ACTIVE != 0,
+            leap_only: flags & Self::LEAP_ONLY != 0,
+            offset: from.float()?,
+            frequency: from.float()?,
+            wander: from.float()?,
+            last_update_ago: from.float()?,
+            remaining_time: from.float()?,
         })
     }
 }

@@ -116,6 +116,8 @@ pub enum Command {
     },
     /// `SMOOTHING`
     Smoothing,
+    /// `SMOOTHTIME`: 0 begins anew, 1 smooths from here on.
+    SmoothTime(i32),
     /// `REFRESH`
     Refresh,
     /// `SERVER_STATS`
@@ -196,6 +198,7 @@ mod number {
     pub(super) const RESELECT: u16 = 48;
     pub(super) const SET_MAKESTEP: u16 = 50;
     pub(super) const SMOOTHING: u16 = 51;
+    pub(super) const SMOOTHTIME: u16 = 52;
     pub(super) const REFRESH: u16 = 53;
     pub(super) const SERVER_STATS: u16 = 54;
     pub(super) const LOCAL: u16 = 56;
@@ -347,6 +350,7 @@ fn arguments(command: u16, input: &mut Input<'_>) -> Option<Command> {
             threshold: input.float()?,
         },
         number::SMOOTHING => Command::Smoothing,
+        number::SMOOTHTIME => Command::SmoothTime(input.i32()?),
         number::REFRESH => Command::Refresh,
         number::SERVER_STATS => Command::ServerStats,
         number::LOCAL => Command::Local {
@@ -425,6 +429,7 @@ impl Command {
             Self::Reselect => number::RESELECT,
             Self::SetMakeStep { .. } => number::SET_MAKESTEP,
             Self::Smoothing => number::SMOOTHING,
+            Self::SmoothTime(_) => number::SMOOTHTIME,
             Self::Refresh => number::REFRESH,
             Self::ServerStats => number::SERVER_STATS,
             Self::Local { .. } => number::LOCAL,
@@ -458,6 +463,7 @@ impl Command {
                 output.u32(poll.cast_unsigned());
             }
             Self::MaxUpdateSkew(skew) => output.float(*skew),
+            Self::SmoothTime(option) => output.u32(option.cast_unsigned()),
             Self::SourceData(index) | Self::SourceStats(index) | Self::SelectData(index) => {
                 output.u32(*index);
             }

@@ -83,6 +83,7 @@ fn commands() -> Vec<(Command, usize)> {
             28,
         ),
         (Command::Smoothing, 52),
+        (Command::SmoothTime(1), 28),
         (Command::Refresh, 28),
         (Command::ServerStats, 72),
         (

@@ -1,6 +1,6 @@
 //! What chronyc may want done to sources and the clock.
 
-use super::{Command, Engine, Reply, Whom};
+use super::{Command, Engine, Reply, SmoothTime, Whom};
 use crate::pool::Refused;
 use crate::settings::{MAX_POLL, MIN_POLL};
 use crate::time::Reading;
@@ -33,6 +33,16 @@ impl Engine {
             Command::SetMakeStep(rule) => {
                 self.timekeeper.allow_steps(*rule);
                 Reply::Done
+            }
+            Command::SmoothTime(what) => {
+                let is_wanted = match what {
+                    SmoothTime::Reset => self.timekeeper.reset_smoothing(now.raw),
+                    SmoothTime::Activate => self.timekeeper.activate_smoothing(now.raw),
+                };
+                match is_wanted {
+                    true => Reply::Done,
+                    false => Reply::NotEnabled,
+                }
             }
             Command::Refresh => {
                 self.pool.refresh(now.raw);

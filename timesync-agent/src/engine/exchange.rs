@@ -174,6 +174,8 @@ pub enum Command {
     MakeStep,
     /// From here on, step like this.
     SetMakeStep(Option<MakeStep>),
+    /// What becomes of smooth time (`smoothtime`).
+    SmoothTime(SmoothTime),
     /// Resolve names again and replace sources that are not what their names say.
     Refresh,
     /// Choose a source anew, without regard to the one that leads.
@@ -222,8 +224,19 @@ pub enum Reply {
     TooMany,
     /// There is no such source.
     NoSuchSource,
+    /// It is not configured.
+    NotEnabled,
     /// It makes no sense, or is out of range.
     Invalid,
     /// It could not be done.
     Failed,
+}
+
+/// What chronyc may want of smooth time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SmoothTime {
+    /// Serve the time as it is, and smooth what comes from here on.
+    Reset,
+    /// Smooth from here on, however well the frequency is known.
+    Activate,
 }

@@ -24,6 +24,7 @@ impl Engine {
                 .collect(),
             n_unresolved: u32::try_from(self.pool.n_unresolved()).unwrap_or(u32::MAX),
             ptp,
+            smoothing: self.timekeeper.smoothing(now.raw),
         }
     }
 

@@ -15,7 +15,7 @@ use super::terms::Reference;
 use super::{Knowledge, Timekeeper};
 use crate::settings::{LeapMode, SmoothTime};
 use crate::time::{RawTime, Reading, Span};
-use crate::view::Leap;
+use crate::view::{Leap, SmoothingView};
 
 /// The reference ID of time that is smoothed, 127.127.1.255, as chronyd has it: who compares servers sees that this is not the time
 /// of the source.
@@ -112,6 +112,39 @@ impl Smoothing {
         self.plan();
     }
 
+    /// What was on its way is served at once.
+    fn reset(&mut self, now: RawTime) {
+        (self.start, self.since) = (Moment::default(), now);
+        self.plan();
+    }
+
+    /// From here on corrections are smoothed.
+    fn activate(&mut self, now: RawTime) {
+        if !std::mem::replace(&mut self.is_active, true) {
+            self.reset(now);
+        }
+    }
+
+    /// For whoever asks.
+    fn view(&self, now: RawTime) -> SmoothingView {
+        let moment = self.at(now);
+        let since = (now - self.since).seconds().max(0.0);
+        let mut end = 0.0;
+        let stage = self.stages.iter().find(|stage| {
+            end += stage.seconds;
+            since < end
+        });
+        SmoothingView {
+            active: self.is_active,
+            leap_only: self.settings.leap_only,
+            offset: moment.offset,
+            frequency: moment.rate * 1e6,
+            wander: stage.map_or(0.0, |stage| stage.wander * 1e6),
+            since,
+            left: self.left(now),
+        }
+    }
+
     /// What is left of it, if anything was smoothed yet.
     pub(super) fn moment(&self, now: RawTime) -> Option<Moment> {
         self.is_active.then(|| self.at(now))
@@ -176,6 +209,24 @@ impl Timekeeper {
         if self.smoothing.as_ref().is_none_or(|one| !one.is_by(wanted)) {
             self.smoothing = Smoothing::new(wanted);
         }
+    }
+
+    /// How smooth time is, if it is wanted.
+    #[must_use]
+    pub fn smoothing(&self, now: RawTime) -> Option<SmoothingView> {
+        self.smoothing.as_ref().map(|smoothing| smoothing.view(now))
+    }
+
+    /// Serves the time as it is. False if none is to be smoothed.
+    pub fn reset_smoothing(&mut self, now: RawTime) -> bool {
+        let smoothing = self.smoothing.as_mut();
+        smoothing.map(|smoothing| smoothing.reset(now)).is_some()
+    }
+
+    /// Smooths from here on. False if none is to be smoothed.
+    pub fn activate_smoothing(&mut self, now: RawTime) -> bool {
+        let smoothing = self.smoothing.as_mut();
+        smoothing.map(|smoothing| smoothing.activate(now)).is_some()
     }
 
     /// What is known of the time has changed, and the clock was not stepped.

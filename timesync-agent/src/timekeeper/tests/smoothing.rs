@@ -100,6 +100,43 @@ fn whatever_happens_to_the_clock_what_is_served_keeps_its_limits() {
 }
 
 #[test]
+fn chronyc_is_told_how_smooth_time_is() {
+    let mut settings = Settings::default();
+    let now = |seconds: f64| at(seconds);
+    let mut bench = Timekeeper::new(&settings, None, Reading::default());
+    assert_eq!(bench.smoothing(now(0.0)), None);
+    assert!(!bench.reset_smoothing(now(0.0)) && !bench.activate_smoothing(now(0.0)));
+    settings.clock.smoothtime = Some(SMEAR);
+    bench.configure(&settings, Reading::default());
+    let view = bench.smoothing(now(10.0)).unwrap();
+    assert!(view.leap_only && !view.active, "the frequency is not known");
+    assert!(bench.activate_smoothing(now(10.0)));
+    bench.smear(
+        Span(-SECOND),
+        Reading {
+            raw: now(100.0),
+            ..Reading::default()
+        },
+    );
+    let view = bench.smoothing(now(100.0 + 46_875.0)).unwrap();
+    assert!(
+        view.active && (view.offset - 0.125).abs() < 1e-9,
+        "{view:?}"
+    );
+    assert!((view.frequency - 16.0).abs() < 1e-6 && (view.wander + 0.001_024).abs() < 1e-9);
+    assert!((view.since - 46_875.0).abs() < 1e-6 && (view.left - 15_625.0).abs() < 1e-6);
+    // Active already: nothing that is on its way jumps.
+    assert!(bench.activate_smoothing(now(50_000.0)));
+    assert!(bench.smoothing(now(50_000.0)).unwrap().offset > 0.0);
+    assert!(bench.reset_smoothing(now(50_000.0)));
+    let view = bench.smoothing(now(50_000.0)).unwrap();
+    assert!(
+        view.active && view.offset == 0.0 && view.left == 0.0,
+        "{view:?}"
+    );
+}
+
+#[test]
 fn limits_of_nothing_are_none() {
     for (max_frequency, max_wander) in [(0.0, 1.0), (1.0, 0.0)] {
         let settings = SmoothTime {
