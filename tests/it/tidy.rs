@@ -198,6 +198,7 @@ const CORES: &[&str] = &[
     "timesync-agent/src/settings.rs",
     "timesync-agent/src/simulation",
     "timesync-agent/src/simulation.rs",
+    "timesync-agent/src/temperature.rs",
     "timesync-agent/src/time.rs",
     "timesync-agent/src/timekeeper",
     "timesync-agent/src/timekeeper.rs",

@@ -43,6 +43,7 @@ use crate::settings::{Host, RefclockDriver, Settings, SourceSettings};
 use crate::system::clock::{self, Clock, ClockError};
 use crate::system::rivals::{self, Rival};
 use crate::system::timer::Waker;
+use crate::thermometer::Thermometer;
 use crate::time::{Reading, Span};
 use crate::timekeeper::{Estate, LeapSecond, Reference};
 use crate::view::View;
@@ -159,6 +160,7 @@ struct Reload {
     keys: KeyRing,
     leaps: Vec<LeapSecond>,
     scribe: Scribe,
+    thermometer: Thermometer,
 }
 
 /// A running agent.
@@ -292,11 +294,13 @@ impl Commander {
     pub fn reload(&self, settings: Settings, keys: KeyRing) -> bool {
         let leaps = leap_file::read(&settings.leap);
         let scribe = Scribe::new(&settings);
+        let thermometer = Thermometer::start(settings.clock.temperature.as_ref(), &self.waker);
         self.send(Request::Reload(Box::new(Reload {
             settings,
             keys,
             leaps,
             scribe,
+            thermometer,
         })))
     }
 
@@ -320,6 +324,7 @@ struct Parts {
     random: Random,
     resolver: Resolver,
     scribe: Scribe,
+    thermometer: Thermometer,
 }
 
 impl Parts {
@@ -363,6 +368,7 @@ impl Parts {
         if settings.sources.iter().any(has_name) {
             resolver.start();
         }
+        let thermometer = Thermometer::start(settings.clock.temperature.as_ref(), &waker);
         let (sender, requests) = mpsc::sync_channel(QUEUE);
         let commander = Commander {
             requests: sender,
@@ -380,6 +386,7 @@ impl Parts {
             random,
             resolver,
             scribe: Scribe::new(settings),
+            thermometer,
         };
         Ok((parts, commander))
     }

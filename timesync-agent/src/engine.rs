@@ -183,6 +183,13 @@ impl Engine {
                 }));
             }
             Input::ReferenceClock { index, made } => self.reference_clock(index, made, now),
+            Input::Temperature(reading) => {
+                self.timekeeper.temper(reading.compensation, now);
+                if self.logs.temperature {
+                    self.outputs
+                        .push_back(Output::Log(Record::Temperature(reading)));
+                }
+            }
         }
         self.settle(now);
     }
@@ -226,6 +233,12 @@ impl Engine {
     pub fn applied(&mut self, parts_per_billion: f64, now: Reading) {
         self.rate = parts_per_billion;
         self.timekeeper.applied(parts_per_billion, now);
+    }
+
+    /// The temperature is not followed any more.
+    pub fn forget_temperature(&mut self, now: Reading) {
+        self.timekeeper.temper(0.0, now);
+        self.settle(now);
     }
 
     /// What clients are told.

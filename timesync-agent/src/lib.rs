@@ -52,6 +52,8 @@ pub mod simulation;
 pub mod solo;
 pub mod status;
 pub mod system;
+pub mod temperature;
+pub mod thermometer;
 pub mod time;
 pub mod timekeeper;
 pub mod view;

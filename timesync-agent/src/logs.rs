@@ -8,6 +8,7 @@ use daemon_base::calendar;
 
 use crate::engine::{Measurement, Record, ReferenceClockRecord};
 use crate::settings::{LogSettings, reference_id_text};
+use crate::temperature::Reading;
 use crate::time::{SECOND, UnixTime};
 use crate::view::{Leap, SourceMode, SourceView, StampSource, Tracking};
 
@@ -22,6 +23,8 @@ pub enum Log {
     Tracking,
     /// Samples of reference clocks.
     Refclocks,
+    /// Temperatures.
+    Tempcomp,
 }
 
 impl Log {
@@ -33,6 +36,7 @@ impl Log {
             Self::Statistics => "statistics.log",
             Self::Tracking => "tracking.log",
             Self::Refclocks => "refclocks.log",
+            Self::Tempcomp => "tempcomp.log",
         }
     }
 
@@ -52,6 +56,7 @@ impl Log {
             Self::Refclocks => {
                 "   Date (UTC) Time         Refid  DP L P  Raw offset   Cooked offset      Disp."
             }
+            Self::Tempcomp => "   Date (UTC) Time          Temp.       Comp.",
         };
         let rule = "=".repeat(names.len());
         format!("{rule}\n{names}\n{rule}\n")
@@ -70,6 +75,7 @@ pub fn line(record: &Record, settings: &LogSettings, now: UnixTime) -> Option<(L
         Record::Statistics(view) => Some((Log::Statistics, statistics(view, now))),
         Record::Tracking(view) => Some((Log::Tracking, tracking(view, now))),
         Record::ReferenceClock(record) => Some((Log::Refclocks, reference_clock(record))),
+        Record::Temperature(reading) => Some((Log::Tempcomp, temperature(reading, now))),
         Record::KissOfDeath { .. } | Record::Resolved { .. } | Record::Replaced { .. } => None,
     }
 }
@@ -115,6 +121,12 @@ fn measured(measurement: &Measurement) -> String {
         letter(packet.transmit_stamp),
         letter(packet.receive_stamp),
     )
+}
+
+fn temperature(reading: &Reading, now: UnixTime) -> String {
+    let [temperature, compensation] =
+        [reading.temperature, reading.compensation].map(|number| scientific(number, 4));
+    format!("{} {temperature:>11} {compensation:>11}\n", moment(now))
 }
 
 fn statistics(view: &SourceView, now: UnixTime) -> String {
@@ -346,6 +358,13 @@ mod tests {
             text,
             "2014-10-13 05:40:50.123456 PPS0    - N -       -       -4.540000e-07  1.500e-07\n"
         );
+        let reading = Reading {
+            temperature: 26_500.0,
+            compensation: -0.25,
+        };
+        let (log, text) = line(&Record::Temperature(reading), &settings(), AT).unwrap();
+        assert_eq!(log, Log::Tempcomp);
+        assert_eq!(text, "2014-10-13 05:40:50  2.6500e+04 -2.5000e-01\n");
     }
 
     #[test]

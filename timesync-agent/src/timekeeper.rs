@@ -16,6 +16,7 @@ mod leap;
 mod local;
 mod select;
 mod smoothing;
+mod temperature;
 mod terms;
 #[cfg(test)]
 mod tests;
@@ -106,6 +107,16 @@ impl Knowledge {
     }
 }
 
+impl Knowledge {
+    /// From a moment on it gains otherwise.
+    fn turn(&mut self, frequency: f64, at: RawTime) {
+        let gained = self.frequency * (at - self.at).seconds();
+        self.ahead = self.ahead.saturating_add(Span::from_seconds(gained).0);
+        self.at = at;
+        self.frequency = frequency;
+    }
+}
+
 /// What the leading source says of the way to the primary source.
 #[derive(Clone, Copy, Debug)]
 struct Root {
@@ -135,6 +146,8 @@ pub struct Timekeeper {
     discipline: Discipline,
     fallback: Fallback,
     smoothing: Option<Smoothing>,
+    /// What the temperature adds to the frequency, gained in a second.
+    tempered: f64,
     leap: LeapSeconds,
     knowledge: Option<Knowledge>,
     root: Option<Root>,
@@ -169,6 +182,7 @@ impl Timekeeper {
             discipline: Discipline::new(&settings.clock, frequency),
             fallback: Fallback::new(settings.clock.fallback_drift),
             smoothing: Smoothing::new(settings.clock.smoothtime),
+            tempered: 0.0,
             leap: LeapSeconds::new(settings.leap.mode),
             knowledge: None,
             root: None,
@@ -219,6 +233,7 @@ impl Timekeeper {
     pub fn add_source(&mut self, id: SourceId, reference_id: u32, options: Weighing) {
         let mut filter = Filter::new(self.known_frequency(), options.min_delay);
         filter.restrict(options.asymmetry, options.max_samples.or(self.max_samples));
+        filter.temper(self.tempered, self.started);
         self.sources.push(Source {
             id,
             reference_id,
@@ -428,7 +443,7 @@ impl Timekeeper {
     #[must_use]
     pub fn drift(&self) -> Option<Drift> {
         self.discipline.frequency_known.then(|| Drift {
-            ppm: -self.discipline.frequency * 1e6,
+            ppm: -self.crystal_frequency() * 1e6,
             skew: self.discipline.skew * 1e6,
         })
     }
@@ -560,7 +575,7 @@ impl Timekeeper {
             correction: self.offset(now).unwrap_or(0.0),
             last_offset: self.discipline.last_offset,
             rms_offset: self.discipline.rms_offset(),
-            frequency: -self.discipline.frequency * 1e6,
+            frequency: -self.crystal_frequency() * 1e6,
             residual_frequency: leading.map_or(0.0, |estimate| {
                 (self.discipline.frequency - estimate.frequency) * 1e6
             }),
@@ -612,7 +627,7 @@ impl Timekeeper {
     fn known_frequency(&self) -> Option<(f64, f64)> {
         let skew = self.discipline.skew.max(LEAST_SKEW);
         let known = self.discipline.frequency_known;
-        known.then_some((self.discipline.frequency, skew))
+        known.then_some((self.crystal_frequency(), skew))
     }
 
     fn source_mut(&mut self, id: SourceId) -> Option<&mut Source> {

@@ -97,7 +97,8 @@ impl Reporter {
             Record::Measurement(_)
             | Record::Statistics(_)
             | Record::Tracking(_)
-            | Record::ReferenceClock(_) => {}
+            | Record::ReferenceClock(_)
+            | Record::Temperature(_) => {}
         }
     }
 }

@@ -25,6 +25,7 @@ use crate::system::clock::{self, Clock};
 use crate::system::socket::{self, Departure, Socket};
 use crate::system::timer::{Timer, Waker};
 use crate::system::{self, Events};
+use crate::thermometer::Thermometer;
 use crate::time::{RawTime, Reading, SECOND, Span};
 use crate::timekeeper::{Effect, Reference};
 use crate::view::{ClockState, View};
@@ -61,6 +62,7 @@ pub(super) struct Run {
     own: Option<Own>,
     answerer: Option<Answerer>,
     scribe: Scribe,
+    thermometer: Thermometer,
     reporter: Reporter,
     views: Arc<Cell<View>>,
     reference: Arc<Cell<Reference>>,
@@ -114,6 +116,7 @@ impl Run {
             random,
             resolver,
             scribe,
+            thermometer,
         } = parts;
         let now = clock::read();
         let cards = Cards::open(&settings.client.hardware_stamps, now);
@@ -140,6 +143,7 @@ impl Run {
             own,
             answerer,
             scribe,
+            thermometer,
             reporter: Reporter::default(),
             views: options.views,
             reference: options.reference,
@@ -200,8 +204,8 @@ impl Run {
         if let Some(drift) = self.engine.timekeeper().drift() {
             self.scribe.save(drift);
             // Nobody will end a slew that is under way: the clock runs on with its frequency alone.
-            let rate = -drift.ppm * 1000.0;
-            let set = self.clock.set_rate(rate);
+            let frequency = self.engine.timekeeper().frequency();
+            let set = self.clock.set_rate(frequency * 1e9);
             left = set.map(drop).map_err(AgentError::Clock);
         }
         self.scribe.finish();

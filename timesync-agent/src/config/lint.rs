@@ -12,8 +12,8 @@ pub fn unused(settings: &Settings) -> Vec<String> {
     };
     let said = [
         (
-            clock.temperature.is_some() || logs.temperature,
-            "`tempcomp` does nothing: no temperature is read",
+            logs.temperature && clock.temperature.is_none(),
+            "`log tempcomp` does nothing without `tempcomp`",
         ),
         (
             logs.selection,
@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn what_does_nothing_is_told() {
         for (text, word) in [
-            ("tempcomp /t 30 /points", "tempcomp"),
+            ("logdir /l\nlog tempcomp", "tempcomp"),
             ("log selection", "log selection"),
             ("log tracking", "logdir"),
             ("server a maxunreach 8", "maxunreach"),
@@ -54,7 +54,7 @@ mod tests {
             assert_eq!(said.len(), 1, "{text}: {said:?}");
             assert!(said[0].contains(word), "{text}: {said:?}");
         }
-        let quiet = "server a iburst\nallow\nsmoothtime 400 0.001\nlocal stratum 10\nlogdir /l\nlog tracking\nmakestep 1 3\nrtcsync";
+        let quiet = "server a iburst\ntempcomp /t 30 /points\nallow\nsmoothtime 400 0.001\nlocal stratum 10\nlogdir /l\nlog tracking\nmakestep 1 3\nrtcsync";
         assert_eq!(
             unused(&parse_bytes(quiet.as_bytes()).unwrap().settings),
             [""; 0]

@@ -59,6 +59,8 @@ pub enum Input<'a> {
         /// What it stands for, in the resolver's order; nothing if that is not known.
         addresses: &'a [IpAddr],
     },
+    /// The temperature was read (`tempcomp`).
+    Temperature(crate::temperature::Reading),
     /// A reference clock was polled.
     ReferenceClock {
         /// Its place in the configuration.
@@ -93,6 +95,8 @@ pub enum Output {
 /// What logs are written from.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
+    /// A temperature, and what follows from it.
+    Temperature(crate::temperature::Reading),
     /// A valid response, and what was made of it.
     Measurement(Box<Measurement>),
     /// A source as a sample left it; chrony's `statistics`.

@@ -103,7 +103,8 @@ impl Timekeeper {
         let lead = lead.map(|(knowledge, root)| Lead {
             at: knowledge.at.0,
             ahead: knowledge.ahead,
-            frequency: knowledge.frequency,
+            // The heir reads the temperature itself.
+            frequency: knowledge.frequency - self.tempered,
             deviation: knowledge.deviation,
             reference_id: root.reference_id,
             stratum: root.stratum,
@@ -121,7 +122,7 @@ impl Timekeeper {
             raw: now.raw.0,
             wall: now.wall.0,
             started: self.started.0,
-            frequency: known.then_some((discipline.frequency, discipline.skew)),
+            frequency: known.then_some((self.crystal_frequency(), discipline.skew)),
             steps_left: discipline.steps_left(),
             smoothing: smoothing.map(|moment| (moment.offset, moment.rate)),
             lead,

@@ -71,6 +71,23 @@ pub(super) enum Taken {
     Reset,
 }
 
+/// What the temperature does to the crystal. It is taken out of what the filter sees, and put back into what it says, so that the
+/// filter looks at a crystal that keeps its temperature.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tempered {
+    /// What true time has gained by it until then, in seconds, and gains from then on in a second.
+    gained: f64,
+    rate: f64,
+    since: RawTime,
+}
+
+impl Tempered {
+    /// A little before `since`, too: a sample may be as old as its way back was long.
+    fn at(self, at: RawTime) -> f64 {
+        self.gained + self.rate * (at - self.since).seconds()
+    }
+}
+
 /// What is known of one source.
 #[derive(Clone, Debug)]
 pub(super) struct Filter {
@@ -84,6 +101,7 @@ pub(super) struct Filter {
     at: RawTime,
     /// Subtracted from what samples are ahead, so that a nanosecond is not lost in a float.
     base: i64,
+    tempered: Tempered,
     points: VecDeque<Point>,
     contradictions: u32,
 }
@@ -98,9 +116,19 @@ impl Filter {
             bank: Vec::new(),
             at: RawTime(0),
             base: 0,
+            tempered: Tempered::default(),
             points: VecDeque::new(),
             contradictions: 0,
         }
+    }
+
+    /// From a moment on the crystal gains so much less in a second than what is learned here, because of its temperature.
+    pub(super) fn temper(&mut self, rate: f64, at: RawTime) {
+        self.tempered = Tempered {
+            gained: self.tempered.at(at),
+            rate,
+            since: at,
+        };
     }
 
     /// `asymmetry` and `maxsamples` of the configuration.
@@ -156,7 +184,7 @@ impl Filter {
         }
         let point = Point {
             at,
-            offset: Span(ahead.saturating_sub(self.base)).seconds(),
+            offset: Span(ahead.saturating_sub(self.base)).seconds() - self.tempered.at(at),
             delay,
             dispersion,
             residual: 0.0,
@@ -242,6 +270,8 @@ impl Filter {
             mean.covariance += weight * (model.covariance + offset * frequency);
             mean.frequency_variance += weight * (model.frequency_variance + frequency * frequency);
         }
+        mean.offset += self.tempered.at(at);
+        mean.frequency += self.tempered.rate;
         Some(mean)
     }
 

@@ -1,5 +1,6 @@
 mod heir;
 mod smoothing;
+mod temperature;
 
 use super::*;
 use crate::settings::{FallbackDrift, MaxChange, SelectOptions};

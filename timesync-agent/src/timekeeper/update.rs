@@ -279,7 +279,7 @@ impl Timekeeper {
         let before = self.knowledge;
         let wall_ahead = now.wall.0.saturating_sub(now.raw.0);
         let interval = self.discipline.update_interval;
-        self.fallback.update(self.discipline.frequency, interval);
+        self.fallback.update(self.crystal_frequency(), interval);
         self.knowledge = Some(Knowledge {
             at: now.raw,
             ahead: wall_ahead.saturating_add(Span::from_seconds(combined.offset).0),
@@ -414,18 +414,15 @@ impl Timekeeper {
         let Some(frequency) = self.fallback.take((now.raw - last).seconds()) else {
             return;
         };
+        let ppm = -frequency * 1e6;
+        let frequency = frequency + self.tempered;
         self.discipline.frequency = frequency;
         let before = self.knowledge;
         if let Some(knowledge) = &mut self.knowledge {
-            let gained = knowledge.frequency * (now.raw - knowledge.at).seconds();
-            knowledge.ahead = knowledge.ahead.saturating_add(Span::from_seconds(gained).0);
-            knowledge.at = now.raw;
-            knowledge.frequency = frequency;
+            knowledge.turn(frequency, now.raw);
         }
         self.smooth(before, now);
-        self.note(Note::FellBack {
-            ppm: -frequency * 1e6,
-        });
+        self.note(Note::FellBack { ppm });
     }
 
     fn keep_drift(&mut self, now: RawTime) {

@@ -18,6 +18,10 @@ impl Run {
             };
             self.engine.handle(input, clock::read());
         }
+        while let Some(reading) = self.thermometer.reading() {
+            let input = Input::Temperature(reading);
+            self.engine.handle(input, clock::read());
+        }
         while let Ok(request) = self.requests.try_recv() {
             let now = clock::read();
             match request {
@@ -41,6 +45,7 @@ impl Run {
             keys,
             leaps,
             scribe,
+            thermometer,
         } = reload;
         if self.hardware_stamps != settings.client.hardware_stamps {
             self.cards = Cards::open(&settings.client.hardware_stamps, now);
@@ -50,6 +55,10 @@ impl Run {
         self.socket_options = socket_options(&settings, &self.cards);
         self.clock.trust(settings.clock.rtcsync);
         self.scribe = scribe;
+        self.thermometer = thermometer;
+        if settings.clock.temperature.is_none() {
+            self.engine.forget_temperature(now);
+        }
         if self.refclocks != settings.refclocks {
             // The old ones let go of what they hold before the new ones ask for it.
             self.clocks = Clocks::default();

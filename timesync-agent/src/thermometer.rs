@@ -1,0 +1,215 @@
+//! Reads a temperature again and again, in a thread of its own: a sensor may take its time, and the time goes on.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::thread;
+use std::time::Duration;
+
+use crate::settings::{TemperatureCompensation, TemperatureLaw};
+use crate::system::timer::Waker;
+use crate::temperature::{Law, Points, Reading, TemperatureError};
+
+/// Readings that wait for the loop. It takes them at once; if it is that far behind, one more is lost.
+const QUEUE: usize = 4;
+/// Of a sensor's file so much is read.
+const LONGEST: u64 = 256;
+
+/// Why there is no temperature.
+#[derive(Debug, thiserror::Error)]
+pub enum ThermometerError {
+    /// The file of points or of the sensor.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// What is in it.
+    #[error("cannot use {}", path.display())]
+    Content {
+        /// Of which file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: TemperatureError,
+    },
+}
+
+/// A temperature that is read; none, if that is not configured. The thread ends when this goes.
+#[derive(Debug, Default)]
+pub struct Thermometer {
+    running: Option<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    readings: Receiver<Reading>,
+    /// Ends the thread when it goes.
+    _stop: SyncSender<()>,
+}
+
+impl Thermometer {
+    /// Begins to read, and wakes the loop for each reading. What hinders it is logged, and the clock goes on without.
+    #[must_use]
+    pub fn start(settings: Option<&TemperatureCompensation>, waker: &Arc<Waker>) -> Self {
+        let Some(settings) = settings else {
+            return Self::default();
+        };
+        let law = match law(settings) {
+            Ok(law) => law,
+            Err(error) => {
+                let error: &dyn std::error::Error = &error;
+                tracing::error!(error, "The frequency does not follow the temperature");
+                return Self::default();
+            }
+        };
+        let (readings, taken) = mpsc::sync_channel(QUEUE);
+        let (stop, stopped) = mpsc::sync_channel(0);
+        let interval = Duration::try_from_secs_f64(settings.interval).unwrap_or(Duration::MAX);
+        let (path, waker) = (settings.file.clone(), Arc::clone(waker));
+        let watch = move || watch(&path, &law, interval, &readings, &stopped, &waker);
+        let thread = thread::Builder::new()
+            .name("thermometer".to_owned())
+            .spawn(watch);
+        if let Err(error) = thread {
+            tracing::error!(%error, "Cannot start a thread for the temperature");
+            return Self::default();
+        }
+        Self {
+            running: Some(Running {
+                readings: taken,
+                _stop: stop,
+            }),
+        }
+    }
+
+    /// What was read, if something was.
+    pub fn reading(&self) -> Option<Reading> {
+        self.running.as_ref()?.readings.try_recv().ok()
+    }
+}
+
+/// The law, with its points.
+///
+/// # Errors
+///
+/// There is no file of points, or it has none.
+pub fn law(settings: &TemperatureCompensation) -> Result<Law, ThermometerError> {
+    let path = match &settings.law {
+        TemperatureLaw::Quadratic { t0, k0, k1, k2 } => {
+            return Ok(Law::Quadratic {
+                t0: *t0,
+                k0: *k0,
+                k1: *k1,
+                k2: *k2,
+            });
+        }
+        TemperatureLaw::Points(path) => path.clone(),
+    };
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(source) => return Err(ThermometerError::Read { path, source }),
+    };
+    let points = Points::parse(&text);
+    points
+        .map(Law::Points)
+        .map_err(|source| ThermometerError::Content { path, source })
+}
+
+fn read(path: &Path, law: &Law) -> Result<Reading, ThermometerError> {
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(LONGEST).read_to_string(&mut text));
+    let path = || path.to_owned();
+    read.map_err(|source| ThermometerError::Read {
+        path: path(),
+        source,
+    })?;
+    law.read(&text).map_err(|source| ThermometerError::Content {
+        path: path(),
+        source,
+    })
+}
+
+fn watch(
+    path: &Path,
+    law: &Law,
+    interval: Duration,
+    readings: &SyncSender<Reading>,
+    stopped: &Receiver<()>,
+    waker: &Waker,
+) {
+    // Of a sensor that fails a line is said once, and again after it went well.
+    let mut has_failed = false;
+    loop {
+        let reading = read(path, law);
+        if let (Err(error), false) = (&reading, has_failed) {
+            let error: &dyn std::error::Error = error;
+            tracing::warn!(error, "There is no temperature");
+        }
+        has_failed = reading.is_err();
+        if let Ok(reading) = reading
+            && readings.try_send(reading).is_ok()
+        {
+            waker.wake();
+        }
+        match stopped.recv_timeout(interval) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(file: PathBuf, law: TemperatureLaw) -> TemperatureCompensation {
+        TemperatureCompensation {
+            file,
+            interval: 0.01,
+            law,
+        }
+    }
+
+    fn next(thermometer: &Thermometer, wanted: f64) -> Reading {
+        for _ in 0..2000 {
+            if let Some(reading) = thermometer.reading()
+                && (reading.temperature - wanted).abs() < 1e-9
+            {
+                return reading;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        panic!("no reading of {wanted}");
+    }
+
+    #[test]
+    fn a_sensor_is_read_again_and_again() {
+        let directory =
+            std::env::temp_dir().join(format!("outpost-thermometer-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let (sensor, points) = (directory.join("t"), directory.join("points"));
+        let waker = Arc::new(Waker::new().unwrap());
+        assert!(Thermometer::start(None, &waker).reading().is_none());
+        let settings = settings(sensor.clone(), TemperatureLaw::Points(points.clone()));
+        assert!(law(&settings).is_err(), "no points");
+        fs::write(&points, "10 0\n").unwrap();
+        assert!(law(&settings).is_err(), "too few");
+        fs::write(&points, "10 0\n20 1\n").unwrap();
+        // The sensor is not there at first, and goes away in between.
+        let thermometer = Thermometer::start(Some(&settings), &waker);
+        for (temperature, compensation) in [("15", 0.5), ("20", 1.0)] {
+            thread::sleep(Duration::from_millis(30));
+            fs::write(&sensor, temperature).unwrap();
+            let reading = next(&thermometer, temperature.parse().unwrap());
+            assert!((reading.compensation - compensation).abs() < 1e-9);
+            fs::remove_file(&sensor).unwrap();
+        }
+        fs::remove_dir_all(&directory).unwrap();
+    }
+}
