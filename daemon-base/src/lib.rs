@@ -16,6 +16,7 @@ pub mod admin;
 pub mod args;
 pub mod calendar;
 pub mod config;
+pub mod connections;
 pub mod disk;
 pub mod drain;
 pub mod environment;

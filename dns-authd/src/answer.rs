@@ -9,6 +9,7 @@
 //! parse ─► class, opcode, EDNS version ─► zone ─► rendered │ live │ resolved ─► OPT ─► header
 //! ```
 
+mod draft;
 mod opt;
 
 use std::net::{IpAddr, SocketAddr};
@@ -16,13 +17,12 @@ use std::net::{IpAddr, SocketAddr};
 use dns_wire::edns::{self, extended_error};
 use dns_wire::hash::Suffixes;
 use dns_wire::header::{self, Flags};
-use dns_wire::query::reply_to_error;
-use dns_wire::{Class, ClientSubnet, Composer, Name, Opcode, Query, QueryError, Rcode, Type};
+use dns_wire::query::{reply_to_error, reply_to_signed};
+use dns_wire::{Class, ClientSubnet, Name, Opcode, Query, QueryError, Rcode, Type};
 
-use self::opt::Options;
+use self::draft::Draft;
 use crate::live::{Failure, Filled, LiveAnswer, LiveSets, push_record};
 use crate::lua::select::{Draw, Random};
-use crate::render;
 use crate::table::{Served, Table};
 use crate::tally::Tally;
 use crate::zone::resolve::{Pick, Unresolved};
@@ -106,6 +106,8 @@ pub struct Client {
     pub transport: Transport,
     /// Whether the query may be told to wait.
     pub can_wait: bool,
+    /// Whether the operator lets the sender ask.
+    pub may_ask: bool,
 }
 
 /// What to do with a query.
@@ -177,21 +179,6 @@ pub struct Responder<P> {
     tally: Tally,
 }
 
-/// A response being written: the question stands, records end at `end`.
-struct Draft<'q, 'o> {
-    query: &'q Query<'q>,
-    client: &'q Client,
-    out: &'o mut [u8],
-    end: usize,
-    /// How long the message may be before its OPT record.
-    limit: usize,
-    flags: Flags,
-    counts: [u16; 3],
-    rcode: Rcode,
-    options: Options<'q>,
-    subnet: Option<ClientSubnet>,
-}
-
 impl<P: Programs> Responder<P> {
     /// A responder whose random draws begin from `seed`.
     pub fn new(programs: P, seed: u64) -> Self {
@@ -228,6 +215,9 @@ impl<P: Programs> Responder<P> {
             Ok(query) => query,
             Err(error) => return self.refuse_message(message, error, client, out),
         };
+        if query.tsig.is_some() && client.may_ask {
+            return self.refuse_signed(&query, client, out);
+        }
         let Some(mut draft) = Draft::new(&query, client, &snapshot.settings, out) else {
             return Verdict::Silent;
         };
@@ -254,26 +244,48 @@ impl<P: Programs> Responder<P> {
         client: &Client,
         out: &mut [u8],
     ) -> Verdict {
+        if !client.may_ask {
+            self.tally.count_outsider();
+            return Verdict::Silent;
+        }
         self.tally.count_refused(error, client);
         reply_to_error(message, error, out).map_or(Verdict::Silent, Verdict::Reply)
+    }
+
+    /// Answers a query whose signature cannot be checked, for there are no keys here.
+    #[cold]
+    fn refuse_signed(&mut self, query: &Query<'_>, client: &Client, out: &mut [u8]) -> Verdict {
+        self.tally
+            .count(query, client, Rcode::NOTAUTH, Flags::default());
+        reply_to_signed(query, out).map_or(Verdict::Silent, Verdict::Reply)
     }
 
     /// Fills in the response's records; gives a verdict when there is to be no response now.
     #[inline]
     fn fill(&mut self, snapshot: &Snapshot, draft: &mut Draft<'_, '_>) -> Option<Verdict> {
         let query = draft.query;
+        if !draft.client.may_ask {
+            self.tally.count_outsider();
+            draft.fail(Rcode::REFUSED, extended_error::PROHIBITED);
+            return None;
+        }
         if query.edns.is_some_and(|edns| edns.version != 0) {
             // RFC 6891 §6.1.3; the response is no answer, so AA stays clear.
             draft.rcode = Rcode::BADVERS;
             return None;
         }
-        if query.qclass != Class::IN {
+        if draft.options.is_malformed() {
+            // RFC 7871 §7.2.1.
+            draft.fail(Rcode::FORMERR, extended_error::INVALID_DATA);
+            return None;
+        }
+        if query.qclass != Class::IN && !draft.asks_every_class() {
             draft.answer_chaos(&snapshot.settings);
             return None;
         }
         self.names.read(snapshot.table.seed(), query.qname);
         let Some(served) = snapshot.table.find(&self.names, query.qtype) else {
-            draft.fail(Rcode::REFUSED, extended_error::NOT_AUTHORITATIVE);
+            draft.refuse_name();
             return None;
         };
         let Some(zone) = &served.zone else {
@@ -281,7 +293,7 @@ impl<P: Programs> Responder<P> {
             return None;
         };
         let answer = match query.qtype {
-            Type::AXFR | Type::IXFR => return draft.answer_transfer(zone),
+            Type::AXFR | Type::IXFR => return draft.answer_transfer(zone, &self.names),
             Type::ANY => draft.answer_any(zone, &self.names, &snapshot.settings)?,
             qtype => zone.find(&self.names, qtype),
         };
@@ -465,225 +477,6 @@ impl<P: Programs> Responder<P> {
             }
         }
         None
-    }
-}
-
-impl<'q, 'o> Draft<'q, 'o> {
-    /// Begins a response: the question as it was asked, letter case and all.
-    #[inline]
-    fn new(
-        query: &'q Query<'q>,
-        client: &'q Client,
-        settings: &'q Settings,
-        out: &'o mut [u8],
-    ) -> Option<Self> {
-        let end = header::LENGTH + query.question.len();
-        out.get_mut(header::LENGTH..end)?
-            .copy_from_slice(query.question);
-        let limit = match client.transport {
-            Transport::Udp => query.udp_limit().min(usize::from(settings.udp_payload)),
-            _ => MAX_MESSAGE,
-        };
-        let options = match &query.edns {
-            Some(edns) if !edns.options.is_empty() => Options::read(edns, client, settings),
-            _ => Options::default(),
-        };
-        let reserved = match query.edns {
-            Some(_) => edns::OPT_LENGTH + options.length(),
-            None => 0,
-        };
-        Some(Self {
-            query,
-            client,
-            end,
-            limit: limit.min(out.len()).checked_sub(reserved)?,
-            out,
-            flags: query.flags.of_authority(),
-            counts: [0; 3],
-            rcode: Rcode::NOERROR,
-            subnet: options.subnet(),
-            options,
-        })
-    }
-
-    /// Copies a rendered response.
-    #[inline]
-    fn copy(&mut self, zone: &Zone, number: u32) {
-        let written = zone.rendered(number).and_then(|rendered| {
-            rendered.write(self.query.qname.len(), self.out, self.end, self.limit)
-        });
-        let Some(written) = written else {
-            self.fail(Rcode::SERVFAIL, extended_error::INVALID_DATA);
-            return;
-        };
-        self.end = written.end;
-        self.counts = written.counts;
-        self.rcode = written.flags.rcode();
-        self.flags = self.flags.with(written.flags.0 & !0x0f);
-    }
-
-    /// The zone's answer for names without data of the type.
-    fn copy_nodata(&mut self, zone: &Zone) {
-        match zone.nodata() {
-            Answer::Rendered(number) => self.copy(zone, number),
-            _ => self.compose(&zone.resolve_negative()),
-        }
-    }
-
-    /// Encodes a response that was resolved for this query.
-    #[cold]
-    fn compose(&mut self, resolution: &crate::zone::resolve::Resolution<'_>) {
-        let Ok(mut message) = Composer::new(self.out, self.limit, 0, Flags::default()) else {
-            return;
-        };
-        if message.question(self.query.question).is_err() {
-            return;
-        }
-        let flags = render::compose(&mut message, resolution);
-        let [_, answers, authorities, additionals] = message.counts();
-        self.end = message.length();
-        self.counts = [answers, authorities, additionals];
-        self.rcode = flags.rcode();
-        self.flags = self.flags.with(flags.0 & !0x0f);
-    }
-
-    /// Answers a question of a class other than IN: only CHAOS TXT is served, and what is served
-    /// there is the operator's choice.
-    #[cold]
-    fn answer_chaos(&mut self, settings: &Settings) {
-        let is_asked = |name: &Name| name.as_wire().eq_ignore_ascii_case(self.query.qname);
-        let text = settings
-            .chaos
-            .iter()
-            .find(|(name, _)| self.query.qclass == Class::CH && is_asked(name))
-            .map(|(_, text)| text.as_bytes());
-        let Some(text) = text else {
-            self.fail(Rcode::REFUSED, extended_error::NOT_AUTHORITATIVE);
-            return;
-        };
-        self.flags = self.flags.with(Flags::AA);
-        if self.query.qtype != Type::TXT && self.query.qtype != Type::ANY {
-            return;
-        }
-        let mut rdata = Vec::with_capacity(text.len() + 1);
-        for string in text.chunks(255) {
-            rdata.push(u8::try_from(string.len()).unwrap_or(u8::MAX));
-            rdata.extend_from_slice(string);
-        }
-        let mut record = Vec::new();
-        let pushed = push_record(&mut record, Type::TXT, 0, &rdata);
-        let end = self.end + record.len();
-        match self.out.get_mut(self.end..end) {
-            Some(room) if end <= self.limit && pushed.is_some() => {
-                room.copy_from_slice(&record);
-                // The class stands behind the pointer and the type.
-                header::set_word(self.out, self.end + 4, Class::CH.0);
-                self.end = end;
-                self.counts = [1, 0, 0];
-            }
-            _ => self.truncate(),
-        }
-    }
-
-    /// Decides what ANY gets; `None` when the response is complete.
-    #[cold]
-    fn answer_any(&mut self, zone: &Zone, name: &Suffixes, settings: &Settings) -> Option<Answer> {
-        match (settings.any, self.client.transport) {
-            (Any::One, _) => Some(zone.find_any(name)),
-            (Any::AllOverTcp, Transport::Udp) => {
-                self.truncate();
-                None
-            }
-            (Any::AllOverTcp, _) => Some(Answer::Resolve),
-        }
-    }
-
-    /// Passes a transfer on to whoever may allow it. Over UDP there are none: AXFR is undefined
-    /// there (RFC 5936 §4.2), and IXFR may be answered with the SOA record alone, which tells the
-    /// client to come over TCP (RFC 1995 §2).
-    #[cold]
-    fn answer_transfer(&mut self, zone: &Zone) -> Option<Verdict> {
-        let at_apex = self.query.qname.eq_ignore_ascii_case(zone.apex().as_wire());
-        if !at_apex {
-            // RFC 5936 §2.2.1.
-            self.fail(Rcode::NOTAUTH, extended_error::NOT_AUTHORITATIVE);
-            return None;
-        }
-        if self.client.transport == Transport::Udp {
-            self.fail(Rcode::REFUSED, extended_error::PROHIBITED);
-            return None;
-        }
-        Some(Verdict::Transfer {
-            apex: zone.apex().clone(),
-        })
-    }
-
-    /// The address that hashed draws are made by.
-    #[inline]
-    fn best_address(&mut self, answer: &LiveAnswer) -> IpAddr {
-        match self.subnet {
-            Some(subnet) if answer.depends_on_client() => {
-                self.options.set_scope(subnet.source_prefix);
-                subnet.address
-            }
-            _ => self.client.peer.ip(),
-        }
-    }
-
-    fn truncate(&mut self) {
-        self.end = header::LENGTH + self.query.question.len();
-        self.counts = [0; 3];
-        self.flags = self.flags.with(Flags::TC | Flags::AA);
-    }
-
-    const fn is_truncated(&self) -> bool {
-        self.flags.has(Flags::TC)
-    }
-
-    /// Makes the response an error that says why, to clients that read it (RFC 8914).
-    #[cold]
-    fn fail(&mut self, rcode: Rcode, why: u16) {
-        self.end = header::LENGTH + self.query.question.len();
-        self.counts = [0; 3];
-        self.flags = self.query.flags.of_authority();
-        self.rcode = rcode;
-        self.options.set_extended_error(why);
-    }
-
-    fn fail_live(&mut self, failure: Failure) {
-        let why = match failure {
-            Failure::Defect => extended_error::INVALID_DATA,
-            Failure::Incomplete => extended_error::NOT_READY,
-            Failure::AllDown => extended_error::NETWORK_ERROR,
-        };
-        self.fail(Rcode::SERVFAIL, why);
-    }
-
-    /// Adds the OPT record and the header; gives the message's length.
-    #[inline]
-    fn finish(self, settings: &Settings) -> Option<usize> {
-        let mut end = self.end;
-        let [answers, authorities, mut additionals] = self.counts;
-        if let Some(edns) = &self.query.edns {
-            let record = edns::opt_record(settings.udp_payload, self.rcode.high(), edns.dnssec_ok);
-            self.out
-                .get_mut(end..end + edns::OPT_LENGTH)?
-                .copy_from_slice(&record);
-            end += edns::OPT_LENGTH;
-            additionals = additionals.saturating_add(1);
-            if !self.options.is_empty() {
-                end = self.options.write(self.out, end)?;
-            }
-        }
-        let flags = self.flags.with_rcode(self.rcode);
-        let head = self.out.first_chunk_mut::<{ header::LENGTH }>()?;
-        let [i1, i0] = self.query.id.to_be_bytes();
-        let [f1, f0] = flags.0.to_be_bytes();
-        let [a1, a0] = answers.to_be_bytes();
-        let [u1, u0] = authorities.to_be_bytes();
-        let [d1, d0] = additionals.to_be_bytes();
-        *head = [i1, i0, f1, f0, 0, 1, a1, a0, u1, u0, d1, d0];
-        Some(end)
     }
 }
 

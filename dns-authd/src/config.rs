@@ -15,10 +15,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config_text::Problem;
-use daemon_base::acl::Cidrs;
 use daemon_base::config::Common;
 use proto::endpoint::Endpoint;
 
+use crate::access::Access;
 use crate::answer::Settings;
 use crate::named_conf::ZoneDecl;
 use crate::programs::LiveSettings;
@@ -48,8 +48,8 @@ pub struct Config {
     pub health: Option<Endpoint>,
     /// How answers are made.
     pub answers: Settings,
-    /// Who may transfer zones.
-    pub transfers: Cidrs,
+    /// Who may ask, and who may transfer zones.
+    pub access: Access,
     /// What is odd about the files, or not carried over.
     pub warnings: Vec<Problem>,
 }

@@ -170,6 +170,8 @@ fn client(waiting: &Waiting, can_wait: bool) -> Client {
         local_port: waiting.local_port,
         transport: Transport::Udp,
         can_wait,
+        // Nobody else is let wait.
+        may_ask: true,
     }
 }
 

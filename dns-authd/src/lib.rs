@@ -24,6 +24,7 @@
 //!   [`encrypted`]) decide no answer.
 //! * [`service`] is the order in which all of it starts and ends.
 
+pub mod access;
 pub mod answer;
 pub mod args;
 pub mod check;

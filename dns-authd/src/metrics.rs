@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use daemon_base::connections::Connections;
 use daemon_base::metrics::{Page, float, labels};
 use daemon_base::snapshot::Cell;
 use prometheus_client::collector::Collector;
@@ -24,6 +25,8 @@ pub const RESPONSES: &str = "dns_authd_responses";
 pub const TRUNCATED: &str = "dns_authd_truncated_responses";
 /// Messages that got no response.
 pub const IGNORED: &str = "dns_authd_ignored_messages";
+/// Messages of those who may not ask.
+pub const OUTSIDERS: &str = "dns_authd_outsider_messages";
 /// Answers drawn from live sets.
 pub const LIVE_ANSWERS: &str = "dns_authd_live_answers";
 /// Queries that waited for first results.
@@ -62,10 +65,8 @@ pub struct Totals {
     threads: Arc<RwLock<Vec<Arc<ThreadTotals>>>>,
     /// Queries that waited.
     pub held: Arc<AtomicU64>,
-    /// Open connections.
-    pub connections: Arc<AtomicU64>,
-    /// Refused connections.
-    pub refused: Arc<AtomicU64>,
+    /// Connections of those who may not ask.
+    pub outsiders: Arc<AtomicU64>,
 }
 
 /// What one thread counted; nobody else writes here.
@@ -78,6 +79,7 @@ pub struct ThreadTotals {
     truncated: AtomicU64,
     live: AtomicU64,
     ignored: AtomicU64,
+    outsiders: AtomicU64,
 }
 
 impl Default for ThreadTotals {
@@ -89,6 +91,7 @@ impl Default for ThreadTotals {
             truncated: AtomicU64::new(0),
             live: AtomicU64::new(0),
             ignored: AtomicU64::new(0),
+            outsiders: AtomicU64::new(0),
         }
     }
 }
@@ -131,6 +134,7 @@ impl ThreadTotals {
         add(&self.truncated, tally.truncated);
         add(&self.live, tally.live);
         add(&self.ignored, tally.ignored);
+        add(&self.outsiders, tally.outsiders);
     }
 
     fn add_to(&self, sum: &mut Tally) {
@@ -148,6 +152,7 @@ impl ThreadTotals {
         sum.truncated += read(&self.truncated);
         sum.live += read(&self.live);
         sum.ignored += read(&self.ignored);
+        sum.outsiders += read(&self.outsiders);
     }
 }
 
@@ -163,6 +168,8 @@ fn add(total: &AtomicU64, count: u64) {
 pub struct Scrape {
     /// What was counted.
     pub totals: Totals,
+    /// Connections.
+    pub connections: Arc<Connections>,
     /// The zones.
     pub reports: Arc<Cell<Reports>>,
     /// The stream from healthd.
@@ -178,7 +185,7 @@ impl fmt::Debug for Scrape {
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let mut page = Page::new(&mut encoder);
-        traffic(&mut page, &self.totals)?;
+        traffic(&mut page, &self.totals, &self.connections)?;
         let reports = self.reports.current();
         zones(&mut page, &reports)?;
         live(&mut page, &reports)?;
@@ -186,7 +193,7 @@ impl Collector for Scrape {
     }
 }
 
-fn traffic(page: &mut Page<'_, '_>, totals: &Totals) -> fmt::Result {
+fn traffic(page: &mut Page<'_, '_>, totals: &Totals, connections: &Connections) -> fmt::Result {
     let sum = totals.sum();
     let mut queries = Vec::new();
     for ((_, transport), row) in TRANSPORTS.iter().zip(sum.queries) {
@@ -210,22 +217,26 @@ fn traffic(page: &mut Page<'_, '_>, totals: &Totals) -> fmt::Result {
     page.counters(RESPONSES, "Responses sent", rcodes.collect())?;
     page.counter(TRUNCATED, "Responses with TC set", sum.truncated)?;
     page.counter(IGNORED, "Messages that got no response", sum.ignored)?;
+    page.counter(
+        OUTSIDERS,
+        "Messages and connections of those who may not ask",
+        sum.outsiders + totals.outsiders.load(Ordering::Relaxed),
+    )?;
     page.counter(LIVE_ANSWERS, "Answers drawn by liveness", sum.live)?;
-    let read = |value: &AtomicU64| value.load(Ordering::Relaxed);
     page.counter(
         HELD,
         "Queries that waited for first results",
-        read(&totals.held),
+        totals.held.load(Ordering::Relaxed),
     )?;
     page.counter(
         TCP_REFUSED,
         "Connections refused for want of room",
-        read(&totals.refused),
+        connections.refused(),
     )?;
     page.gauge(
         TCP_CONNECTIONS,
         "Open connections",
-        float(read(&totals.connections)),
+        float(connections.open()),
     )
 }
 

@@ -17,6 +17,7 @@ const CLIENT: Client = Client {
     local_port: 0,
     transport: Transport::Tcp,
     can_wait: false,
+    may_ask: true,
 };
 
 /// The class of the internet (RFC 1035 §3.2.4).

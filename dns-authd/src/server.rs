@@ -6,6 +6,7 @@ use std::sync::Arc;
 use daemon_base::snapshot::{Cell, Reader};
 use daemon_base::udp::{Datagram, Engine, EngineOptions, Outcome, Respond};
 
+use crate::access::Access;
 use crate::answer::{Client, Responder, Snapshot, Transport, Verdict};
 use crate::hold::{Hold, Waiting};
 use crate::metrics::{ThreadTotals, Totals};
@@ -17,6 +18,8 @@ use crate::random;
 pub struct Supply {
     /// What is answered from.
     pub cell: Arc<Cell<Snapshot>>,
+    /// Who may ask.
+    pub access: Arc<Cell<Access>>,
     /// Where queries wait.
     pub hold: Hold,
     /// Where threads count.
@@ -27,6 +30,7 @@ pub struct Supply {
 #[derive(Debug)]
 struct Answerer {
     reader: Reader<Snapshot>,
+    access: Reader<Access>,
     responder: Responder<LuaPrograms>,
     hold: Hold,
     totals: Arc<ThreadTotals>,
@@ -48,6 +52,7 @@ pub fn start(sockets: Vec<UdpSocket>, threads: usize, supply: &Supply) -> std::i
         .collect();
     Engine::start(sockets, threads, options, |number| Answerer {
         reader: Reader::new(Arc::clone(&supply.cell)),
+        access: Reader::new(Arc::clone(&supply.access)),
         responder: Responder::new(LuaPrograms, random::seed()),
         hold: supply.hold.clone(),
         totals: supply.totals.add_thread(),
@@ -58,16 +63,19 @@ pub fn start(sockets: Vec<UdpSocket>, threads: usize, supply: &Supply) -> std::i
 impl Respond for Answerer {
     fn refresh(&mut self) {
         self.reader.refresh();
+        self.access.refresh();
     }
 
     #[inline]
     fn respond(&mut self, datagram: &Datagram<'_>, reply: &mut [u8]) -> Outcome {
+        let peer = datagram.peer();
         let client = Client {
-            peer: datagram.peer(),
+            peer,
             local: datagram.local(),
             local_port: self.local_port,
             transport: Transport::Udp,
             can_wait: true,
+            may_ask: self.access.get().may_ask(peer.ip()),
         };
         let message = datagram.payload();
         match self

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use daemon_base::acl::Cidrs;
 use daemon_base::config::{Common, Problems};
 use daemon_base::exit;
 use daemon_base::listen::{self, UdpOptions};
@@ -20,6 +19,7 @@ use serde_json::Value;
 use tokio::runtime::Builder;
 use tokio::sync::{oneshot, watch};
 
+use crate::access::Access;
 use crate::answer::Snapshot;
 use crate::config::{Config, Network, Tls};
 use crate::encrypted::{Encrypted, EncryptedError, Sockets};
@@ -50,7 +50,7 @@ pub struct Authd {
     streams: Streams,
     stock: Stock,
     totals: Totals,
-    transfers: watch::Sender<Cidrs>,
+    access: Arc<Cell<Access>>,
     network: Network,
 }
 
@@ -95,12 +95,12 @@ impl Service for Authd {
             &totals,
         )
         .map_err(|error| StartError::io("hold does not start", &error))?;
-        let (transfers, allowed) = watch::channel(config.transfers.clone());
+        let access = Cell::new(config.access.clone());
         let shared = Shared::new(
             Arc::clone(&stock.cell),
             config.network.tcp,
             hold(&config),
-            allowed,
+            Arc::clone(&access),
             totals.clone(),
         );
         let (asked, cell) = (Arc::clone(&shared), Arc::clone(&stock.cell));
@@ -108,9 +108,11 @@ impl Service for Authd {
             let checked = self_check::run(&asked, &cell.current().table);
             async move { checked }
         });
+        let connections = shared.connections();
         let streams = Streams::start(listeners.tcp, listeners.encrypted, shared)?;
         let supply = Supply {
             cell: Arc::clone(&stock.cell),
+            access: Arc::clone(&access),
             hold: held,
             totals: totals.clone(),
         };
@@ -121,6 +123,7 @@ impl Service for Authd {
         context.metrics.register_collector(counters);
         context.metrics.register_collector(Box::new(Scrape {
             totals: totals.clone(),
+            connections,
             reports: Arc::clone(&stock.reports),
             link: stock.link.clone(),
         }));
@@ -135,7 +138,7 @@ impl Service for Authd {
             streams,
             stock,
             totals,
-            transfers,
+            access,
             network: config.network,
         })
     }
@@ -151,7 +154,7 @@ impl Service for Authd {
         if let Some(certificates) = &self.streams.certificates {
             certificates.reload();
         }
-        self.transfers.send_replace(config.transfers.clone());
+        self.access.publish(config.access.clone());
         let (done, summary) = oneshot::channel();
         let mut command = Command::Configure(Box::new(plan(&config)), done);
         while let Err(returned) = self.stock.keeper.send(command) {

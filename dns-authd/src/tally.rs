@@ -67,6 +67,8 @@ pub struct Tally {
     pub live: u64,
     /// Messages that got no response: too short, or responses themselves.
     pub ignored: u64,
+    /// Messages of those who may not ask.
+    pub outsiders: u64,
 }
 
 impl Tally {
@@ -102,6 +104,12 @@ impl Tally {
         self.count_rcode(rcode);
     }
 
+    /// Counts a message of somebody who may not ask.
+    #[cold]
+    pub(crate) const fn count_outsider(&mut self) {
+        self.outsiders += 1;
+    }
+
     /// Counts an answer drawn from a live set.
     #[inline]
     pub(crate) const fn count_live(&mut self) {
@@ -111,7 +119,9 @@ impl Tally {
     /// Whether nothing was counted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.ignored == 0 && self.queries == [[0; FAMILIES.len()]; TRANSPORTS.len()]
+        self.ignored == 0
+            && self.outsiders == 0
+            && self.queries == [[0; FAMILIES.len()]; TRANSPORTS.len()]
     }
 
     /// Takes the counts and begins anew.

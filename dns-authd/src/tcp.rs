@@ -5,13 +5,12 @@
 //! holds up nobody but itself. Queries that wait for first results are answered out of order
 //! (RFC 7766 §7).
 
-use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use daemon_base::acl::Cidrs;
+use daemon_base::connections::{Connections, Place};
 use daemon_base::snapshot::Cell;
 use dns_wire::{Name, Rcode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -20,6 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::access::Access;
 use crate::answer::{self, Client, Responder, Snapshot, Transport, Verdict};
 use crate::config::TcpLimits;
 use crate::encrypted::Ask;
@@ -46,18 +46,11 @@ pub struct Shared {
     cell: Arc<Cell<Snapshot>>,
     limits: TcpLimits,
     hold: Duration,
-    transfers: watch::Receiver<Cidrs>,
+    access: Arc<Cell<Access>>,
+    connections: Arc<Connections>,
     totals: Totals,
     thread: Arc<ThreadTotals>,
     responder: Mutex<Responder<LuaPrograms>>,
-    clients: Mutex<HashMap<IpAddr, usize>>,
-}
-
-/// A place among the connections; given back when dropped.
-#[derive(Debug)]
-struct Place {
-    shared: Arc<Shared>,
-    client: IpAddr,
 }
 
 /// A query that waits for first results.
@@ -73,7 +66,7 @@ impl Shared {
         cell: Arc<Cell<Snapshot>>,
         limits: TcpLimits,
         hold: Duration,
-        transfers: watch::Receiver<Cidrs>,
+        access: Arc<Cell<Access>>,
         totals: Totals,
     ) -> Arc<Self> {
         let responder = Responder::new(LuaPrograms, random::seed());
@@ -82,10 +75,10 @@ impl Shared {
             cell,
             limits,
             hold,
-            transfers,
+            access,
+            connections: Connections::new(limits.connections, limits.per_client),
             thread: totals.add_thread(),
             totals,
-            clients: Mutex::new(HashMap::new()),
         })
     }
 
@@ -120,6 +113,7 @@ impl Shared {
                 local_port: 0,
                 transport,
                 can_wait: now() < deadline,
+                may_ask: self.access.current().may_ask(peer.ip()),
             };
             match self.respond(message, &client, &mut out) {
                 Verdict::Reply(length) => break length,
@@ -135,46 +129,26 @@ impl Shared {
         Some(out)
     }
 
+    /// How many connections there are.
+    #[must_use]
+    pub fn connections(&self) -> Arc<Connections> {
+        Arc::clone(&self.connections)
+    }
+
     /// Waits until no connection is open.
     pub async fn wait_until_closed(&self) {
-        while self.totals.connections.load(Ordering::Relaxed) > 0 {
+        while self.connections.open() > 0 {
             tokio::time::sleep(POLL).await;
         }
     }
 
-    /// Takes a place for a client, unless a bound is reached.
-    fn admit(self: &Arc<Self>, client: IpAddr) -> Option<Place> {
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = self.totals.connections.load(Ordering::Relaxed);
-        let own = clients.get(&client).copied().unwrap_or(0);
-        let has_room = usize::try_from(open).unwrap_or(usize::MAX) < self.limits.connections;
-        if !has_room || own >= self.limits.per_client {
-            self.totals.refused.fetch_add(1, Ordering::Relaxed);
+    /// Takes a place for a client, unless it may not ask or a bound is reached.
+    fn admit(&self, client: IpAddr) -> Option<Place> {
+        if !self.access.current().may_ask(client) {
+            self.totals.outsiders.fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        clients.insert(client, own + 1);
-        self.totals.connections.fetch_add(1, Ordering::Relaxed);
-        Some(Place {
-            shared: Arc::clone(self),
-            client,
-        })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let clients = &self.shared.clients;
-        let mut clients = clients.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(own) = clients.get_mut(&self.client) {
-            *own -= 1;
-            if *own == 0 {
-                clients.remove(&self.client);
-            }
-        }
-        self.shared
-            .totals
-            .connections
-            .fetch_sub(1, Ordering::Relaxed);
+        self.connections.admit(client)
     }
 }
 
@@ -196,8 +170,8 @@ pub async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stop: watch::
         };
         match accepted {
             Ok((stream, peer)) => {
-                if let Some(place) = shared.admit(peer.ip().to_canonical()) {
-                    let connection = Connection::new(&stream, peer, place);
+                if let Some(place) = shared.admit(peer.ip()) {
+                    let connection = Connection::new(&stream, peer, &shared, place);
                     tokio::spawn(connection.run(stream, stop.clone()));
                 }
             }
@@ -210,7 +184,9 @@ pub async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stop: watch::
 }
 
 struct Connection {
-    place: Place,
+    shared: Arc<Shared>,
+    /// Given back when the connection ends.
+    _place: Place,
     client: Client,
     /// What was read and not yet answered.
     input: Vec<u8>,
@@ -231,16 +207,18 @@ enum End {
 }
 
 impl Connection {
-    fn new(stream: &TcpStream, peer: SocketAddr, place: Place) -> Self {
+    fn new(stream: &TcpStream, peer: SocketAddr, shared: &Arc<Shared>, place: Place) -> Self {
         let local = stream.local_addr().ok();
         Self {
-            place,
+            shared: Arc::clone(shared),
+            _place: place,
             client: Client {
                 peer,
                 local: local.map(|local| local.ip()),
                 local_port: local.map_or(0, |local| local.port()),
                 transport: Transport::Tcp,
                 can_wait: true,
+                may_ask: true,
             },
             input: Vec::new(),
             output: Vec::new(),
@@ -256,10 +234,10 @@ impl Connection {
             tracing::debug!(%peer, %error, "Connection cannot be set up");
         }
         let (mut reader, mut writer) = stream.into_split();
-        self.deadline = now() + self.place.shared.limits.idle;
+        self.deadline = now() + self.shared.limits.idle;
         let mut last = None;
         let ended = loop {
-            let is_full = self.waiting.len() >= self.place.shared.limits.pipeline;
+            let is_full = self.waiting.len() >= self.shared.limits.pipeline;
             let deadline = last.map_or(self.deadline, |last| self.deadline.min(last));
             let read = tokio::select! {
                 biased;
@@ -307,7 +285,7 @@ impl Connection {
     async fn answer(&mut self, writer: &mut OwnedWriteHalf) -> Result<(), End> {
         let mut input = std::mem::take(&mut self.input);
         let mut at = 0;
-        while self.waiting.len() < self.place.shared.limits.pipeline
+        while self.waiting.len() < self.shared.limits.pipeline
             && let Some(message) = next_frame(input.get(at..).unwrap_or_default())?
         {
             at += 2 + message.len();
@@ -316,14 +294,14 @@ impl Connection {
         input.drain(..at);
         self.input = input;
         if at > 0 {
-            self.deadline = now() + self.place.shared.limits.idle;
+            self.deadline = now() + self.shared.limits.idle;
         }
         for waiting in std::mem::take(&mut self.waiting) {
             let client = Client {
                 can_wait: now() < waiting.deadline,
                 ..self.client
             };
-            let shared = &self.place.shared;
+            let shared = &self.shared;
             match shared.respond(&waiting.message, &client, &mut self.scratch) {
                 Verdict::Reply(length) => self.push(length),
                 Verdict::Wait { .. } => self.waiting.push(waiting),
@@ -334,7 +312,7 @@ impl Connection {
     }
 
     async fn answer_one(&mut self, message: &[u8], writer: &mut OwnedWriteHalf) -> Result<(), End> {
-        let shared = Arc::clone(&self.place.shared);
+        let shared = Arc::clone(&self.shared);
         match shared.respond(message, &self.client, &mut self.scratch) {
             Verdict::Reply(length) => self.push(length),
             // What is no query ends the connection: there may be no frames in it at all.
@@ -361,9 +339,9 @@ impl Connection {
         apex: &Name,
         writer: &mut OwnedWriteHalf,
     ) -> Result<(), End> {
-        let shared = Arc::clone(&self.place.shared);
+        let shared = Arc::clone(&self.shared);
         let peer = self.client.peer;
-        let is_allowed = shared.transfers.borrow().contains(peer.ip());
+        let is_allowed = shared.access.current().may_transfer(peer.ip());
         let snapshot = shared.cell.current();
         let zone = snapshot
             .table
@@ -399,11 +377,7 @@ impl Connection {
         if self.output.is_empty() {
             return Ok(());
         }
-        let written = timeout(
-            self.place.shared.limits.idle,
-            writer.write_all(&self.output),
-        )
-        .await;
+        let written = timeout(self.shared.limits.idle, writer.write_all(&self.output)).await;
         self.output.clear();
         match written {
             Ok(Ok(())) => Ok(()),

@@ -1,7 +1,7 @@
 //! Whole-zone transfers (RFC 5936): the messages that carry a zone, one after the other.
 //!
 //! An incremental transfer (RFC 1995) is answered with the whole zone, as its §4 allows, or with
-//! the SOA record alone when the client has this version already. `LUA` records travel in the
+//! the SOA record alone when the client has this version already, or a later one. `LUA` records travel in the
 //! form `PowerDNS` gives them, so that its secondaries take them.
 
 use std::sync::Arc;
@@ -35,7 +35,9 @@ impl Transfer {
     pub fn new(zone: &Arc<Zone>, message: &[u8]) -> Self {
         let query = Query::parse(message).ok();
         let has_current = query.as_ref().is_some_and(|query| {
-            query.qtype == Type::IXFR && known_serial(query) == Some(zone.soa().serial)
+            let known = known_serial(query);
+            query.qtype == Type::IXFR
+                && known.is_some_and(|known| !is_newer(zone.soa().serial, known))
         });
         let mut items = zone.records();
         let soa = items.iter().position(|(_, rtype, ..)| *rtype == Type::SOA);
@@ -90,10 +92,16 @@ impl Transfer {
 }
 
 /// The serial in the SOA record that an IXFR query carries (RFC 1995 §3).
-fn known_serial(query: &Query<'_>) -> Option<u32> {
+pub(crate) fn known_serial(query: &Query<'_>) -> Option<u32> {
     let numbers: &[u8; 20] = query.authority.last_chunk()?;
     let [s3, s2, s1, s0, ..] = *numbers;
     Some(u32::from_be_bytes([s3, s2, s1, s0]))
+}
+
+/// Whether a serial comes after another in the arithmetic of RFC 1982 §3.2.
+const fn is_newer(serial: u32, than: u32) -> bool {
+    let ahead = serial.wrapping_sub(than);
+    ahead != 0 && ahead < 1 << 31
 }
 
 #[cfg(test)]
@@ -163,8 +171,8 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_has_the_version_gets_the_soa_record_alone() {
-        for (serial, n) in [(7, 1), (6, 7)] {
+    fn a_client_that_has_the_version_or_a_later_one_gets_the_soa_record_alone() {
+        for (serial, n) in [(7, 1), (6, 7), (8, 1), (u32::MAX, 7), (1 << 31, 1)] {
             let mut asked = query(&"example.".parse().unwrap(), Type::IXFR);
             asked[9] = 1;
             asked.extend(b"\xc0\x0c\0\x06\0\x01\0\0\0\0\0\x16\0\0");

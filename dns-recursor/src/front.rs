@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dns_wire::edns::extended_error;
-use dns_wire::query::reply_to_error;
+use dns_wire::query::{reply_to_error, reply_to_signed};
 use dns_wire::{Class, Flags, Name, Opcode, Query, QueryError, Rcode, Type};
 
 use crate::answer::{self, Asker, Transport, Ttls};
@@ -122,6 +122,10 @@ impl Front<'_> {
         out: &mut [u8],
     ) -> Judged<'a> {
         let query = match Query::parse(message) {
+            // There are no keys here that a signature could be checked with.
+            Ok(query) if permissions.ask && query.tsig.is_some() => {
+                return Judged::from_reply(reply_to_signed(&query, out), None);
+            }
             Ok(query) if permissions.ask => query,
             Ok(query) => return self.outsider(&query, transport, out),
             Err(QueryError::NotImp(Opcode::NOTIFY)) if permissions.notify => {

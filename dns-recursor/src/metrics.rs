@@ -5,10 +5,10 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use daemon_base::connections::Connections;
 use daemon_base::metrics::{Histogram, Labels, Page, float, labels};
 use dns_wire::Rcode;
 use prometheus_client::collector::Collector;
@@ -19,7 +19,6 @@ use crate::driver::{Latency, Observed, lock};
 use crate::forward::Fitness;
 use crate::front::Source;
 use crate::healthd::Link;
-use crate::tcp::Connections;
 use crate::totals::{BUCKETS, SOURCES, Sum, TYPES, Totals, WAYS, bucket_bound};
 
 /// Queries by `proto`, `family` and `type`.
@@ -188,8 +187,8 @@ impl Scrape {
     }
 
     fn connections(&self, page: &mut Page<'_, '_>) -> fmt::Result {
-        let open = self.connections.open.load(Ordering::Relaxed);
-        let refused = self.connections.refused.load(Ordering::Relaxed);
+        let open = self.connections.open();
+        let refused = self.connections.refused();
         page.gauge(TCP_CONNECTIONS, "Open connections", float(open))?;
         page.counter(TCP_REFUSED, "Connections turned away", refused)?;
         match self.link.state() {

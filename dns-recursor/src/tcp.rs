@@ -5,18 +5,17 @@
 //! pipeline's bound while they wait, and reads nothing while the client does not read, so a client
 //! that is slow holds up nobody but itself.
 
-use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use daemon_base::connections::{Connections, Place};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
 use crate::answer::Transport;
@@ -35,21 +34,11 @@ const LAST: Duration = Duration::from_millis(500);
 /// How long a TLS handshake or a write may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What is counted of connections.
-#[derive(Debug, Default)]
-pub struct Connections {
-    /// Open.
-    pub open: AtomicU64,
-    /// Turned away because a bound was reached.
-    pub refused: AtomicU64,
-}
-
 /// What connections share. One thread runs them all.
 pub struct Shared {
     limits: TcpLimits,
     /// The desk, and where responses are written.
     desk: Mutex<(Desk, Vec<u8>)>,
-    clients: Mutex<HashMap<IpAddr, usize>>,
     connections: Arc<Connections>,
 }
 
@@ -94,11 +83,10 @@ impl Streams {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let connections = Arc::new(Connections::default());
+        let connections = Connections::new(limits.connections, limits.per_client);
         let shared = Arc::new(Shared {
             limits,
             desk: Mutex::new((desk, vec![0; MAX_MESSAGE])),
-            clients: Mutex::new(HashMap::new()),
             connections: Arc::clone(&connections),
         });
         let (stop, mut stopped) = watch::channel(false);
@@ -125,7 +113,7 @@ impl Streams {
                 runtime.block_on(async {
                     // An error means that the sender is gone, which is a stop as well.
                     let _stopped = stopped.wait_for(|stop| *stop).await;
-                    while shared.connections.open.load(Ordering::Relaxed) > 0 {
+                    while shared.connections.open() > 0 {
                         sleep(Duration::from_millis(2)).await;
                     }
                 });
@@ -168,46 +156,6 @@ impl Drop for Streams {
     }
 }
 
-/// A place among the connections; given back when dropped.
-struct Place {
-    shared: Arc<Shared>,
-    client: IpAddr,
-}
-
-impl Shared {
-    /// Takes a place for a client, unless a bound is reached.
-    fn admit(self: &Arc<Self>, client: IpAddr) -> Option<Place> {
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = self.connections.open.load(Ordering::Relaxed);
-        let own = clients.get(&client).copied().unwrap_or(0);
-        let has_room = usize::try_from(open).is_ok_and(|open| open < self.limits.connections);
-        if !has_room || own >= self.limits.per_client {
-            self.connections.refused.fetch_add(1, Ordering::Relaxed);
-            return None;
-        }
-        clients.insert(client, own + 1);
-        self.connections.open.fetch_add(1, Ordering::Relaxed);
-        Some(Place {
-            shared: Arc::clone(self),
-            client,
-        })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let clients = &self.shared.clients;
-        let mut clients = clients.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(own) = clients.get_mut(&self.client) {
-            *own -= 1;
-            if *own == 0 {
-                clients.remove(&self.client);
-            }
-        }
-        self.shared.connections.open.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 async fn accept(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
@@ -221,8 +169,13 @@ async fn accept(
         };
         match accepted {
             Ok((stream, peer)) => {
-                if let Some(place) = shared.admit(peer.ip().to_canonical()) {
-                    tokio::spawn(greet(stream, peer, tls.clone(), place, stop.clone()));
+                if let Some(place) = shared.connections.admit(peer.ip()) {
+                    let guest = Guest {
+                        peer,
+                        place,
+                        shared: Arc::clone(&shared),
+                    };
+                    tokio::spawn(greet(stream, guest, tls.clone(), stop.clone()));
                 }
             }
             Err(error) => {
@@ -233,34 +186,46 @@ async fn accept(
     }
 }
 
+/// A client, and what its connection needs.
+struct Guest {
+    peer: SocketAddr,
+    place: Place,
+    shared: Arc<Shared>,
+}
+
 async fn greet(
     stream: TcpStream,
-    peer: SocketAddr,
+    guest: Guest,
     tls: Option<TlsAcceptor>,
-    place: Place,
     stop: watch::Receiver<bool>,
 ) {
+    let peer = guest.peer;
     let _nodelay_is_only_faster = stream.set_nodelay(true);
     let Some(acceptor) = tls else {
-        return converse(stream, peer, place, stop).await;
+        return converse(stream, guest, stop).await;
     };
     match timeout(PATIENCE, acceptor.accept(stream)).await {
-        Ok(Ok(stream)) => converse(stream, peer, place, stop).await,
+        Ok(Ok(stream)) => converse(stream, guest, stop).await,
         Ok(Err(error)) => tracing::debug!(%peer, %error, "A TLS handshake failed"),
         Err(_) => tracing::debug!(%peer, "A TLS handshake took too long"),
     }
 }
 
 /// One connection, from its first query to its last answer.
-async fn converse<S>(stream: S, peer: SocketAddr, place: Place, mut stop: watch::Receiver<bool>)
+async fn converse<S>(stream: S, guest: Guest, mut stop: watch::Receiver<bool>)
 where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
-    let limits = place.shared.limits;
+    let Guest {
+        peer,
+        place: _place,
+        shared,
+    } = guest;
+    let limits = shared.limits;
     let (mut reader, mut writer) = tokio::io::split(stream);
     let (answers, mut ready) = mpsc::channel::<Vec<u8>>(limits.pipeline);
     let mut session = Session {
-        place,
+        shared,
         peer: peer.ip().to_canonical(),
         answers,
         inbox: Vec::with_capacity(512),
@@ -268,13 +233,17 @@ where
         waiting: 0,
     };
     let mut open = true;
+    // A client that sends less than a query, octet by octet, does not keep its place.
     let mut patience = limits.idle;
+    let mut deadline = Instant::now() + patience;
     let (mut is_stopping, mut has_asked_last) = (false, false);
     loop {
         // Everything that is whole in the inbox has been handled, as far as the pipeline's bound
         // allows; what it said goes out before anything else is read.
-        if !session.handle_all() {
-            return;
+        match session.handle_all() {
+            None => return,
+            Some(0) => {}
+            Some(_) => deadline = Instant::now() + patience,
         }
         if !session.outbox.is_empty() {
             let written = timeout(PATIENCE, writer.write_all(&session.outbox)).await;
@@ -295,8 +264,9 @@ where
                 let Some(answer) = answer else { return };
                 session.write(&answer);
                 session.waiting -= 1;
+                deadline = Instant::now() + patience;
             }
-            read = timeout(patience, reader.read_buf(&mut session.inbox)), if may_read => {
+            read = timeout_at(deadline, reader.read_buf(&mut session.inbox)), if may_read => {
                 match read {
                     Ok(Ok(n)) if n > 0 => has_asked_last = is_stopping,
                     // Closed by the client: what waits is still answered (RFC 7766 §6.2.4).
@@ -304,12 +274,13 @@ where
                     Ok(Err(_)) => return,
                     // Silent for long, and nothing on its way.
                     Err(_) if session.waiting == 0 => break,
-                    Err(_) => {}
+                    Err(_) => deadline = Instant::now() + patience,
                 }
             }
             _ = stop.wait_for(|stop| *stop), if !is_stopping => {
                 is_stopping = true;
                 patience = LAST;
+                deadline = deadline.min(Instant::now() + patience);
             }
         }
     }
@@ -319,7 +290,7 @@ where
 }
 
 struct Session {
-    place: Place,
+    shared: Arc<Shared>,
     peer: IpAddr,
     answers: mpsc::Sender<Vec<u8>>,
     /// What was read and not yet handled.
@@ -331,10 +302,11 @@ struct Session {
 }
 
 impl Session {
-    /// Handles every whole query that may be let in; false when the client breaks the rules.
-    fn handle_all(&mut self) -> bool {
+    /// Handles every whole query that may be let in; says how many octets they were, or nothing when the
+    /// client breaks the rules.
+    fn handle_all(&mut self) -> Option<usize> {
         let mut used = 0;
-        let shared = Arc::clone(&self.place.shared);
+        let shared = Arc::clone(&self.shared);
         let limit = shared.limits.pipeline;
         // A desk left by a panic elsewhere holds nothing but scratch.
         let mut guard = shared.desk.lock().unwrap_or_else(PoisonError::into_inner);
@@ -347,7 +319,7 @@ impl Session {
             };
             let length = usize::from(u16::from_be_bytes(*length));
             if length > MAX_QUERY {
-                return false;
+                return None;
             }
             let Some(message) = rest.get(..length) else {
                 break;
@@ -366,7 +338,7 @@ impl Session {
         }
         drop(guard);
         self.inbox.drain(..used);
-        true
+        Some(used)
     }
 
     fn write(&mut self, answer: &[u8]) {

@@ -26,6 +26,7 @@ pub mod query;
 pub mod rdata;
 pub mod records;
 pub mod rtype;
+pub mod tsig;
 
 pub use code::{Opcode, Rcode};
 pub use composer::{Composer, Full, Owner};
@@ -35,3 +36,4 @@ pub use name::{Name, NameError};
 pub use query::{Query, QueryError};
 pub use records::{RecordRef, Records, Section};
 pub use rtype::{Class, Type};
+pub use tsig::Tsig;

@@ -8,6 +8,7 @@ use crate::edns::{self, Edns};
 use crate::header::{self, Flags};
 use crate::name;
 use crate::rtype::{Class, Type};
+use crate::tsig::Tsig;
 
 /// A query with exactly one question.
 #[derive(Clone, Copy, Debug)]
@@ -26,8 +27,8 @@ pub struct Query<'a> {
     pub qclass: Class,
     /// The OPT record, when there is one.
     pub edns: Option<Edns<'a>>,
-    /// Whether the message is signed with TSIG (RFC 8945).
-    pub tsig: bool,
+    /// The signature of the message (RFC 8945), when it has one.
+    pub tsig: Option<Tsig<'a>>,
     /// The records between question and OPT, of no use in a plain query: IXFR puts a SOA there.
     pub authority: &'a [u8],
 }
@@ -89,6 +90,11 @@ impl<'a> Query<'a> {
         let mut at = header::LENGTH + question.len();
         let authority_start = at;
         for _ in 0..u32::from(n_answers) + u32::from(n_authorities) {
+            let behind_owner = name::skip(message, at).map_err(|_| QueryError::FormErr)?;
+            // RFC 6891 §6.1.1: the additional section is the place of an OPT record.
+            if header::word(message, behind_owner).map(Type) == Some(Type::OPT) {
+                return Err(QueryError::FormErr);
+            }
             at = skip_record(message, at)?;
         }
         let mut query = Self {
@@ -99,7 +105,7 @@ impl<'a> Query<'a> {
             qtype: Type(header::word(question, name_length).ok_or(QueryError::FormErr)?),
             qclass: Class(header::word(question, name_length + 2).ok_or(QueryError::FormErr)?),
             edns: None,
-            tsig: false,
+            tsig: None,
             authority: message
                 .get(authority_start..at)
                 .ok_or(QueryError::FormErr)?,
@@ -116,6 +122,10 @@ impl<'a> Query<'a> {
     ) -> Result<(), QueryError> {
         let mut at = from;
         for _ in 0..n {
+            // RFC 8945 §5.1: a signature is the last record.
+            if self.tsig.is_some() {
+                return Err(QueryError::FormErr);
+            }
             let behind_owner = name::skip(message, at).map_err(|_| QueryError::FormErr)?;
             let end = skip_record(message, at)?;
             let fixed = message
@@ -141,7 +151,10 @@ impl<'a> Query<'a> {
                     }
                     self.edns = Some(edns);
                 }
-                Some(Type::TSIG) => self.tsig = true,
+                Some(Type::TSIG) => {
+                    let record = message.get(at..end).ok_or(QueryError::FormErr)?;
+                    self.tsig = Some(Tsig::parse(record).ok_or(QueryError::FormErr)?);
+                }
                 _ => {}
             }
             at = end;
@@ -208,6 +221,32 @@ pub fn reply_to_error(message: &[u8], error: QueryError, out: &mut [u8]) -> Opti
     Some(end)
 }
 
+/// Writes the response that a signed query deserves of a server without keys (RFC 8945 §5.2.1): the
+/// question, NOTAUTH, and the signature's record back, which says that the key is not known. Gives its
+/// length; `None` for a query that is not signed.
+///
+/// It is never longer than the query.
+pub fn reply_to_signed(query: &Query<'_>, out: &mut [u8]) -> Option<usize> {
+    let tsig = query.tsig?;
+    let mut end = header::LENGTH + query.question.len();
+    out.get_mut(..header::LENGTH)?.fill(0);
+    out.get_mut(header::LENGTH..end)?
+        .copy_from_slice(query.question);
+    let flags = query.flags.of_authority().with_rcode(Rcode::NOTAUTH);
+    header::set_word(out, 0, query.id);
+    header::set_word(out, 2, flags.0);
+    header::set_word(out, 4, 1);
+    header::set_word(out, 10, 1 + u16::from(query.edns.is_some()));
+    if let Some(edns) = query.edns {
+        let record = edns::opt_record(UDP_SIZE, Rcode::NOTAUTH.high(), edns.dnssec_ok);
+        out.get_mut(end..end + record.len())?
+            .copy_from_slice(&record);
+        end += record.len();
+    }
+    end += tsig.write_unknown_key(out.get_mut(end..)?)?;
+    Some(end)
+}
+
 /// What a datagram may hold according to such a response: that fits every link (RFC 9715 §3.1).
 const UDP_SIZE: u16 = 1232;
 
@@ -249,7 +288,8 @@ mod tests {
     }
 
     const OPT: &[u8] = b"\0\0\x29\x04\xd0\0\0\x80\0\0\0";
-    const TSIG: &[u8] = b"\x03key\0\0\xfa\0\xff\0\0\0\0\0\x01x";
+    const TSIG: &[u8] = b"\x03key\0\0\xfa\0\xff\0\0\0\0\0\x15\x01h\0\0\0\x12\x34\x56\x78\x01\x2c\
+        \0\x02mm\x12\x34\0\0\0\0";
 
     #[test]
     fn a_plain_query_is_read() {
@@ -261,7 +301,7 @@ mod tests {
         assert_eq!(query.qname, b"\x03Api\x07example\0");
         assert_eq!(
             (query.udp_limit(), query.dnssec_ok(), query.tsig),
-            (512, false, false)
+            (512, false, None)
         );
         assert!(query.flags.has(Flags::RD));
     }
@@ -271,7 +311,7 @@ mod tests {
         let message = with([1, 0, 0, 2], &[OPT, TSIG].concat());
         let query = Query::parse(&message).unwrap();
         assert_eq!(query.udp_limit(), 1232);
-        assert!(query.dnssec_ok() && query.tsig);
+        assert!(query.dnssec_ok() && query.tsig.is_some());
     }
 
     #[test]
@@ -294,6 +334,15 @@ mod tests {
                 QueryError::FormErr,
             ),
             (with([1, 0, 0, 1], b""), QueryError::FormErr),
+            (with([1, 0, 1, 0], OPT), QueryError::FormErr),
+            (
+                with([1, 0, 0, 2], &[TSIG, OPT].concat()),
+                QueryError::FormErr,
+            ),
+            (
+                with([1, 0, 0, 1], &TSIG[..TSIG.len() - 1]),
+                QueryError::FormErr,
+            ),
             (
                 with([1, 0, 0, 2], &[OPT, OPT].concat()),
                 QueryError::FormErr,
@@ -356,6 +405,27 @@ mod tests {
                 assert_eq!(reply[4..], [0; 8], "{message:02x?}");
             }
         }
+    }
+
+    #[test]
+    fn a_signed_query_is_told_that_its_key_is_not_known() {
+        for (message, n_additionals) in [
+            (with([1, 0, 0, 1], TSIG), 1),
+            (with([1, 0, 0, 2], &[OPT, TSIG].concat()), 2),
+        ] {
+            let query = Query::parse(&message).unwrap();
+            let mut out = [0xff; 128];
+            let length = reply_to_signed(&query, &mut out).unwrap();
+            let reply = &out[..length];
+            assert_eq!(reply[..3], [0x12, 0x34, 0x81]);
+            assert_eq!(reply[3..12], [9, 0, 1, 0, 0, 0, 0, 0, n_additionals]);
+            assert_eq!(reply[12..PLAIN.len()], PLAIN[12..]);
+            assert!(reply.ends_with(b"\x12\x34\0\x11\0\0"), "{reply:02x?}");
+            assert!(length < message.len());
+            assert_eq!(reply_to_signed(&query, &mut out[..length - 1]), None);
+        }
+        let plain = Query::parse(PLAIN).unwrap();
+        assert_eq!(reply_to_signed(&plain, &mut [0; 128]), None);
     }
 
     #[test]

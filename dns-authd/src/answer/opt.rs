@@ -12,6 +12,7 @@ pub(super) struct Options<'q> {
     keepalive: Option<u16>,
     subnet: Option<ClientSubnet>,
     extended_error: Option<u16>,
+    is_malformed: bool,
 }
 
 /// Octets of an option's code and length.
@@ -32,7 +33,9 @@ impl<'q> Options<'q> {
                     options.keepalive = Some(settings.keepalive);
                 }
                 option::CLIENT_SUBNET if settings.client_subnet => {
-                    options.subnet = ClientSubnet::parse(data).map(|subnet| ClientSubnet {
+                    let subnet = ClientSubnet::parse(data);
+                    options.is_malformed |= subnet.is_none();
+                    options.subnet = subnet.map(|subnet| ClientSubnet {
                         scope_prefix: 0,
                         ..subnet
                     });
@@ -58,6 +61,11 @@ impl<'q> Options<'q> {
     /// Says why the response is an error (RFC 8914).
     pub(super) const fn set_extended_error(&mut self, why: u16) {
         self.extended_error = Some(why);
+    }
+
+    /// Whether an option that counts here breaks its format.
+    pub(super) const fn is_malformed(&self) -> bool {
+        self.is_malformed
     }
 
     pub(super) const fn is_empty(&self) -> bool {

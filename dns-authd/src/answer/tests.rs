@@ -392,8 +392,25 @@ fn chaos_tells_what_the_operator_lets_it() {
 }
 
 #[test]
+fn a_question_for_every_class_gets_what_there_is_and_not_as_the_last_word() {
+    let every = |qtype| {
+        let mut message = plain("www.example.", qtype);
+        let end = message.len();
+        message[end - 1] = 255;
+        message
+    };
+    let reply = udp(&zone(), &every(Type::A));
+    assert_eq!(rcode(&reply), Rcode::NOERROR);
+    assert!(!Flags::read(&reply).unwrap().has(Flags::AA));
+    let record = Records::new(&reply).unwrap().next().unwrap().unwrap();
+    assert_eq!((record.rtype, record.class), (Type::A, Class::IN));
+    let transfer = ask(&zone(), &every(Type::AXFR), Transport::Tcp);
+    assert_eq!(rcode(&transfer), Rcode::REFUSED);
+}
+
+#[test]
 fn other_classes_are_refused() {
-    for class in [2, 4, 254, 255] {
+    for class in [2, 4, 254] {
         let mut message = plain("www.example.", Type::A);
         let end = message.len();
         message[end - 1] = class;
@@ -450,11 +467,83 @@ fn a_client_subnet_counts_only_where_it_is_let() {
 }
 
 #[test]
+fn a_client_subnet_that_breaks_its_format_is_a_format_error_where_it_counts() {
+    let mut snapshot = three(&Select::Hashed);
+    for subnet in [
+        &[0, 8, 0, 7, 0, 1, 48, 0, 10, 0, 0][..],
+        &[0, 8, 0, 7, 0, 1, 16, 0, 10, 0, 1],
+        &[0, 8, 0, 4, 0, 3, 0, 0],
+        &[0, 8, 0, 3, 0, 1, 0],
+    ] {
+        let message = with_edns("www.example.", Type::A, 1232, 0, subnet);
+        snapshot.settings.client_subnet = false;
+        assert_eq!(rcode(&udp(&snapshot, &message)), Rcode::NOERROR);
+        snapshot.settings.client_subnet = true;
+        let reply = udp(&snapshot, &message);
+        assert_eq!(rcode(&reply), Rcode::FORMERR, "{subnet:?}");
+        assert_eq!(decode(&reply).answer.len(), 0);
+    }
+}
+
+//--- Who may ask
+
+#[test]
+fn outsiders_are_refused_with_the_reason_and_noise_of_theirs_is_not_answered() {
+    let outsider = Client {
+        may_ask: false,
+        ..client(Transport::Udp)
+    };
+    let mut responder = Responder::new(NoPrograms, 7);
+    let mut out = vec![0; MAX_MESSAGE];
+    let snapshot = zone();
+    let message = with_edns("www.example.", Type::A, 1232, 0, &[]);
+    let verdict = responder.respond(&snapshot, &message, &outsider, &mut out);
+    let Verdict::Reply(length) = verdict else {
+        panic!("{verdict:?}");
+    };
+    let reply = &out[..length];
+    assert_eq!(rcode(reply), Rcode::REFUSED);
+    assert_eq!(extended(reply), Some(extended_error::PROHIBITED));
+    assert_eq!(decode(reply).answer.len(), 0);
+    let mut status = plain("www.example.", Type::A);
+    status[2] = 0x10;
+    for noise in [&message[..20], &status] {
+        let verdict = responder.respond(&snapshot, noise, &outsider, &mut out);
+        assert_eq!(verdict, Verdict::Silent);
+    }
+    let transfer = plain("example.", Type::AXFR);
+    let over_tcp = Client {
+        transport: Transport::Tcp,
+        ..outsider
+    };
+    let verdict = responder.respond(&snapshot, &transfer, &over_tcp, &mut out);
+    assert!(matches!(verdict, Verdict::Reply(_)), "{verdict:?}");
+    assert_eq!(responder.tally().take().outsiders, 4);
+}
+
+#[test]
+fn a_signed_query_is_told_that_its_key_is_not_known() {
+    let mut message = with_edns("www.example.", Type::A, 1232, 0, &[]);
+    message[11] = 2;
+    message.extend(b"\x03key\0\0\xfa\0\xff\0\0\0\0\0\x15\x01h\0\0\0\x12\x34\x56\x78\x01\x2c");
+    message.extend(b"\0\x02mm\x12\x34\0\0\0\0");
+    let reply = udp(&zone(), &message);
+    assert_eq!(rcode(&reply), Rcode::NOTAUTH);
+    let records = Records::new(&reply).unwrap().map(Result::unwrap);
+    let types: Vec<Type> = records.map(|record| record.rtype).collect();
+    assert_eq!(types, [Type::OPT, Type::TSIG]);
+}
+
+//--- Names that are not ours
+
+#[test]
 fn what_is_not_ours_is_refused_with_the_reason() {
     let reply = udp(&zone(), &with_edns("example.org.", Type::A, 1232, 0, &[]));
     assert_eq!(rcode(&reply), Rcode::REFUSED);
     assert_eq!(extended(&reply), Some(extended_error::NOT_AUTHORITATIVE));
     assert_eq!(rcode(&udp(&zone(), &plain(".", Type::NS))), Rcode::REFUSED);
+    let transfer = ask(&zone(), &plain("example.org.", Type::AXFR), Transport::Tcp);
+    assert_eq!(rcode(&transfer), Rcode::NOTAUTH);
 }
 
 #[test]
@@ -514,9 +603,20 @@ fn any_gets_one_set_or_all_over_tcp() {
 #[test]
 fn transfers_are_for_streams_and_the_apex() {
     let snapshot = zone();
-    for rtype in [Type::AXFR, Type::IXFR] {
-        let message = plain("example.", rtype);
-        assert_eq!(rcode(&udp(&snapshot, &message)), Rcode::REFUSED);
+    let soa = b"\xc0\x0c\0\x06\0\x01\0\0\0\0\0\x16\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+    for (rtype, n_answers) in [(Type::AXFR, None), (Type::IXFR, Some(1))] {
+        let mut message = plain("example.", rtype);
+        if rtype == Type::IXFR {
+            let bare = ask(&snapshot, &message, Transport::Tcp);
+            assert_eq!(rcode(&bare), Rcode::FORMERR);
+            message[9] = 1;
+            message.extend(soa);
+        }
+        let over_udp = udp(&snapshot, &message);
+        match n_answers {
+            Some(n) => assert_eq!(decode(&over_udp).answer.len(), n),
+            None => assert_eq!(rcode(&over_udp), Rcode::REFUSED),
+        }
         let (asked, _) = verdict(&snapshot, &message, &client(Transport::Tcp));
         let apex = "example.".parse().unwrap();
         assert_eq!(asked, Verdict::Transfer { apex });

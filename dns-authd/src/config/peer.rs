@@ -11,6 +11,7 @@ use proto::endpoint::Endpoint;
 
 use super::v1::{DEFAULT_HOLD, DEFAULT_UNKNOWN_TTL, chaos, identity, keepalive};
 use super::{Config, DEFAULT_ADMIN, Network, TcpLimits, Zones};
+use crate::access::Access;
 use crate::answer::{Any, Settings};
 use crate::lua::LuaSettings;
 use crate::named_conf::{NamedConf, ZoneDecl};
@@ -67,9 +68,13 @@ pub fn config(pdns: &PdnsConf, named: NamedConf, version: &str, host: &str) -> C
         lua: pdns.lua.records != LuaRecords::No,
         health: Some(Endpoint::default()),
         answers: answers(pdns, version, host, tcp),
-        transfers: match pdns.transfers.disabled {
-            true => Cidrs::none(),
-            false => pdns.transfers.allowed.iter().copied().collect(),
+        access: Access {
+            // pdns_server has no list of who may ask.
+            ask: None,
+            transfer: match pdns.transfers.disabled {
+                true => Cidrs::none(),
+                false => pdns.transfers.allowed.iter().copied().collect(),
+            },
         },
         warnings,
     }

@@ -30,7 +30,13 @@ fn the_template_loads_and_says_what_the_defaults_are() {
     assert_eq!(format!("{template:?}"), format!("{bare:?}"));
 
     // What is written behind a `#` is the default, but for these, which have none.
-    let without_default = ["receive-buffer", "named-conf", "directory", "id"];
+    let without_default = [
+        "receive-buffer",
+        "allow-from",
+        "named-conf",
+        "directory",
+        "id",
+    ];
     let written: String = TEMPLATE
         .lines()
         .take_while(|line| !line.contains("Encrypted transports"))
@@ -66,6 +72,22 @@ fn every_example_in_the_template_loads() {
 }
 
 #[test]
+fn who_may_ask_is_everybody_unless_there_is_a_list() {
+    let access = |text: &str| read(&format!("version = \"v1\"\n{text}\n")).unwrap();
+    let client = "198.51.100.1".parse().unwrap();
+    assert!(access("").access.may_ask(client));
+    assert!(!access("allow-from = []").access.may_ask(client));
+    let odd = access("allow-from = [\"198.51.100.7/24\"]");
+    assert!(odd.access.may_ask(client));
+    assert_eq!(
+        odd.warnings.len(),
+        1,
+        "bits beyond the prefix: {:?}",
+        odd.warnings
+    );
+}
+
+#[test]
 fn a_zone_file_is_beside_the_configuration_unless_told_otherwise() {
     let file = |text: &str| {
         let config = read(&format!(
@@ -98,6 +120,7 @@ fn what_makes_no_sense_is_told_with_its_place() {
             "dns-authd.toml:2:23: udp-payload is 512 to 4096",
         ),
         ("transfers.allow = [\"x\"]", "dns-authd.toml:2:19: "),
+        ("allow-from = [\"10.0.0.0/33\"]", "dns-authd.toml:2:14: "),
         ("zoen = 1", "did you mean `zone`?"),
         ("health.all-down = \"any\"", "unknown value `any`"),
     ] {
@@ -138,7 +161,7 @@ fn an_imported_pdns_conf_means_what_it_meant() {
     let imported = read(&page).unwrap_or_else(|problems| panic!("{problems}\n{page}"));
     assert_eq!(imported.network, direct.network);
     assert_eq!(imported.live, direct.live);
-    assert_eq!(imported.transfers, direct.transfers);
+    assert_eq!(imported.access, direct.access);
     assert_eq!(imported.lua, direct.lua);
     assert_eq!(imported.zones.check_interval, direct.zones.check_interval);
     assert_eq!(imported.answers.any, Any::AllOverTcp);

@@ -17,6 +17,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::{Config, DEFAULT_ADMIN, DEFAULT_LISTEN, Network, TcpLimits, Tls, Zones};
+use crate::access::Access;
 use crate::answer::{Any, Settings};
 use crate::lua::{AllDown, LuaSettings, WhileUnknown};
 use crate::named_conf::{NamedConf, ZoneDecl, ZoneKind};
@@ -33,6 +34,7 @@ pub struct Spec {
     listen: Option<Vec<SocketAddr>>,
     threads: usize,
     receive_buffer: Option<ByteSize>,
+    allow_from: Option<Spanned<Vec<String>>>,
     zones: ZonesSpec,
     zone: Vec<ZoneSpec>,
     lua: LuaSpec,
@@ -242,7 +244,21 @@ impl Spec {
         }
         let check_interval = self.zones.interval(document, &mut problems);
         let health = self.health.endpoint(document, &mut problems);
-        let transfers = self.transfers.cidrs(document, &mut problems);
+        let access = Access {
+            ask: self
+                .allow_from
+                .as_ref()
+                .map(|list| cidrs(list, document, &mut problems)),
+            transfer: self
+                .transfers
+                .allow
+                .as_ref()
+                .map_or_else(Cidrs::none, |list| cidrs(list, document, &mut problems)),
+        };
+        for list in access.ask.iter().chain([&access.transfer]) {
+            let odd = list.warnings().iter().map(|odd| Problem::new(odd.clone()));
+            warnings.extend(odd);
+        }
         let answers = self
             .answers
             .settings(document, host, &self.tcp, &mut problems);
@@ -278,7 +294,7 @@ impl Spec {
             lua: self.lua.enabled,
             health,
             answers,
-            transfers,
+            access,
             warnings,
         };
         problems.unless_empty(config)
@@ -471,14 +487,10 @@ impl TlsSpec {
     }
 }
 
-impl TransfersSpec {
-    fn cidrs(&self, document: &Document, problems: &mut Problems) -> Cidrs {
-        let Some(allow) = &self.allow else {
-            return Cidrs::none();
-        };
-        Cidrs::from_items(allow.get_ref().iter().map(String::as_str)).unwrap_or_else(|error| {
-            problems.push(document.problem(allow.span(), error.to_string()));
-            Cidrs::none()
-        })
-    }
+/// A list of networks as it is written.
+fn cidrs(written: &Spanned<Vec<String>>, document: &Document, problems: &mut Problems) -> Cidrs {
+    Cidrs::from_items(written.get_ref()).unwrap_or_else(|error| {
+        problems.push(document.problem(written.span(), error.to_string()));
+        Cidrs::none()
+    })
 }

@@ -84,6 +84,7 @@ pub(crate) fn client(transport: Transport) -> Client {
         local_port: 53,
         transport,
         can_wait: true,
+        may_ask: true,
     }
 }
 

@@ -13,6 +13,10 @@ const ALLOWED: Permissions = Permissions {
     notify: true,
 };
 
+/// A key that nobody here knows (RFC 8945 §4.2).
+const TSIG: &[u8] = b"\x03key\0\0\xfa\0\xff\0\0\0\0\0\x15\x01h\0\0\0\x12\x34\x56\x78\x01\x2c\
+    \0\x02mm\x12\x34\0\0\0\0";
+
 struct Server {
     view: View,
     cache: Cache,
@@ -326,4 +330,18 @@ fn no_single_wrong_octet_does_harm() {
             server.judge(&broken[..at]);
         }
     }
+}
+
+#[test]
+fn a_signed_query_is_told_that_its_key_is_not_known() {
+    let server = server();
+    let mut message = testing::query(7, &testing::question("x.example", Type::A), None);
+    message[11] = 1;
+    message.extend_from_slice(TSIG);
+    let (done, source) = server.judge_as(&message, ALLOWED);
+    let Done::Reply(reply) = done else {
+        panic!("{done:?}");
+    };
+    assert_eq!((rcode(&reply), source), (Rcode::NOTAUTH, Source::Error));
+    assert_eq!(counts(&reply), [1, 0, 0, 1]);
 }

@@ -102,6 +102,7 @@ impl World {
             local_port: 53,
             transport,
             can_wait: false,
+            may_ask: true,
         };
         let verdict = self
             .responder

@@ -1,0 +1,66 @@
+//! Who may do what; published anew with each configuration.
+
+use std::net::IpAddr;
+
+use daemon_base::acl::Cidrs;
+
+/// Who may ask, and who may transfer zones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Who may ask; everybody when there is no list.
+    pub ask: Option<Cidrs>,
+    /// Who may transfer zones.
+    pub transfer: Cidrs,
+}
+
+impl Access {
+    /// Whether this address may ask. The node itself always may: what keeps a service in its slot asks it
+    /// over loopback, whatever the list says.
+    #[must_use]
+    pub fn may_ask(&self, client: IpAddr) -> bool {
+        let allowed = |list: &Cidrs| list.contains(client) || client.to_canonical().is_loopback();
+        self.ask.as_ref().is_none_or(allowed)
+    }
+
+    /// Whether this address may transfer zones.
+    #[must_use]
+    pub fn may_transfer(&self, client: IpAddr) -> bool {
+        self.transfer.contains(client)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_list_everybody_may_ask_and_nobody_transfer() {
+        let access = Access::default();
+        assert!(access.may_ask("198.51.100.1".parse().unwrap()));
+        assert!(!access.may_transfer("127.0.0.1".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_list_leaves_out_all_others_but_the_node_itself() {
+        let access = Access {
+            ask: Some("192.168.7.0/24, !192.168.7.9".parse().unwrap()),
+            transfer: Cidrs::none(),
+        };
+        for (client, expected) in [
+            ("192.168.7.13", true),
+            ("::ffff:192.168.7.13", true),
+            ("192.168.7.9", false),
+            ("192.168.8.1", false),
+            ("2001:db8::1", false),
+            ("127.0.0.1", true),
+            ("::ffff:127.0.0.1", true),
+            ("::1", true),
+        ] {
+            assert_eq!(
+                access.may_ask(client.parse().unwrap()),
+                expected,
+                "{client}"
+            );
+        }
+    }
+}
