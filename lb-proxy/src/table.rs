@@ -234,6 +234,8 @@ pub struct Policy {
     pub server: SideOptions,
     /// What becomes of the sessions of a server that goes down or into maintenance.
     pub on_down: OnDown,
+    /// What becomes of the sessions of backup servers when one of the first choice comes up.
+    pub on_up: OnUp,
     /// The address connections are made from.
     pub source_address: Option<IpAddr>,
 }
@@ -250,6 +252,7 @@ impl Default for Policy {
             server_fin: None,
             server: SideOptions::default(),
             on_down: OnDown::Finish,
+            on_up: OnUp::Finish,
             source_address: None,
         }
     }
@@ -271,6 +274,16 @@ pub enum SendProxy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnDown {
     /// Both sides are reset at once, so that clients connect anew instead of waiting.
+    Reset,
+    /// They go on as long as they can.
+    #[default]
+    Finish,
+}
+
+/// What becomes of sessions with backup servers that are not needed any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnUp {
+    /// Both sides are reset at once, so that clients connect anew.
     Reset,
     /// They go on as long as they can.
     #[default]

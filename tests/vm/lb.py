@@ -1,6 +1,7 @@
 """What lb-proxy's kernel path costs beside plain routing, on a machine whose clock counts instructions.
 
-With a way as its argument: in which functions of the kernel a connection for one request spends them.
+With `proxies` as its argument: what lb-proxy costs beside the other proxies. With ways: in which functions of the kernel a connection
+for one request spends its instructions.
 
 A client, a node and a server in network namespaces, as tests/bench/lb.py makes them. Each figure is the difference of two runs of
 different length, so that what it costs to start and to stop is not in it. Rounds are interleaved, each begins with another way, and
@@ -20,7 +21,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench"))
 import lb  # noqa: E402
 
 WAYS = ["route", "conntrack", "kernel-rules", "kernel"]
+PROXIES = ["lb-proxy", "haproxy", "haproxy-splice", "nginx"]
 ROUNDS = 4
+PROXY_ROUNDS = 1
 KIB = 1024
 BULK_KIB = (16 * KIB, 64 * KIB)
 SECONDS = (1, 2)
@@ -42,7 +45,7 @@ def busy():
 class Bench(lb.Bench):
     """The ways of the kernel alone."""
 
-    def start_servers(self):
+    def start(self):
         site = self.path("server.conf", lb.SERVER_CONF.format(directory=self.directory, http=lb.HTTP))
         echo = [sys.executable, lb.__file__, "--be-echo", f"0.0.0.0:{lb.ECHO}"]
         for name, command in [
@@ -50,25 +53,40 @@ class Bench(lb.Bench):
             ("iperf3", ["iperf3", "-s", "-p", lb.BULK]),
             ("echo", echo),
         ]:
-            self.helpers.append(self.start(name, self.wires.server, command))
+            self.helpers.append(self.process(name, self.wires.server, command))
         self.wait(self.helpers[0], lb.SERVER)
 
-    def cost(self, *command):
-        before = busy()
+    def cost(self, *command, clock=busy):
+        before = clock()
         text = self.as_client(*command).stdout
-        return busy() - before, text
+        return clock() - before, text
 
     def bulk(self, address):
         small, large = (self.cost("iperf3", "-c", address, "-p", lb.BULK, "-n", f"{size}K")[0] for size in BULK_KIB)
         return (large - small) / (BULK_KIB[1] - BULK_KIB[0]) * KIB
 
-    def requests(self, address, *header):
+    def requests(self, address, *header, clock=busy):
         used, done = [], []
         for seconds in SECONDS:
-            cost, text = self.cost("wrk", "-t1", "-c16", f"-d{seconds}s", *header, f"http://{address}:{lb.HTTP}/")
+            command = ["wrk", "-t1", "-c16", f"-d{seconds}s", *header, f"http://{address}:{lb.HTTP}/"]
+            cost, text = self.cost(*command, clock=clock)
             used.append(cost)
             done.append(int(re.search(r"(\d+) requests in", text)[1]))
         return (used[1] - used[0]) / (done[1] - done[0])
+
+    def proxy(self, way):
+        """What the threads of a proxy have of a request and of a connection."""
+        running, address = self.open(way)
+        try:
+            # The first second fills what is allocated once.
+            self.requests(address, "-H", "Connection: close", clock=running.cpu)
+            result = {
+                "request": self.requests(address, clock=running.cpu),
+                "connection": self.requests(address, "-H", "Connection: close", clock=running.cpu),
+            }
+            return {key: value / INSTRUCTION / 1000 for key, value in result.items()}
+        finally:
+            running.stop()
 
     def profile(self, way):
         """Thousands of instructions a connection takes, by function; what it costs to write samples is among them."""
@@ -110,12 +128,17 @@ class Bench(lb.Bench):
 
 
 def main():
+    proxies = sys.argv[1:] == ["proxies"]
+    ways, against = (PROXIES, "haproxy") if proxies else (WAYS, "route")
     bench = Bench(SimpleNamespace(
-        ways=WAYS, rounds=ROUNDS, seconds=60, workers=1, idle=100, patience=60, binaries=Path("/bin"), keep=False, what=[],
+        ways=ways, rounds=PROXY_ROUNDS if proxies else ROUNDS, seconds=60, workers=1, idle=100, patience=60,
+        binaries=Path("/bin"), keep=False, what=[],
     ))
     try:
-        bench.start_servers()
-        if sys.argv[1:]:
+        bench.start()
+        if proxies:
+            bench.measure = bench.proxy
+        elif sys.argv[1:]:
             for way in sys.argv[1:]:
                 bench.profile(way)
             return
@@ -123,10 +146,12 @@ def main():
     finally:
         bench.close()
     for figure, unit in UNITS.items():
-        print(f"{figure}, thousand instructions {unit}: median, and divided by plain routing (min-max)")
-        for way in WAYS:
+        if figure not in results[against][0]:
+            continue
+        print(f"{figure}, thousand instructions {unit}: median, and divided by {against} (min-max)")
+        for way in ways:
             values = [one[figure] for one in results[way]]
-            ratio = lb.ratios(results, way, "route", figure) or [1.0]
+            ratio = lb.ratios(results, way, against, figure) or [1.0]
             middle = statistics.median(ratio)
             print(f"  {way}: {statistics.median(values):.0f}, {middle:.3f} ({min(ratio):.3f}-{max(ratio):.3f})")
 

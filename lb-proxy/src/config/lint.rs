@@ -120,6 +120,11 @@ fn kernel(frontend: &str, backend: &Backend) -> Vec<String> {
             "frontend {frontend} takes the kernel path, which counts no connections: servers of {name} are drawn by chance"
         ));
     }
+    if backend.policy.on_up == crate::table::OnUp::Reset {
+        odd.push(format!(
+            "frontend {frontend} takes the kernel path, where sessions with backup servers of {name} go on"
+        ));
+    }
     if backend
         .servers
         .iter()

@@ -424,6 +424,9 @@ impl Site<'_, '_> {
         if servers().any(|options| options.resets_when_down) {
             line(text, format_args!("on-down = \"reset\""));
         }
+        if servers().any(|options| options.resets_backups) {
+            line(text, format_args!("on-up = \"reset\""));
+        }
         let queue: Option<u32> = servers().map(|options| options.max_queue).sum();
         if let Some(queue) = queue.filter(|queue| *queue > 0) {
             line(text, format_args!("queue = {queue}"));

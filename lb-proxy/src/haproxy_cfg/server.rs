@@ -44,6 +44,7 @@ pub(super) struct Options {
     pub(super) proxy_version: Option<u8>,
     pub(super) slow_start: Option<Duration>,
     pub(super) resets_when_down: bool,
+    pub(super) resets_backups: bool,
 }
 
 /// When checks are made.
@@ -157,6 +158,10 @@ impl Options {
                 "shutdown-sessions" => self.resets_when_down = true,
                 _ => return Err("the only action is `shutdown-sessions`"),
             },
+            "on-marked-up" => match value {
+                "shutdown-backup-sessions" => self.resets_backups = true,
+                _ => return Err("the only action is `shutdown-backup-sessions`"),
+            },
             _ => return Err(reason(name)),
         }
         Ok(())
@@ -204,7 +209,6 @@ fn reason(option: &str) -> &'static str {
         "observe" | "error-limit" | "on-error" => {
             "connections that fail always make healthd look again at once"
         }
-        "on-marked-up" => "sessions with backup servers go on",
         "send-proxy-v2-ssl" | "send-proxy-v2-ssl-cn" | "proxy-v2-options" => {
             "TLS does not end here; extensions that came with a header are passed on"
         }

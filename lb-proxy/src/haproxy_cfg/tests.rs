@@ -435,6 +435,20 @@ fn servers_keep_what_is_theirs() {
 }
 
 #[test]
+fn sessions_end_where_servers_say_so() {
+    let backend = |options: &str| backend(&format!("server a 192.0.2.1:1 {options}\n"));
+    let both = "on-marked-down shutdown-sessions on-marked-up shutdown-backup-sessions";
+    let words = |table: &toml::Table, key: &str| {
+        table.get(key).and_then(|it| it.as_str().map(str::to_owned))
+    };
+    assert_eq!(words(&backend(both), "on-down").as_deref(), Some("reset"));
+    assert_eq!(words(&backend(both), "on-up").as_deref(), Some("reset"));
+    assert_eq!(words(&backend("check"), "on-up"), None);
+    let odd = remarks("backend b\nserver a 192.0.2.1:1 on-marked-up nothing\n");
+    assert!(odd.contains("shutdown-backup-sessions"), "{odd}");
+}
+
+#[test]
 fn a_server_may_have_the_port_of_the_connection() {
     let of = |bind: &str, address: &str| {
         let text = format!("listen l\nbind {bind}\nserver s {address}\nserver t 192.0.2.9:1\n");

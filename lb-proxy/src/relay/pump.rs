@@ -215,11 +215,12 @@ enum Read {
 }
 
 impl Flow {
-    /// Moves what there is.
+    /// Moves what there is; `back` is how far the other direction has come.
     pub(super) fn pump(
         &mut self,
         source: &mut Side,
         destination: &mut Side,
+        back: End,
         tools: &mut Tools,
     ) -> Turn {
         for _ in 0..ROUNDS {
@@ -239,8 +240,12 @@ impl Flow {
             match self.end {
                 End::Open if source.signs.has(Signs::READABLE) => {}
                 End::Finishing => {
-                    // An error means that the connection is gone: the other direction finds out.
-                    rustix::net::shutdown(&destination.socket, Shutdown::Write).ok();
+                    // Where both ends have closed, the sockets are closed next, which says the same.
+                    let closes = back == End::Finished && !failed(source) && !failed(destination);
+                    if !closes {
+                        // An error means that the connection is gone: the other direction finds out.
+                        rustix::net::shutdown(&destination.socket, Shutdown::Write).ok();
+                    }
                     self.end = End::Finished;
                     return Turn::Rest;
                 }
@@ -300,7 +305,7 @@ impl Flow {
         }
         if let Some(held) = &mut self.held {
             let bytes = held.bytes.get(held.start..).unwrap_or_default();
-            match send(destination, bytes) {
+            match send(destination, bytes, SendFlags::empty()) {
                 Ok(sent) => {
                     self.moved += sent as u64;
                     held.start += sent;
@@ -357,28 +362,35 @@ impl Flow {
             Err(_) => return Read::Failed,
         };
         let bytes = scratch.get(..received).unwrap_or_default();
-        self.copy_out(bytes, destination);
+        // A short read is all there was, which spares the call that would say so.
+        let rest = match source.signs {
+            _ if received == capacity => Read::Some,
+            signs if signs.has(Signs::URGENT | Signs::FAILED) => Read::Some,
+            signs if signs.has(Signs::HUNG_UP) => Read::End,
+            _ => Read::Nothing,
+        };
+        // The last bytes wait for the end, which is told next and goes in the same segment.
+        let flags = match rest {
+            Read::End if !source.signs.has(Signs::RESET) => SendFlags::MORE,
+            _ => SendFlags::empty(),
+        };
+        self.copy_out(bytes, destination, flags);
         if received == capacity {
             self.streak += 1;
             if self.streak >= PROOF {
                 self.mode = Mode::Splice;
                 self.streak = 0;
             }
-            return Read::Some;
+        } else {
+            self.streak = 0;
         }
-        self.streak = 0;
-        // A short read is all there was, which spares the call that would say so.
-        match source.signs {
-            signs if signs.has(Signs::URGENT | Signs::FAILED) => Read::Some,
-            signs if signs.has(Signs::HUNG_UP) => Read::End,
-            _ => Read::Nothing,
-        }
+        rest
     }
 
     /// Sends bytes at once and holds what is refused.
-    fn copy_out(&mut self, bytes: &[u8], destination: &mut Side) {
+    fn copy_out(&mut self, bytes: &[u8], destination: &mut Side, flags: SendFlags) {
         // On an error nothing counts as sent: the bytes are held, and the next flush meets the error.
-        let sent = send(destination, bytes).unwrap_or(0);
+        let sent = send(destination, bytes, flags).unwrap_or(0);
         self.moved += sent as u64;
         if let Some(rest) = bytes.get(sent..)
             && !rest.is_empty()
@@ -419,14 +431,16 @@ impl Flow {
     }
 }
 
+/// True when a side was reset, or is about to be found so.
+fn failed(side: &Side) -> bool {
+    side.signs.has(Signs::RESET | Signs::FAILED)
+}
+
 /// Sends as much as the socket takes and notes when it takes no more; an error is only that it is one.
-fn send(destination: &mut Side, bytes: &[u8]) -> Result<usize, ()> {
+fn send(destination: &mut Side, bytes: &[u8], flags: SendFlags) -> Result<usize, ()> {
+    let flags = flags | SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     loop {
-        match rustix::net::send(
-            &destination.socket,
-            bytes,
-            SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
-        ) {
+        match rustix::net::send(&destination.socket, bytes, flags) {
             Ok(sent) => {
                 if sent < bytes.len() {
                     destination.signs.clear(Signs::WRITABLE);

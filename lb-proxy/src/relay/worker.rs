@@ -68,6 +68,8 @@ pub(super) struct Worker {
     pub(super) again: Vec<Token>,
     /// Sessions whose sockets get their options once they are old enough.
     young: VecDeque<(Token, u64)>,
+    /// Sessions in a row that have ended before they were old.
+    brief: u32,
     /// How many wait for a server with room.
     pub(super) n_queued: usize,
     /// When queues are looked at again, for room that appears without a session ending.
@@ -136,6 +138,7 @@ impl Worker {
             tools: Tools::new(),
             again: Vec::new(),
             young: VecDeque::new(),
+            brief: 0,
             n_queued: 0,
             stir_at: 0,
             now,

@@ -8,12 +8,13 @@ use proto::health::{DnsProbe, HttpProbe, Schedule, TargetKind, Verify};
 use toml::Spanned;
 
 use super::spec::{
-    BackendSpec, BalanceSpec, CheckField, CheckSpec, OnDownSpec, SendProxySpec, ServerSpec, Spec,
+    BackendSpec, BalanceSpec, CheckField, CheckSpec, OnDownSpec, OnUpSpec, SendProxySpec,
+    ServerSpec, Spec,
 };
 use super::{Reader, above_zero};
 use crate::config::{Backend, Check, Protocol, Role, Server};
 use crate::pool::{Algorithm, MAX_SERVERS, MAX_WEIGHT, ServerSettings, Settings};
-use crate::table::{OnDown, Policy, SendProxy};
+use crate::table::{OnDown, OnUp, Policy, SendProxy};
 
 /// Probes as OpenShift's documentation has them: a server is out 6 s after it fails, and back after 4 s.
 const SCHEDULE: Schedule = Schedule {
@@ -94,6 +95,10 @@ impl Reader<'_> {
                 (Some(OnDownSpec::Finish), _) | (None, Role::Plain) => OnDown::Finish,
                 // A watch on an API server that is gone would hang until its client gives up.
                 (Some(OnDownSpec::Reset), _) | (None, Role::Api | Role::Ingress) => OnDown::Reset,
+            },
+            on_up: match spec.on_up {
+                OnUpSpec::Reset => OnUp::Reset,
+                OnUpSpec::Finish => OnUp::Finish,
             },
             source_address: spec.source_address,
         }

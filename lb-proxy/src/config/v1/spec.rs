@@ -243,6 +243,8 @@ pub(super) struct BackendSpec {
     #[serde(default)]
     pub(super) on_down: Option<OnDownSpec>,
     #[serde(default)]
+    pub(super) on_up: OnUpSpec,
+    #[serde(default)]
     pub(super) fail_open: bool,
     #[serde(default)]
     pub(super) all_backups: bool,
@@ -294,6 +296,14 @@ pub(super) enum SendProxySpec {
 #[serde(rename_all = "kebab-case")]
 pub(super) enum OnDownSpec {
     Reset,
+    Finish,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum OnUpSpec {
+    Reset,
+    #[default]
     Finish,
 }
 

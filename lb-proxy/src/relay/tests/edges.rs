@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::rig::{Rig, accept, is_reset, pattern, read_exact, read_to_end, reset, server, until};
 
@@ -35,6 +35,32 @@ fn half_close_is_kept_both_ways() {
     assert!(read_to_end(&mut far).unwrap().is_empty());
     rig.until_sessions(0);
     assert_eq!(rig.terminations(), ["--", "--"]);
+}
+
+/// The last bytes and the end share a segment. Where the end is late, the kernel keeps such bytes for a
+/// fifth of a second.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test measures time")]
+fn the_last_bytes_of_a_server_are_not_late() {
+    let (listener, address) = server();
+    let rig = Rig::new(&[address]).start();
+    let took = (0..20).map(|_| {
+        let mut client = rig.connect();
+        let mut far = accept(&listener);
+        client.write_all(b"question").unwrap();
+        assert_eq!(read_exact(&mut far, 8), b"question");
+        let began = Instant::now();
+        far.write_all(b"answer").unwrap();
+        drop(far);
+        assert_eq!(read_to_end(&mut client).unwrap(), b"answer");
+        began.elapsed()
+    });
+    let took: Vec<Duration> = took.collect();
+    // The machine may be busy now and then, not always.
+    let fast = took
+        .iter()
+        .filter(|took| **took < Duration::from_millis(150));
+    assert!(fast.count() >= 10, "{took:?}");
 }
 
 #[test]

@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::rig::{
-    Rig, accept, is_reset, named_echo, nobody, patient, read_exact, read_to_end, reset, server,
-    until,
+    Rig, accept, is_reset, named_echo, nobody, patient, pattern, read_exact, read_to_end, reset,
+    server, until,
 };
 use crate::pool::Standing;
-use crate::table::OnDown;
+use crate::table::{OnDown, OnUp};
 
 #[test]
 fn a_refused_connection_goes_to_the_next_server_at_once() {
@@ -28,6 +28,23 @@ fn a_refused_connection_goes_to_the_next_server_at_once() {
     }
     let counters = rig.engine().counters();
     assert!(counters.redispatches.load(Ordering::Relaxed) >= 10);
+}
+
+#[test]
+fn what_a_client_sends_first_goes_to_the_server_that_does_not_refuse() {
+    let (listener, address) = server();
+    let rig = Rig::new(&[nobody(), nobody(), address]).start();
+    for length in [1, 2 << 10, (2 << 10) + 1, 9_000] {
+        let mut client = rig.connect();
+        let sent = pattern(length, 7);
+        client.write_all(&sent).unwrap();
+        client.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut far = accept(&listener);
+        assert!(read_to_end(&mut far).unwrap() == sent, "{length}");
+        far.write_all(b"thanks").unwrap();
+        drop(far);
+        assert_eq!(read_to_end(&mut client).unwrap(), b"thanks");
+    }
 }
 
 #[test]
@@ -201,6 +218,38 @@ fn sessions_of_a_server_that_goes_down_end_as_the_policy_has_it() {
             assert_eq!(read_exact(&mut far, 5), b"still");
             // Nobody new is sent there.
             assert!(is_reset(&read_to_end(&mut rig.connect())));
+        }
+    }
+}
+
+#[test]
+fn sessions_of_a_backup_end_when_the_first_choice_is_back_if_they_are_to() {
+    for (on_up, ends) in [(OnUp::Reset, true), (OnUp::Finish, false)] {
+        let (_first, first) = server();
+        let (backup, second) = server();
+        let mut rig = Rig::new(&[first, second]).with_log();
+        rig.policy.on_up = on_up;
+        rig.pool.servers[1].backup = true;
+        rig.pool.servers[0].standing = Standing::Down;
+        let mut rig = rig.start();
+        let mut client = rig.connect();
+        let mut far = accept(&backup);
+        // Nothing changes for who is needed.
+        rig.publish();
+        std::thread::sleep(Duration::from_millis(20));
+        client.write_all(b"still").unwrap();
+        assert_eq!(read_exact(&mut far, 5), b"still");
+        rig.pool.servers[0].standing = Standing::Up { since: None };
+        rig.publish();
+        if ends {
+            assert!(is_reset(&read_to_end(&mut client)));
+            assert!(is_reset(&read_to_end(&mut far)));
+            rig.until_sessions(0);
+            assert_eq!(rig.terminations(), ["UD"]);
+        } else {
+            std::thread::sleep(Duration::from_millis(20));
+            client.write_all(b"still").unwrap();
+            assert_eq!(read_exact(&mut far, 5), b"still");
         }
     }
 }

@@ -10,7 +10,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
-use super::{Life, Watch, Worker};
+use super::{GROWN_UP, Life, Watch, Worker};
 use crate::relay::command::{Command, Mailbox};
 use crate::relay::connection::{Session, canonical, reset_on_close};
 use crate::relay::pump::{Side, Signs};
@@ -22,6 +22,15 @@ const ACCEPTS: usize = 64;
 
 /// A listener rests this long when there is no descriptor or memory for what it would accept.
 pub(in crate::relay) const REST: Duration = Duration::from_millis(100);
+
+/// So many more sessions than another worker one may have, besides a quarter of those.
+const SLACK: usize = 4;
+
+/// The same where sessions are brief: more than chance brings together of some hundred.
+const WIDE_SLACK: usize = 24;
+
+/// So many brief sessions in a row foretell that the next is one.
+const BRIEF: u32 = 32;
 
 /// How often a shortage is logged at most.
 const WARN_EVERY: Duration = Duration::from_secs(60);
@@ -48,12 +57,16 @@ impl Worker {
             }
             let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
             let accepted = rustix::net::acceptfrom_with(&*listening.socket, flags);
+            let shared = listening.shared;
             match accepted {
                 Ok((socket, peer)) => {
                     self.counters().accepted.fetch_add(1, Ordering::Relaxed);
                     frontend.tally.total.fetch_add(1, Ordering::Relaxed);
                     match peer.and_then(|peer| SocketAddr::try_from(peer).ok()) {
-                        Some(peer) => self.begin_somewhere(socket, canonical(peer), frontend),
+                        Some(peer) => {
+                            let slack = self.slack(shared);
+                            self.begin_somewhere(socket, canonical(peer), frontend, slack);
+                        }
                         None => self.release(&frontend),
                     }
                     continue;
@@ -131,13 +144,38 @@ impl Worker {
         }
     }
 
-    /// Begins a session here, or with the worker that has the fewest when that are far fewer: who is
-    /// woken first for a shared socket would have all that last.
-    fn begin_somewhere(&mut self, socket: OwnedFd, peer: SocketAddr, frontend: Arc<Frontend>) {
+    /// How many more sessions than another worker this one may have. It costs a wake-up to give one away,
+    /// which is not worth it for one that is over in a moment; that is foreseen where the kernel spreads
+    /// clients by chance. Who is woken first for a shared socket would have them all.
+    fn slack(&self, shared: bool) -> usize {
+        if !shared && self.brief >= BRIEF {
+            WIDE_SLACK
+        } else {
+            SLACK
+        }
+    }
+
+    /// Remembers whether sessions last.
+    pub(super) fn note_age(&mut self, age: Duration) {
+        self.brief = if age < GROWN_UP {
+            self.brief.saturating_add(1)
+        } else {
+            0
+        };
+    }
+
+    /// Begins a session here, or with the worker that has the fewest when that are far fewer.
+    fn begin_somewhere(
+        &mut self,
+        socket: OwnedFd,
+        peer: SocketAddr,
+        frontend: Arc<Frontend>,
+        slack: usize,
+    ) {
         let own = self.sessions.len();
         let sessions = |mailbox: &Arc<Mailbox>| mailbox.sessions.load(Ordering::Relaxed);
         let idlest = self.shared.mailboxes.iter().min_by_key(|it| sessions(it));
-        let target = idlest.filter(|it| !self.keeps_all && is_far_below(sessions(it), own));
+        let target = idlest.filter(|it| !self.keeps_all && is_far_below(sessions(it), own, slack));
         match target {
             Some(mailbox) => {
                 // Counted at once, or a burst would all go there.
@@ -294,10 +332,10 @@ impl Worker {
     }
 }
 
-/// True when a worker with `theirs` sessions should rather have the next than one with `own`: it costs a
-/// wake-up, which a difference by chance is not worth.
-fn is_far_below(theirs: usize, own: usize) -> bool {
-    own >= theirs + 4 + theirs / 4
+/// True when a worker with `theirs` sessions should rather have the next than one with `own`: a
+/// difference by chance is not worth it.
+fn is_far_below(theirs: usize, own: usize, slack: usize) -> bool {
+    own >= theirs + slack + theirs / 4
 }
 
 /// True when a call failed for want of descriptors or memory, of which there may be more in a moment.
@@ -306,4 +344,26 @@ pub(in crate::relay) fn is_shortage(error: Errno) -> bool {
         error,
         Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_given_away_for_a_difference_that_is_no_chance() {
+        let table = [
+            (0, 3, SLACK, false),
+            (0, 4, SLACK, true),
+            (24, 33, SLACK, false),
+            (24, 34, SLACK, true),
+            (24, 53, WIDE_SLACK, false),
+            (24, 54, WIDE_SLACK, true),
+            // Of those that are woken first for everything.
+            (100, 149, WIDE_SLACK, true),
+        ];
+        for (theirs, own, slack, given) in table {
+            assert_eq!(is_far_below(theirs, own, slack), given, "{theirs} {own}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! What a worker is asked from outside: listeners, tables, questions, and to give its sessions away.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use crate::relay::command::{Command, Filter};
 use crate::relay::connection::{Parcel, Session, Stage};
 use crate::relay::listener::Share;
 use crate::relay::slab::Token;
-use crate::table::{OnDown, Table};
+use crate::table::{Backend, OnDown, OnUp, Table};
 
 impl Worker {
     /// Does what is in the mailbox.
@@ -175,20 +175,18 @@ impl Worker {
         if gone.is_empty() {
             return;
         }
-        let on_gone: Vec<u32> = self
+        let on_gone: Vec<(u32, Cause)> = self
             .sessions
             .iter()
-            .filter(|(_, session)| {
-                session
-                    .target
-                    .as_ref()
-                    .is_some_and(|server| gone.contains(&server.load.id()))
+            .filter_map(|(index, session)| {
+                let cause = gone.get(&session.target.as_ref()?.load.id())?;
+                Some((index, *cause))
             })
-            .map(|(index, _)| index)
             .collect();
-        for index in on_gone {
+        for (index, cause) in on_gone {
             // One that is not connected yet can go elsewhere.
-            if self.sessions.get(index).map(|s| s.stage) == Some(Stage::Connecting) {
+            let connects = self.sessions.get(index).map(|s| s.stage) == Some(Stage::Connecting);
+            if connects && cause == Cause::Down {
                 self.attempt_failed(index, rustix::io::Errno::CONNABORTED);
                 continue;
             }
@@ -199,7 +197,7 @@ impl Worker {
                 let tally = &server.load.tally;
                 tally.resets.fetch_add(1, Ordering::Relaxed);
             }
-            self.end(index, Ending::reset(Cause::Down));
+            self.end(index, Ending::reset(cause));
         }
     }
 
@@ -290,17 +288,21 @@ impl Worker {
     }
 }
 
-/// The loads of servers whose sessions are to be ended: up in the one table and, by the policy of the
-/// other, to be reset.
-fn gone(before: &Table, after: &Table) -> HashSet<u32> {
-    let mut gone = HashSet::new();
+/// The loads of servers whose sessions are to be ended by the policy of the newer table, and why: they
+/// were up in the older one, or are backup servers that only that one uses.
+fn gone(before: &Table, after: &Table) -> HashMap<u32, Cause> {
+    let mut gone = HashMap::new();
     for backend in &after.backends {
-        if backend.policy.on_down != OnDown::Reset {
-            continue;
-        }
         let Some(old) = before.backend(&backend.pool.name) else {
             continue;
         };
+        if backend.policy.on_up == OnUp::Reset && uses_backups(old) && uses_first(backend) {
+            let backups = backend.pool.servers.iter().filter(|server| server.backup);
+            gone.extend(backups.map(|server| (server.load.id(), Cause::Up)));
+        }
+        if backend.policy.on_down != OnDown::Reset {
+            continue;
+        }
         for server in &backend.pool.servers {
             if !is_gone(&server.standing) {
                 continue;
@@ -312,11 +314,22 @@ fn gone(before: &Table, after: &Table) -> HashSet<u32> {
                 .iter()
                 .any(|old| old.load.id() == load && is_gone(&old.standing));
             if !was_gone {
-                gone.insert(load);
+                gone.insert(load, Cause::Down);
             }
         }
     }
     gone
+}
+
+/// True when new connections go to backup servers.
+fn uses_backups(backend: &Backend) -> bool {
+    backend.pool.in_use().any(|(_, server)| server.backup)
+}
+
+/// True when new connections go to servers of the first choice.
+fn uses_first(backend: &Backend) -> bool {
+    let mut used = backend.pool.in_use();
+    used.any(|(_, server)| !server.backup && server.standing.is_up())
 }
 
 fn is_gone(standing: &Standing) -> bool {

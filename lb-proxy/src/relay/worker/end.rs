@@ -184,6 +184,7 @@ impl Worker {
             }
         }
         tell(&mut session);
+        self.note_age(self.now.since(session.accepted));
         if session.frontend.log && self.shared.log.is_on() {
             let record = self.record(&session, termination(&session, ending.cause));
             self.shared.log.write(record);
@@ -259,13 +260,13 @@ fn pump(session: &mut Session, tools: &mut Tools) -> Turn {
     else {
         return Turn::Rest;
     };
-    let mut turn = up.pump(client, server, tools);
+    let mut turn = up.pump(client, server, down.end, tools);
     let signs = client.signs;
-    if down.pump(server, client, tools) == Turn::Again {
+    if down.pump(server, client, up.end, tools) == Turn::Again {
         turn = Turn::Again;
     }
     // A client that took no more may have left something to be read.
-    if client.signs != signs && up.pump(client, server, tools) == Turn::Again {
+    if client.signs != signs && up.pump(client, server, down.end, tools) == Turn::Again {
         turn = Turn::Again;
     }
     turn
