@@ -10,11 +10,12 @@ use crate::bundle::args::{BundleArgs, KeyArgs};
 use crate::check::{self, CheckArgs};
 use crate::image::args::{ImageArgs, ImagePlace, ImagesArgs};
 use crate::init::{self, InitArgs};
-use crate::install::args::{INSTALL_NOTES, InstallArgs, UninstallArgs};
+use crate::install::args::{INSTALL_NOTES, InstallArgs, UNINSTALL_NOTES, UninstallArgs};
 use crate::pki::PkiArgs;
 use crate::render_verb;
 use crate::render_verb::RenderArgs;
 use crate::service::Service;
+use crate::site_file;
 
 /// Starts an Outpost site and looks after it
 ///
@@ -67,7 +68,9 @@ pub(crate) enum Command {
     /// version, whether it is ready, how often its manager started it again, when it last said that it
     /// makes progress, and what waits in its sockets or was dropped there; and what healthd finds down.
     ///
-    /// With --site all nodes of the site file, over ssh.
+    /// With --site all nodes of the site file, over ssh: all at once, without a question, and each for
+    /// 60 seconds at most. Keys, hosts known and jump hosts are those of ssh's own configuration. On the
+    /// nodes the user is root, or may run /usr/local/bin/outpost with sudo and no password.
     #[command(after_long_help = STATUS_NOTES)]
     Status(StatusArgs),
 
@@ -89,6 +92,7 @@ pub(crate) enum Command {
     ///
     /// What the services have learnt and keep (the registry's images above all) stays, unless --purge says otherwise. Files that
     /// were changed since stay too, and what was there before comes back.
+    #[command(after_long_help = UNINSTALL_NOTES)]
     Uninstall(UninstallArgs),
 
     /// Make the keys that bundles are signed with
@@ -249,8 +253,8 @@ pub(crate) struct StatusArgs {
     #[arg(long, conflicts_with_all = ["run_dir", "site"])]
     pub(crate) node: bool,
 
-    /// Show all nodes of this site file
-    #[arg(long, value_name = "FILE", conflicts_with = "run_dir")]
+    /// Show all nodes of this site file, asked over ssh [default: site.toml]
+    #[arg(long, value_name = "FILE", conflicts_with = "run_dir", num_args = 0..=1, default_missing_value = site_file::DEFAULT)]
     pub(crate) site: Option<PathBuf>,
 
     /// User as whom nodes are asked over ssh, with --site
@@ -434,6 +438,7 @@ Examples:
 
 Exit status:
   0   everything that was asked serves and is ready
+  64  the command line is wrong
   69  something does not, or could not be asked
   78  the site file has a problem";
 
@@ -446,6 +451,7 @@ Examples:
 Exit status:
   0   the other version serves
   1   it does not; the one that served serves on, or again
+  64  the command line is wrong
   69  another swap is under way, or nothing serves: the service manager goes on trying
   77  no permission";
 
@@ -455,12 +461,15 @@ Examples:
   outpost status
   outpost master down 1
 
-Exit status:
-  0   done
+Exit status (`outpost COMMAND --help` says more of each):
+  0   done, or nothing to do
+  1   render --diff: there is a difference; swap: the other version does not serve
   64  the command line is wrong
-  69  what is asked for is not there: no site runs, a port is taken, a service does not start
-  70  a bug
-  77  no permission";
+  65  a file that was given cannot be used: damaged, not understood, signed by somebody else
+  69  what is asked for is not there, or does not work: a site, a node, a service, a port
+  70  a bug, or a disk that cannot be written
+  77  no permission
+  78  the site file, or what it names, has problems";
 
 #[cfg(test)]
 mod tests {
@@ -471,6 +480,30 @@ mod tests {
     #[test]
     fn the_definitions_are_consistent() {
         Outpost::command().debug_assert();
+    }
+
+    /// Every verb says what its exit status means, in lines that no terminal of 100 columns breaks.
+    #[test]
+    fn help_says_what_exit_statuses_mean() {
+        fn look(command: &clap::Command, path: &str, is_told_above: bool) {
+            let path = format!("{path} {}", command.get_name());
+            let notes = command.get_after_long_help().map(ToString::to_string);
+            let notes = notes.unwrap_or_default();
+            for line in notes.lines() {
+                assert!(line.chars().count() <= 100, "{path}: {line}");
+            }
+            let is_told = is_told_above || notes.contains("Exit status");
+            let mut verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set());
+            assert!(is_told || verbs.next().is_some(), "{path}");
+            for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
+                look(verb, &path, is_told);
+            }
+        }
+        for verb in Outpost::command().get_subcommands() {
+            if !verb.is_hide_set() {
+                look(verb, "outpost", false);
+            }
+        }
     }
 
     #[test]

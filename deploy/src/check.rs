@@ -5,13 +5,13 @@ use std::process::ExitCode;
 
 use clap::Args;
 use config_text::Position;
-use daemon_base::config::{Document, Problem, Problems};
+use daemon_base::config::{Problem, Problems};
 use daemon_base::{disk, exit, outln};
 
 use crate::pki;
 use crate::service::Service;
 use crate::site::{Role, Site};
-use crate::site_file::{self, Kind, Named, Remark};
+use crate::site_file::{self, Holds, Kind, Named, Remark};
 
 /// Arguments of `check`.
 #[derive(Clone, Debug, Args)]
@@ -27,8 +27,8 @@ pub(crate) struct CheckArgs {
 
 /// What `--help` says after the options.
 pub(crate) const NOTES: &str = "\
-Each problem is a line, FILE:LINE:COLUMN: TEXT; warnings and notes say that they are. Found are, among
-others:
+Each problem is a line, FILE:LINE:COLUMN: TEXT; warnings and notes say that they are. Found are,
+among others:
   * keys that there are not, with the nearest that there is
   * addresses that two have, that are outside the site's networks, or that nobody can have
   * networks that overlap
@@ -39,7 +39,10 @@ others:
   * services that cannot work without another on the same node
   * upstreams that are the site itself, and time servers whose names nobody resolves
   * an even number of masters, or none
-  * a file of registry users that is missing or has other passwords than bcrypt's
+  * quotas of nothing, mirrors without an upstream, with one that is the site itself, or with a name
+    that nobody resolves
+  * files that are named and missing: registry users (or other passwords than bcrypt's), credentials
+    and authorities of mirrors
 
 Examples:
   outpost check
@@ -61,15 +64,15 @@ pub(crate) fn run(args: &CheckArgs) -> ExitCode {
 
 /// What there is to say about a site file, and whether it is good.
 fn look(path: &Path, strict: bool) -> (Vec<String>, bool) {
-    let document = match Document::read(path) {
+    let document = match site_file::open(path) {
         Ok(document) => document,
         Err(problems) => return (lines(&problems, &[]), false),
     };
     let read = site_file::parse(&document);
     let base = path.parent().unwrap_or_else(|| Path::new(""));
     let mut problems = read.site.as_ref().err().cloned().unwrap_or_default();
-    for named in &read.named {
-        problems.extend(users(base, named));
+    for file in &read.named {
+        problems.extend(named(base, file));
     }
     let has_warning = read
         .remarks
@@ -103,41 +106,85 @@ fn lines(problems: &Problems, remarks: &[Remark]) -> Vec<String> {
         .collect()
 }
 
-/// What is wrong with the file of the registry's users.
-fn users(base: &Path, named: &Named) -> Vec<Problem> {
+/// What is wrong with a file that the site file names.
+fn named(base: &Path, named: &Named) -> Vec<Problem> {
     let path = base.join(&named.path);
-    let text = match disk::read(&path) {
-        Ok(octets) => String::from_utf8_lossy(&octets).into_owned(),
+    let octets = match disk::read(&path) {
+        Ok(octets) => octets,
         Err(error) => {
             let message = format!("cannot read {}, {}: {error}", path.display(), named.what);
             return vec![Problem::at(named.position.clone(), message)];
         }
     };
-    let mut problems = Vec::new();
-    let mut n_users = 0_usize;
-    for (index, line) in text.lines().enumerate() {
-        if line.trim().is_empty() || line.starts_with('#') {
-            continue;
-        }
-        n_users += 1;
-        let is_bcrypt = line
-            .split_once(':')
-            .is_some_and(|(user, hash)| !user.is_empty() && hash.starts_with("$2"));
-        if !is_bcrypt {
+    let text = String::from_utf8_lossy(&octets);
+    let found = match named.holds {
+        Holds::Users => users(&text),
+        Holds::Credentials => credentials(&text),
+        Holds::Certificates => certificates(&octets),
+    };
+    let problem = |(line, message): (usize, &str)| match line {
+        // Of the file as a whole: told where it is named.
+        0 => Problem::at(
+            named.position.clone(),
+            format!("{} {message}", path.display()),
+        ),
+        line => {
+            let file = path.as_path().into();
             let position = Position {
-                file: path.as_path().into(),
-                line: index + 1,
+                file,
+                line,
                 column: 1,
             };
-            let message = "no user with a bcrypt password, as `htpasswd -B` writes it";
-            problems.push(Problem::at(position, message));
+            Problem::at(position, message)
         }
+    };
+    found.into_iter().map(problem).collect()
+}
+
+/// What is wrong with users of the registry, by line; 0 is the whole.
+fn users(text: &str) -> Vec<(usize, &'static str)> {
+    let lines = (1..).zip(text.lines());
+    let users: Vec<(usize, &str)> = lines
+        .filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'))
+        .collect();
+    if users.is_empty() {
+        return vec![(0, "names no user: nobody could push")];
     }
-    if n_users == 0 {
-        let message = format!("{} names no user: nobody could push", path.display());
-        problems.push(Problem::at(named.position.clone(), message));
+    let is_bcrypt = |line: &str| {
+        line.split_once(':')
+            .is_some_and(|(user, hash)| !user.is_empty() && hash.starts_with("$2"))
+    };
+    let wrong = users.into_iter().filter(|(_, line)| !is_bcrypt(line));
+    wrong
+        .map(|(line, _)| {
+            (
+                line,
+                "no user with a bcrypt password, as `htpasswd -B` writes it",
+            )
+        })
+        .collect()
+}
+
+/// What is wrong with credentials: never quoted, they are a secret.
+fn credentials(text: &str) -> Vec<(usize, &'static str)> {
+    let mut lines = text.trim_end_matches(['\r', '\n']).lines();
+    let first = lines.next().unwrap_or_default();
+    let is_pair = first
+        .split_once(':')
+        .is_some_and(|(user, _)| !user.is_empty());
+    match (is_pair, lines.next()) {
+        (true, None) => Vec::new(),
+        (false, _) => vec![(1, "no credentials, as in user:password")],
+        (true, Some(_)) => vec![(2, "there is more than one line of user:password")],
     }
-    problems
+}
+
+/// What is wrong with certificates.
+fn certificates(octets: &[u8]) -> Vec<(usize, &'static str)> {
+    match pki::is_certificate(octets) {
+        Ok(()) => Vec::new(),
+        Err(why) => vec![(0, why)],
+    }
 }
 
 /// A site in one line.

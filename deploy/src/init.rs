@@ -111,14 +111,15 @@ struct Given {
 
 /// What `--help` says after the options.
 pub(crate) const NOTES: &str = "\
-At a terminal, what neither a flag nor a file says is asked, with an answer that is taken when nothing is
-entered. Without a terminal nothing is asked, and what is missing is named.
+At a terminal, what neither a flag nor a file says is asked, with an answer that is taken when
+nothing is entered. Without a terminal nothing is asked, and what is missing is named.
 
-From install-config.yaml: metadata.name and baseDomain, machineNetwork, clusterNetwork, API and ingress VIPs
-of baremetal, vsphere, nutanix and openstack (the old singular keys too), hosts, replicas, NTP servers, and
-mirrors below the domain as names of the registry. From agent-config.yaml: hosts with their roles and the
-addresses, name servers and gateways of their networkConfig, rendezvousIP, additionalNTPSources. Passwords
-and keys are not read. What cannot be carried over is a comment in the file.
+From install-config.yaml: metadata.name and baseDomain, machineNetwork, clusterNetwork, API and
+ingress VIPs of baremetal, vsphere, nutanix and openstack (the old singular keys too), hosts,
+replicas, NTP servers, and mirrors below the domain as names of the registry. From agent-
+config.yaml: hosts with their roles and the addresses, name servers and gateways of their
+networkConfig, rendezvousIP, additionalNTPSources. Passwords and keys are not read. What cannot be
+carried over is a comment in the file.
 
 Examples:
   outpost init

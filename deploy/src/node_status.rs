@@ -5,6 +5,7 @@
 //! so is everything that healthd finds down.
 
 mod queues;
+mod remote;
 mod show;
 
 use std::path::Path;
@@ -26,9 +27,6 @@ use crate::swap::places::Places;
 use crate::swap::process::Process;
 use crate::swap::record::{self, Record};
 use crate::swap::slot::Slot;
-
-/// How long another node may take: its own questions have bounds within it.
-const REMOTE: Duration = Duration::from_secs(60);
 
 /// The kernel's tables of sockets.
 const TABLES: [(&str, Kind); 4] = [
@@ -83,39 +81,36 @@ async fn all(site: &Path, login: &str, json: bool) -> u8 {
             return exit::CONFIG;
         }
     };
+    // All at once: one that is silent holds nobody up.
+    let asked: Vec<_> = site
+        .nodes
+        .iter()
+        .map(|node| {
+            let (login, address) = (login.to_owned(), node.address());
+            tokio::spawn(async move { remote::ask(&login, address).await })
+        })
+        .collect();
     let mut code = exit::OK;
-    let mut answers = Vec::new();
-    for node in &site.nodes {
-        let asked = ask(login, &node.address().to_string()).await;
+    let mut shown = Vec::new();
+    for (node, asked) in site.nodes.iter().zip(asked) {
+        let asked = asked.await.unwrap_or_else(|error| Err(error.into()));
         code = code.max(asked.as_ref().map_or(exit::UNAVAILABLE, code_of));
-        answers.push((node.name.as_str(), asked));
-    }
-    if json {
-        let nodes = answers.into_iter().map(|(name, asked)| match asked {
-            Ok(status) => status,
-            Err(error) => json!({ "node": name, "error": format!("{error:#}") }),
-        });
-        let nodes: Vec<Value> = nodes.collect();
-        outln!("{:#}", Value::Array(nodes));
-        return code;
-    }
-    for (name, asked) in answers {
+        if json {
+            shown.push(asked.unwrap_or_else(
+                |error| json!({ "node": node.name, "error": format!("{error:#}") }),
+            ));
+            continue;
+        }
         let text = match asked {
             Ok(status) => show::node(&status),
-            Err(error) => show::unreachable(name, &format!("{error:#}")),
+            Err(error) => show::unreachable(&node.name, &format!("{error:#}")),
         };
         outln!("{}", text.trim_end());
     }
+    if json {
+        outln!("{:#}", Value::Array(shown));
+    }
     code
-}
-
-/// Asks another node over ssh; a node whose services are not well answers all the same.
-async fn ask(login: &str, address: &str) -> anyhow::Result<Value> {
-    let to = format!("{login}@{address}");
-    let remote = "sudo -n outpost status --node --json; true";
-    let arguments = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=5", &to, remote];
-    let text = manager::run("ssh", arguments, REMOTE).await?;
-    Ok(serde_json::from_str(&text)?)
 }
 
 //--- A node

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! pki/ca.crt  ca.key            the authority; its key stays where the site file is
-//!     nodes/NAME.crt NAME.key   what a node shows
+//!     nodes/NAME.crt NAME.key   what a node shows; NAME.csr what asks for it where the authority is elsewhere
 //!     registry-token.key .pub   what the registry's tokens are signed with, where it has users
 //! ```
 //!
@@ -12,23 +12,21 @@
 //! a key.
 
 mod certificate;
+mod request;
+mod store;
 
 use std::collections::BTreeSet;
-use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use daemon_base::calendar::{Timestamp, civil_date};
 use daemon_base::config::{Problem, Problems};
-use daemon_base::{disk, errln, exit, outln};
-use rcgen::{Issuer, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, SignatureAlgorithm};
+use daemon_base::{disk, errln, exit};
 
-use self::certificate::{Facts, Reason, SOON, lacks};
-use crate::durable::{self, Rights};
+use self::certificate::Facts;
+use self::store::Store;
 use crate::secrets::{Pair, Secrets};
 use crate::service::Service;
 use crate::site::{Node, Site};
@@ -58,6 +56,22 @@ pub(crate) enum PkiVerb {
     #[command(after_long_help = MAKE_NOTES)]
     Make(MakeArgs),
 
+    /// Make requests for certificates, for an authority that is elsewhere
+    ///
+    /// A key for each node that runs the registry, where there is none, and beside it NAME.csr: a request
+    /// (PKCS #10) for its names and addresses, as a server's and a client's. What is good already is not
+    /// asked for again. No key leaves the directory.
+    #[command(after_long_help = REQUEST_NOTES)]
+    Request(RequestArgs),
+
+    /// Take certificates in that an authority elsewhere has signed
+    ///
+    /// Each is known by its key. It is checked before anything is written, and all of them or none are taken: it has to
+    /// have every name that was asked for, be good for servers and clients, and lead to the authority;
+    /// what is between the two may be in any of the files.
+    #[command(after_long_help = ACCEPT_NOTES)]
+    Accept(AcceptArgs),
+
     /// Show certificates, what they are for and when they end
     #[command(after_long_help = SHOW_NOTES)]
     Show(ShowArgs),
@@ -79,6 +93,34 @@ pub(crate) struct MakeArgs {
     pub(crate) renew: bool,
 }
 
+/// Arguments of `pki request`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RequestArgs {
+    /// The site file
+    #[arg(value_name = "SITE", default_value = site_file::DEFAULT)]
+    pub(crate) site: PathBuf,
+
+    /// Ask for all anew
+    #[arg(long)]
+    pub(crate) renew: bool,
+}
+
+/// Arguments of `pki accept`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct AcceptArgs {
+    /// Certificates (PEM): those of nodes, and what is between them and the authority
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// The authority's own certificate (PEM); it becomes ca.crt, and need not be given again
+    #[arg(long, value_name = "FILE")]
+    pub(crate) authority: Option<PathBuf>,
+
+    /// The site file
+    #[arg(long, value_name = "FILE", default_value = site_file::DEFAULT)]
+    pub(crate) site: PathBuf,
+}
+
 /// Arguments of `pki show`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ShowArgs {
@@ -90,7 +132,8 @@ pub(crate) struct ShowArgs {
 const MAKE_NOTES: &str = "\
 Files, below the directory that `pki` in the site file names (pki beside it unless given):
   ca.crt ca.key                         the authority; its key never leaves this directory
-  nodes/NAME.crt nodes/NAME.key         what a node shows to clients of the registry and to other nodes
+  nodes/NAME.crt nodes/NAME.key         what a node shows to clients of the registry and to other
+                                        nodes
   registry-token.key registry-token.pub what tokens are signed with, the same on every node
 
 Examples:
@@ -102,6 +145,32 @@ Exit status:
   0   all are good
   64  the command line is wrong
   70  a file cannot be read or written, or ca.key is not there and has to sign something
+  78  the site file has problems";
+
+const REQUEST_NOTES: &str = "\
+Examples:
+  outpost pki request
+  openssl req -in pki/nodes/master-0.csr -noout -text
+  outpost pki accept --authority root.crt master-0.crt master-1.crt master-2.crt issuing.crt
+
+Exit status:
+  0   requests are there for all that have to be signed
+  64  the command line is wrong
+  70  a file cannot be read or written
+  77  no permission
+  78  the site file has problems";
+
+const ACCEPT_NOTES: &str = "\
+Examples:
+  outpost pki accept --authority root.crt signed/*.crt
+  outpost pki accept --site north/site.toml master-1.crt
+
+Exit status:
+  0   all were taken
+  64  the command line is wrong
+  65  a file has no certificate for this site, or one does not do; nothing was taken
+  70  a file cannot be read or written
+  77  no permission
   78  the site file has problems";
 
 const SHOW_NOTES: &str = "\
@@ -121,6 +190,8 @@ const AUTHORITY_DAYS: u64 = 7305;
 pub(crate) fn run(args: &PkiArgs) -> ExitCode {
     let path = match &args.verb {
         PkiVerb::Make(args) => &args.site,
+        PkiVerb::Request(args) => &args.site,
+        PkiVerb::Accept(args) => &args.site,
         PkiVerb::Show(args) => &args.site,
     };
     let site = match site_file::read(path) {
@@ -132,17 +203,33 @@ pub(crate) fn run(args: &PkiArgs) -> ExitCode {
     };
     let home = path.parent().unwrap_or_else(|| Path::new(""));
     let store = Store::new(home, &site);
-    match &args.verb {
-        PkiVerb::Make(args) => match store.make(&site, args) {
-            Ok(()) => exit::code(exit::OK),
-            Err(error) => {
-                errln!("outpost: {error:#}");
-                exit::code(exit::SOFTWARE)
+    let done = match &args.verb {
+        PkiVerb::Make(args) => store.make(&site, args),
+        PkiVerb::Request(args) => store.request(&site, args.renew),
+        PkiVerb::Accept(args) => {
+            match store.accept(&site, args.authority.as_deref(), &args.files) {
+                Ok(refused) if refused.is_empty() => Ok(()),
+                Ok(refused) => {
+                    for reason in refused {
+                        errln!("{reason}");
+                    }
+                    errln!("outpost: nothing was taken");
+                    return exit::code(exit::DATA);
+                }
+                Err(error) => Err(error),
             }
-        },
+        }
         PkiVerb::Show(_) => {
             let is_good = store.show(&site);
-            exit::code(if is_good { exit::OK } else { exit::CONFIG })
+            return exit::code(if is_good { exit::OK } else { exit::CONFIG });
+        }
+    };
+    match done {
+        Ok(()) => exit::code(exit::OK),
+        Err(error) => {
+            errln!("outpost: {error:#}");
+            let io = error.downcast_ref::<io::Error>();
+            exit::code(io.map_or(exit::SOFTWARE, exit::code_of_io))
         }
     }
 }
@@ -181,9 +268,25 @@ pub(crate) fn load(home: &Path, site: &Site) -> Result<Secrets, Problems> {
         secrets.registry_token_key = Some(take(&store.path("registry-token.key")));
         secrets.registry_users = Some(take(&home.join(users)));
     }
+    for mirror in &site.registry.mirrors {
+        for path in mirror.credentials.iter().chain(&mirror.ca) {
+            secrets.mirrors.insert(path.clone(), take(&home.join(path)));
+        }
+    }
     let secrets = problems.unless_empty(secrets)?;
     store.fits(site, &secrets)?;
     Ok(secrets)
+}
+
+/// Whether a file has a certificate in it; the words follow the file's name.
+pub(crate) fn is_certificate(pem: &[u8]) -> Result<(), &'static str> {
+    let Err(kind) = Facts::read(pem) else {
+        return Ok(());
+    };
+    Err(match kind {
+        "no PEM" => "is no PEM: no certificate begins with -----BEGIN CERTIFICATE-----",
+        _ => "has no certificate that can be read",
+    })
 }
 
 /// What `check` says of the certificates of a site.
@@ -198,313 +301,6 @@ pub(crate) fn remarks(home: &Path, site: &Site) -> Vec<String> {
     let states = store.states(site);
     let bad = states.iter().filter(|state| state.lack.is_some());
     bad.map(|state| format!("warning: {state}")).collect()
-}
-
-//--- The directory
-
-/// The directory of a site's certificates.
-#[derive(Debug)]
-struct Store {
-    directory: PathBuf,
-    today: u64,
-}
-
-/// A certificate, and what is wrong with it.
-#[derive(Debug)]
-struct State {
-    path: PathBuf,
-    facts: Option<Facts>,
-    lack: Option<Reason>,
-    today: u64,
-}
-
-impl std::fmt::Display for State {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: ", self.path.display())?;
-        if let Some(facts) = &self.facts {
-            let (year, month, day) = civil_date(facts.last_day);
-            let left = facts.days_left(self.today);
-            write!(
-                f,
-                "{}, until {year:04}-{month:02}-{day:02} ({left} days)",
-                facts.subject
-            )?;
-            if !facts.names.is_empty() {
-                let names: Vec<&str> = facts.names.iter().map(String::as_str).collect();
-                write!(f, ", for {}", names.join(" "))?;
-            }
-        }
-        match &self.lack {
-            Some(Reason::Missing) => f.write_str("not there; `outpost pki make` makes it"),
-            Some(Reason::Ends { .. }) => f.write_str("; `outpost pki make --renew` makes it anew"),
-            Some(lack) => write!(f, "; {lack}: `outpost pki make` makes it anew"),
-            None => Ok(()),
-        }
-    }
-}
-
-impl Store {
-    fn new(home: &Path, site: &Site) -> Self {
-        Self {
-            directory: home.join(&site.pki),
-            today: Timestamp::now().since_epoch().as_secs() / 86_400,
-        }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.join(name)
-    }
-
-    fn certificate(&self, node: &Node) -> PathBuf {
-        self.directory.join(format!("nodes/{}.crt", node.name))
-    }
-
-    fn key(&self, node: &Node) -> PathBuf {
-        self.directory.join(format!("nodes/{}.key", node.name))
-    }
-
-    //--- Making
-
-    fn make(&self, site: &Site, args: &MakeArgs) -> anyhow::Result<()> {
-        for directory in [self.directory.clone(), self.path("nodes")] {
-            DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(&directory)
-                .with_context(|| format!("cannot make the directory {}", directory.display()))?;
-        }
-        let (authority, issuer) = self.authority(site, args.renew)?;
-        let mut n_kept = 0;
-        for node in known(site) {
-            let key = self.key_pair(&self.key(node), &PKCS_ECDSA_P256_SHA256)?;
-            let path = self.certificate(node);
-            let names = names(site, node);
-            let pem = present(&path)?;
-            let lack = lacks(
-                pem.as_deref(),
-                key.public_key_raw(),
-                &names,
-                &authority,
-                self.today,
-            );
-            let Some(reason) = lack.or_else(|| args.renew.then_some(Reason::Asked)) else {
-                n_kept += 1;
-                continue;
-            };
-            let issuer = issuer.as_ref().ok_or_else(|| {
-                let key = self.path("ca.key");
-                anyhow!(
-                    "{} has to be signed ({reason}), and {} is not there",
-                    path.display(),
-                    key.display()
-                )
-            })?;
-            let last_day = (self.today + u64::from(args.days)).min(authority.last_day);
-            let pem = certificate::node(&node.name, &names, &key, issuer, last_day)
-                .with_context(|| format!("cannot make a certificate for {}", node.name))?;
-            durable::write(&path, Rights::PUBLIC, pem.as_bytes())?;
-            outln!("made {} ({reason})", path.display());
-        }
-        if site.registry.users.is_some() {
-            self.token_key()?;
-        }
-        self.tell(site, &authority, n_kept);
-        Ok(())
-    }
-
-    /// The authority's certificate, and what signs with its key, where the key is.
-    fn authority(
-        &self,
-        site: &Site,
-        renew: bool,
-    ) -> anyhow::Result<(Facts, Option<Issuer<'static, KeyPair>>)> {
-        let path = self.path("ca.crt");
-        let subject = format!("Outpost authority of {}", site.domain);
-        let pem = present(&path)?;
-        let key_path = self.path("ca.key");
-        if pem.is_some() && !key_path.exists() {
-            return Ok((self.read_authority(&path)?, None));
-        }
-        let key = self.key_pair(&key_path, &PKCS_ECDSA_P256_SHA256)?;
-        let known = match pem {
-            None => None,
-            Some(_) => Some(self.read_authority(&path)?),
-        };
-        let reason = match &known {
-            None => Some(Reason::Missing),
-            Some(facts) if facts.key != key.public_key_raw() => {
-                bail!(
-                    "{} and {} do not belong together",
-                    path.display(),
-                    key_path.display()
-                );
-            }
-            // An authority that somebody else has made is theirs to renew.
-            Some(facts) if renew && facts.subject == subject => Some(Reason::Asked),
-            Some(_) => None,
-        };
-        if let Some(reason) = reason {
-            let pem = certificate::authority(&subject, &key, self.today + AUTHORITY_DAYS)
-                .context("cannot make an authority")?;
-            durable::write(&path, Rights::PUBLIC, pem.as_bytes())?;
-            outln!("made {} ({reason})", path.display());
-        }
-        let facts = self.read_authority(&path)?;
-        let pem =
-            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        let issuer = Issuer::from_ca_cert_pem(&pem, key)
-            .with_context(|| format!("{} is no authority", path.display()))?;
-        Ok((facts, Some(issuer)))
-    }
-
-    fn read_authority(&self, path: &Path) -> anyhow::Result<Facts> {
-        let pem = disk::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-        Facts::read(&pem).map_err(|why| anyhow!("{} is {why}", path.display()))
-    }
-
-    /// The key in a file; one is made if there is no file.
-    fn key_pair(
-        &self,
-        path: &Path,
-        algorithm: &'static SignatureAlgorithm,
-    ) -> anyhow::Result<KeyPair> {
-        if let Some(pem) = present(path)? {
-            let pem = String::from_utf8_lossy(&pem).into_owned();
-            return KeyPair::from_pem(&pem)
-                .with_context(|| format!("{} is no private key (PKCS #8, PEM)", path.display()));
-        }
-        let key = KeyPair::generate_for(algorithm).context("cannot make a key")?;
-        durable::write(path, Rights::PRIVATE, key.serialize_pem().as_bytes())?;
-        outln!("made {}", path.display());
-        Ok(key)
-    }
-
-    fn token_key(&self) -> anyhow::Result<()> {
-        let key = self.key_pair(&self.path("registry-token.key"), &PKCS_ED25519)?;
-        let path = self.path("registry-token.pub");
-        let pem = key.public_key_pem();
-        if present(&path)?.as_deref() != Some(pem.as_bytes()) {
-            durable::write(&path, Rights::PUBLIC, pem.as_bytes())?;
-        }
-        Ok(())
-    }
-
-    /// Says what stayed, what ends, and what belongs to nobody.
-    fn tell(&self, site: &Site, authority: &Facts, n_kept: usize) {
-        if n_kept > 0 {
-            outln!("good as they were: {n_kept} of the nodes' certificates");
-        }
-        let left = authority.days_left(self.today);
-        if left < SOON {
-            errln!(
-                "warning: the authority {} ends in {left} days, and everything that it has signed",
-                self.path("ca.crt").display()
-            );
-        }
-        let known: BTreeSet<&str> = known(site).map(|node| node.name.as_str()).collect();
-        for path in disk::list(&self.path("nodes")).unwrap_or_default() {
-            let stem = path.file_stem().and_then(|stem| stem.to_str());
-            if stem.is_some_and(|stem| !known.contains(stem)) {
-                errln!(
-                    "note: {} belongs to no node of the site that runs registry-svc",
-                    path.display()
-                );
-            }
-        }
-    }
-
-    //--- Looking
-
-    /// Prints every certificate; whether all are good.
-    fn show(&self, site: &Site) -> bool {
-        let states = self.states(site);
-        for state in &states {
-            outln!("{state}");
-        }
-        states.iter().all(|state| state.lack.is_none())
-    }
-
-    fn states(&self, site: &Site) -> Vec<State> {
-        let path = self.path("ca.crt");
-        let authority = present(&path).ok().flatten().map(|pem| Facts::read(&pem));
-        let lack = match &authority {
-            None => Some(Reason::Missing),
-            Some(Err(why)) => Some(Reason::Unreadable(why)),
-            Some(Ok(facts)) => {
-                let days = facts.days_left(self.today);
-                (days < SOON).then_some(Reason::Ends { days })
-            }
-        };
-        let authority = authority.and_then(Result::ok);
-        let mut states = Vec::new();
-        for node in known(site) {
-            let path = self.certificate(node);
-            let pem = present(&path).ok().flatten();
-            let facts = pem.as_deref().and_then(|pem| Facts::read(pem).ok());
-            let key = present(&self.key(node)).ok().flatten();
-            let key = key.and_then(|pem| KeyPair::from_pem(&String::from_utf8_lossy(&pem)).ok());
-            let lack = match (&authority, &key) {
-                (Some(authority), Some(key)) => lacks(
-                    pem.as_deref(),
-                    key.public_key_raw(),
-                    &names(site, node),
-                    authority,
-                    self.today,
-                ),
-                (None, _) if pem.is_some() => Some(Reason::OtherAuthority),
-                (Some(_), None) if pem.is_some() => Some(Reason::OtherKey),
-                _ => Some(Reason::Missing),
-            };
-            states.push(State {
-                path,
-                facts,
-                lack,
-                today: self.today,
-            });
-        }
-        let first = State {
-            path,
-            facts: authority,
-            lack,
-            today: self.today,
-        };
-        states.insert(0, first);
-        states
-    }
-
-    /// Whether what was read is for this site.
-    fn fits(&self, site: &Site, secrets: &Secrets) -> Result<(), Problems> {
-        let mut problems = Problems::default();
-        let mut wrong = |path: &Path, why: &str| {
-            let advice = "`outpost pki make` makes it anew";
-            problems.push(Problem::new(format!("{}: {why}; {advice}", path.display())));
-        };
-        let authority = Facts::read(&secrets.authority);
-        if let Err(why) = &authority {
-            wrong(&self.path("ca.crt"), &format!("it is {why}"));
-        }
-        for node in known(site) {
-            let (Ok(authority), Some(pair)) = (&authority, secrets.nodes.get(&node.name)) else {
-                continue;
-            };
-            let Ok(key) = KeyPair::from_pem(&String::from_utf8_lossy(&pair.key)) else {
-                wrong(&self.key(node), "it is no private key (PKCS #8, PEM)");
-                continue;
-            };
-            // On this day nothing has ended.
-            let lack = lacks(
-                Some(&pair.certificate),
-                key.public_key_raw(),
-                &names(site, node),
-                authority,
-                0,
-            );
-            if let Some(reason) = lack {
-                wrong(&self.certificate(node), &reason.to_string());
-            }
-        }
-        problems.unless_empty(())
-    }
 }
 
 /// The nodes that show a certificate: those that run the registry. Others have nothing to lose.

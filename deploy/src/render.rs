@@ -148,6 +148,25 @@ fn secret_files(site: &Site, node: &Node, secrets: &Secrets) -> Vec<NodeFile> {
         files.push(file(places::CERTIFICATE, READABLE, certificate, registry));
         files.push(file(places::KEY, PRIVATE, &pair.key, registry));
     }
+    for mirror in &site.registry.mirrors {
+        let places = [
+            (
+                &mirror.credentials,
+                places::mirror_credentials(&mirror.prefix),
+                PRIVATE,
+            ),
+            (
+                &mirror.ca,
+                places::mirror_authority(&mirror.prefix),
+                READABLE,
+            ),
+        ];
+        for (named, place, mode) in places {
+            if let Some(contents) = named.as_ref().and_then(|path| secrets.mirrors.get(path)) {
+                files.push(file(&place.to_string_lossy(), mode, contents, registry));
+            }
+        }
+    }
     if site.registry.users.is_none() {
         return files;
     }
@@ -207,7 +226,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::secrets::Pair;
     use crate::service::PerService;
 
     /// A demonstration as `outpost up` lays it out.
@@ -246,23 +264,6 @@ mod tests {
         (site, layout)
     }
 
-    fn secrets(site: &Site) -> Secrets {
-        let pair = |node: &Node| Pair {
-            certificate: format!("certificate of {}", node.name).into_bytes(),
-            key: format!("key of {}", node.name).into_bytes(),
-        };
-        Secrets {
-            authority: b"authority".to_vec(),
-            nodes: site
-                .nodes
-                .iter()
-                .map(|node| (node.name.clone(), pair(node)))
-                .collect(),
-            registry_token_key: Some(b"token key".to_vec()),
-            registry_users: Some(b"users".to_vec()),
-        }
-    }
-
     #[test]
     fn every_configuration_is_toml_whatever_the_paths_are() {
         let (site, mut layout) = demo();
@@ -290,7 +291,7 @@ mod tests {
     fn a_node_has_files_for_what_it_runs() {
         let site = Site::example();
         let paths = |of: &Node| -> Vec<String> {
-            let files = node(&site, of, &secrets(&site));
+            let files = node(&site, of, &Secrets::made_up(&site));
             files
                 .iter()
                 .map(|file| file.path.display().to_string())
@@ -328,7 +329,7 @@ mod tests {
     fn secrets_are_for_the_services_alone_and_each_node_has_its_own() {
         let mut site = Site::example();
         site.registry.users = Some("users".into());
-        let files = node(&site, &site.nodes[1], &secrets(&site));
+        let files = node(&site, &site.nodes[1], &Secrets::made_up(&site));
         let private: Vec<(String, String)> = files
             .iter()
             .filter(|file| file.mode == 0o600 && file.owner == Some((65_532, 65_532)))
@@ -338,9 +339,9 @@ mod tests {
             })
             .collect();
         let expected = [
-            ("/etc/outpost/pki/node.key", "key of master-1"),
-            ("/etc/outpost/pki/registry-token.key", "token key"),
-            ("/etc/outpost/registry.users", "users"),
+            ("/etc/outpost/pki/node.key", "key of master-1\n"),
+            ("/etc/outpost/pki/registry-token.key", "token key\n"),
+            ("/etc/outpost/registry.users", "users\n"),
         ];
         assert_eq!(
             private,

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 
 /// The secrets of a site.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub(crate) struct Secrets {
     pub(crate) registry_token_key: Option<Vec<u8>>,
     /// Users of the registry, as `htpasswd -B` writes them.
     pub(crate) registry_users: Option<Vec<u8>>,
+    /// Credentials and authorities of the registry's mirrors, by their paths in the site file.
+    pub(crate) mirrors: BTreeMap<PathBuf, Vec<u8>>,
 }
 
 /// A certificate with its key.
@@ -26,6 +29,25 @@ pub(crate) struct Pair {
     pub(crate) certificate: Vec<u8>,
     /// Its key (PKCS #8, PEM).
     pub(crate) key: Vec<u8>,
+}
+
+#[cfg(test)]
+impl Secrets {
+    /// Something for each node, and different on each.
+    pub(crate) fn made_up(site: &crate::site::Site) -> Self {
+        let pair = |node: &crate::site::Node| Pair {
+            certificate: format!("certificate of {}\n", node.name).into_bytes(),
+            key: format!("key of {}\n", node.name).into_bytes(),
+        };
+        let nodes = site.nodes.iter();
+        Self {
+            authority: b"authority\n".to_vec(),
+            nodes: nodes.map(|node| (node.name.clone(), pair(node))).collect(),
+            registry_token_key: Some(b"token key\n".to_vec()),
+            registry_users: Some(b"users\n".to_vec()),
+            mirrors: BTreeMap::new(),
+        }
+    }
 }
 
 // A secret that can be printed is printed some day.

@@ -6,7 +6,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
+use daemon_base::config::ByteSize;
 use ipnet::IpNet;
 
 use crate::service::Service;
@@ -203,6 +205,36 @@ pub(crate) struct Registry {
     pub(crate) users: Option<PathBuf>,
     /// Whether those may pull who do not say who they are, where there are users.
     pub(crate) anonymous_pull: bool,
+    /// The most that some repositories may hold.
+    pub(crate) quotas: Vec<Quota>,
+    /// Registries elsewhere whose content is fetched when somebody asks for it, and kept.
+    pub(crate) mirrors: Vec<Mirror>,
+}
+
+/// The most that each repository may hold whose name matches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Quota {
+    /// A pattern of names.
+    pub(crate) repositories: String,
+    /// In octets.
+    pub(crate) size: ByteSize,
+}
+
+/// A registry elsewhere, under a prefix of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mirror {
+    /// Where it is; tried in order.
+    pub(crate) upstreams: Vec<String>,
+    /// `prefix/NAME` here is `NAME` there.
+    pub(crate) prefix: String,
+    /// What containerd calls it (`?ns=`), if that leads here too.
+    pub(crate) namespace: Option<String>,
+    /// How long a tag is taken for current, where it is not registry-svc's own idea.
+    pub(crate) ttl: Option<Duration>,
+    /// A file with `user:password`, seen from the site file.
+    pub(crate) credentials: Option<PathBuf>,
+    /// Who signs its certificate, if no public authority does (PEM), seen from the site file.
+    pub(crate) ca: Option<PathBuf>,
 }
 
 /// What nodes run containers with.
@@ -445,6 +477,8 @@ impl Default for Registry {
             cluster_port: 5444,
             users: None,
             anonymous_pull: true,
+            quotas: Vec::new(),
+            mirrors: Vec::new(),
         }
     }
 }

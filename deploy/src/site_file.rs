@@ -15,8 +15,11 @@ mod claims;
 mod master_file;
 pub(crate) mod names;
 mod offers;
+mod platform;
+mod registry;
 mod report;
 mod spec;
+mod zone;
 
 use std::path::{Path, PathBuf};
 
@@ -46,10 +49,40 @@ pub(crate) struct SiteFile {
 pub(crate) struct Named {
     /// What is in it, for people.
     pub(crate) what: &'static str,
+    /// The same, for who looks into it.
+    pub(crate) holds: Holds,
     /// Where it is, seen from the site file.
     pub(crate) path: PathBuf,
     /// Where it is named.
     pub(crate) position: Position,
+}
+
+impl Named {
+    /// A file that a key may name.
+    fn of(
+        document: &Document,
+        what: &'static str,
+        holds: Holds,
+        path: Option<&toml::Spanned<PathBuf>>,
+    ) -> Option<Self> {
+        path.map(|path| Self {
+            what,
+            holds,
+            path: path.get_ref().clone(),
+            position: document.position(path.span().start),
+        })
+    }
+}
+
+/// What a file that a site file names has to have in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holds {
+    /// Users and their passwords, as `htpasswd -B` writes them.
+    Users,
+    /// `user:password` of one.
+    Credentials,
+    /// Certificates (PEM).
+    Certificates,
 }
 
 /// Reads a site file.
@@ -58,7 +91,26 @@ pub(crate) struct Named {
 ///
 /// When it cannot be read, or anything in it is wrong.
 pub(crate) fn read(path: &Path) -> Result<Site, Problems> {
-    parse(&Document::read(path)?).site
+    parse(&open(path)?).site
+}
+
+/// Opens a site file.
+///
+/// # Errors
+///
+/// When it cannot be read; with what makes one, if there is none.
+pub(crate) fn open(path: &Path) -> Result<Document, Problems> {
+    Document::read(path).map_err(|mut problems| {
+        if !path.exists() {
+            let advice =
+                "; `outpost init` makes one from a few answers, or from install-config.yaml";
+            problems
+                .0
+                .iter_mut()
+                .for_each(|problem| problem.message.push_str(advice));
+        }
+        problems
+    })
 }
 
 /// Makes a site of a document.

@@ -2,6 +2,17 @@
 
 mod boot;
 mod install;
+mod native;
 mod power;
 mod serve;
+mod status;
 mod swap;
+mod using;
+
+use std::time::Duration;
+
+/// How long what is elected, probed or agreed on may take.
+const SETTLED: Duration = Duration::from_secs(40);
+
+/// Use before and after what happens.
+const WINDOW: Duration = Duration::from_millis(700);

@@ -8,7 +8,7 @@ use crate::site_file;
 
 /// Arguments of `bundle`.
 #[derive(Clone, Debug, Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true, after_long_help = BUNDLE_NOTES)]
 pub(crate) struct BundleArgs {
     /// Look at a bundle instead of making one.
     #[command(subcommand)]
@@ -41,9 +41,11 @@ pub(crate) struct BundleArgs {
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum BundleVerb {
     /// Check the signature of a bundle and the digest of everything in it
+    #[command(after_long_help = LOOK_NOTES)]
     Verify(BundleVerify),
 
     /// Show what is in a bundle
+    #[command(after_long_help = LOOK_NOTES)]
     List(BundleList),
 }
 
@@ -83,6 +85,7 @@ pub(crate) struct KeyArgs {
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum KeyVerb {
     /// Make a pair of keys, in minisign's format
+    #[command(after_long_help = KEY_NOTES)]
     Generate(KeyGenerate),
 }
 
@@ -97,3 +100,36 @@ pub(crate) struct KeyGenerate {
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
 }
+
+/// What `--help` of `bundle` says after the options.
+const BUNDLE_NOTES: &str = "\
+Examples:
+  outpost bundle --images images --key site.key --output site.bundle
+  outpost bundle verify site.bundle --public-key site.pub
+  outpost bundle list site.bundle
+
+Exit status:
+  0   the bundle is written
+  64  the command line is wrong
+  65  an image or the key is none, or a file cannot be read or written
+  78  the site file has problems, or a certificate is missing";
+
+/// What `--help` of its verbs says.
+const LOOK_NOTES: &str = "\
+Exit status:
+  0   the bundle is whole; with `verify`, signed by that key too
+  64  the command line is wrong
+  65  the bundle is damaged, signed by somebody else, or cannot be read";
+
+/// What `--help` of `key generate` says after the options.
+const KEY_NOTES: &str = "\
+OUTPUT.key signs bundles: it stays where they are made. OUTPUT.pub goes to every node by a way that
+can be trusted, for its first install.
+
+Examples:
+  outpost key generate --output site
+
+Exit status:
+  0   both are written
+  64  the command line is wrong
+  69  one of the files is there already, or cannot be written";

@@ -22,6 +22,7 @@ pub(crate) enum ImageVerb {
     /// Each image has one static program, its bill of materials and its licences, and nothing of a
     /// distribution. The same sources and the same time (`SOURCE_DATE_EPOCH`, else the commit's) give
     /// the same bytes. The command `outpost` is put beside the images, static too, for a bundle.
+    #[command(after_long_help = BUILD_NOTES)]
     Build(ImageBuildArgs),
 }
 
@@ -82,12 +83,15 @@ pub(crate) enum ImagesVerb {
     /// outpost-images.service runs this at boot. An image that is missing, half loaded or damaged is
     /// loaded again; a store that podman refuses to open is moved aside and filled anew. No network
     /// is used.
+    #[command(after_long_help = IMAGES_NOTES)]
     Load(ImagePlace),
 
     /// Show what each slot of each service would run
+    #[command(after_long_help = IMAGES_NOTES)]
     List(ImageList),
 
     /// Read every byte of every archive and of the store, and say what is damaged
+    #[command(after_long_help = IMAGES_NOTES)]
     Verify(ImagePlace),
 }
 
@@ -122,3 +126,26 @@ pub(crate) struct ImagePlace {
     #[arg(long, value_name = "DIR", default_value = "/var/lib/outpost/bin")]
     pub(crate) programs: PathBuf,
 }
+
+/// What `--help` of `image build` says after the options.
+const BUILD_NOTES: &str = "\
+Examples:
+  outpost image build --output images
+  outpost image build --output images registry-svc --ca-bundle /etc/ssl/certs/ca-certificates.crt
+
+Exit status:
+  0   all images are there
+  64  the command line is wrong
+  69  a program cannot be built or is not static, or a file cannot be written";
+
+/// What `--help` of the verbs of `images` says after the options.
+const IMAGES_NOTES: &str = "\
+Examples:
+  outpost images list
+  outpost images verify
+  outpost images load --native     # on a node without podman
+
+Exit status:
+  0   everything is there and whole
+  64  the command line is wrong
+  69  something is missing or damaged, or cannot be read";

@@ -44,13 +44,26 @@ pub(crate) struct UninstallArgs {
     pub(crate) root: PathBuf,
 }
 
+/// What `--help` of uninstall says after the options.
+pub(crate) const UNINSTALL_NOTES: &str = "\
+Examples:
+  outpost uninstall --dry-run
+  outpost uninstall
+  outpost uninstall --purge
+
+Exit status:
+  0   what was installed is gone, or nothing was
+  64  the command line is wrong
+  69  something could not be done; run it again
+  77  no permission";
+
 /// What `--help` of install says after the options.
 pub(crate) const INSTALL_NOTES: &str = "\
-Before anything is touched the signature and the digest of everything in the bundle are checked. Then
-files are written whole, each in one step, images are put beside them and loaded, and what is new is
-started. Nothing is restarted that did not change: a changed configuration is reloaded, and a changed
-image or unit is swapped (see `outpost swap`). Killed at any point, the next run finishes what is left; a
-run with nothing to do says so.
+Before anything is touched the signature and the digest of everything in the bundle are checked.
+Then files are written whole, each in one step, images are put beside them and loaded, and what is
+new is started. Nothing is restarted that did not change: a changed configuration is reloaded, and
+a changed image or unit is swapped (see `outpost swap`). Killed at any point, the next run
+finishes what is left; a run with nothing to do says so.
 
 Examples:
   outpost install site.bundle --public-key outpost.pub --dry-run
@@ -59,6 +72,7 @@ Examples:
 
 Exit status:
   0   installed, or nothing to do
+  64  the command line is wrong
   65  the bundle is damaged, or signed by somebody else
   69  something could not be done; what was done is recorded
   77  no permission";

@@ -5,14 +5,16 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use daemon_base::calendar::civil_date;
 use rcgen::{
     BasicConstraints, Certificate, CertificateParams, DistinguishedName, DnType,
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, SerialNumber, date_time_ymd,
 };
 use ring::rand::{SecureRandom as _, SystemRandom};
-use x509_parser::extensions::GeneralName;
-use x509_parser::pem::parse_x509_pem;
+use x509_parser::extensions::{ExtendedKeyUsage, GeneralName};
+use x509_parser::pem::{Pem, parse_x509_pem};
 
 /// What is in a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +25,11 @@ pub(super) struct Facts {
     pub(super) names: BTreeSet<String>,
     /// The day of its end, since 1970.
     pub(super) last_day: u64,
+    /// Whether it may be shown to clients, and to servers (RFC 5280 §4.2.1.12: anything, unless it says).
+    pub(super) may_serve: bool,
+    pub(super) may_ask: bool,
+    /// Whether it may sign others.
+    pub(super) is_authority: bool,
     /// Its public key, bare.
     pub(super) key: Vec<u8>,
     /// All of it.
@@ -33,6 +40,25 @@ impl Facts {
     /// Reads the first certificate of a PEM file.
     pub(super) fn read(pem: &[u8]) -> Result<Self, &'static str> {
         let (_, pem) = parse_x509_pem(pem).map_err(|_| "no PEM")?;
+        Self::of(&pem)
+    }
+
+    /// Reads all certificates of a PEM file, [`MAX_CHAIN`] at most.
+    pub(super) fn read_all(pem: &[u8]) -> Result<Vec<Self>, &'static str> {
+        let mut all = Vec::new();
+        for pem in Pem::iter_from_buffer(pem) {
+            if all.len() == MAX_CHAIN {
+                return Err("more certificates than lead to any authority");
+            }
+            all.push(Self::of(&pem.map_err(|_| "no PEM")?)?);
+        }
+        if all.is_empty() {
+            return Err("no PEM");
+        }
+        Ok(all)
+    }
+
+    fn of(pem: &Pem) -> Result<Self, &'static str> {
         let certificate = pem.parse_x509().map_err(|_| "no certificate")?;
         let subject = certificate
             .subject()
@@ -48,11 +74,21 @@ impl Facts {
             .flat_map(|extension| &extension.value.general_names)
             .filter_map(shown)
             .collect();
+        let usage = certificate
+            .extended_key_usage()
+            .map_err(|_| "a certificate with a broken usage")?
+            .map(|extension| extension.value);
+        let may = |one: fn(&ExtendedKeyUsage<'_>) -> bool| {
+            usage.is_none_or(|usage| usage.any || one(usage))
+        };
         let seconds = certificate.validity().not_after.timestamp();
         Ok(Self {
             subject,
             names,
             last_day: u64::try_from(seconds).unwrap_or(0) / DAY,
+            may_serve: may(|usage| usage.server_auth),
+            may_ask: may(|usage| usage.client_auth),
+            is_authority: certificate.is_ca(),
             key: certificate.public_key().subject_public_key.data.to_vec(),
             der: pem.contents.clone(),
         })
@@ -67,6 +103,36 @@ impl Facts {
         };
         own.issuer().as_raw() == other.subject().as_raw()
             && own.verify_signature(Some(other.public_key())).is_ok()
+    }
+
+    /// Whether whoever trusts an authority trusts it, with the certificates that come with it in the
+    /// order in which one signs the one before.
+    fn leads_to(&self, more: &[Self], authority: &Self) -> bool {
+        let mut current = self;
+        for next in more {
+            if current.is_signed_by(authority) {
+                return true;
+            }
+            if !(next.is_authority && current.is_signed_by(next)) {
+                return false;
+            }
+            current = next;
+        }
+        current.is_signed_by(authority)
+    }
+
+    /// It again, as PEM.
+    pub(super) fn to_pem(&self) -> String {
+        let text = STANDARD.encode(&self.der);
+        // RFC 7468 §2: 64 letters in a line.
+        let lines: Vec<&str> = (0..text.len())
+            .step_by(64)
+            .filter_map(|at| text.get(at..(at + 64).min(text.len())))
+            .collect();
+        format!(
+            "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n",
+            lines.join("\n")
+        )
     }
 
     /// Days until its end.
@@ -103,6 +169,8 @@ pub(super) enum Reason {
     OtherAuthority,
     /// It is for other names; these are missing.
     Names(Vec<String>),
+    /// It may not be used for this.
+    Usage(&'static str),
     /// It ends soon.
     Ends {
         /// In so many days.
@@ -121,6 +189,7 @@ impl std::fmt::Display for Reason {
             Self::OtherAuthority => f.write_str("another authority had signed it"),
             Self::Names(names) if names.is_empty() => f.write_str("it had names too many"),
             Self::Names(names) => write!(f, "it was not for {}", names.join(", ")),
+            Self::Usage(what) => write!(f, "it may not be used {what}"),
             Self::Ends { days: 0 } => f.write_str("it had ended"),
             Self::Ends { days } => write!(f, "it ended in {days} days"),
             Self::Asked => f.write_str("renewed as asked"),
@@ -128,29 +197,48 @@ impl std::fmt::Display for Reason {
     }
 }
 
+/// Who signs for a site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Authority {
+    /// Its certificate.
+    pub(super) facts: Facts,
+    /// Whether it was made here: then certificates have the names of their nodes and no others. Somebody
+    /// else's may have more.
+    pub(super) is_own: bool,
+}
+
 /// Why the certificate in a file does not do; `None` when it does.
 pub(super) fn lacks(
     pem: Option<&[u8]>,
     key: &[u8],
     names: &BTreeSet<String>,
-    authority: &Facts,
+    authority: &Authority,
     today: u64,
 ) -> Option<Reason> {
     let Some(pem) = pem else {
         return Some(Reason::Missing);
     };
-    let facts = match Facts::read(pem) {
-        Ok(facts) => facts,
+    let all = match Facts::read_all(pem) {
+        Ok(all) => all,
         Err(why) => return Some(Reason::Unreadable(why)),
     };
+    let (facts, more) = all.split_first()?;
     let days = facts.days_left(today);
+    let missing: Vec<String> = names.difference(&facts.names).cloned().collect();
     if facts.key != key {
         Some(Reason::OtherKey)
-    } else if !facts.is_signed_by(authority) {
+    } else if !facts.leads_to(more, &authority.facts) {
         Some(Reason::OtherAuthority)
-    } else if facts.names != *names {
-        let missing = names.difference(&facts.names).cloned().collect();
+    } else if !missing.is_empty() || (authority.is_own && facts.names != *names) {
         Some(Reason::Names(missing))
+    } else if !facts.may_serve {
+        Some(Reason::Usage(
+            "by servers (serverAuth), which every node is",
+        ))
+    } else if !facts.may_ask {
+        Some(Reason::Usage(
+            "by clients (clientAuth), which nodes of the registry are to each other",
+        ))
     } else if days < SOON {
         Some(Reason::Ends { days })
     } else {
@@ -193,12 +281,31 @@ pub(super) fn node(
     Ok(made.pem())
 }
 
+/// A request for such a certificate, for an authority that is elsewhere (PKCS #10, RFC 2986).
+pub(super) fn request(
+    subject: &str,
+    names: &BTreeSet<String>,
+    key: &KeyPair,
+) -> Result<String, rcgen::Error> {
+    let mut params = CertificateParams::new(Vec::from_iter(names.iter().cloned()))?;
+    params.distinguished_name = called(subject);
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![
+        ExtendedKeyUsagePurpose::ServerAuth,
+        ExtendedKeyUsagePurpose::ClientAuth,
+    ];
+    params.serialize_request(key)?.pem()
+}
+
+fn called(subject: &str) -> DistinguishedName {
+    let mut name = DistinguishedName::new();
+    name.push(DnType::CommonName, subject.to_owned());
+    name
+}
+
 fn params(subject: &str, last_day: u64) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::default();
-    params.distinguished_name = DistinguishedName::new();
-    params
-        .distinguished_name
-        .push(DnType::CommonName, subject.to_owned());
+    params.distinguished_name = called(subject);
     // The clock of a node that was without power for long may stand anywhere: a certificate that
     // begins today would not let it in to learn the time.
     params.not_before = date_time_ymd(2020, 1, 1);
@@ -222,6 +329,9 @@ fn serial() -> Result<SerialNumber, rcgen::Error> {
     *first = *first & 0x3f | 0x40;
     Ok(SerialNumber::from_slice(&octets))
 }
+
+/// Certificates from a node's to its authority: sites that have an authority have one or two between.
+const MAX_CHAIN: usize = 8;
 
 /// Seconds.
 const DAY: u64 = 86_400;

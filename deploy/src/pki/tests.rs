@@ -1,5 +1,12 @@
+use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+};
+
+use super::certificate::{Authority, Reason, lacks};
 use super::*;
 
 /// A directory of its own, which goes away.
@@ -188,7 +195,7 @@ fn what_ends_soon_is_made_anew() {
     let home = Home::new("ends");
     let site = site();
     home.make(&site, false).unwrap();
-    let authority = Facts::read(&home.read("ca.crt")).unwrap();
+    let authority = Authority::of(&site, Facts::read(&home.read("ca.crt")).unwrap());
     let pem = home.read("nodes/master-0.crt");
     let facts = Facts::read(&pem).unwrap();
     let names = names(&site, &site.nodes[0]);
@@ -202,4 +209,165 @@ fn what_ends_soon_is_made_anew() {
             reason
         );
     }
+}
+
+//--- An authority elsewhere
+
+/// An authority and one below it that signs, as companies have them.
+struct Company {
+    root: String,
+    issuing: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Company {
+    fn new() -> Self {
+        let authority = |name: &str| {
+            let mut params = CertificateParams::default();
+            params.distinguished_name.push(DnType::CommonName, name);
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            (params, KeyPair::generate().unwrap())
+        };
+        let (params, key) = authority("company root");
+        let root = params.self_signed(&key).unwrap().pem();
+        let top = Issuer::new(params, key);
+        let (params, key) = authority("company issuing");
+        let issuing = params.signed_by(&key, &top).unwrap().pem();
+        Self {
+            root,
+            issuing,
+            issuer: Issuer::new(params, key),
+        }
+    }
+
+    /// Signs a request as it is, but for what `change` does to it.
+    fn sign(&self, request: &[u8], change: impl Fn(&mut CertificateParams)) -> String {
+        let text = String::from_utf8(request.to_vec()).unwrap();
+        let mut request = CertificateSigningRequestParams::from_pem(&text).unwrap();
+        change(&mut request.params);
+        request.signed_by(&self.issuer).unwrap().pem()
+    }
+}
+
+impl Home {
+    fn accept(
+        &self,
+        site: &Site,
+        authority: Option<&str>,
+        files: &[&str],
+    ) -> anyhow::Result<Vec<String>> {
+        let put = |name: String, text: &str| {
+            let path = self.0.join(name);
+            fs::write(&path, text).unwrap();
+            path
+        };
+        let authority = authority.map(|text| put("root.crt".to_owned(), text));
+        let files = files.iter().enumerate();
+        let files: Vec<PathBuf> = files
+            .map(|(number, text)| put(format!("{number}.crt"), text))
+            .collect();
+        Store::new(&self.0, site).accept(site, authority.as_deref(), &files)
+    }
+
+    fn request(&self, site: &Site) {
+        Store::new(&self.0, site).request(site, false).unwrap();
+    }
+}
+
+#[test]
+fn an_authority_elsewhere_signs_what_is_asked_for() {
+    let (home, site, company) = (Home::new("elsewhere-signs"), site(), Company::new());
+    fs::write(home.0.join("users"), "").unwrap();
+    home.request(&site);
+    let requests = ["nodes/master-0.csr", "nodes/master-1.csr"].map(|name| home.read(name));
+    let signed = requests.map(|request| company.sign(&request, |_| {}));
+    let error = home.accept(&site, None, &[&signed[0]]).unwrap_err();
+    assert!(error.to_string().contains("--authority"), "{error}");
+    // In any order, and what is between in a file of its own or in another's.
+    let second = format!("{}{}", signed[1], company.issuing);
+    let refused = home.accept(&site, Some(&company.root), &[&second, &signed[0]]);
+    assert_eq!(refused.unwrap(), [""; 0]);
+    assert!(!home.0.join("pki/nodes/master-0.csr").exists());
+    // A server hands out the whole way to the authority.
+    for name in ["nodes/master-0.crt", "nodes/master-1.crt"] {
+        let chain = Facts::read_all(&home.read(name)).unwrap();
+        let subjects: Vec<&str> = chain.iter().map(|one| one.subject.as_str()).collect();
+        assert_eq!(subjects[1..], ["company issuing"]);
+    }
+    assert_eq!(remarks(&home.0, &site), [""; 0]);
+    let secrets = load(&home.0, &site).unwrap();
+    assert_eq!(secrets.authority, company.root.as_bytes());
+    // Nothing is asked for twice, and `make` leaves all as it is.
+    home.request(&site);
+    assert!(!home.0.join("pki/nodes/master-0.csr").exists());
+    let before = home.read("nodes/master-0.crt");
+    home.make(&site, false).unwrap();
+    assert_eq!(home.read("nodes/master-0.crt"), before);
+}
+
+#[test]
+fn what_does_not_do_is_refused_and_nothing_is_taken() {
+    let (home, site, company) = (Home::new("refused"), site(), Company::new());
+    home.request(&site);
+    let request = home.read("nodes/master-0.csr");
+    let good = company.sign(&home.read("nodes/master-1.csr"), |_| {});
+    let sign = |change: fn(&mut CertificateParams)| company.sign(&request, change);
+    for (bad, said) in [
+        (
+            sign(|params| {
+                params.subject_alt_names.pop();
+            }),
+            "it was not for ",
+        ),
+        (
+            sign(|params| params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth]),
+            "it may not be used by clients (clientAuth)",
+        ),
+        (
+            sign(|params| params.not_after = rcgen::date_time_ymd(2020, 1, 1)),
+            "it had ended",
+        ),
+        (
+            Company::new().sign(&request, |_| {}),
+            "another authority had signed it",
+        ),
+        ("nonsense".to_owned(), "it is no PEM"),
+    ] {
+        let files = [bad.as_str(), &good, &company.issuing];
+        let refused = home.accept(&site, Some(&company.root), &files).unwrap();
+        assert!(
+            matches!(&refused[..], [one] if one.contains("0.crt: ") && one.contains(said)),
+            "{said}: {refused:?}"
+        );
+        assert!(
+            !home.0.join("pki/ca.crt").exists() && !home.0.join("pki/nodes/master-1.crt").exists()
+        );
+    }
+    // A stranger's, and an authority that is none.
+    let stranger = KeyPair::generate().unwrap();
+    let stranger = CertificateParams::default().self_signed(&stranger).unwrap();
+    let refused = home
+        .accept(&site, Some(&company.root), &[&stranger.pem()])
+        .unwrap();
+    assert!(
+        refused[0].contains("is for no key of this site"),
+        "{refused:?}"
+    );
+    let refused = home.accept(&site, Some(&good), &[&good]).unwrap();
+    assert!(refused[0].contains("it is no authority's"), "{refused:?}");
+}
+
+#[test]
+fn an_authority_of_the_sites_own_is_not_mixed_with_another() {
+    let (home, site, company) = (Home::new("own-and-other"), site(), Company::new());
+    home.make(&site, false).unwrap();
+    let request = Store::new(&home.0, &site).request(&site, true);
+    request.unwrap();
+    let signed = company.sign(&home.read("nodes/master-0.csr"), |_| {});
+    let files = [signed.as_str(), &company.issuing];
+    let error = home.accept(&site, Some(&company.root), &files).unwrap_err();
+    assert!(
+        error.to_string().contains("move it and ca.crt away first"),
+        "{error}"
+    );
 }

@@ -21,6 +21,24 @@ pub(crate) const REGISTRY_USERS: &str = "/etc/outpost/registry.users";
 /// What the registry signs tokens with: the same on every node.
 pub(crate) const REGISTRY_TOKEN_KEY: &str = "/etc/outpost/pki/registry-token.key";
 
+/// Who the registry is to a mirror's upstream.
+pub(crate) fn mirror_credentials(prefix: &str) -> PathBuf {
+    mirror(prefix, "credentials")
+}
+
+/// Who signs the certificate of a mirror's upstream.
+pub(crate) fn mirror_authority(prefix: &str) -> PathBuf {
+    mirror(prefix, "crt")
+}
+
+/// No prefix has the sign that stands for its slashes: two mirrors never share a file.
+fn mirror(prefix: &str, ending: &str) -> PathBuf {
+    let name = prefix.replace('/', "+");
+    Path::new(ETC)
+        .join("pki")
+        .join(format!("mirror-{name}.{ending}"))
+}
+
 /// What a node learns and keeps, and what a backup is of.
 pub(crate) const STATE: &str = "/var/lib/outpost";
 

@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 
-use config_text::toml::{list, quoted};
+use config_text::toml::{duration, list, quoted};
 
 use super::{Layout, admin, head, path, places};
 use crate::service::Service;
-use crate::site::{Node, Site};
+use crate::site::{Mirror, Node, Quota, Site};
 
 /// Renders the file.
 pub(super) fn render(site: &Site, layout: &Layout) -> String {
@@ -22,7 +22,9 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
             admin(Service::RegistrySvc, layout),
             tls(),
             access(site),
+            quotas(site),
             cluster(site, node),
+            mirrors(site),
         ]
         .concat(),
     };
@@ -65,6 +67,44 @@ fn access(site: &Site) -> String {
     )
 }
 
+/// The most that repositories may hold.
+fn quotas(site: &Site) -> String {
+    let quota = |quota: &Quota| {
+        format!(
+            "\n[[space.quota]]\nrepositories = {}\nsize = {}\n",
+            quoted(&quota.repositories),
+            quoted(&quota.size.to_string())
+        )
+    };
+    site.registry.quotas.iter().map(quota).collect()
+}
+
+/// What is fetched from elsewhere.
+fn mirrors(site: &Site) -> String {
+    let mirror = |mirror: &Mirror| {
+        let mut text = format!(
+            "\n[[mirror]]\nupstream = {}\nprefix = {}\n",
+            list(&mirror.upstreams),
+            quoted(&mirror.prefix)
+        );
+        let mut set = |key: &str, value: Option<String>| {
+            if let Some(value) = value {
+                text.push_str(&format!("{key} = {value}\n"));
+            }
+        };
+        set("namespace", mirror.namespace.as_deref().map(quoted));
+        set("ttl", mirror.ttl.map(duration));
+        let credentials = mirror.credentials.as_ref();
+        let credentials = credentials.map(|_| places::mirror_credentials(&mirror.prefix));
+        set("credentials", credentials.as_deref().map(path));
+        let authority = mirror.ca.as_ref();
+        let authority = authority.map(|_| places::mirror_authority(&mirror.prefix));
+        set("ca", authority.as_deref().map(path));
+        text
+    };
+    site.registry.mirrors.iter().map(mirror).collect()
+}
+
 /// The other nodes that have a registry. A node that stands alone has the table too: its name is
 /// in its journal for ever, and others may join it.
 fn cluster(site: &Site, node: &Node) -> String {
@@ -103,8 +143,11 @@ fn cluster(site: &Site, node: &Node) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::super::tests::demo;
     use super::*;
+    use crate::secrets::Secrets;
 
     #[test]
     fn the_registry_is_on_loopback_and_in_the_run_directory() {
@@ -144,6 +187,49 @@ reserve = "0"
             assert!(
                 text.contains("key = \"/etc/outpost/pki/registry-token.key\""),
                 "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_a_mirror_needs_lies_on_the_node_and_its_password_for_the_service_alone() {
+        let mut site = Site::example();
+        site.registry.mirrors = vec![Mirror {
+            upstreams: vec!["https://hub.example.net".to_owned()],
+            prefix: "mirror/hub".to_owned(),
+            namespace: None,
+            ttl: None,
+            credentials: Some("a".into()),
+            ca: Some("b".into()),
+        }];
+        let secrets = Secrets {
+            mirrors: [
+                ("a".into(), b"secret".to_vec()),
+                ("b".into(), b"authority".to_vec()),
+            ]
+            .into(),
+            ..Secrets::default()
+        };
+        let text = render(&site, &Layout::of_node(&site, &site.nodes[0]));
+        let files = super::super::node(&site, &site.nodes[0], &secrets);
+        for (key, name, contents, mode) in [
+            (
+                "credentials",
+                "mirror-mirror+hub.credentials",
+                "secret",
+                0o600,
+            ),
+            ("ca", "mirror-mirror+hub.crt", "authority", 0o644),
+        ] {
+            let place = format!("/etc/outpost/pki/{name}");
+            assert!(text.contains(&format!("{key} = \"{place}\"\n")), "{text}");
+            let file = files
+                .iter()
+                .find(|file| file.path == Path::new(&place))
+                .unwrap();
+            assert_eq!(
+                (file.contents.as_slice(), file.mode),
+                (contents.as_bytes(), mode)
             );
         }
     }

@@ -1,6 +1,6 @@
 //! From a spec to a [`Site`]: what values mean, and whether they fit together.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::ops::Range;
 use std::str::FromStr;
 
@@ -8,13 +8,12 @@ use daemon_base::config::{Document, nearest};
 use ipnet::IpNet;
 
 use super::claims::{Addresses, Names, Ports};
+use super::registry::Around;
 use super::report::Report;
-use super::spec::{DnsSpec, NodeSpec, PlatformSpec, RecordSpec, Spec, Text, TimeSpec};
-use super::{Named, SiteFile, master_file, names};
+use super::spec::{NodeSpec, Spec, Text};
+use super::{Named, SiteFile, names};
 use crate::service::Service;
-use crate::site::{
-    Host, Node, Platform, Podman, Record, Registry, Role, Runtime, Site, Time, ZoneHead,
-};
+use crate::site::{Node, Platform, Role, Site};
 
 /// More machines than this are no site of one link, and what compares all with all stays quick.
 const MAX_NODES: usize = 100;
@@ -30,6 +29,7 @@ pub(super) struct Builder<'d> {
     pub(super) addresses: Addresses,
     pub(super) names: Names,
     pub(super) ports: Ports,
+    pub(super) named: Vec<Named>,
 }
 
 /// Makes a site of a spec.
@@ -39,12 +39,8 @@ pub(super) fn build(document: &Document, spec: Spec) -> SiteFile {
         addresses: Addresses::default(),
         names: Names::default(),
         ports: Ports::new(),
+        named: Vec::new(),
     };
-    let named = spec.registry.users.as_ref().map(|users| Named {
-        what: "the users of the registry",
-        path: users.get_ref().clone(),
-        position: document.position(users.span().start),
-    });
     let site = builder.site(spec);
     let Report {
         problems, remarks, ..
@@ -52,7 +48,7 @@ pub(super) fn build(document: &Document, spec: Spec) -> SiteFile {
     SiteFile {
         site: problems.unless_empty(site),
         remarks,
-        named: named.into_iter().collect(),
+        named: builder.named,
     }
 }
 
@@ -63,6 +59,8 @@ impl Builder<'_> {
         self.bound(&mut spec.publish, |publish| &publish.name);
         self.bound(spec.networks.get_mut(), |text| text);
         self.bound(&mut spec.dns.upstreams, |text| text);
+        self.bound(&mut spec.registry.quota, |quota| &quota.repositories);
+        self.bound(&mut spec.registry.mirror, |mirror| &mirror.prefix);
         let name = self.name(&spec.name, names::label);
         let domain = self.name(&spec.domain, |domain| {
             names::host(domain.strip_suffix('.').unwrap_or(domain))
@@ -86,7 +84,15 @@ impl Builder<'_> {
 
         let mut nodes = self.nodes(&spec.node, &spec.networks, &platform);
         let zone = self.zone_head(&spec.dns, &domain, &nodes);
-        let registry = self.registry(&spec.registry);
+        let registry = self.registry(
+            &spec.registry,
+            &Around {
+                domain: &domain,
+                nodes: &nodes,
+                platform: &platform,
+                resolves: !spec.dns.upstreams.is_empty(),
+            },
+        );
         let vips = self.vips(&spec.vip, &spec.name, interface.as_deref(), &nodes);
         let published = self.published(&spec, &registry, &platform, &vips, &nodes);
         let (hosts, records) = self.records(&spec.record, &domain);
@@ -379,310 +385,10 @@ impl Builder<'_> {
             .filter(|service| named.contains(service))
             .collect()
     }
-
-    //--- Names and time
-
-    fn zone_head(&mut self, spec: &DnsSpec, domain: &str, nodes: &[Node]) -> ZoneHead {
-        let ttl = spec.ttl.as_ref().map_or(180, |ttl| self.ttl(ttl));
-        let mut time = |text: &Option<Text>, otherwise: &str| {
-            let Some(text) = text else {
-                return otherwise.to_owned();
-            };
-            if let Err(why) = master_file::check_time(text.get_ref()) {
-                self.report.wrong(text.span(), why);
-            }
-            text.get_ref().clone()
-        };
-        let refresh = time(&spec.refresh, "3H");
-        let retry = time(&spec.retry, "30M");
-        let expire = time(&spec.expire, "2W");
-        let minimum = time(&spec.minimum, "3M");
-        let contact = match &spec.contact {
-            Some(contact) => self.name(contact, names::label),
-            None => "postmaster".to_owned(),
-        };
-        let mut name_servers = Vec::new();
-        for server in spec.name_servers.iter().flatten() {
-            let name = self.name(&server.name, names::host);
-            if let Some(address) = self.parsed(&server.address, "an IP address") {
-                self.names
-                    .claim_host(&mut self.report, &name, address, server.name.span());
-                name_servers.push(Host { name, address });
-            }
-        }
-        if spec.name_servers.is_none() {
-            let asked = nodes
-                .iter()
-                .filter(|node| node.services.contains(&Service::DnsRecursor));
-            for (index, node) in asked.enumerate() {
-                let name = format!("ns{}", index + 1);
-                let who = format!("the name server on {}", node.name);
-                self.names.claim(&mut self.report, &name, 0..0, who);
-                name_servers.extend(node.addresses.iter().map(|&address| Host {
-                    name: name.clone(),
-                    address,
-                }));
-            }
-        }
-        if name_servers.is_empty() {
-            self.report.wrong(
-                0..0,
-                format!("nobody answers for {domain}: no node runs dns-recursor, and [dns] has no name-servers"),
-            );
-        }
-        ZoneHead {
-            ttl,
-            contact,
-            serial: spec.serial.unwrap_or(1),
-            refresh,
-            retry,
-            expire,
-            minimum,
-            name_servers,
-        }
-    }
-
-    fn ttl(&mut self, ttl: &toml::Spanned<u32>) -> u32 {
-        if i32::try_from(*ttl.get_ref()).is_err() {
-            self.report
-                .wrong(ttl.span(), "a TTL is at most 2147483647 (RFC 2181 §8)");
-        }
-        *ttl.get_ref()
-    }
-
-    fn records(&mut self, specs: &[RecordSpec], domain: &str) -> (Vec<Host>, Vec<Record>) {
-        let (mut hosts, mut records) = (Vec::new(), Vec::new());
-        for spec in specs {
-            let is_host = spec.address.is_some() || !spec.addresses.is_empty();
-            match (&spec.rtype, &spec.value) {
-                (None, None) if spec.ttl.is_none() => hosts.extend(self.host(spec)),
-                (None, None) => {
-                    // A host with a TTL of its own is a record of its own.
-                    let ttl = spec.ttl.as_ref().map(|ttl| self.ttl(ttl));
-                    records.extend(self.host(spec).into_iter().map(|host| Record {
-                        rtype: rtype(host.address).to_owned(),
-                        value: host.address.to_string(),
-                        name: host.name,
-                        ttl,
-                    }));
-                }
-                (Some(rtype), Some(value)) if !is_host => {
-                    records.extend(self.record(spec, rtype, value, domain));
-                }
-                _ => self.report.wrong(
-                    spec.name.span(),
-                    format!(
-                        "`{}` has either `address` (or `addresses`), or `type` and `value`",
-                        spec.name.get_ref()
-                    ),
-                ),
-            }
-        }
-        (hosts, records)
-    }
-
-    fn host(&mut self, spec: &RecordSpec) -> Vec<Host> {
-        let name = self.name(&spec.name, names::owner);
-        let mut hosts = Vec::new();
-        for (address, _) in self.address_list(spec.address.as_ref(), &spec.addresses, &spec.name) {
-            self.names
-                .claim_host(&mut self.report, &name, address, spec.name.span());
-            let name = name.clone();
-            hosts.push(Host { name, address });
-        }
-        hosts
-    }
-
-    fn record(
-        &mut self,
-        spec: &RecordSpec,
-        rtype: &Text,
-        value: &Text,
-        domain: &str,
-    ) -> Option<Record> {
-        let record = Record {
-            name: self.name(&spec.name, names::record_owner),
-            ttl: spec.ttl.as_ref().map(|ttl| self.ttl(ttl)),
-            rtype: rtype.get_ref().to_ascii_uppercase(),
-            value: value.get_ref().clone(),
-        };
-        if names::record_owner(&record.name).is_err() {
-            return None;
-        }
-        // A name that stands for another cannot be anything itself (RFC 2181 §10.1), and what
-        // leads to nodes that are up has addresses of its own.
-        if matches!(
-            record.rtype.as_str(),
-            "A" | "AAAA" | "CNAME" | "LUA" | "DNAME"
-        ) && self.names.has(&record.name)
-        {
-            let who = format!("the record {}", record.name);
-            self.names
-                .claim(&mut self.report, &record.name, spec.name.span(), who);
-        }
-        if names::host(domain).is_ok()
-            && let Err(why) = master_file::check_record(domain, &record)
-        {
-            self.report.wrong(value.span(), why);
-        }
-        Some(record)
-    }
-
-    fn upstreams(&mut self, texts: &[Text], nodes: &[Node]) -> Vec<SocketAddr> {
-        let mut upstreams = Vec::new();
-        for text in texts {
-            let alone = text.get_ref().parse().map(|ip| SocketAddr::new(ip, 53));
-            let upstream = match alone {
-                Ok(upstream) => Some(upstream),
-                Err(_) => self.parsed(text, "an IP address, with or without a port"),
-            };
-            let Some(upstream) = upstream else { continue };
-            let loops = upstream.port() == 53
-                && nodes.iter().any(|node| {
-                    node.services.contains(&Service::DnsRecursor)
-                        && node.addresses.contains(&upstream.ip())
-                });
-            if loops {
-                self.report.wrong(
-                    text.span(),
-                    format!("{upstream} is a node of the site itself: it would ask in circles"),
-                );
-            } else if upstreams.contains(&upstream) {
-                self.report
-                    .wrong(text.span(), format!("{upstream} is given twice"));
-            }
-            upstreams.push(upstream);
-        }
-        upstreams
-    }
-
-    fn time(&mut self, spec: &TimeSpec, domain: &str, upstreams: &[SocketAddr]) -> Time {
-        let mut servers = Vec::new();
-        for text in &spec.servers {
-            let server = text.get_ref().clone();
-            if server.parse::<IpAddr>().is_err() {
-                self.name(text, names::host);
-                let inside = server
-                    .strip_suffix(domain)
-                    .and_then(|rest| rest.strip_suffix('.'));
-                match inside {
-                    Some(name) if !self.names.has(name) => self.report.wrong(
-                        text.span(),
-                        format!("`{server}` is a name of this site that nothing has"),
-                    ),
-                    None if upstreams.is_empty() => self.report.warn(
-                        text.span(),
-                        format!("`{server}` cannot be resolved: [dns] has no upstreams"),
-                    ),
-                    _ => {}
-                }
-            }
-            servers.push(server);
-        }
-        Time {
-            servers,
-            correct_clock: spec.correct_clock.unwrap_or(true),
-        }
-    }
-
-    //--- Registry and platform
-
-    fn registry(&mut self, spec: &super::spec::RegistrySpec) -> Registry {
-        let usual = Registry::default();
-        let names = match &spec.names {
-            Some(names) => names.iter().map(|name| name.get_ref().clone()).collect(),
-            None => vec!["registry".to_owned()],
-        };
-        let cluster_port = spec
-            .cluster_port
-            .as_ref()
-            .map_or(usual.cluster_port, |port| *port.get_ref());
-        let span = spec.cluster_port.as_ref().map_or(0..0, toml::Spanned::span);
-        let who = "the nodes of the registry".to_owned();
-        self.ports.claim(&mut self.report, cluster_port, span, who);
-        Registry {
-            names,
-            port: spec
-                .port
-                .as_ref()
-                .map_or(usual.port, |port| *port.get_ref()),
-            cluster_port,
-            users: spec.users.as_ref().map(|users| users.get_ref().clone()),
-            anonymous_pull: spec.anonymous_pull.unwrap_or(true),
-        }
-    }
-
-    fn platform(&mut self, spec: &PlatformSpec) -> Platform {
-        let openshift = spec.openshift.as_ref().and_then(|text| {
-            let release = release(text.get_ref());
-            match release {
-                // Ignition 3.2, which MachineConfigs have here, came with 4.7.
-                Some((4, minor)) if minor >= 7 => {}
-                _ => self.report.wrong(
-                    text.span(),
-                    format!(
-                        "`{}` is no release of OpenShift from 4.7 on, as in \"4.18\"",
-                        text.get_ref()
-                    ),
-                ),
-            }
-            release
-        });
-        let podman = spec.podman.as_ref().map(|text| {
-            let known = match text.get_ref().as_str() {
-                "none" => Some(Runtime::Native),
-                version => release(version).map(of_podman),
-            };
-            if known.is_none() {
-                self.report.wrong(
-                    text.span(),
-                    format!(
-                        "`{}` is no release of podman, as in \"4.9\", nor \"none\"",
-                        text.get_ref()
-                    ),
-                );
-            }
-            known.unwrap_or(Runtime::Native)
-        });
-        let shipped = openshift.map(|(_, minor)| match minor {
-            ..=12 => Runtime::NoQuadlet,
-            13..=15 => Runtime::Quadlet(Podman::V4_4),
-            16 => Runtime::Quadlet(Podman::V4_9),
-            17.. => Runtime::Quadlet(Podman::V5_2),
-        });
-        Platform {
-            openshift,
-            // Every podman that knows quadlets understands those of the first.
-            runtime: podman.or(shipped).unwrap_or(Runtime::Quadlet(Podman::V4_4)),
-        }
-    }
-}
-
-fn of_podman(version: (u8, u8)) -> Runtime {
-    match version {
-        (..=3, _) | (4, ..=3) => Runtime::NoQuadlet,
-        (4, 4..=8) => Runtime::Quadlet(Podman::V4_4),
-        (4, 9..) | (5, ..=1) => Runtime::Quadlet(Podman::V4_9),
-        (5, 2..=3) => Runtime::Quadlet(Podman::V5_2),
-        (5, 4..) | (6.., _) => Runtime::Quadlet(Podman::V5_4),
-    }
-}
-
-/// `4.18`, or `5.2.2`, whose last part says nothing here.
-fn release(text: &str) -> Option<(u8, u8)> {
-    let mut parts = text.split('.');
-    let release = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-    let rest_is_numbers = parts.all(|part| part.parse::<u16>().is_ok());
-    rest_is_numbers.then_some(release)
 }
 
 fn overlap(one: &IpNet, other: &IpNet) -> bool {
     one.contains(&other.network()) || other.contains(&one.network())
-}
-
-/// The type of a record with an address.
-fn rtype(address: IpAddr) -> &'static str {
-    if address.is_ipv4() { "A" } else { "AAAA" }
 }
 
 /// Networks that OpenShift takes for itself unless it is told otherwise; pods first.

@@ -53,6 +53,11 @@ impl<'d> Report<'d> {
         }
     }
 
+    /// What it is found in.
+    pub(super) fn document(&self) -> &'d Document {
+        self.document
+    }
+
     /// Something that does not work.
     pub(super) fn wrong(&mut self, span: Range<usize>, message: impl Into<String>) {
         let problem = self.document.problem(span, message);

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use daemon_base::config::{ByteSize, HumanDuration};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -127,6 +128,28 @@ pub(super) struct RegistrySpec {
     pub(super) cluster_port: Option<Spanned<u16>>,
     pub(super) users: Option<Spanned<PathBuf>>,
     pub(super) anonymous_pull: Option<bool>,
+    pub(super) quota: Vec<QuotaSpec>,
+    pub(super) mirror: Vec<MirrorSpec>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct QuotaSpec {
+    pub(super) repositories: Text,
+    pub(super) size: Spanned<ByteSize>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct MirrorSpec {
+    pub(super) prefix: Text,
+    pub(super) upstream: Option<Text>,
+    #[serde(default)]
+    pub(super) upstreams: Vec<Text>,
+    pub(super) namespace: Option<Text>,
+    pub(super) ttl: Option<HumanDuration>,
+    pub(super) credentials: Option<Spanned<PathBuf>>,
+    pub(super) ca: Option<Spanned<PathBuf>>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -25,7 +25,7 @@ address = "192.0.2.15"
 END
 "#;
 
-fn document(top: &str, node: &str, end: &str) -> Document {
+pub(super) fn document(top: &str, node: &str, end: &str) -> Document {
     let text = BASE
         .replace("TOP", top)
         .replace("NODE", node)
@@ -33,7 +33,7 @@ fn document(top: &str, node: &str, end: &str) -> Document {
     Document::inline("site.toml", text)
 }
 
-fn site(top: &str, node: &str, end: &str) -> Site {
+pub(super) fn site(top: &str, node: &str, end: &str) -> Site {
     let document = document(top, node, end);
     parse(&document)
         .site
@@ -51,7 +51,7 @@ fn said(document: &Document) -> Vec<String> {
 }
 
 /// One thing is said, and it begins like this.
-fn check(document: &Document, begins: &str) {
+pub(super) fn check(document: &Document, begins: &str) {
     let said = said(document);
     assert!(
         matches!(said.as_slice(), [one] if one.starts_with(&format!("site.toml:{begins}"))),
@@ -126,7 +126,11 @@ fn the_template_is_good_with_everything_that_it_comments_out() {
         .unwrap_or_else(|problems| panic!("{problems}\n{}", document.text));
     assert_eq!(site.vips.len(), 1);
     assert_eq!(site.records.len(), 1);
-    assert_eq!(read.named.len(), 1);
+    assert_eq!(read.named.len(), 3, "{:?}", read.named);
+    assert_eq!(
+        (site.registry.quotas.len(), site.registry.mirrors.len()),
+        (1, 1)
+    );
     assert_eq!(site.published.len(), 5);
 }
 

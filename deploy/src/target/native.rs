@@ -116,7 +116,7 @@ fn calls(text: Text, service: Service, needs: &Needs) -> Text {
         text.comments(&[
             "To read the clock, to give up what it does not need, to keep a core to itself in between.",
         ])
-        .set("SystemCallFilter", "adjtimex capset sched_setscheduler")
+        .set("SystemCallFilter", "adjtimex clock_adjtime capset sched_setscheduler")
     })
     .when(sets_clock, |text| text.set("SystemCallFilter", "@clock"))
 }

@@ -5,7 +5,6 @@ mod golden;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
-use crate::secrets::Pair;
 use crate::service::Service;
 use crate::site::{Vip, VipRole};
 
@@ -34,23 +33,6 @@ pub(super) const RUNTIMES: [Runtime; 6] = [
     Runtime::NoQuadlet,
     Runtime::Native,
 ];
-
-/// Something for each node, and different on each.
-pub(super) fn secrets(site: &Site) -> Secrets {
-    let pair = |node: &Node| Pair {
-        certificate: format!("certificate of {}\n", node.name).into_bytes(),
-        key: format!("key of {}\n", node.name).into_bytes(),
-    };
-    Secrets {
-        authority: b"authority\n".to_vec(),
-        nodes: site
-            .nodes
-            .iter()
-            .map(|node| (node.name.clone(), pair(node)))
-            .collect(),
-        ..Secrets::default()
-    }
-}
 
 /// The text of a unit by its name, quadlets as the units that they become.
 fn unit_texts(files: &[NodeFile]) -> BTreeMap<String, String> {
@@ -126,7 +108,7 @@ fn no_order_goes_in_a_circle_on_a_node_of_openshift() {
             let site = site(runtime);
             let scope = Scope::role(&site, role).unwrap();
             let mut host = host(&scope, runtime);
-            role::add(&mut host, &scope, &secrets(&site));
+            role::add(&mut host, &scope, &Secrets::made_up(&site));
             let mut edges: BTreeSet<(String, String)> = PLATFORM
                 .iter()
                 .map(|(first, then)| ((*first).to_owned(), (*then).to_owned()))
@@ -174,7 +156,7 @@ fn a_role_has_one_place_for_what_is_the_same_and_one_for_each_node_for_what_is_n
     let site = site(Runtime::Quadlet(Podman::V5_2));
     let scope = Scope::role(&site, Role::Master).unwrap();
     let mut host = host(&scope, site.platform.runtime);
-    role::add(&mut host, &scope, &secrets(&site));
+    role::add(&mut host, &scope, &Secrets::made_up(&site));
     let files = host.into_files();
     let at = |path: &str| {
         files
@@ -204,7 +186,7 @@ fn a_role_has_one_place_for_what_is_the_same_and_one_for_each_node_for_what_is_n
 fn a_site_gives_the_same_bytes_every_time_and_manifests_fit_into_etcd() {
     for runtime in RUNTIMES {
         let site = site(runtime);
-        let secrets = secrets(&site);
+        let secrets = Secrets::made_up(&site);
         let all = || -> Vec<Output> {
             [
                 ignition(&site, &secrets),
@@ -231,7 +213,7 @@ fn rendered_files_are_of_kinds_that_openshift_takes() {
     for role in [Role::Master, Role::Worker] {
         let scope = Scope::role(&site, role).unwrap();
         let mut host = host(&scope, site.platform.runtime);
-        role::add(&mut host, &scope, &secrets(&site));
+        role::add(&mut host, &scope, &Secrets::made_up(&site));
         for file in &host.files {
             assert!(file.path.is_absolute());
             // No set-user-ID, set-group-ID or sticky bits.
@@ -326,7 +308,7 @@ fn what_the_platform_restarts_ends_no_service() {
         let site = site(runtime);
         let scope = Scope::role(&site, Role::Master).unwrap();
         let mut host = host(&scope, runtime);
-        role::add(&mut host, &scope, &secrets(&site));
+        role::add(&mut host, &scope, &Secrets::made_up(&site));
         for (name, text) in unit_texts(&host.into_files()) {
             for key in ["Requires", "BindsTo", "PartOf"] {
                 let ours = words(&text, key)

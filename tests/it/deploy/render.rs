@@ -30,11 +30,7 @@ impl Site {
     fn new(name: &'static str) -> Self {
         let files = Scratch::new(&format!("render-{name}"));
         let from = data(name);
-        for file in ["site.toml", "registry.users"] {
-            if from.join(file).exists() {
-                fs::copy(from.join(file), files.join(file)).unwrap();
-            }
-        }
+        super::copy_site(&from, &files);
         let site = Self { files, name };
         let (code, stdout, stderr) = outpost(&["pki", "make", &site.file()]);
         assert_eq!(code, Some(0), "{name}: {stdout}{stderr}");

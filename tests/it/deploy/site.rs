@@ -101,7 +101,9 @@ fn every_problem_is_a_line_with_its_place_and_nothing_is_changed() {
     let path = shown(&files.write("odd.toml", &odd));
     assert_eq!(outpost(&["check", &path]).0, Some(0));
     assert_eq!(outpost(&["check", "--strict", &path]).0, Some(78));
-    assert_eq!(outpost(&["check", "/nowhere/site.toml"]).0, Some(78));
+    let (code, stdout, _) = outpost(&["check", "/nowhere/site.toml"]);
+    assert_eq!(code, Some(78));
+    assert!(stdout.contains("`outpost init` makes one"), "{stdout}");
 }
 
 #[test]
@@ -123,6 +125,28 @@ fn users_of_the_registry_are_looked_at() {
         assert_eq!(found, Some(code), "{stdout}");
         assert!(stdout.contains(said), "{said}\n{stdout}");
     }
+}
+
+#[test]
+fn what_a_mirror_shows_and_trusts_is_looked_at() {
+    let files = Scratch::new("site-mirror");
+    super::copy_site(&checkout().join("tests/data/deploy/vips"), &files);
+    let path = shown(&files.join("site.toml"));
+    let (code, stdout, _) = outpost(&["check", &path]);
+    assert_eq!(code, Some(0), "{stdout}");
+    files.write("hub.credentials", "s3cret\n");
+    files.write("hub.crt", "s3cret\n");
+    fs::remove_file(files.join("registry.users")).unwrap();
+    let (code, stdout, _) = outpost(&["check", &path]);
+    assert_eq!(code, Some(78), "{stdout}");
+    for said in [
+        "hub.credentials:1:1: no credentials, as in user:password",
+        "hub.crt is no PEM",
+        "the users of the registry: No such file",
+    ] {
+        assert!(stdout.contains(said), "{said}\n{stdout}");
+    }
+    assert!(!stdout.contains("s3cret"), "{stdout}");
 }
 
 #[test]

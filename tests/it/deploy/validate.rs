@@ -22,12 +22,10 @@ impl Rendered {
     fn new(site: &str, platform: &str, targets: &[&str]) -> Self {
         let files = Scratch::new(&format!("validate-{site}"));
         let from = checkout().join("tests/data/deploy").join(site);
+        super::copy_site(&from, &files);
         let text = fs::read_to_string(from.join("site.toml")).unwrap();
         let (before, _) = text.split_once("[platform]").unwrap();
         files.write("site.toml", &format!("{before}[platform]\n{platform}\n"));
-        if from.join("registry.users").exists() {
-            fs::copy(from.join("registry.users"), files.join("registry.users")).unwrap();
-        }
         let rendered = Self { files };
         let file = rendered.files.join("site.toml").display().to_string();
         rendered.outpost(&["pki", "make", &file]);

@@ -14,6 +14,8 @@ use tests::scratch::Scratch;
 use tests::stream::Pattern;
 use tests::wait;
 
+use super::SETTLED;
+
 #[test]
 #[ignore = "needs network namespaces and nspawn; tests/run runs it"]
 fn nothing_acknowledged_is_lost_when_the_power_fails() {
@@ -205,6 +207,3 @@ fn assert_pulled(lan: &Lan, server: usize, pushed: &BTreeMap<String, String>) {
 
 /// How often the power fails while images are pushed.
 const ROUNDS: usize = 2;
-
-/// How long nodes may take to agree on anything.
-const SETTLED: Duration = Duration::from_secs(40);

@@ -15,6 +15,8 @@ use tests::stream::connect;
 use tests::time::chronyd_measures;
 use tests::wait;
 
+use super::SETTLED;
+
 #[test]
 #[ignore = "needs network namespaces and nspawn; tests/run runs it"]
 fn three_nodes_serve_the_site_from_its_file_alone() {
@@ -213,6 +215,3 @@ const INGRESS: &str = "192.168.7.101";
 /// The site with virtual addresses.
 const VIPS: &str = "\n[[vip]]\nname = \"api\"\nrole = \"api\"\naddress = \"192.168.7.100\"\n\
     [[vip]]\nname = \"ingress\"\nrole = \"ingress\"\naddress = \"192.168.7.101\"\n";
-
-/// How long what is elected, probed or agreed on may take.
-const SETTLED: Duration = Duration::from_secs(40);

@@ -5,8 +5,6 @@
 //! and every connection accepted. What was in the hands of a process when it was killed is the one thing
 //! that may fail.
 
-mod using;
-
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -16,7 +14,8 @@ use tests::node::{Node, SERVICES, images_or_skip, or_skip};
 use tests::stream::{connect, line};
 use tests::wait;
 
-use using::{Found, Using};
+use super::WINDOW;
+use super::using::{Found, Using};
 
 /// What happens to a service.
 #[derive(Clone, Copy, Debug)]
@@ -236,9 +235,6 @@ fn try_swap(node: &Node, service: &str, name: &str) -> (std::process::ExitStatus
         CANARY,
     ])
 }
-
-/// Use before and after what happens.
-const WINDOW: Duration = Duration::from_millis(700);
 
 /// How long a new process has to stay well here.
 const CANARY: &str = "1s";

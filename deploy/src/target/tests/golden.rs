@@ -5,8 +5,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{RUNTIMES, secrets, site, vip};
+use super::{RUNTIMES, site, vip};
 use crate::render::{NodeFile, Output};
+use crate::secrets::Secrets;
 use crate::site::{Podman, Runtime, Site, VipRole};
 use crate::target::{butane, files, ignition, machineconfig};
 
@@ -73,7 +74,7 @@ fn every_target_is_as_people_have_read_it() {
         }
     }
     let site = seeds(Runtime::Quadlet(Podman::V5_2));
-    let secrets = secrets(&site);
+    let secrets = Secrets::made_up(&site);
     let of_master_0 =
         |output: &Output| output.node.as_deref().is_none_or(|node| node == "master-0");
     for (target, outputs) in [
