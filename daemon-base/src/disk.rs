@@ -88,7 +88,8 @@ mod tests {
 
     #[test]
     fn a_stamp_changes_with_the_file() {
-        let path = std::env::temp_dir().join(format!("disk-stamp-{}", std::process::id()));
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
         let none = Stamp::of(&path);
         fs::write(&path, "a").unwrap();
         let first = Stamp::of(&path);

@@ -116,12 +116,11 @@ mod tests {
 
     #[test]
     fn messages_reach_a_path() {
-        let path = std::env::temp_dir().join(format!("notify-{}.sock", std::process::id()));
-        drop(std::fs::remove_file(&path));
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("notify.sock");
         let manager = UnixDatagram::bind(&path).unwrap();
         Notifier::open(path.as_os_str()).unwrap().send("READY=1");
         assert_eq!(receive(&manager), "READY=1");
-        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]

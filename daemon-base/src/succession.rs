@@ -243,15 +243,12 @@ fn read(mut file: &File) -> (Option<u32>, Option<PathBuf>) {
 mod tests {
     use super::*;
 
-    fn directory(name: &str) -> PathBuf {
-        std::env::temp_dir().join(format!("outpost-lock-{name}-{}", std::process::id()))
-    }
-
     #[test]
     fn a_directory_is_held_by_one_and_free_once_it_is_dropped() {
-        let directory = directory("one");
-        let first = Lock::take(&directory).unwrap();
-        let refused = Lock::take(&directory).unwrap_err();
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
+        let first = Lock::take(directory).unwrap();
+        let refused = Lock::take(directory).unwrap_err();
         let text = refused.to_string();
         let us = format!(" is in use by process {}", std::process::id());
         assert!(text.ends_with(&us), "{text}");
@@ -259,22 +256,22 @@ mod tests {
             .enable_time()
             .build()
             .unwrap();
-        let waited = runtime.block_on(Lock::wait(&directory, Duration::from_millis(1)));
+        let waited = runtime.block_on(Lock::wait(directory, Duration::from_millis(1)));
         assert!(matches!(waited, Err(LockError::Held { .. })));
         let second = runtime.block_on(async {
-            let waiting = Lock::wait(&directory, Duration::from_secs(60));
+            let waiting = Lock::wait(directory, Duration::from_secs(60));
             drop(first);
             waiting.await
         });
         drop(second.unwrap());
-        fs::remove_dir_all(directory).unwrap();
     }
 
     #[test]
     fn who_holds_it_says_where_it_can_be_asked() {
-        let directory = directory("asked");
-        let lock = Lock::take(&directory).unwrap();
-        let socket_of = || match Lock::take(&directory) {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
+        let lock = Lock::take(directory).unwrap();
+        let socket_of = || match Lock::take(directory) {
             Err(LockError::Held { socket, pid, .. }) => {
                 assert_eq!(pid, Some(std::process::id()));
                 socket
@@ -291,6 +288,5 @@ mod tests {
         // Another socket, a shorter text: nothing of the longer one is left.
         lock.sign(Some(Path::new("/a"))).unwrap();
         assert_eq!(socket_of(), Some(PathBuf::from("/a")));
-        fs::remove_dir_all(directory).unwrap();
     }
 }

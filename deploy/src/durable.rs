@@ -120,15 +120,14 @@ mod tests {
 
     #[test]
     fn a_file_is_put_in_place_with_its_rights_and_nothing_beside_it() {
-        let directory = std::env::temp_dir().join(format!("durable-{}", std::process::id()));
-        fs::create_dir(&directory).unwrap();
-        let path = directory.join("a.toml");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.toml");
         // A former attempt that was killed.
         fs::write(beside(&path), "half").unwrap();
         write(&path, Rights::PRIVATE, &b"one"[..]).unwrap();
         write(&path, Rights::PUBLIC, &b"two"[..]).unwrap();
         let mode = fs::metadata(&path).unwrap().permissions().mode();
-        let names = fs::read_dir(&directory).unwrap().count();
+        let names = fs::read_dir(directory.path()).unwrap().count();
         assert_eq!(fs::read(&path).unwrap(), b"two");
         assert_eq!((mode & 0o7777, names), (0o644, 1));
         set_rights(&path, Rights::PRIVATE).unwrap();
@@ -136,6 +135,6 @@ mod tests {
         assert_eq!(mode & 0o7777, 0o600);
         remove(&path).unwrap();
         remove(&path).unwrap();
-        fs::remove_dir(&directory).unwrap();
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 }

@@ -138,9 +138,8 @@ mod tests {
 
     #[test]
     fn a_file_in_another_encoding_is_read() {
-        let directory = std::env::temp_dir().join(format!("recursor-load-{}", std::process::id()));
-        fs::create_dir_all(&directory).unwrap();
-        let path = directory.join("r.conf");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("r.conf");
         fs::write(&path, b"local-port=5300 # f\xfcr alle\n").unwrap();
         let source = Source::RecursorConf {
             path: path.clone(),
@@ -154,6 +153,5 @@ mod tests {
         fs::write(&path, "local-prot=1\n").unwrap();
         let problems = source.read().unwrap_err().to_string();
         assert!(problems.contains("r.conf:1:1: "), "{problems}");
-        fs::remove_dir_all(directory).unwrap();
     }
 }

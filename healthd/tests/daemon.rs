@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use proto::endpoint::Endpoint;
@@ -13,6 +12,7 @@ use proto::report::Reporter;
 use proto::watch::Watcher;
 use proto::wire;
 use proto::wire::health_client::HealthClient;
+use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
@@ -30,22 +30,18 @@ const SAVED: Duration = Duration::from_secs(1);
 
 /// A healthd of its own, with its directory; killed and removed at the end.
 struct Daemon {
-    directory: PathBuf,
+    directory: TempDir,
     child: Option<Child>,
 }
 
 impl Daemon {
     fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("healthd-test-{}-{number}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        drop(std::fs::remove_dir_all(&directory));
-        std::fs::create_dir_all(&directory).expect("a directory");
-        let config = directory.join("healthd.toml");
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path();
+        let config = path.join("healthd.toml");
         let text = format!(
             "version = \"v1\"\nlisten = [\"unix:{0}/s\"]\nstate = \"{0}/state\"\nadmin.listen = \"none\"\n",
-            directory.display()
+            path.display()
         );
         std::fs::write(config, text).expect("a file");
         Self {
@@ -63,7 +59,7 @@ impl Daemon {
     fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_healthd"));
         command.args(["serve", "--log-level", "warn", "--config"]);
-        command.arg(self.directory.join("healthd.toml"));
+        command.arg(self.directory.path().join("healthd.toml"));
         command.stdout(Stdio::null());
         command
     }
@@ -92,7 +88,7 @@ impl Daemon {
     }
 
     fn socket(&self) -> PathBuf {
-        self.directory.join("s")
+        self.directory.path().join("s")
     }
 
     fn endpoint(&self) -> Endpoint {
@@ -110,7 +106,6 @@ impl Drop for Daemon {
             drop(child.kill());
             drop(child.wait());
         }
-        drop(std::fs::remove_dir_all(&self.directory));
     }
 }
 
@@ -234,7 +229,7 @@ fn a_restart_flips_nothing_and_generations_grow() {
             assert_eq!(lost.liveness(&targets[0]), Liveness::Up, "kept");
             if round == 2 {
                 // Even without its state healthd does not make its subscribers forget.
-                std::fs::remove_dir_all(daemon.directory.join("state")).unwrap();
+                std::fs::remove_dir_all(daemon.directory.path().join("state")).unwrap();
             }
             daemon.start();
             wait_connected(&watcher, round + 2).await;
@@ -492,7 +487,7 @@ fn it_ends_when_asked_even_with_subscribers_and_leaves_no_socket() {
         let code = tokio::task::spawn_blocking(move || {
             let code = daemon.stop();
             assert!(!daemon.socket().exists());
-            assert!(daemon.directory.join("state/state").is_file());
+            assert!(daemon.directory.path().join("state/state").is_file());
             code
         });
         assert_eq!(code.await.unwrap(), Some(0));
@@ -513,7 +508,7 @@ fn a_second_one_does_not_take_the_socket_of_the_first() {
 #[test]
 fn a_damaged_state_is_moved_aside_and_not_fatal() {
     let mut daemon = Daemon::new();
-    let state = daemon.directory.join("state");
+    let state = daemon.directory.path().join("state");
     std::fs::create_dir_all(&state).unwrap();
     std::fs::write(state.join("state"), "rubbish").unwrap();
     daemon.start();
@@ -526,7 +521,7 @@ fn a_damaged_state_is_moved_aside_and_not_fatal() {
 #[test]
 fn exit_codes_tell_what_happened() {
     let daemon = Daemon::new();
-    let bad = daemon.directory.join("bad.toml");
+    let bad = daemon.directory.path().join("bad.toml");
     std::fs::write(&bad, "version = \"v1\"\nlisten = []\nsocket = 1\n").unwrap();
     let healthd = |words: &[&str], file: Option<&Path>| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_healthd"));
@@ -537,7 +532,7 @@ fn exit_codes_tell_what_happened() {
         (output.status.code().unwrap(), text)
     };
     let socket = daemon.socket();
-    let good = daemon.directory.join("healthd.toml");
+    let good = daemon.directory.path().join("healthd.toml");
     for (words, file, code, says) in [
         (&["--version"][..], None, 0, "healthd 0."),
         (&["check", "--config"], Some(&*good), 0, "no problems"),
@@ -545,7 +540,12 @@ fn exit_codes_tell_what_happened() {
         (&["serve", "--config"], Some(&*bad), 78, "bad.toml:3:1"),
         (&["probe", "tcp", "127.0.0.1:1"], None, 69, "refused"),
         (&["probe", "tcp", "127.0.0.1"], None, 64, "needs a port"),
-        (&["watch", "--socket"], Some(&*socket), 69, "healthd-test"),
+        (
+            &["watch", "--socket"],
+            Some(&*socket),
+            69,
+            "/s: transport error: No such file",
+        ),
         (
             &["status", "--admin", "127.0.0.1:1"],
             None,

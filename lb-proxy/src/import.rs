@@ -96,38 +96,29 @@ mod tests {
 
     use super::*;
 
-    /// A directory that goes away with the test.
-    struct Scratch(PathBuf);
+    /// Files to import.
+    struct Scratch(tempfile::TempDir);
 
     impl Scratch {
-        fn new(name: &str) -> Self {
-            let name = format!("outpost-lb-import-{name}-{}", std::process::id());
-            let path = std::env::temp_dir().join(name);
-            fs::create_dir_all(&path).unwrap();
-            Self(path)
+        fn new() -> Self {
+            Self(tempfile::tempdir().unwrap())
         }
 
         fn file(&self, name: &str, text: &str) -> PathBuf {
-            let path = self.0.join(name);
+            let path = self.0.path().join(name);
             fs::write(&path, text).unwrap();
             path
         }
     }
 
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            drop(fs::remove_dir_all(&self.0));
-        }
-    }
-
     #[test]
     fn a_directory_stands_for_its_files() {
-        let scratch = Scratch::new("directory");
+        let scratch = Scratch::new();
         scratch.file("2.cfg", " server s localhost:1\n");
         scratch.file("1.cfg", "listen l\n bind :1\n");
         scratch.file("3.txt", "nonsense\n");
         scratch.file(".4.cfg", "nonsense\n");
-        let imported = haproxy(std::slice::from_ref(&scratch.0)).unwrap();
+        let imported = haproxy(&[scratch.0.path().to_owned()]).unwrap();
         assert!(
             imported.toml.contains("address = \"127.0.0.1:1\""),
             "{}",
@@ -138,16 +129,16 @@ mod tests {
 
     #[test]
     fn files_that_are_not_there_are_told() {
-        let scratch = Scratch::new("missing");
-        let problems = haproxy(&[scratch.0.join("gone.cfg")])
+        let scratch = Scratch::new();
+        let problems = haproxy(&[scratch.0.path().join("gone.cfg")])
             .unwrap_err()
             .to_string();
         assert!(problems.starts_with("cannot read /"), "{problems}");
-        let problems = haproxy(std::slice::from_ref(&scratch.0))
+        let problems = haproxy(&[scratch.0.path().to_owned()])
             .unwrap_err()
             .to_string();
         assert!(problems.contains("ends in .cfg"), "{problems}");
-        let problems = keepalived(&scratch.0.join("gone"), None)
+        let problems = keepalived(&scratch.0.path().join("gone"), None)
             .unwrap_err()
             .to_string();
         assert!(problems.starts_with("cannot read /"), "{problems}");
@@ -155,7 +146,7 @@ mod tests {
 
     #[test]
     fn included_files_are_read_from_beside_the_one_that_includes_them() {
-        let scratch = Scratch::new("include");
+        let scratch = Scratch::new();
         let main = scratch.file("keepalived.conf", "include vip*.conf\n");
         scratch.file(
             "vip1.conf",

@@ -22,6 +22,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use registry_svc::digest::{Algorithm, Digest};
+use tempfile::TempDir;
 
 /// Times one is killed in each test, unless asked for more.
 const ROUNDS: u64 = 16;
@@ -41,7 +42,7 @@ const CONTENTS: u64 = 40;
 #[test]
 fn a_killed_registry_has_everything_it_acknowledged() {
     let mut chance = Chance::of_run();
-    let directory = Directory::new("alone");
+    let directory = tempfile::tempdir().unwrap();
     let mut registry = Registry::new(&directory, "alone", &sweeping());
     let mut clients = clients(&mut chance);
     let mut counts = Counts::default();
@@ -70,7 +71,7 @@ fn a_killed_registry_has_everything_it_acknowledged() {
 #[test]
 fn of_two_nodes_either_may_be_killed_and_both_have_everything_in_the_end() {
     let mut chance = Chance::of_run();
-    let directory = Directory::new("pair");
+    let directory = tempfile::tempdir().unwrap();
     certificates(directory.path());
     let addresses = [free(), free()];
     let mut nodes: Vec<Registry> = (0..2)
@@ -517,28 +518,6 @@ impl Connection {
 
 //--- The program
 
-/// A directory that goes with the test.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new(name: &str) -> Self {
-        let name = format!("registry-crash-{name}-{}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&directory).unwrap();
-        Self(directory)
-    }
-
-    fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
-    }
-}
-
 /// A port that was free a moment ago, the same for every process that follows.
 fn free() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -551,7 +530,7 @@ fn sweeping() -> String {
 }
 
 /// Settings of one of two nodes.
-fn following(directory: &Directory, at: usize, addresses: [SocketAddr; 2]) -> String {
+fn following(directory: &TempDir, at: usize, addresses: [SocketAddr; 2]) -> String {
     let files = directory.path().display();
     let (own, other, peer) = (addresses[at], 1 - at, addresses[1 - at]);
     format!(
@@ -589,7 +568,7 @@ struct Registry {
 }
 
 impl Registry {
-    fn new(directory: &Directory, name: &str, more: &str) -> Self {
+    fn new(directory: &TempDir, name: &str, more: &str) -> Self {
         let (address, admin) = (free(), free());
         let text = format!(
             "version = \"v1\"\nlisten = [\"{address}\"]\nplain = true\nroot = \"{}\"\n\

@@ -104,8 +104,8 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_again() {
-        let directory = std::env::temp_dir().join(format!("outpost-drift-{}", std::process::id()));
-        fs::create_dir_all(&directory).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
         let path = directory.join("drift");
         assert_eq!(read(&path), None, "there is none");
         let drifts = [(-11.292_375, 0.110_417), (7.0, 1000.0)];
@@ -118,8 +118,7 @@ mod tests {
             })
             .collect();
         let text = fs::read_to_string(&path).unwrap();
-        let names = fs::read_dir(&directory).unwrap().count();
-        fs::remove_dir_all(&directory).unwrap();
+        let names = fs::read_dir(directory).unwrap().count();
         assert_eq!(read_again, drifts.map(Some));
         assert_eq!(text, "            7.000000          1000.000000\n");
         assert_eq!(names, 1, "nothing is left beside it");
@@ -127,14 +126,13 @@ mod tests {
 
     #[test]
     fn a_link_that_somebody_laid_is_not_written_through() {
-        let directory = std::env::temp_dir().join(format!("outpost-link-{}", std::process::id()));
-        fs::create_dir_all(&directory).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
         let other = directory.join("other");
         fs::write(&other, "precious").unwrap();
         std::os::unix::fs::symlink(&other, directory.join("drift.tmp")).unwrap();
         write(&directory.join("drift"), Drift::default()).unwrap();
         let precious = fs::read_to_string(&other).unwrap();
-        fs::remove_dir_all(&directory).unwrap();
         assert_eq!(precious, "precious");
     }
 }

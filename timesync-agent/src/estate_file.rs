@@ -125,12 +125,12 @@ mod tests {
 
     #[test]
     fn what_is_left_is_taken_once_and_only_on_the_same_start_of_the_machine() {
-        let directory = std::env::temp_dir().join(format!("outpost-estate-{}", std::process::id()));
-        fs::create_dir_all(&directory).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
         let file = EstateFile::beside(&directory.join("drift")).unwrap();
         assert_eq!(file.take(), None, "there is none");
         file.leave(estate()).unwrap();
-        let names: Vec<_> = fs::read_dir(&directory).unwrap().collect();
+        let names: Vec<_> = fs::read_dir(directory).unwrap().collect();
         assert_eq!(names.len(), 1, "{names:?}");
         let taken = [file.take(), file.take()];
         let other = EstateFile {
@@ -146,7 +146,6 @@ mod tests {
                 file.take()
             })
             .collect();
-        fs::remove_dir_all(&directory).unwrap();
         assert_eq!(taken, [Some(estate()), None]);
         assert_eq!(of_another, [None, None], "and whoever reads it removes it");
         assert_eq!(odd, [None; 4]);

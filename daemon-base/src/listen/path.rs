@@ -128,27 +128,10 @@ fn identity(found: &fs::Metadata) -> Identity {
 mod tests {
     use super::*;
 
-    struct Directory(PathBuf);
-
-    impl Directory {
-        fn new(name: &str) -> Self {
-            let name = format!("unix-path-{name}-{}", std::process::id());
-            let path = std::env::temp_dir().join(name);
-            drop(fs::remove_dir_all(&path));
-            Self(path)
-        }
-    }
-
-    impl Drop for Directory {
-        fn drop(&mut self) {
-            drop(fs::remove_dir_all(&self.0));
-        }
-    }
-
     #[test]
     fn owner_and_group_may_connect_and_the_file_goes_with_the_socket() {
-        let directory = Directory::new("mode");
-        let path = directory.0.join("deeper/healthd.sock");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("deeper/healthd.sock");
         let (listener, bound) = listen(&path).unwrap();
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o660);
@@ -159,14 +142,14 @@ mod tests {
 
     #[test]
     fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
-        let directory = Directory::new("stale");
-        let path = directory.0.join("healthd.sock");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("healthd.sock");
         let (listener, bound) = listen(&path).unwrap();
         assert!(matches!(listen(&path), Err(SocketError::Taken(_))));
         assert!(path.exists());
         // Killed: the listener is closed and the file stays.
         drop(listener);
-        let away = directory.0.join("away");
+        let away = directory.path().join("away");
         fs::rename(&path, &away).unwrap();
         drop(bound);
         fs::rename(&away, &path).unwrap();
@@ -179,8 +162,8 @@ mod tests {
 
     #[test]
     fn the_file_of_a_successor_is_left_alone() {
-        let directory = Directory::new("successor");
-        let path = directory.0.join("healthd.sock");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("healthd.sock");
         let (listener, bound) = listen(&path).unwrap();
         drop(listener);
         let (_successor, _its) = listen(&path).unwrap();

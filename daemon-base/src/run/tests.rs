@@ -16,7 +16,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use tempfile::TempDir;
 
 const CONFIG_VARIABLE: &str = "DAEMON_BASE_TEST_CONFIG";
 
@@ -182,7 +182,7 @@ fn daemon() {
 
 struct Process {
     child: Child,
-    directory: PathBuf,
+    directory: TempDir,
     manager: UnixDatagram,
 }
 
@@ -200,13 +200,10 @@ impl Process {
     }
 
     fn start_with(config: &str, inherited: Option<OwnedFd>, variables: &[(&str, &str)]) -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let directory = format!("daemon-base-{}-{number}", std::process::id());
-        let directory = std::env::temp_dir().join(directory);
-        fs::create_dir_all(&directory).unwrap();
-        fs::write(directory.join("config.toml"), config).unwrap();
-        let manager = UnixDatagram::bind(directory.join("notify")).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        fs::write(path.join("config.toml"), config).unwrap();
+        let manager = UnixDatagram::bind(path.join("notify")).unwrap();
         manager
             .set_read_timeout(Some(Duration::from_secs(20)))
             .unwrap();
@@ -215,14 +212,14 @@ impl Process {
             Some(_) => "LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=greet exec \"$0\" \"$@\" 3<&0",
             None => "exec \"$0\" \"$@\"",
         };
-        let log = fs::File::create(directory.join("log")).unwrap();
-        let output = fs::File::create(directory.join("output")).unwrap();
+        let log = fs::File::create(path.join("log")).unwrap();
+        let output = fs::File::create(path.join("output")).unwrap();
         let child = Command::new("sh")
             .args(["-c", script])
             .arg(std::env::current_exe().unwrap())
             .args(["run::tests::daemon", "--exact", "--ignored", "--nocapture"])
-            .env(CONFIG_VARIABLE, directory.join("config.toml"))
-            .env("NOTIFY_SOCKET", directory.join("notify"))
+            .env(CONFIG_VARIABLE, path.join("config.toml"))
+            .env("NOTIFY_SOCKET", path.join("notify"))
             .envs(variables.iter().copied())
             .stdin(inherited.map_or_else(Stdio::null, Stdio::from))
             .stdout(output)
@@ -258,7 +255,7 @@ impl Process {
     }
 
     fn log(&self) -> String {
-        fs::read_to_string(self.directory.join("log")).unwrap()
+        fs::read_to_string(self.directory.path().join("log")).unwrap()
     }
 
     /// Where the admin listener is, from the log.
@@ -298,7 +295,7 @@ impl Process {
     }
 
     fn rewrite(&self, lines: &str) {
-        fs::write(self.directory.join("config.toml"), config(lines)).unwrap();
+        fs::write(self.directory.path().join("config.toml"), config(lines)).unwrap();
     }
 
     fn signal(&self, signal: Signal) {
@@ -310,7 +307,7 @@ impl Process {
     fn ended(mut self) -> u8 {
         self.child.wait().unwrap();
         let mut output = String::new();
-        fs::File::open(self.directory.join("output"))
+        fs::File::open(self.directory.path().join("output"))
             .unwrap()
             .read_to_string(&mut output)
             .unwrap();
@@ -325,7 +322,6 @@ impl Drop for Process {
     fn drop(&mut self) {
         drop(self.child.kill());
         drop(self.child.wait());
-        drop(fs::remove_dir_all(&self.directory));
     }
 }
 
@@ -433,7 +429,7 @@ fn a_service_that_cannot_go_on_drains_and_ends_with_an_error() {
         "STATUS=failed: the greeter has lost its voice"
     );
     assert_eq!(process.notified(), "STOPPING=1");
-    let log = process.directory.join("log");
+    let log = process.directory.path().join("log");
     while !fs::read_to_string(&log).unwrap().contains("Drained") {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -677,7 +673,7 @@ fn the_log_follows_the_configuration() {
     let reload = |level: &str| {
         let text =
             config("greeting = \"x\"").replace("[log]", &format!("[log]\nlevel = \"{level}\""));
-        fs::write(process.directory.join("config.toml"), text).unwrap();
+        fs::write(process.directory.path().join("config.toml"), text).unwrap();
         process.signal(Signal::HUP);
         assert!(process.notified().starts_with("RELOADING=1"));
         assert_eq!(process.notified(), "READY=1");

@@ -4,17 +4,16 @@ use std::slice;
 use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, SignatureAlgorithm};
 use rustls::server::Acceptor;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, SignatureScheme};
+use tempfile::TempDir;
 
 use super::*;
 
 /// A directory of certificates that goes away with the test.
-struct Scratch(PathBuf);
+struct Scratch(TempDir);
 
 impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("tls-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
     }
 
     /// Makes a certificate for the names, over the one that was there.
@@ -35,18 +34,12 @@ impl Scratch {
             .self_signed(&key)
             .unwrap();
         let files = CertificateFiles::new(
-            self.0.join(format!("{file}.crt")),
-            self.0.join(format!("{file}.key")),
+            self.0.path().join(format!("{file}.crt")),
+            self.0.path().join(format!("{file}.key")),
         );
         fs::write(&files.chain, certificate.pem()).unwrap();
         fs::write(&files.key, key.serialize_pem()).unwrap();
         files
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
     }
 }
 
@@ -90,7 +83,7 @@ fn on_disk(files: &CertificateFiles) -> CertificateDer<'static> {
 
 #[test]
 fn a_client_is_shown_the_certificate_for_the_name_it_asks_for() {
-    let scratch = Scratch::new("names");
+    let scratch = Scratch::new();
     let registry = scratch.make("registry", &["registry.example"]);
     let apps = scratch.make("apps", &["*.apps.example", "apps.example"]);
     let mut named = scratch.make("named", &["other.example"]);
@@ -121,7 +114,7 @@ fn a_client_is_shown_the_certificate_for_the_name_it_asks_for() {
 
 #[test]
 fn a_client_is_shown_a_key_of_a_kind_that_it_knows() {
-    let scratch = Scratch::new("kinds");
+    let scratch = Scratch::new();
     let modern = scratch.make_with("modern", &["registry.example"], &PKCS_ED25519);
     let common = scratch.make("common", &["registry.example"]);
     let certificates = Certificates::read(&[modern.clone(), common.clone()]).unwrap();
@@ -143,7 +136,7 @@ fn a_client_is_shown_a_key_of_a_kind_that_it_knows() {
 
 #[test]
 fn files_that_cannot_be_used_say_why_and_leave_the_old_certificate() {
-    let scratch = Scratch::new("bad");
+    let scratch = Scratch::new();
     let first = scratch.make("first", &["first.example"]);
     let second = scratch.make("second", &["second.example"]);
     let certificates = Certificates::read(&[first.clone(), second.clone()]).unwrap();
@@ -182,11 +175,11 @@ fn files_that_cannot_be_used_say_why_and_leave_the_old_certificate() {
 
 #[test]
 fn other_files_are_taken_up_whole_or_not_at_all() {
-    let scratch = Scratch::new("replace");
+    let scratch = Scratch::new();
     let first = scratch.make("first", &["a.example"]);
     let second = scratch.make("second", &["b.example"]);
     let certificates = Certificates::read(slice::from_ref(&first)).unwrap();
-    let gone = CertificateFiles::new(scratch.0.join("gone"), &second.key);
+    let gone = CertificateFiles::new(scratch.0.path().join("gone"), &second.key);
     let refused = certificates.replace(&[second.clone(), gone]).unwrap_err();
     assert!(
         matches!(refused, CertificateError::Read { .. }),
@@ -199,7 +192,7 @@ fn other_files_are_taken_up_whole_or_not_at_all() {
 
 #[tokio::test]
 async fn a_renewed_certificate_is_found_without_being_told() {
-    let scratch = Scratch::new("follow");
+    let scratch = Scratch::new();
     let files = scratch.make("renewed", &["a.example"]);
     let certificates = Certificates::read(slice::from_ref(&files)).unwrap();
     let following = tokio::spawn(certificates.clone().follow_every(Duration::from_millis(5)));
@@ -219,7 +212,7 @@ async fn a_renewed_certificate_is_found_without_being_told() {
 
 #[test]
 fn a_handshake_is_finished_in_the_protocol_that_both_speak() {
-    let scratch = Scratch::new("handshake");
+    let scratch = Scratch::new();
     let files = scratch.make("one", &["a.example"]);
     let certificates = Certificates::read(slice::from_ref(&files)).unwrap();
     let server = certificates.server_config(&[b"h2", b"http/1.1"]).unwrap();

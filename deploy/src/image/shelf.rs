@@ -216,21 +216,14 @@ pub(crate) const SUMS: &str = "SHA256SUMS";
 
 #[cfg(test)]
 mod tests {
+    use tempfile::TempDir;
+
     use super::*;
 
-    struct Scratch(PathBuf);
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            drop(fs::remove_dir_all(&self.0));
-        }
-    }
-
-    fn scratch(name: &str) -> (Scratch, Shelf) {
-        let path = std::env::temp_dir().join(format!("shelf-{name}-{}", std::process::id()));
-        fs::create_dir(&path).unwrap();
-        let shelf = Shelf::new(&path);
-        (Scratch(path), shelf)
+    fn scratch() -> (TempDir, Shelf) {
+        let directory = tempfile::tempdir().unwrap();
+        let shelf = Shelf::new(directory.path());
+        (directory, shelf)
     }
 
     fn put(shelf: &Shelf, bytes: &[u8], slot: Option<Slot>) -> PathBuf {
@@ -240,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_slot_runs_its_own_archive_or_else_the_services() {
-        let (_scratch, shelf) = scratch("slots");
+        let (_scratch, shelf) = scratch();
         let service = Service::Healthd;
         assert_eq!(shelf.archive(service, Slot::A), None);
         let installed = put(&shelf, b"1", None);
@@ -257,14 +250,14 @@ mod tests {
 
     #[test]
     fn an_archive_that_is_not_what_was_listed_is_refused() {
-        let (scratch, shelf) = scratch("damage");
+        let (scratch, shelf) = scratch();
         let path = put(&shelf, b"1", None);
         fs::write(&path, b"2").unwrap();
         let error = shelf.read(&path).unwrap_err().to_string();
         assert!(error.contains("has not the digest"), "{error}");
-        fs::write(scratch.0.join(SUMS), "nonsense\n").unwrap();
+        fs::write(scratch.path().join(SUMS), "nonsense\n").unwrap();
         assert!(shelf.digest(&path).is_err());
-        fs::remove_file(scratch.0.join(SUMS)).unwrap();
+        fs::remove_file(scratch.path().join(SUMS)).unwrap();
         assert_eq!(shelf.digest(&path).unwrap(), Sha256::of(b"2"));
         let error = format!("{:#}", shelf.read(&path).unwrap_err());
         assert!(error.contains("is no image"), "{error}");

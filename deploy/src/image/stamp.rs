@@ -94,7 +94,8 @@ mod tests {
 
     #[test]
     fn a_stamp_tells_a_whole_image_from_a_damaged_one() {
-        let directory = std::env::temp_dir().join(format!("stamp-{}", std::process::id()));
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
         let archive = Sha256::of(b"archive");
         let stamp = Stamp {
             image_id: Sha256::of(b"id"),
@@ -102,19 +103,18 @@ mod tests {
             revision: "r".to_owned(),
             files: [("a".to_owned(), Sha256::of(b"1"))].into(),
         };
-        write(&directory, &[(archive, stamp.clone())]).unwrap();
-        assert_eq!(Stamp::read(&directory, archive), Some(stamp.clone()));
-        assert_eq!(Stamp::read(&directory, Sha256::of(b"other")), None);
-        assert!(stamp.damage(&directory).is_some());
+        write(directory, &[(archive, stamp.clone())]).unwrap();
+        assert_eq!(Stamp::read(directory, archive), Some(stamp.clone()));
+        assert_eq!(Stamp::read(directory, Sha256::of(b"other")), None);
+        assert!(stamp.damage(directory).is_some());
         fs::write(directory.join("a"), "1").unwrap();
-        assert_eq!(stamp.damage(&directory), None);
+        assert_eq!(stamp.damage(directory), None);
         fs::write(directory.join("a"), "2").unwrap();
         assert_eq!(
-            stamp.damage(&directory),
+            stamp.damage(directory),
             Some("/a has other bytes".to_owned())
         );
-        fs::write(place(&directory, archive), "{").unwrap();
-        assert_eq!(Stamp::read(&directory, archive), None);
-        fs::remove_dir_all(&directory).unwrap();
+        fs::write(place(directory, archive), "{").unwrap();
+        assert_eq!(Stamp::read(directory, archive), None);
     }
 }

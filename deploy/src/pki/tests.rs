@@ -9,24 +9,20 @@ use rcgen::{
 use super::certificate::{Authority, Reason, lacks};
 use super::*;
 
-/// A directory of its own, which goes away.
-struct Home(PathBuf);
+/// The directory of a site file.
+struct Home(tempfile::TempDir);
 
 impl Home {
-    fn new(label: &str) -> Self {
-        let name = format!("outpost-pki-{label}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        drop(fs::remove_dir_all(&path));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
     }
 
     fn read(&self, name: &str) -> Vec<u8> {
-        fs::read(self.0.join("pki").join(name)).unwrap()
+        fs::read(self.0.path().join("pki").join(name)).unwrap()
     }
 
     fn write(&self, name: &str, contents: &[u8]) {
-        fs::write(self.0.join("pki").join(name), contents).unwrap();
+        fs::write(self.0.path().join("pki").join(name), contents).unwrap();
     }
 
     fn make(&self, site: &Site, renew: bool) -> anyhow::Result<()> {
@@ -35,13 +31,7 @@ impl Home {
             days: 1825,
             renew,
         };
-        Store::new(&self.0, site).make(site, &args)
-    }
-}
-
-impl Drop for Home {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
+        Store::new(self.0.path(), site).make(site, &args)
     }
 }
 
@@ -65,30 +55,30 @@ const FILES: [&str; 8] = [
 
 #[test]
 fn everything_is_made_once_and_keys_are_private() {
-    let home = Home::new("once");
+    let home = Home::new();
     let site = site();
-    fs::write(home.0.join("users"), "a:$2y$05$x\n").unwrap();
-    assert!(load(&home.0, &site).is_err());
+    fs::write(home.0.path().join("users"), "a:$2y$05$x\n").unwrap();
+    assert!(load(home.0.path(), &site).is_err());
     home.make(&site, false).unwrap();
     let before = FILES.map(|name| home.read(name));
     home.make(&site, false).unwrap();
     assert_eq!(FILES.map(|name| home.read(name)), before);
     for name in FILES.iter().filter(|name| name.ends_with(".key")) {
-        let mode = fs::metadata(home.0.join("pki").join(name)).unwrap();
+        let mode = fs::metadata(home.0.path().join("pki").join(name)).unwrap();
         assert_eq!(mode.permissions().mode() & 0o777, 0o600, "{name}");
     }
-    let secrets = load(&home.0, &site).unwrap();
+    let secrets = load(home.0.path(), &site).unwrap();
     assert_eq!(secrets.nodes.len(), 2);
     assert_eq!(
         secrets.registry_users.as_deref(),
         Some(&b"a:$2y$05$x\n"[..])
     );
-    assert_eq!(remarks(&home.0, &site), [""; 0]);
+    assert_eq!(remarks(home.0.path(), &site), [""; 0]);
 }
 
 #[test]
 fn a_node_is_known_by_all_its_names() {
-    let home = Home::new("names");
+    let home = Home::new();
     let mut site = site();
     site.vips = vec![crate::site::Vip {
         name: "api".to_owned(),
@@ -117,15 +107,15 @@ fn a_node_is_known_by_all_its_names() {
 
 #[test]
 fn only_what_does_not_do_any_more_is_made_anew_and_no_key_is() {
-    let home = Home::new("anew");
+    let home = Home::new();
     let mut site = site();
     home.make(&site, false).unwrap();
     let before = FILES.map(|name| home.read(name));
     // Another address of one node.
     site.nodes[0].addresses = vec!["192.168.7.23".parse().unwrap()];
-    assert!(remarks(&home.0, &site)[0].contains("it was not for 192.168.7.23"));
-    fs::write(home.0.join("users"), "").unwrap();
-    let problems = load(&home.0, &site).unwrap_err();
+    assert!(remarks(home.0.path(), &site)[0].contains("it was not for 192.168.7.23"));
+    fs::write(home.0.path().join("users"), "").unwrap();
+    let problems = load(home.0.path(), &site).unwrap_err();
     assert_eq!(problems.0.len(), 1, "{problems}");
     home.make(&site, false).unwrap();
     let changed: Vec<&str> = FILES
@@ -151,7 +141,7 @@ fn only_what_does_not_do_any_more_is_made_anew_and_no_key_is() {
 
 #[test]
 fn files_that_do_not_belong_together_are_told() {
-    let home = Home::new("mixed");
+    let home = Home::new();
     let site = site();
     home.make(&site, false).unwrap();
     let (first, second) = (
@@ -159,14 +149,14 @@ fn files_that_do_not_belong_together_are_told() {
         home.read("nodes/master-1.crt"),
     );
     home.write("nodes/master-0.crt", &second);
-    assert!(remarks(&home.0, &site)[0].contains("it belonged to another key"));
+    assert!(remarks(home.0.path(), &site)[0].contains("it belonged to another key"));
     home.write("nodes/master-0.crt", b"x");
-    assert!(remarks(&home.0, &site)[0].contains("it was no PEM"));
+    assert!(remarks(home.0.path(), &site)[0].contains("it was no PEM"));
     home.write("nodes/master-0.crt", &first);
-    let other = Home::new("other");
+    let other = Home::new();
     other.make(&site, false).unwrap();
     home.write("ca.crt", &other.read("ca.crt"));
-    assert!(remarks(&home.0, &site)[0].contains("another authority had signed it"));
+    assert!(remarks(home.0.path(), &site)[0].contains("another authority had signed it"));
     let error = home.make(&site, false).unwrap_err();
     assert!(
         error.to_string().contains("do not belong together"),
@@ -176,10 +166,14 @@ fn files_that_do_not_belong_together_are_told() {
 
 #[test]
 fn an_authority_may_be_kept_elsewhere_until_something_is_to_be_signed() {
-    let home = Home::new("elsewhere");
+    let home = Home::new();
     let mut site = site();
     home.make(&site, false).unwrap();
-    fs::rename(home.0.join("pki/ca.key"), home.0.join("ca.key")).unwrap();
+    fs::rename(
+        home.0.path().join("pki/ca.key"),
+        home.0.path().join("ca.key"),
+    )
+    .unwrap();
     home.make(&site, false).unwrap();
     site.registry.names.push("mirror".to_owned());
     let error = home.make(&site, false).unwrap_err().to_string();
@@ -187,12 +181,12 @@ fn an_authority_may_be_kept_elsewhere_until_something_is_to_be_signed() {
         error.contains("it was not for mirror.ocp4.redhat.ren"),
         "{error}"
     );
-    assert!(!home.0.join("pki/ca.key").exists());
+    assert!(!home.0.path().join("pki/ca.key").exists());
 }
 
 #[test]
 fn what_ends_soon_is_made_anew() {
-    let home = Home::new("ends");
+    let home = Home::new();
     let site = site();
     home.make(&site, false).unwrap();
     let authority = Authority::of(&site, Facts::read(&home.read("ca.crt")).unwrap());

@@ -110,8 +110,8 @@ mod tests {
 
     #[test]
     fn a_slot_is_put_on_record_and_taken_off_again() {
-        let root = std::env::temp_dir().join(format!("outpost-record-{}", std::process::id()));
-        let places = Places::below(&root);
+        let root = tempfile::tempdir().unwrap();
+        let places = Places::below(root.path());
         let service = Service::DnsAuthd;
         assert_eq!(live(&places, service), Slot::A);
         for slot in [Slot::A, Slot::B, Slot::B, Slot::A, Slot::A] {
@@ -138,6 +138,5 @@ mod tests {
         // What a disk has made of it is no reason to do nothing.
         fs::write(places.record(service), "{").unwrap();
         assert_eq!(Record::read(&places, service), Record::default());
-        fs::remove_dir_all(root).unwrap();
     }
 }

@@ -129,18 +129,19 @@ mod tests {
 
     use super::*;
 
-    struct Scratch(PathBuf);
+    struct Scratch(tempfile::TempDir);
 
     impl Scratch {
-        fn new(name: &str) -> Self {
-            let path =
-                env::temp_dir().join(format!("outpost-binaries-{name}-{}", std::process::id()));
-            fs::create_dir(&path).unwrap();
-            Self(path)
+        fn new() -> Self {
+            Self(tempfile::tempdir().unwrap())
+        }
+
+        fn path(&self) -> &Path {
+            self.0.path()
         }
 
         fn file(&self, name: &str) -> PathBuf {
-            let path = self.0.join(name);
+            let path = self.path().join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(&path, "").unwrap();
             path
@@ -150,12 +151,6 @@ mod tests {
             for service in Service::ALL {
                 self.file(&format!("{service}/Cargo.toml"));
             }
-        }
-    }
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            fs::remove_dir_all(&self.0).unwrap();
         }
     }
 
@@ -190,23 +185,26 @@ mod tests {
 
     #[test]
     fn an_installed_executable_builds_nothing() {
-        let scratch = Scratch::new("installed");
+        let scratch = Scratch::new();
         scratch.checkout();
         scratch.file("bin/outpost");
         assert_eq!(
-            BuildPlace::of(&scratch.0.join("bin"), Some(&scratch.0.join("deploy"))),
+            BuildPlace::of(
+                &scratch.path().join("bin"),
+                Some(&scratch.path().join("deploy"))
+            ),
             None
         );
     }
 
     #[test]
     fn the_target_directory_inside_the_checkout_leads_to_it() {
-        let scratch = Scratch::new("inside");
+        let scratch = Scratch::new();
         scratch.checkout();
         scratch.file("target/release/.cargo-lock");
-        let place = BuildPlace::of(&scratch.0.join("target/release"), None).unwrap();
-        assert_eq!(place.checkout, scratch.0);
-        let target = scratch.0.join("target");
+        let place = BuildPlace::of(&scratch.path().join("target/release"), None).unwrap();
+        assert_eq!(place.checkout, scratch.path());
+        let target = scratch.path().join("target");
         assert_eq!(
             arguments(&place),
             format!(
@@ -218,14 +216,14 @@ mod tests {
 
     #[test]
     fn a_target_directory_elsewhere_needs_cargo_to_name_the_package() {
-        let scratch = Scratch::new("elsewhere");
-        let checkout = Scratch::new("elsewhere-checkout");
+        let scratch = Scratch::new();
+        let checkout = Scratch::new();
         checkout.checkout();
         scratch.file("t/debug/.cargo-lock");
-        let directory = scratch.0.join("t/debug");
+        let directory = scratch.path().join("t/debug");
         assert_eq!(BuildPlace::of(&directory, None), None);
-        let place = BuildPlace::of(&directory, Some(&checkout.0.join("deploy"))).unwrap();
-        assert_eq!(place.checkout, checkout.0);
+        let place = BuildPlace::of(&directory, Some(&checkout.path().join("deploy"))).unwrap();
+        assert_eq!(place.checkout, checkout.path());
         assert!(arguments(&place).starts_with("build --profile dev --target-dir "));
     }
 }

@@ -184,28 +184,10 @@ const LOCK_ATTEMPTS: usize = 5;
 mod tests {
     use super::*;
 
-    /// A directory of this test's own, removed at its end.
-    struct Scratch(PathBuf);
-
-    impl Scratch {
-        fn new(name: &str) -> Self {
-            let path =
-                std::env::temp_dir().join(format!("outpost-run-dir-{name}-{}", std::process::id()));
-            DirBuilder::new().mode(0o700).create(&path).unwrap();
-            Self(path)
-        }
-    }
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            fs::remove_dir_all(&self.0).unwrap();
-        }
-    }
-
     #[test]
     fn a_directory_that_was_made_is_private_and_goes_away() {
-        let scratch = Scratch::new("made");
-        let path = scratch.0.join("site");
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("site");
         let run_dir = RunDir::take(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o700);
         run_dir.make_dir("state").unwrap();
@@ -216,17 +198,17 @@ mod tests {
 
     #[test]
     fn an_empty_directory_of_the_user_is_emptied_but_stays() {
-        let scratch = Scratch::new("kept");
-        let run_dir = RunDir::take(&scratch.0).unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let run_dir = RunDir::take(scratch.path()).unwrap();
         run_dir.write("a", "text").unwrap();
         run_dir.remove().unwrap();
-        assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
     }
 
     #[test]
     fn two_sites_do_not_share_a_directory() {
-        let scratch = Scratch::new("two");
-        let path = scratch.0.join("site");
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("site");
         let first = RunDir::take(&path).unwrap();
         let refusal = RunDir::take(&path).unwrap_err().to_string();
         assert!(
@@ -239,8 +221,8 @@ mod tests {
 
     #[test]
     fn what_a_killed_site_left_behind_is_cleared() {
-        let scratch = Scratch::new("leftover");
-        let path = scratch.0.join("site");
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("site");
         let killed = RunDir::take(&path).unwrap();
         killed.make_dir("state").unwrap();
         killed.write("state/old", "text").unwrap();
@@ -253,20 +235,20 @@ mod tests {
 
     #[test]
     fn a_directory_with_other_things_in_it_is_left_alone() {
-        let scratch = Scratch::new("other");
-        fs::write(scratch.0.join("precious"), "text").unwrap();
-        let refusal = RunDir::take(&scratch.0).unwrap_err().to_string();
+        let scratch = tempfile::tempdir().unwrap();
+        fs::write(scratch.path().join("precious"), "text").unwrap();
+        let refusal = RunDir::take(scratch.path()).unwrap_err().to_string();
         assert!(refusal.contains("other files"), "{refusal}");
         assert_eq!(
-            fs::read_to_string(scratch.0.join("precious")).unwrap(),
+            fs::read_to_string(scratch.path().join("precious")).unwrap(),
             "text"
         );
     }
 
     #[test]
     fn a_directory_that_others_can_enter_is_refused() {
-        let scratch = Scratch::new("open");
-        let path = scratch.0.join("site");
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("site");
         DirBuilder::new().mode(0o755).create(&path).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         let refusal = RunDir::take(&path).unwrap_err().to_string();
@@ -275,8 +257,8 @@ mod tests {
 
     #[test]
     fn a_link_is_not_followed() {
-        let scratch = Scratch::new("link");
-        let path = scratch.0.join("site");
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("site");
         std::os::unix::fs::symlink("/tmp", &path).unwrap();
         let refusal = RunDir::take(&path).unwrap_err().to_string();
         assert!(refusal.contains("not a directory"), "{refusal}");

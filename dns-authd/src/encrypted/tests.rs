@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use rustls::pki_types::ServerName;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore, pki_types::CertificateDer};
+use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsConnector;
 
@@ -14,13 +15,11 @@ use super::*;
 const QUERY: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\x01\x03ApI\x07example\0\0\x01\0\x01\0\0\x29\x04\xd0\0\0\0\0\0\0";
 
 /// A folder with a fresh certificate for `ns.example`, removed with the value.
-struct Files(PathBuf);
+struct Files(TempDir);
 
 impl Files {
-    fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("encrypted-{name}-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let files = Self(folder);
+    fn new() -> Self {
+        let files = Self(tempfile::tempdir().unwrap());
         files.renew();
         files
     }
@@ -33,11 +32,11 @@ impl Files {
     }
 
     fn chain(&self) -> PathBuf {
-        self.0.join("chain.pem")
+        self.0.path().join("chain.pem")
     }
 
     fn key(&self) -> PathBuf {
-        self.0.join("key.pem")
+        self.0.path().join("key.pem")
     }
 
     fn tls(&self) -> Tls {
@@ -49,12 +48,6 @@ impl Files {
             doq: Vec::new(),
             doh_path: "/dns-query".to_owned(),
         }
-    }
-}
-
-impl Drop for Files {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
     }
 }
 
@@ -116,7 +109,7 @@ async fn exchange(
 
 #[tokio::test]
 async fn our_answer_arrives_over_tls_and_the_certificate_is_renewed_in_place() {
-    let files = Files::new("dot");
+    let files = Files::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let sockets = Sockets {

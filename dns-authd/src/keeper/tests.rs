@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
+
+use tempfile::TempDir;
 
 use super::*;
 use crate::answer::{Client, NoPrograms, Responder, Transport, Verdict};
@@ -13,33 +14,23 @@ use crate::zone::tests::{client, decode, query};
 const GOOD: &str = "$TTL 60\n@ SOA a b 1 2 3 4 60\n NS a\na A 192.0.2.1\n";
 const BROKEN: &str = "$TTL 60\n@ SOA a b 2 2 3 4 60\n NS a\na A 300.0.2.1\n";
 
-struct Folder(PathBuf);
+/// A directory of zones.
+struct Folder(TempDir);
 
 impl Folder {
     fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("keeper-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
+        Self(tempfile::tempdir().unwrap())
     }
 
     fn write(&self, name: &str, text: &str) {
         // A new file each time: its stamp differs however fast tests are.
-        let staged = self.0.join("staged");
+        let staged = self.0.path().join("staged");
         fs::write(&staged, text).unwrap();
-        fs::rename(staged, self.0.join(name)).unwrap();
+        fs::rename(staged, self.0.path().join(name)).unwrap();
     }
 
     fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
+        self.0.path()
     }
 }
 

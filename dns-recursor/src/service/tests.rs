@@ -447,9 +447,8 @@ async fn a_connection_carries_many_queries_answered_as_they_become_ready() {
 
 #[tokio::test]
 async fn queries_over_tls_are_answered_and_a_reload_shows_the_new_certificate() {
-    let directory = std::env::temp_dir().join(format!("recursor-tls-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).unwrap();
-    let (chain, key) = (directory.join("chain.pem"), directory.join("key.pem"));
+    let directory = tempfile::tempdir().unwrap();
+    let [chain, key] = ["chain.pem", "key.pem"].map(|name| directory.path().join(name));
     let renew = || {
         let made = rcgen::generate_simple_self_signed(["dns.example".to_owned()]).unwrap();
         std::fs::write(&chain, made.cert.pem()).unwrap();
@@ -488,7 +487,6 @@ async fn queries_over_tls_are_answered_and_a_reload_shows_the_new_certificate() 
         addresses(&ask_tls(address, &second, "localhost")),
         ["127.0.0.1"]
     );
-    std::fs::remove_dir_all(directory).unwrap();
 }
 
 /// Asks over TLS a server that shows just this certificate.

@@ -9,30 +9,21 @@ use proto::watch::Watcher;
 use super::*;
 use crate::config::Overrides;
 
-struct Directory(PathBuf);
+/// The directory of a healthd.
+struct Directory(tempfile::TempDir);
 
 impl Directory {
-    fn new(name: &str) -> Self {
-        let name = format!("healthd-service-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        drop(std::fs::remove_dir_all(&path));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
     }
 
     fn config(&self) -> Config {
         let overrides = Overrides {
-            socket: Some(self.0.join("s")),
-            state_dir: Some(self.0.join("state")),
+            socket: Some(self.0.path().join("s")),
+            state_dir: Some(self.0.path().join("state")),
             admin: None,
         };
         Config::load(None, &overrides).unwrap()
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
     }
 }
 
@@ -56,19 +47,19 @@ async fn wait_down(socket: &Path, target: &Target) {
 
 #[test]
 fn a_reload_takes_up_targets_and_limits() {
-    let directory = Directory::new("reload");
+    let directory = Directory::new();
     block_on(async {
         let mut context = Context::detached("healthd");
         let mut config = directory.config();
         config.targets = vec![closed(1)];
         let service = Healthd::start(config.clone(), &mut context).await.unwrap();
-        wait_down(&directory.0.join("s"), &closed(1)).await;
+        wait_down(&directory.0.path().join("s"), &closed(1)).await;
         config.targets = vec![closed(2), closed(3)];
         config.limits.in_flight = 7;
         config.limits.grace = Duration::ZERO;
         let summary = service.reload(config.clone()).await.unwrap();
         assert!(summary.starts_with("2 targets configured"), "{summary}");
-        wait_down(&directory.0.join("s"), &closed(2)).await;
+        wait_down(&directory.0.path().join("s"), &closed(2)).await;
         let status = service.status();
         assert_eq!(status["probes"]["limit"], 7);
         let shown: Vec<&str> = status["targets"]
@@ -88,15 +79,15 @@ fn a_reload_takes_up_targets_and_limits() {
             "nothing has changed"
         );
         assert!(service.drain(Duration::from_secs(5)).await);
-        assert!(!directory.0.join("s").exists());
+        assert!(!directory.0.path().join("s").exists());
     });
 }
 
 #[test]
 fn inherited_sockets_win_over_configured_ones() {
-    let directory = Directory::new("inherited");
+    let directory = Directory::new();
     block_on(async {
-        let path = directory.0.join("handed-over");
+        let path = directory.0.path().join("handed-over");
         let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
         let mut context = Context::detached("healthd");
         let descriptors = vec![("healthd".to_owned(), OwnedFd::from(listener))];
@@ -105,7 +96,7 @@ fn inherited_sockets_win_over_configured_ones() {
             .await
             .unwrap();
         assert_eq!(service.listeners(), ["1 inherited"]);
-        assert!(!directory.0.join("s").exists());
+        assert!(!directory.0.path().join("s").exists());
         wait_down(&path, &closed(1)).await;
         let metrics = context
             .metrics

@@ -54,24 +54,6 @@ fn hub(restored: Restored) -> Hub {
     Hub::new(limits, 1, restored, now)
 }
 
-/// A directory of one test, removed with it.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir();
-        let path = path.join(format!("healthd-{name}-{}", std::process::id()));
-        drop(fs::remove_dir_all(&path));
-        Self(path)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
-    }
-}
-
 #[test]
 fn what_is_written_is_read_but_for_what_was_never_known() {
     let mut expected = restored();
@@ -149,8 +131,8 @@ fn generations_grow_over_restarts_with_and_without_a_state() {
 
 #[test]
 fn a_state_is_replaced_and_read_back() {
-    let directory = Directory::new("replace");
-    let store = Store::open(&directory.0.join("deeper")).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(&directory.path().join("deeper")).unwrap();
     assert!(matches!(store.load(), Loaded::Absent));
     for generation in [1, 2] {
         let saved = hub(Restored {
@@ -169,8 +151,8 @@ fn a_state_is_replaced_and_read_back() {
 
 #[test]
 fn a_damaged_state_is_moved_aside() {
-    let directory = Directory::new("damaged");
-    let store = Store::open(&directory.0).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path()).unwrap();
     fs::write(store.path(), "outpost-healthd-state\nnot at all").unwrap();
     let Loaded::Refused { reason, aside } = store.load() else {
         panic!("not refused");

@@ -1,6 +1,5 @@
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 
@@ -39,30 +38,6 @@ fn line(format: Format, record: &Record) -> String {
     let text = String::from_utf8(out).unwrap();
     assert_eq!(text.matches('\n').count(), 1, "{text}");
     text.trim_end().to_owned()
-}
-
-/// A directory that goes away with the test.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("outpost-access-log-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
-    }
 }
 
 fn to_file(path: &Path) -> Settings {
@@ -161,8 +136,8 @@ fn terminations_are_two_letters() {
 
 #[test]
 fn every_record_handed_over_is_written_before_the_writer_ends() {
-    let scratch = Scratch::new();
-    let path = scratch.file("access.log");
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("access.log");
     let writer = Writer::start(&to_file(&path)).unwrap();
     let log = writer.log();
     for _ in 0..1_000 {
@@ -179,8 +154,11 @@ fn every_record_handed_over_is_written_before_the_writer_ends() {
 
 #[test]
 fn a_rotated_file_is_let_go_and_the_same_name_made_anew() {
-    let scratch = Scratch::new();
-    let (path, rotated) = (scratch.file("access.log"), scratch.file("access.log.1"));
+    let scratch = tempfile::tempdir().unwrap();
+    let (path, rotated) = (
+        scratch.path().join("access.log"),
+        scratch.path().join("access.log.1"),
+    );
     let writer = Writer::start(&to_file(&path)).unwrap();
     let log = writer.log();
     log.write(record());
@@ -198,22 +176,22 @@ fn a_rotated_file_is_let_go_and_the_same_name_made_anew() {
 
 #[test]
 fn a_file_that_cannot_be_opened_leaves_everything_as_it_was() {
-    let scratch = Scratch::new();
-    let path = scratch.file("access.log");
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("access.log");
     let writer = Writer::start(&to_file(&path)).unwrap();
     let log = writer.log();
-    log.configure(&to_file(&scratch.file("no/such/directory")))
+    log.configure(&to_file(&scratch.path().join("no/such/directory")))
         .unwrap_err();
     log.write(record());
     writer.close();
     assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 1);
-    Writer::start(&to_file(&scratch.0)).unwrap_err();
+    Writer::start(&to_file(scratch.path())).unwrap_err();
 }
 
 #[test]
 fn nothing_is_made_for_a_log_that_is_off_and_it_can_be_turned_on() {
-    let scratch = Scratch::new();
-    let path = scratch.file("access.log");
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("access.log");
     let writer = Writer::start(&Settings::default()).unwrap();
     let log = writer.log();
     assert!(!log.is_on());
@@ -240,8 +218,8 @@ fn what_cannot_be_written_is_counted() {
 
 #[test]
 fn workers_never_wait_for_a_writer_that_does() {
-    let scratch = Scratch::new();
-    let pipe = scratch.file("pipe");
+    let scratch = tempfile::tempdir().unwrap();
+    let pipe = scratch.path().join("pipe");
     let status = std::process::Command::new("mkfifo")
         .arg(&pipe)
         .status()

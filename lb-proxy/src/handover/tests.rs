@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -18,13 +18,6 @@ use crate::relay::tests::rig::{
 };
 use crate::relay::{Engine, Filter, SessionState};
 use crate::table::AcceptProxy;
-
-/// A path of its own for each test.
-fn path() -> PathBuf {
-    static NUMBER: AtomicUsize = AtomicUsize::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    std::env::temp_dir().join(format!("lb-swap-{}-{number}", std::process::id()))
-}
 
 /// An engine that waits for its successor.
 struct Old {
@@ -89,7 +82,8 @@ fn sessions(engine: &Engine) -> u64 {
 #[test]
 fn nothing_is_lost_under_live_traffic_over_several_swaps() {
     let server = named_echo("");
-    let path = path();
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("swap");
     let mut rig = Rig::new(&[server]).start();
     let address = rig.address();
     let stop = Arc::new(AtomicBool::new(false));
@@ -157,7 +151,8 @@ fn nothing_is_lost_under_live_traffic_over_several_swaps() {
 #[test]
 fn bytes_on_their_way_are_part_of_a_connection() {
     let (listener, server) = server();
-    let path = path();
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("swap");
     let mut rig = Rig::new(&[server]).start();
     let sessions: Vec<_> = (0..3).map(|_| (rig.connect(), accept(&listener))).collect();
     let length = 12 << 20;
@@ -201,7 +196,8 @@ fn bytes_on_their_way_are_part_of_a_connection() {
 #[test]
 fn a_connection_keeps_its_ends_and_its_story() {
     let (listener, server) = server();
-    let path = path();
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("swap");
     let mut rig = Rig::new(&[server]).start();
     let mut client_done = rig.connect();
     let mut far_of_it = accept(&listener);
@@ -241,7 +237,8 @@ fn a_connection_keeps_its_ends_and_its_story() {
 #[test]
 fn connections_without_a_server_are_handed_over_too() {
     let (listener, address) = server();
-    let path = path();
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("swap");
     let settings = |servers: &[_]| {
         let mut rig = Rig::new(servers);
         rig.frontend.accept_proxy = AcceptProxy::Optional;
@@ -295,7 +292,8 @@ fn an_attempt_under_way_is_finished_by_the_successor() {
     let _fill: Vec<_> = (0..3)
         .map(|_| TcpStream::connect_timeout(&silent, Duration::from_millis(50)))
         .collect();
-    let path = path();
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("swap");
     let mut rig = Rig::new(&[silent]);
     rig.policy.connect_timeout = Duration::from_secs(30);
     let mut rig = rig.start();
@@ -319,7 +317,8 @@ fn an_attempt_under_way_is_finished_by_the_successor() {
 #[test]
 fn what_the_new_table_does_not_have_goes_on() {
     let (listener, address) = server();
-    let path = path();
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("swap");
     let mut rig = Rig::new(&[address]).start();
     let mut client = rig.connect();
     let mut far = accept(&listener);
@@ -340,7 +339,8 @@ fn what_the_new_table_does_not_have_goes_on() {
 #[test]
 fn a_successor_that_fails_leaves_everything_as_it_was() {
     let server = named_echo("");
-    let path = path();
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("swap");
     let mut rig = Rig::new(&[server]).start();
     let address = rig.address();
     let mut clients: Vec<_> = (0..300).map(|_| rig.connect()).collect();
@@ -402,7 +402,8 @@ fn a_successor_that_fails_leaves_everything_as_it_was() {
 
 #[test]
 fn strangers_of_another_version_are_turned_away() {
-    let path = path();
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("swap");
     let mut rig = Rig::new(&[]).start();
     let was = old(&mut rig, &path);
     let mut channel = Channel::open(&path).unwrap().unwrap();
@@ -425,7 +426,8 @@ fn strangers_of_another_version_are_turned_away() {
 
 #[test]
 fn a_path_is_removed_by_its_owner_alone() {
-    let path = path();
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("swap");
     assert!(ask(&path).unwrap().is_none());
     let first = Door::open(&path).unwrap();
     let second = Door::open(&path).unwrap();
@@ -446,7 +448,8 @@ fn a_path_is_removed_by_its_owner_alone() {
 
 #[test]
 fn a_giver_stops_when_it_is_dropped() {
-    let path = path();
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("swap");
     let mut rig = Rig::new(&[]).start();
     let mut was = old(&mut rig, &path);
     assert!(path.exists());

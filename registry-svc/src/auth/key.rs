@@ -173,42 +173,24 @@ mod tests {
 
     use super::*;
 
-    /// A directory of this test's own, removed at its end.
-    struct Scratch(PathBuf);
-
-    impl Scratch {
-        fn new(name: &str) -> Self {
-            let name = format!("outpost-registry-key-{name}-{}", std::process::id());
-            let path = std::env::temp_dir().join(name);
-            fs::create_dir(&path).unwrap();
-            Self(path)
-        }
-    }
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            fs::remove_dir_all(&self.0).unwrap();
-        }
-    }
-
     #[test]
     fn a_key_is_made_once_and_only_its_owner_reads_it() {
-        let scratch = Scratch::new("made");
-        let path = scratch.0.join(PRIVATE);
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join(PRIVATE);
         let first = load_or_make(&path).unwrap().public();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         assert_eq!(load_or_make(&path).unwrap().public(), first);
-        let public = scratch.0.join(PUBLIC);
+        let public = scratch.path().join(PUBLIC);
         write_public(&public, &first).unwrap();
         write_public(&public, &first).unwrap();
         assert_eq!(load_public(&public).unwrap(), first);
-        assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 2);
+        assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 2);
     }
 
     #[test]
     fn a_private_key_that_others_can_read_is_refused() {
-        let scratch = Scratch::new("open");
-        let path = scratch.0.join(PRIVATE);
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join(PRIVATE);
         load_or_make(&path).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         let error = load_or_make(&path).unwrap_err();
@@ -220,8 +202,8 @@ mod tests {
 
     #[test]
     fn what_is_no_key_is_named() {
-        let scratch = Scratch::new("other");
-        let path = scratch.0.join(PRIVATE);
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join(PRIVATE);
         write(&path, 0o600, "nothing\n").unwrap();
         assert!(matches!(load(&path), Err(KeyError::Pem { .. })));
         write(&path, 0o600, &pem_text("PRIVATE KEY", b"x")).unwrap();

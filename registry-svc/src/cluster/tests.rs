@@ -12,6 +12,7 @@ use daemon_base::drain::{Drain, Guard};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::{Request, Response};
+use tempfile::TempDir;
 use tokio_stream::StreamExt as _;
 
 use super::acknowledge::{Mode, Outcome};
@@ -29,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Nodes of a site, in a directory that goes with them.
 struct Site {
-    directory: PathBuf,
+    directory: TempDir,
     addresses: Vec<SocketAddr>,
     change: fn(&mut Settings),
     /// Milliseconds since 1970, for all of them.
@@ -46,8 +47,7 @@ struct Node {
 
 impl Site {
     fn new(n_nodes: usize) -> Self {
-        let unique = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
-        let directory = std::env::temp_dir().join(format!("outpost-cluster-{unique:016x}"));
+        let directory = tempfile::tempdir().unwrap();
         // The ports are free when asked for, and taken a moment later.
         let held: Vec<TcpListener> = (0..n_nodes)
             .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
@@ -62,7 +62,7 @@ impl Site {
     }
 
     fn root(&self, at: usize) -> PathBuf {
-        self.directory.join(format!("node-{at}"))
+        self.directory.path().join(format!("node-{at}"))
     }
 
     async fn start(&self, at: usize) -> Node {
@@ -91,7 +91,7 @@ impl Site {
                 });
             }
         }
-        settings.tls = self.tls.then(|| files(&self.directory, at));
+        settings.tls = self.tls.then(|| files(self.directory.path(), at));
         (self.change)(&mut settings);
         let cluster = Cluster::start(settings, store.clone()).unwrap();
         let listener = listen(self.addresses[at]).await;
@@ -102,12 +102,6 @@ impl Site {
             store,
             _drain: drain,
         }
-    }
-}
-
-impl Drop for Site {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.directory));
     }
 }
 
@@ -644,7 +638,7 @@ fn nodes_that_cannot_prove_who_they_are_are_not_heard() {
         connected_pair(&first, &second).await;
         // A node whose certificate is not for its name does not start.
         let settings = Settings {
-            tls: Some(files(&site.directory, 2)),
+            tls: Some(files(site.directory.path(), 2)),
             ..Settings::new(name(2))
         };
         assert!(matches!(
@@ -653,7 +647,7 @@ fn nodes_that_cannot_prove_who_they_are_are_not_heard() {
         ));
         // One with a certificate of the authority for the name of no peer is not let in.
         let stranger = Settings {
-            tls: Some(files(&site.directory, 2)),
+            tls: Some(files(site.directory.path(), 2)),
             peers: vec![PeerSettings {
                 name: name(0),
                 address: site.addresses[0].to_string(),
@@ -668,7 +662,7 @@ fn nodes_that_cannot_prove_who_they_are_are_not_heard() {
         assert!(!stranger.status().peers[0].connected);
         // The files are read anew, and a pair that does not work leaves what is in force.
         first.cluster.reload().unwrap();
-        std::fs::write(files(&site.directory, 0).key, "nothing").unwrap();
+        std::fs::write(files(site.directory.path(), 0).key, "nothing").unwrap();
         assert!(first.cluster.reload().is_err());
         let (digest, _) = push(&first.store, "v1", &[octets(1, 10)]).await;
         until("the image arrives", async || {
@@ -703,18 +697,17 @@ fn files(directory: &Path, at: usize) -> TlsFiles {
 /// Writes an authority, and a certificate for each of the names.
 fn certificates(site: &Site, names: &[&str]) {
     use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-    std::fs::create_dir_all(&site.directory).unwrap();
     let key = KeyPair::generate().unwrap();
     let mut authority = CertificateParams::new(Vec::new()).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let certificate = authority.self_signed(&key).unwrap();
-    std::fs::write(site.directory.join("ca.pem"), certificate.pem()).unwrap();
+    std::fs::write(site.directory.path().join("ca.pem"), certificate.pem()).unwrap();
     let issuer = Issuer::new(authority, key);
     for (at, name) in names.iter().enumerate() {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec![(*name).to_owned()]).unwrap();
         let certificate = params.signed_by(&key, &issuer).unwrap();
-        let files = files(&site.directory, at);
+        let files = files(site.directory.path(), at);
         std::fs::write(files.certificate, certificate.pem()).unwrap();
         std::fs::write(files.key, key.serialize_pem()).unwrap();
     }

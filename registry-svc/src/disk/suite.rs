@@ -1,8 +1,7 @@
-//! What every disk has to do, and a directory to do it in.
+//! What every disk has to do.
 
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::Path;
 
 use bytes::Bytes;
 
@@ -98,30 +97,4 @@ pub(crate) fn check(disk: &dyn Disk, root: &Path) {
     assert_eq!(second, Err(io::ErrorKind::WouldBlock));
     drop(lock);
     disk.lock(&root.join("lock")).unwrap();
-}
-
-/// A directory of the machine that is there for one test.
-#[derive(Debug)]
-pub(crate) struct Scratch(PathBuf);
-
-impl Scratch {
-    /// An empty one.
-    pub(crate) fn new(name: &str) -> Self {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("outpost-store-{}-{number}-{name}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path).unwrap();
-        Self(path)
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).expect("a scratch directory can be removed");
-    }
 }

@@ -90,11 +90,11 @@ fn now() -> Instant {
 mod tests {
     use super::*;
     use crate::disk::RealDisk;
-    use crate::disk::suite::{self, Scratch};
+    use crate::disk::suite;
 
     #[test]
     fn a_timed_disk_does_what_the_other_does_and_counts_it() {
-        let scratch = Scratch::new("timed");
+        let scratch = tempfile::tempdir().unwrap();
         let actions = Actions::default();
         let disk = TimedDisk::new(Arc::new(RealDisk), actions.clone());
         suite::check(&disk, scratch.path());

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use hyper_util::rt::TokioIo;
 use s3s::auth::SimpleAuth;
 use s3s::service::S3ServiceBuilder;
+use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio_stream::StreamExt as _;
 
@@ -17,22 +18,14 @@ use crate::store::{NewManifest, Settings, Store, StoreError};
 
 /// An S3 server, and a root for a store; both go away with the test.
 struct Rig {
-    directory: PathBuf,
+    directory: TempDir,
     s3: S3,
 }
 
-impl Drop for Rig {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.directory));
-    }
-}
-
 impl Rig {
-    async fn new(name: &str) -> Self {
-        let directory = format!("outpost-engine-{name}-{}", std::process::id());
-        let directory = std::env::temp_dir().join(directory);
-        drop(std::fs::remove_dir_all(&directory));
-        let served = directory.join("served");
+    async fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let served = directory.path().join("served");
         std::fs::create_dir_all(served.join("bucket")).unwrap();
         let mut builder = S3ServiceBuilder::new(s3s_fs::FileSystem::new(&served).unwrap());
         builder.set_auth(SimpleAuth::from_single("key", "secret"));
@@ -49,7 +42,7 @@ impl Rig {
             }
         });
         let secret = |name: &str, text: &str| {
-            let path = directory.join(name);
+            let path = directory.path().join(name);
             std::fs::write(&path, text).unwrap();
             path
         };
@@ -67,7 +60,7 @@ impl Rig {
     }
 
     fn root(&self) -> PathBuf {
-        self.directory.join("root")
+        self.directory.path().join("root")
     }
 
     async fn disk(&self) -> Arc<ObjectDisk> {
@@ -83,7 +76,7 @@ impl Rig {
 
     /// The files of the served bucket, below the prefix.
     fn objects(&self) -> Vec<String> {
-        let top = self.directory.join("served/bucket/site/node");
+        let top = self.directory.path().join("served/bucket/site/node");
         let mut found = Vec::new();
         walk(&top, &top, &mut found);
         found.sort();
@@ -127,7 +120,7 @@ fn pattern(length: usize) -> Vec<u8> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn content_is_in_the_bucket_and_survives_a_restart() {
-    let rig = Rig::new("restart").await;
+    let rig = Rig::new().await;
     let name: RepositoryName = "a/b".parse().unwrap();
     // In one request, and in three parts.
     let small = pattern(10_000);
@@ -175,7 +168,7 @@ async fn content_is_in_the_bucket_and_survives_a_restart() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_not_what_it_is_said_to_be_never_gets_a_key() {
-    let rig = Rig::new("mismatch").await;
+    let rig = Rig::new().await;
     let store = rig.store().await;
     let name: RepositoryName = "a".parse().unwrap();
     let wanted = Digest::of(Algorithm::Sha256, b"right");
@@ -190,7 +183,7 @@ async fn what_is_not_what_it_is_said_to_be_never_gets_a_key() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_hidden_comes_back_or_goes() {
-    let rig = Rig::new("hidden").await;
+    let rig = Rig::new().await;
     let store = rig.store().await;
     let name: RepositoryName = "a".parse().unwrap();
     let octets = pattern(1000);
@@ -242,7 +235,7 @@ async fn what_is_hidden_comes_back_or_goes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bucket_that_refuses_is_told() {
-    let mut rig = Rig::new("refused").await;
+    let mut rig = Rig::new().await;
     std::fs::write(&rig.s3.secret_key, "wrong").unwrap();
     let open = |rig: &Rig| {
         let (root, s3) = (rig.root(), rig.s3.clone());
@@ -251,7 +244,7 @@ async fn a_bucket_that_refuses_is_told() {
     let refused = tokio::time::timeout(Duration::from_secs(60), open(&rig));
     let refused = refused.await.unwrap().unwrap();
     assert!(matches!(refused, Err(EngineError::List(_))), "{refused:?}");
-    rig.s3.secret_key = rig.directory.join("gone");
+    rig.s3.secret_key = rig.directory.path().join("gone");
     let missing = open(&rig).await.unwrap();
     assert!(
         matches!(missing, Err(EngineError::Secret(..))),

@@ -7,13 +7,12 @@ mod refusals;
 mod uploads;
 
 use std::fmt::Display;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Frame;
 use hyper::header::HeaderMap;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use super::*;
 use crate::config;
@@ -28,7 +27,7 @@ const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 /// An API over a store in a directory of its own, which anybody may push to.
 pub(crate) struct Registry {
     api: Arc<Api>,
-    root: PathBuf,
+    root: TempDir,
 }
 
 impl Registry {
@@ -43,17 +42,11 @@ impl Registry {
 
     /// Within bounds.
     pub(crate) async fn with(limits: Limits) -> Self {
-        static NUMBER: AtomicUsize = AtomicUsize::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("outpost-registry-http-{}-{number}", std::process::id());
-        let root = std::env::temp_dir().join(name);
-        drop(std::fs::remove_dir_all(&root));
-        std::fs::create_dir_all(&root).unwrap();
-        Self::at(root, limits).await
+        Self::at(tempfile::tempdir().unwrap(), limits).await
     }
 
-    async fn at(root: PathBuf, limits: Limits) -> Self {
-        let mut settings = Settings::new(root.clone(), "node-1".parse().unwrap());
+    async fn at(root: TempDir, limits: Limits) -> Self {
+        let mut settings = Settings::new(root.path().to_owned(), "node-1".parse().unwrap());
         settings.index = crate::store::IndexKind::Memory;
         let (store, _) = Store::open(settings, Arc::new(RealDisk)).await.unwrap();
         let parts = Parts {
@@ -79,11 +72,11 @@ impl Registry {
     }
 
     /// The same directory, opened by a new process.
-    async fn restarted(mut self) -> Self {
-        self.api.parts.store.close().await;
-        let root = std::mem::take(&mut self.root);
+    async fn restarted(self) -> Self {
+        let Self { api, root } = self;
+        api.parts.store.close().await;
         // Only one process has a store at a time.
-        drop(self);
+        drop(api);
         Self::at(root, Limits::default()).await
     }
 
@@ -157,14 +150,6 @@ impl Registry {
             "config": described(CONFIG, config.as_bytes()),
             "layers": [described(LAYER, layer.as_bytes())],
         })
-    }
-}
-
-impl Drop for Registry {
-    fn drop(&mut self) {
-        if !self.root.as_os_str().is_empty() {
-            drop(std::fs::remove_dir_all(&self.root));
-        }
     }
 }
 

@@ -10,7 +10,6 @@ use super::view::View;
 use super::*;
 use crate::digest::{Algorithm, Digest};
 use crate::disk::faulty::Chance;
-use crate::disk::suite::Scratch;
 use crate::hlc::Hlc;
 use crate::journal::Place;
 use crate::record::{Fact, Link, NodeId, Record};
@@ -19,7 +18,7 @@ use crate::reference::{RepositoryName, Tag};
 /// Runs a check on an empty index of each kind.
 fn on_each(check: impl Fn(Arc<dyn Index>)) {
     check(Arc::new(MemoryIndex::default()));
-    let scratch = Scratch::new("index");
+    let scratch = tempfile::tempdir().unwrap();
     let index = SledIndex::open(
         &scratch.path().join("sled"),
         1 << 20,

@@ -1,6 +1,7 @@
 use std::sync::atomic::AtomicBool;
 
 use http_body_util::BodyExt as _;
+use tempfile::TempDir;
 use tokio_stream::StreamExt as _;
 
 use super::*;
@@ -28,20 +29,14 @@ struct Rig {
     upstream: Store,
     mirrors: Mirrors,
     store: Store,
-    root: PathBuf,
+    _root: TempDir,
     /// Whether the upstream's blobs arrive with one octet changed.
     damages: Arc<AtomicBool>,
     _kept: Upstreamed,
 }
 
-impl Drop for Rig {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.root));
-    }
-}
-
 impl Rig {
-    async fn new(name: &str, ttl: Duration) -> Self {
+    async fn new(ttl: Duration) -> Self {
         let kept = Upstreamed::with(Limits::default()).await;
         let api = kept.api();
         let upstream = api.store_for_tests();
@@ -62,10 +57,8 @@ impl Rig {
             }
         })
         .await;
-        let root = format!("outpost-mirror-{name}-{}", std::process::id());
-        let root = std::env::temp_dir().join(root);
-        drop(std::fs::remove_dir_all(&root));
-        let mut settings = Settings::new(root.clone(), "node-1".parse().unwrap());
+        let root = tempfile::tempdir().unwrap();
+        let mut settings = Settings::new(root.path().to_owned(), "node-1".parse().unwrap());
         settings.index = IndexKind::Memory;
         let (store, _) = Store::open(settings, Arc::new(RealDisk)).await.unwrap();
         let configured = Mirror {
@@ -82,7 +75,7 @@ impl Rig {
             upstream,
             mirrors,
             store,
-            root,
+            _root: root,
             damages,
             _kept: kept,
         }
@@ -170,7 +163,7 @@ const LONG: Duration = Duration::from_secs(3600);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_image_is_kept_when_it_is_whole() {
-    let rig = Rig::new("whole", LONG).await;
+    let rig = Rig::new(LONG).await;
     let layer = vec![7; 3 << 20];
     let image = rig.push("library/a", "1", &[&layer, b"two"]).await;
     let route = rig.route("up/library/a");
@@ -191,7 +184,7 @@ async fn an_image_is_kept_when_it_is_whole() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tag_whose_time_has_come_is_asked_for_by_its_digest() {
-    let rig = Rig::new("ttl", Duration::ZERO).await;
+    let rig = Rig::new(Duration::ZERO).await;
     let one = rig.push("a", "1", &[b"one"]).await;
     let route = rig.route("up/a");
     assert_eq!(rig.found(&route, &tag("1")).await, Some(one));
@@ -210,7 +203,7 @@ async fn a_tag_whose_time_has_come_is_asked_for_by_its_digest() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_here_is_served_while_the_upstream_is_away() {
-    let mut rig = Rig::new("away", Duration::ZERO).await;
+    let mut rig = Rig::new(Duration::ZERO).await;
     let image = rig.push("a", "1", &[b"one"]).await;
     let route = rig.route("up/a");
     assert_eq!(rig.found(&route, &tag("1")).await, Some(image));
@@ -242,7 +235,7 @@ async fn what_is_here_is_served_while_the_upstream_is_away() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_readers_are_one_transfer() {
-    let rig = Rig::new("flight", LONG).await;
+    let rig = Rig::new(LONG).await;
     let octets: Vec<u8> = (0..9_000_000_u32).map(|at| (at % 253) as u8).collect();
     rig.push("a", "1", &[&octets]).await;
     let route = rig.route("up/a");
@@ -272,7 +265,7 @@ async fn many_readers_are_one_transfer() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn content_that_is_wrong_is_never_whole() {
-    let rig = Rig::new("damage", LONG).await;
+    let rig = Rig::new(LONG).await;
     let octets = vec![1; 1 << 20];
     rig.push("a", "1", &[&octets]).await;
     rig.damages.store(true, Ordering::Relaxed);
@@ -288,7 +281,7 @@ async fn content_that_is_wrong_is_never_whole() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_index_is_kept_with_the_first_of_its_images() {
-    let rig = Rig::new("index", LONG).await;
+    let rig = Rig::new(LONG).await;
     let one = rig.push("a", "one", &[b"one"]).await;
     let two = rig.push("a", "two", &[b"two"]).await;
     let listed = [one, two].map(|digest| {
@@ -318,8 +311,8 @@ async fn an_index_is_kept_with_the_first_of_its_images() {
 
 #[tokio::test]
 async fn repositories_are_routed_by_prefix_and_by_name() {
-    let root = std::env::temp_dir().join(format!("outpost-mirror-route-{}", std::process::id()));
-    let settings = Settings::new(root.clone(), "node-1".parse().unwrap());
+    let root = tempfile::tempdir().unwrap();
+    let settings = Settings::new(root.path().to_owned(), "node-1".parse().unwrap());
     let (store, _) = Store::open(settings, Arc::new(RealDisk)).await.unwrap();
     let mirror = |prefix: &str, namespace: Option<&str>| Mirror {
         upstreams: vec!["http://registry.example.org".to_owned()],
@@ -370,5 +363,4 @@ async fn repositories_are_routed_by_prefix_and_by_name() {
         Mirrors::new(store, &[wrong]),
         Err(SetupError::Endpoint(..))
     ));
-    drop(std::fs::remove_dir_all(root));
 }

@@ -2,7 +2,6 @@ use bytes::Bytes;
 
 use super::*;
 use crate::disk::RealDisk;
-use crate::disk::suite::Scratch;
 use crate::reference::RepositoryName;
 use crate::store::{NewManifest, Settings};
 
@@ -13,7 +12,7 @@ fn what_the_disk_changed_is_put_away_and_what_a_manifest_lacks_is_named() {
         .build()
         .unwrap();
     runtime.block_on(async {
-        let scratch = Scratch::new("scrub");
+        let scratch = tempfile::tempdir().unwrap();
         let settings = Settings::new(scratch.path().join("store"), "master-0".parse().unwrap());
         let (store, _) = Store::open(settings, Arc::new(RealDisk)).await.unwrap();
         let repository: RepositoryName = "a/b".parse().unwrap();

@@ -1,5 +1,4 @@
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 use daemon_base::config::Document;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -8,30 +7,21 @@ use tokio::net::TcpStream;
 use super::*;
 use crate::config::v1;
 
-/// A directory of this test's own, removed at its end.
-struct Scratch(PathBuf);
+/// The directory of a registry.
+struct Scratch(tempfile::TempDir);
 
 impl Scratch {
-    fn new(name: &str) -> Self {
-        let name = format!("outpost-registry-service-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path).unwrap();
-        Self(path)
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
     }
 
     fn config(&self, more: &str) -> Config {
-        let root = self.0.join("root");
+        let root = self.0.path().join("root");
         let text = format!(
             "version = \"v1\"\nlisten = [\"127.0.0.1:0\"]\nplain = true\nworkers = 1\nroot = \"{}\"\n{more}",
             root.display()
         );
         v1::parse(&Document::inline("test", text)).unwrap()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).unwrap();
     }
 }
 
@@ -66,7 +56,7 @@ async fn ask(address: SocketAddr, method: &str, path: &str) -> String {
 
 #[test]
 fn a_registry_serves_is_reloaded_and_ends() {
-    let scratch = Scratch::new("serves");
+    let scratch = Scratch::new();
     block_on(async {
         let (registry, context) = start(scratch.config("")).await;
         let address = address(&registry);
@@ -87,16 +77,16 @@ fn a_registry_serves_is_reloaded_and_ends() {
         assert!(registry.drain(Duration::from_secs(30)).await);
         assert!(TcpStream::connect(address).await.is_err());
         // What is in the root is whole, and nobody else has it before this process has ended.
-        assert!(scratch.0.join("root/clean").exists());
-        let root = scratch.0.join("root");
+        assert!(scratch.0.path().join("root/clean").exists());
+        let root = scratch.0.path().join("root");
         assert!(Lock::take(&root).is_err());
     });
 }
 
 #[test]
 fn users_are_taken_up_and_what_cannot_be_changes_nothing() {
-    let scratch = Scratch::new("users");
-    let users = scratch.0.join("users");
+    let scratch = Scratch::new();
+    let users = scratch.0.path().join("users");
     std::fs::write(&users, "").unwrap();
     let closed = format!("[access]\nhtpasswd = \"{}\"\n", users.display());
     block_on(async {
@@ -110,14 +100,14 @@ fn users_are_taken_up_and_what_cannot_be_changes_nothing() {
         assert!(problems.to_string().contains("users:1:7: "), "{problems}");
         assert_eq!(ask(address, "GET", "/v2/_catalog").await, "401");
         // The key for tokens was made where the configuration says nothing else.
-        assert!(scratch.0.join("root/token.key").exists());
+        assert!(scratch.0.path().join("root/token.key").exists());
         assert!(registry.drain(Duration::from_secs(30)).await);
     });
 }
 
 #[test]
 fn a_root_is_served_by_one_process() {
-    let scratch = Scratch::new("one");
+    let scratch = Scratch::new();
     block_on(async {
         let (registry, _context) = start(scratch.config("")).await;
         let mut context = Context::detached(Registry::NAME);
@@ -130,7 +120,7 @@ fn a_root_is_served_by_one_process() {
 
 #[test]
 fn what_the_configuration_names_and_is_not_there_is_refused() {
-    let scratch = Scratch::new("refused");
+    let scratch = Scratch::new();
     let text = "[access]\nhtpasswd = \"/nonexistent/users\"\n";
     block_on(async {
         let mut context = Context::detached(Registry::NAME);

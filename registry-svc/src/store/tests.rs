@@ -1,11 +1,11 @@
 use std::io;
 
+use tempfile::TempDir;
 use tokio_stream::StreamExt as _;
 
 use super::*;
 use crate::digest::Algorithm;
 use crate::disk::RealDisk;
-use crate::disk::suite::Scratch;
 
 /// The content of a body in pieces of some size.
 fn body(octets: &[u8]) -> impl tokio_stream::Stream<Item = io::Result<Bytes>> + Send + Unpin {
@@ -24,7 +24,7 @@ fn repository(name: &str) -> RepositoryName {
     name.parse().unwrap()
 }
 
-fn settings(scratch: &Scratch, index: IndexKind) -> Settings {
+fn settings(scratch: &TempDir, index: IndexKind) -> Settings {
     Settings {
         index,
         ..Settings::new(scratch.path().join("store"), "master-0".parse().unwrap())
@@ -58,7 +58,7 @@ fn run(test: impl Future<Output = ()>) {
 #[test]
 fn what_is_pushed_is_read_back_also_after_a_restart() {
     run(async {
-        let scratch = Scratch::new("push");
+        let scratch = tempfile::tempdir().unwrap();
         let settings = settings(&scratch, IndexKind::Sled);
         let name = repository("ocp4/release");
         let layer: Vec<u8> = (0..1_500_000_u32).flat_map(u32::to_le_bytes).collect();
@@ -130,7 +130,7 @@ fn what_is_pushed_is_read_back_also_after_a_restart() {
 //--- The index
 
 /// A store with some manifests, stopped in order; and the tags it has.
-async fn stopped(scratch: &Scratch) -> (Settings, Vec<Tag>) {
+async fn stopped(scratch: &TempDir) -> (Settings, Vec<Tag>) {
     let settings = settings(scratch, IndexKind::Sled);
     let (store, _) = open(&settings).await;
     let name = repository("a");
@@ -169,7 +169,7 @@ fn files(directory: &std::path::Path) -> Vec<PathBuf> {
 #[test]
 fn an_index_that_is_gone_cut_short_or_changed_is_made_anew() {
     run(async {
-        let scratch = Scratch::new("index");
+        let scratch = tempfile::tempdir().unwrap();
         let (settings, tags) = stopped(&scratch).await;
         let index = settings.root.join("index.sled");
         let damages: [(&str, &dyn Fn()); 5] = [
@@ -216,7 +216,7 @@ fn an_index_that_is_gone_cut_short_or_changed_is_made_anew() {
 #[test]
 fn an_index_with_a_flipped_bit_is_made_anew_or_shows_the_same() {
     run(async {
-        let scratch = Scratch::new("flipped");
+        let scratch = tempfile::tempdir().unwrap();
         let (settings, tags) = stopped(&scratch).await;
         let index = settings.root.join("index.sled");
         let mut n_rebuilt = 0;
@@ -248,7 +248,7 @@ fn an_index_with_a_flipped_bit_is_made_anew_or_shows_the_same() {
 #[test]
 fn what_the_trial_dies_of_is_not_opened_here() {
     run(async {
-        let scratch = Scratch::new("trial");
+        let scratch = tempfile::tempdir().unwrap();
         let (mut settings, tags) = stopped(&scratch).await;
         for (program, is_rebuilt) in [("/bin/true", false), ("/bin/false", true)] {
             settings.trial = Some(program.into());
@@ -274,7 +274,7 @@ fn uploads(settings: &Settings) -> Vec<PathBuf> {
 #[test]
 fn a_session_takes_pieces_in_order_and_goes_on_after_a_restart() {
     run(async {
-        let scratch = Scratch::new("session");
+        let scratch = tempfile::tempdir().unwrap();
         let settings = settings(&scratch, IndexKind::Memory);
         let name = repository("a");
         let octets: Vec<u8> = (0..200_000_u32).flat_map(u32::to_le_bytes).collect();
@@ -316,7 +316,7 @@ fn a_session_takes_pieces_in_order_and_goes_on_after_a_restart() {
 #[test]
 fn what_comes_early_or_wrong_leaves_what_it_should() {
     run(async {
-        let scratch = Scratch::new("early");
+        let scratch = tempfile::tempdir().unwrap();
         let settings = settings(&scratch, IndexKind::Memory);
         let name = repository("a");
         let (store, _) = open(&settings).await;
@@ -365,7 +365,7 @@ fn what_comes_early_or_wrong_leaves_what_it_should() {
 #[test]
 fn one_request_at_a_time_writes_to_a_session() {
     run(async {
-        let scratch = Scratch::new("busy");
+        let scratch = tempfile::tempdir().unwrap();
         let settings = settings(&scratch, IndexKind::Memory);
         let name = repository("a");
         let (store, _) = open(&settings).await;
@@ -394,7 +394,7 @@ fn one_request_at_a_time_writes_to_a_session() {
 #[test]
 fn a_session_nobody_writes_to_is_ended_after_a_day() {
     run(async {
-        let scratch = Scratch::new("old");
+        let scratch = tempfile::tempdir().unwrap();
         let mut settings = settings(&scratch, IndexKind::Memory);
         let name = repository("a");
         let (store, _) = open(&settings).await;
@@ -418,7 +418,7 @@ fn a_session_nobody_writes_to_is_ended_after_a_day() {
 #[test]
 fn content_is_brought_once_and_taken_back_from_the_trash() {
     run(async {
-        let scratch = Scratch::new("ingest");
+        let scratch = tempfile::tempdir().unwrap();
         let settings = settings(&scratch, IndexKind::Memory);
         let (store, _) = open(&settings).await;
         let wanted = digest(b"content");
@@ -475,7 +475,7 @@ fn whoever_mounts_or_asks_begins_the_lease_anew() {
     static NOW: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1_700_000_000_000);
     let later = |seconds: u64| NOW.fetch_add(seconds * 1000, Ordering::Relaxed);
     run(async move {
-        let scratch = Scratch::new("lease");
+        let scratch = tempfile::tempdir().unwrap();
         let mut settings = settings(&scratch, IndexKind::Memory);
         settings.wall = || NOW.load(Ordering::Relaxed);
         settings.lease = Duration::from_secs(60);
@@ -498,7 +498,7 @@ fn whoever_mounts_or_asks_begins_the_lease_anew() {
 #[test]
 fn a_deleted_manifest_takes_its_tags_and_a_deleted_tag_leaves_it() {
     run(async {
-        let scratch = Scratch::new("delete");
+        let scratch = tempfile::tempdir().unwrap();
         let (store, _) = open(&settings(&scratch, IndexKind::Memory)).await;
         let name = repository("a");
         let put = |text: &'static str, subject, tags: &[&str]| {
@@ -561,7 +561,7 @@ fn a_deleted_manifest_takes_its_tags_and_a_deleted_tag_leaves_it() {
 #[test]
 fn a_feed_brings_another_store_to_the_same_registers() {
     run(async {
-        let (ours, theirs) = (Scratch::new("ours"), Scratch::new("theirs"));
+        let (ours, theirs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (settings, _) = stopped(&ours).await;
         let (store, _) = open(&settings).await;
         let (other, _) = open(&self::settings(&theirs, IndexKind::Memory)).await;

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tempfile::TempDir;
 
 use super::*;
 use crate::disk::RealDisk;
 use crate::disk::faulty::{End, Faults, FaultyDisk};
-use crate::disk::suite::Scratch;
 use crate::reference::{Reference, RepositoryName};
 use crate::store::NewManifest;
 
@@ -26,11 +26,11 @@ fn settings(grace: Duration, trash: Duration) -> Settings {
     }
 }
 
-async fn open(scratch: &Scratch) -> Store {
+async fn open(scratch: &TempDir) -> Store {
     open_with(scratch, crate::lease::TERM).await
 }
 
-async fn open_with(scratch: &Scratch, lease: Duration) -> Store {
+async fn open_with(scratch: &TempDir, lease: Duration) -> Store {
     let settings =
         crate::store::Settings::new(scratch.path().join("store"), "master-0".parse().unwrap());
     let settings = crate::store::Settings { lease, ..settings };
@@ -107,7 +107,7 @@ fn is_there(store: &Store, digest: &Digest) -> bool {
 #[test]
 fn what_no_manifest_refers_to_goes_to_the_trash_and_then_for_good() {
     run(async {
-        let scratch = Scratch::new("sweep");
+        let scratch = tempfile::tempdir().unwrap();
         let store = open(&scratch).await;
         let used = push(&store, "a", b"used").await;
         let loose = push(&store, "a", b"loose").await;
@@ -169,7 +169,7 @@ fn what_no_manifest_refers_to_goes_to_the_trash_and_then_for_good() {
 #[test]
 fn what_a_deleted_manifest_alone_referred_to_goes() {
     run(async {
-        let scratch = Scratch::new("deleted");
+        let scratch = tempfile::tempdir().unwrap();
         let store = open(&scratch).await;
         let shared = push(&store, "a", b"shared").await;
         let own = push(&store, "a", b"own").await;
@@ -190,7 +190,7 @@ fn what_a_deleted_manifest_alone_referred_to_goes() {
 #[test]
 fn without_a_tag_manifests_go_only_where_that_is_asked_for_and_what_is_about_them_with_them() {
     run(async {
-        let scratch = Scratch::new("untagged");
+        let scratch = tempfile::tempdir().unwrap();
         let store = open(&scratch).await;
         let layer = push(&store, "a", b"layer").await;
         let tagged = put(&store, "a", manifest(&[layer], Some("1"), None)).await;
@@ -240,7 +240,7 @@ fn without_a_tag_manifests_go_only_where_that_is_asked_for_and_what_is_about_the
 #[test]
 fn a_sweep_among_pushes_takes_nothing_that_was_acknowledged() {
     run(async {
-        let scratch = Scratch::new("among");
+        let scratch = tempfile::tempdir().unwrap();
         let lease = Duration::from_millis(2);
         let store = open_with(&scratch, lease).await;
         let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -440,7 +440,7 @@ fn a_manifest_that_was_refused_in_doubt_is_whole_when_it_turns_up() {
 #[test]
 fn a_manifest_is_taken_back_from_the_trash_when_it_is_asked_for() {
     run(async {
-        let scratch = Scratch::new("sweep-manifest");
+        let scratch = tempfile::tempdir().unwrap();
         let store = open(&scratch).await;
         let layer = push(&store, "a", b"layer").await;
         let digest = put(&store, "a", manifest(&[layer], Some("1"), None)).await;
@@ -466,7 +466,7 @@ fn a_sweep_waits_for_nobody_who_waits_for_it() {
         .build()
         .unwrap();
     runtime.block_on(async {
-        let scratch = Scratch::new("waits");
+        let scratch = tempfile::tempdir().unwrap();
         let store = open(&scratch).await;
         let layer = push(&store, "a", b"layer").await;
         let alone = store.alone(&layer).await;
@@ -493,7 +493,7 @@ fn a_sweep_waits_for_nobody_who_waits_for_it() {
 #[test]
 fn what_is_needed_comes_back_from_the_trash() {
     run(async {
-        let scratch = Scratch::new("needed");
+        let scratch = tempfile::tempdir().unwrap();
         let store = open(&scratch).await;
         let layer = push(&store, "a", b"layer").await;
         put(&store, "a", manifest(&[layer], Some("1"), None)).await;

@@ -217,31 +217,21 @@ pub(crate) mod testing {
 
     /// A directory that goes away with the test.
     #[derive(Debug)]
-    pub(crate) struct Scratch(PathBuf);
+    pub(crate) struct Scratch(tempfile::TempDir);
 
     impl Scratch {
-        pub(crate) fn new(name: &str) -> Self {
-            let name = format!("outpost-transfer-{name}-{}", std::process::id());
-            let path = std::env::temp_dir().join(name);
-            drop(std::fs::remove_dir_all(&path));
-            std::fs::create_dir_all(&path).unwrap();
-            Self(path)
+        pub(crate) fn new() -> Self {
+            Self(tempfile::tempdir().unwrap())
         }
 
         pub(crate) fn path(&self, name: &str) -> PathBuf {
-            self.0.join(name)
+            self.0.path().join(name)
         }
 
         pub(crate) fn write(&self, name: &str, bytes: &[u8]) {
             let path = self.path(name);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, bytes).unwrap();
-        }
-    }
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            drop(std::fs::remove_dir_all(&self.0));
         }
     }
 

@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_an_archive() {
-        let scratch = Scratch::new("tree");
+        let scratch = Scratch::new();
         let digest = Digest::of(Algorithm::Sha256, b"one two");
         let name = format!("blobs/sha256/{}", digest.hex());
         for (path, is_tar) in [("directory", false), ("a.tar", true)] {
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn what_is_not_whole_has_no_name() {
-        let scratch = Scratch::new("tree-part");
+        let scratch = Scratch::new();
         let tree = Tree::directory(&scratch.path("d")).unwrap();
         let digest = Digest::of(Algorithm::Sha256, b"one");
         let put = |pieces| tree.put_blob("b/x", &digest, 3, pieces);

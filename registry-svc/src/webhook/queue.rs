@@ -216,25 +216,7 @@ fn offset(n: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
-
-    /// A directory of this test's own, removed at its end.
-    struct Scratch(PathBuf);
-
-    impl Scratch {
-        fn new(name: &str) -> Self {
-            let name = format!("outpost-registry-queue-{name}-{}", std::process::id());
-            Self(std::env::temp_dir().join(name))
-        }
-    }
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            fs::remove_dir_all(&self.0).unwrap();
-        }
-    }
 
     fn texts(queue: &Queue, most: usize) -> Vec<String> {
         let (events, _) = queue.front(most).unwrap();
@@ -250,14 +232,14 @@ mod tests {
 
     #[test]
     fn what_waits_survives_a_restart() {
-        let scratch = Scratch::new("restart");
-        let mut queue = Queue::open(&scratch.0).unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let mut queue = Queue::open(scratch.path()).unwrap();
         for n in 0..5 {
             assert!(queue.push(format!("{{{n}}}").as_bytes()).unwrap());
         }
         assert_eq!(deliver(&mut queue, 2), 2);
         drop(queue);
-        let mut queue = Queue::open(&scratch.0).unwrap();
+        let mut queue = Queue::open(scratch.path()).unwrap();
         assert_eq!(queue.len(), 3);
         assert_eq!(texts(&queue, 10), ["{2}", "{3}", "{4}"]);
         assert_eq!(deliver(&mut queue, 10), 3);
@@ -265,31 +247,31 @@ mod tests {
         assert_eq!(deliver(&mut queue, 10), 0);
         queue.push(b"{5}").unwrap();
         queue.sync().unwrap();
-        assert_eq!(texts(&Queue::open(&scratch.0).unwrap(), 10), ["{5}"]);
+        assert_eq!(texts(&Queue::open(scratch.path()).unwrap(), 10), ["{5}"]);
     }
 
     #[test]
     fn a_torn_line_is_cut_off() {
-        let scratch = Scratch::new("torn");
-        let mut queue = Queue::open(&scratch.0).unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let mut queue = Queue::open(scratch.path()).unwrap();
         queue.push(b"{1}").unwrap();
         drop(queue);
-        let path = scratch.0.join("events");
+        let path = scratch.path().join("events");
         let mut text = fs::read(&path).unwrap();
         text.extend_from_slice(b"{\"half");
         fs::write(&path, text).unwrap();
-        let mut queue = Queue::open(&scratch.0).unwrap();
+        let mut queue = Queue::open(scratch.path()).unwrap();
         assert_eq!(queue.len(), 1);
         queue.push(b"{2}").unwrap();
         assert_eq!(texts(&queue, 10), ["{1}", "{2}"]);
-        fs::write(scratch.0.join("delivered"), "nonsense").unwrap();
-        assert_eq!(Queue::open(&scratch.0).unwrap().len(), 2);
+        fs::write(scratch.path().join("delivered"), "nonsense").unwrap();
+        assert_eq!(Queue::open(scratch.path()).unwrap().len(), 2);
     }
 
     #[test]
     fn a_full_queue_takes_no_more() {
-        let scratch = Scratch::new("full");
-        let mut queue = Queue::open(&scratch.0).unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let mut queue = Queue::open(scratch.path()).unwrap();
         for _ in 0..MOST {
             assert!(queue.push(b"{}").unwrap());
         }
@@ -301,8 +283,8 @@ mod tests {
 
     #[test]
     fn the_file_does_not_grow_for_ever() {
-        let scratch = Scratch::new("growth");
-        let mut queue = Queue::open(&scratch.0).unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let mut queue = Queue::open(scratch.path()).unwrap();
         let event = vec![b'x'; 100_000];
         let mut last = 0;
         for n in 0..200_u32 {
@@ -322,11 +304,11 @@ mod tests {
         for _ in 0..4 {
             deliver(&mut queue, 10);
         }
-        let length = fs::metadata(scratch.0.join("events")).unwrap().len();
+        let length = fs::metadata(scratch.path().join("events")).unwrap().len();
         assert!(length < 4 << 20, "{length}");
         assert_eq!(queue.len(), 20);
         assert!(texts(&queue, 1)[0].starts_with("40y"));
-        let again = Queue::open(&scratch.0).unwrap();
+        let again = Queue::open(scratch.path()).unwrap();
         assert_eq!(again.len(), 20);
         assert!(texts(&again, 1)[0].starts_with("40y"));
     }

@@ -6,22 +6,6 @@ use tokio::sync::mpsc;
 
 use super::*;
 
-/// A directory of this test's own, removed at its end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let name = format!("outpost-registry-webhook-{name}-{}", std::process::id());
-        Self(std::env::temp_dir().join(name))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).unwrap();
-    }
-}
-
 fn settings(address: SocketAddr) -> config::Webhook {
     config::Webhook {
         name: "test".to_owned(),
@@ -93,13 +77,13 @@ fn repositories(posted: &str) -> Vec<String> {
 
 #[test]
 fn events_are_posted_in_order_until_they_are_taken() {
-    let scratch = Scratch::new("order");
+    let scratch = tempfile::tempdir().unwrap();
     block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let settings = [settings(listener.local_addr().unwrap())];
         let (sender, mut got) = mpsc::channel(16);
         let served = tokio::spawn(endpoint(listener, &[503, 503, 200], sender));
-        let webhooks = Webhooks::start(&settings, &scratch.0, &"n".into()).unwrap();
+        let webhooks = Webhooks::start(&settings, scratch.path(), &"n".into()).unwrap();
         let events = webhooks.events();
         assert!(events.is_wanted());
         events.notify(event(EventAction::Push, "a", "x"));
@@ -141,14 +125,14 @@ fn events_are_posted_in_order_until_they_are_taken() {
 
 #[test]
 fn what_was_not_delivered_is_delivered_by_the_next_process() {
-    let scratch = Scratch::new("restart");
+    let scratch = tempfile::tempdir().unwrap();
     block_on(async {
         // Nobody listens.
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);
         let gone = [settings(address)];
-        let webhooks = Webhooks::start(&gone, &scratch.0, &"n".into()).unwrap();
+        let webhooks = Webhooks::start(&gone, scratch.path(), &"n".into()).unwrap();
         webhooks.events().notify(event(EventAction::Push, "a", "x"));
         while webhooks.status()[0].failures_in_a_row < 3 {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -167,7 +151,7 @@ fn what_was_not_delivered_is_delivered_by_the_next_process() {
         let there = [settings(listener.local_addr().unwrap())];
         let (sender, mut got) = mpsc::channel(16);
         let served = tokio::spawn(endpoint(listener, &[200], sender));
-        let webhooks = Webhooks::start(&there, &scratch.0, &"n".into()).unwrap();
+        let webhooks = Webhooks::start(&there, scratch.path(), &"n".into()).unwrap();
         assert_eq!(repositories(&got.recv().await.unwrap()), ["a"]);
         drop(webhooks);
         served.abort();
@@ -176,12 +160,12 @@ fn what_was_not_delivered_is_delivered_by_the_next_process() {
 
 #[test]
 fn an_endpoint_that_moves_gets_what_waited_for_it() {
-    let scratch = Scratch::new("moves");
+    let scratch = tempfile::tempdir().unwrap();
     block_on(async {
         let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = gone.local_addr().unwrap();
         drop(gone);
-        let webhooks = Webhooks::start(&[settings(address)], &scratch.0, &"n".into()).unwrap();
+        let webhooks = Webhooks::start(&[settings(address)], scratch.path(), &"n".into()).unwrap();
         // Requests hold on to what they were given at the start.
         let events = webhooks.events();
         events.notify(event(EventAction::Push, "a", "x"));
@@ -211,13 +195,13 @@ fn an_endpoint_that_moves_gets_what_waited_for_it() {
 
 #[test]
 fn what_cannot_be_posted_to_is_refused_at_the_start() {
-    let scratch = Scratch::new("refused");
+    let scratch = tempfile::tempdir().unwrap();
     block_on(async {
         let address = "192.0.2.1:80".parse().unwrap();
         let start = |change: &dyn Fn(&mut config::Webhook)| {
             let mut one = settings(address);
             change(&mut one);
-            Webhooks::start(&[one], &scratch.0, &"n".into())
+            Webhooks::start(&[one], scratch.path(), &"n".into())
                 .err()
                 .map(|error| daemon_base::exit::chain(&error))
         };

@@ -156,12 +156,12 @@ mod tests {
 
     #[test]
     fn files_are_made_and_lines_are_headed_now_and_then() {
-        let directory = std::env::temp_dir().join(format!("outpost-scribe-{}", std::process::id()));
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
         let mut settings = Settings::default();
         settings.logs.directory = Some(directory.join("deep/logs"));
         settings.logs.tracking = true;
         settings.logs.banner = 2;
-        fs::create_dir_all(&directory).unwrap();
         settings.clock.drift_file = Some(directory.join("drift"));
         let mut scribe = Scribe::new(&settings);
         scribe.save(Drift {
@@ -175,7 +175,6 @@ mod tests {
         scribe.finish();
         let text = fs::read_to_string(directory.join("deep/logs/tracking.log")).unwrap();
         let drift = drift_file::read(&directory.join("drift"));
-        fs::remove_dir_all(&directory).unwrap();
         let headings: Vec<bool> = text.lines().map(|line| line.starts_with('=')).collect();
         let rule = [true, false, true];
         assert_eq!(headings, [&rule[..], &[false; 2], &rule, &[false]].concat());

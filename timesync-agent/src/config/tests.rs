@@ -207,9 +207,8 @@ fn every_problem_has_its_place() {
 
 #[test]
 fn an_import_says_what_is_not_carried_over() {
-    let directory = std::env::temp_dir().join(format!("timesync-import-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).unwrap();
-    let path: PathBuf = directory.join("chrony.conf");
+    let directory = tempfile::tempdir().unwrap();
+    let path: PathBuf = directory.path().join("chrony.conf");
     std::fs::write(&path, "server ntp.example.org iburst\nuser chrony\n").unwrap();
     let (text, remarks) = import(&path).unwrap();
     let expected = "# not carried: line 2: `user` does nothing: whoever starts this program says it\n\
@@ -223,7 +222,6 @@ fn an_import_says_what_is_not_carried_over() {
     let config = read(&args).unwrap();
     assert!(!config.corrects_clock);
     assert_eq!(config.summary(), "1 server: ntp.example.org, serves nobody");
-    std::fs::remove_dir_all(directory).unwrap();
 }
 
 //--- The template

@@ -4,13 +4,14 @@ use std::fs;
 use std::io::ErrorKind;
 use std::net::{ToSocketAddrs, UdpSocket};
 use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use super::*;
 
-/// Tells a child of these tests that it is one.
+/// Tells a child of these tests that it is one, and which directory it may write to.
 const CHILD: &str = "OUTPOST_SANDBOX_CHILD";
 
 /// A line of what the kernel says of this thread.
@@ -23,11 +24,12 @@ fn status(name: &str) -> String {
 
 #[test]
 fn a_process_in_the_sandbox_keeps_what_it_needs_and_nothing_else() {
-    if std::env::var_os(CHILD).is_none() {
+    let Some(directory) = std::env::var_os(CHILD) else {
+        let directory = tempfile::tempdir().unwrap();
         let test = "sandbox::tests::a_process_in_the_sandbox_keeps_what_it_needs_and_nothing_else";
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", test, "--nocapture", "--test-threads=1"])
-            .env(CHILD, "1")
+            .env(CHILD, directory.path())
             .output()
             .unwrap();
         let told = String::from_utf8_lossy(&child.stdout);
@@ -35,7 +37,7 @@ fn a_process_in_the_sandbox_keeps_what_it_needs_and_nothing_else() {
         assert!(child.status.success(), "{told}\n{errors}");
         assert!(told.contains("everything was tried"), "{told}\n{errors}");
         return;
-    }
+    };
     // A thread that was there before is in it, too.
     let (go, gone) = std::sync::mpsc::channel::<()>();
     let earlier = thread::spawn(move || {
@@ -73,7 +75,7 @@ fn a_process_in_the_sandbox_keeps_what_it_needs_and_nothing_else() {
     assert_eq!(socket.recv_from(&mut [0; 8]).unwrap().0, 1);
     UnixDatagram::unbound().unwrap();
     assert!(("localhost", 123).to_socket_addrs().is_ok());
-    let path = std::env::temp_dir().join(format!("outpost-sandbox-{}", std::process::id()));
+    let path = Path::new(&directory).join("drift");
     fs::write(&path, "12.3 0.4\n").unwrap();
     let renamed = path.with_extension("new");
     fs::rename(&path, &renamed).unwrap();

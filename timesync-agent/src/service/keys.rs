@@ -35,7 +35,8 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_the_file_is_told_and_the_rest_is_used() {
-        let path = std::env::temp_dir().join(format!("timesync-keys-{}", std::process::id()));
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("chrony.keys");
         std::fs::write(&path, "1 good\n2\n").unwrap();
         let mode = |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode));
         mode(0o640).unwrap();

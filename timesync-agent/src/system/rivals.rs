@@ -127,18 +127,18 @@ mod tests {
 
     #[test]
     fn the_first_rival_is_found_among_processes() {
-        let directory = std::env::temp_dir().join(format!("outpost-rivals-{}", std::process::id()));
+        let directory = tempfile::tempdir().unwrap();
         for (pid, name) in [(7, "init"), (40, "ntpd"), (9, "chronyd"), (8, "phc2sys")] {
-            let process = directory.join(pid.to_string());
+            let process = directory.path().join(pid.to_string());
             fs::create_dir_all(&process).unwrap();
             fs::write(process.join("comm"), format!("{name}\n")).unwrap();
             let flag = if pid == 8 { "" } else { "-x" };
             fs::write(process.join("cmdline"), format!("{name}\0{flag}\0")).unwrap();
         }
-        fs::create_dir_all(directory.join("self")).unwrap();
-        let found = find(&directory, false);
-        fs::remove_dir_all(&directory).unwrap();
+        fs::create_dir_all(directory.path().join("self")).unwrap();
+        let found = find(directory.path(), false);
+        fs::remove_dir_all(directory.path()).unwrap();
         assert_eq!(found.unwrap().to_string(), "phc2sys (process 8)");
-        assert_eq!(find(&directory, false), None, "nothing can be seen");
+        assert_eq!(find(directory.path(), false), None, "nothing can be seen");
     }
 }

@@ -2,11 +2,12 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use daemon_base::snapshot::Cell;
+use tempfile::TempDir;
 
 use crate::access_log::{Format, Log, Settings as LogSettings, Target, Writer};
 use crate::pool::{Registry, Server, ServerSettings, Settings};
@@ -26,7 +27,7 @@ pub(crate) struct Rig {
     pub(crate) pool: Settings,
     pub(crate) failures: Arc<Failures>,
     pub(crate) options: Options,
-    log: Option<(Writer, std::path::PathBuf)>,
+    log: Option<(Writer, TempDir)>,
 }
 
 /// Failed connects that were reported.
@@ -74,16 +75,13 @@ impl Rig {
 
     /// Writes an access log as text.
     pub(crate) fn with_log(mut self) -> Self {
-        static NUMBER: AtomicUsize = AtomicUsize::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("lb-relay-{}-{number}.log", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let directory = tempfile::tempdir().unwrap();
         let settings = LogSettings {
-            target: Target::File(path.clone()),
+            target: Target::File(directory.path().join(LOG)),
             format: Format::Text,
         };
         self.frontend.log = true;
-        self.log = Some((Writer::start(&settings).unwrap(), path));
+        self.log = Some((Writer::start(&settings).unwrap(), directory));
         self
     }
 
@@ -170,15 +168,17 @@ impl Rig {
     /// Ends the engine and returns the two letters of each session's record.
     pub(crate) fn terminations(mut self) -> Vec<String> {
         drop(self.engine.take());
-        let (writer, path) = self.log.take().unwrap();
+        let (writer, directory) = self.log.take().unwrap();
         writer.close();
-        let text = std::fs::read_to_string(&path).unwrap_or_default();
-        std::fs::remove_file(&path).ok();
+        let text = std::fs::read_to_string(directory.path().join(LOG)).unwrap();
         text.lines()
             .map(|line| termination(line).to_owned())
             .collect()
     }
 }
+
+/// The file of the access log.
+const LOG: &str = "access.log";
 
 fn no_log() -> Log {
     Writer::start(&LogSettings::default()).unwrap().log()

@@ -1,18 +1,18 @@
 use std::os::unix::fs::PermissionsExt;
 
+use tempfile::TempDir;
+
 use super::*;
 
-/// A script in a directory of its own.
-fn script(label: &str, text: &str) -> (PathBuf, PathBuf) {
-    let name = format!("outpost-notify-{}-{label}", std::process::id());
-    let directory = std::env::temp_dir().join(name);
-    std::fs::create_dir_all(&directory).unwrap();
-    let script = directory.join("notify");
-    let log = directory.join("log");
+/// A directory, a script in it, and what the script is to write.
+fn script(text: &str) -> (TempDir, PathBuf, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let script = directory.path().join("notify");
+    let log = directory.path().join("log");
     let text = text.replace("LOG", log.to_str().unwrap());
     std::fs::write(&script, format!("#!/bin/sh\n{text}\n")).unwrap();
     std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
-    (script, log)
+    (directory, script, log)
 }
 
 fn notifier(script: PathBuf, limit: Duration) -> Notifier {
@@ -21,7 +21,7 @@ fn notifier(script: PathBuf, limit: Duration) -> Notifier {
 
 #[tokio::test]
 async fn states_are_told_in_order_with_the_arguments_of_keepalived() {
-    let (script, log) = script("order", "echo \"$@\" >>LOG");
+    let (_directory, script, log) = script("echo \"$@\" >>LOG");
     let notifier = notifier(script, DEFAULT_LIMIT);
     let name = Arc::from("api");
     for state in [
@@ -43,10 +43,8 @@ async fn states_are_told_in_order_with_the_arguments_of_keepalived() {
 
 #[tokio::test]
 async fn a_script_that_hangs_is_killed_and_the_next_runs() {
-    let (script, log) = script(
-        "hangs",
-        "[ \"$3\" = BACKUP ] && exec sleep 60; echo \"$3\" >>LOG",
-    );
+    let (_directory, script, log) =
+        script("[ \"$3\" = BACKUP ] && exec sleep 60; echo \"$3\" >>LOG");
     let notifier = notifier(script, Duration::from_millis(200));
     let name = Arc::from("api");
     notifier.tell(&name, State::Backup, 100);
@@ -59,7 +57,7 @@ async fn a_script_that_hangs_is_killed_and_the_next_runs() {
 
 #[tokio::test]
 async fn a_script_that_is_not_there_or_fails_is_counted() {
-    let (script, _) = script("fails", "exit 3");
+    let (_directory, script, _) = script("exit 3");
     for script in [script, PathBuf::from("/nonexistent")] {
         let notifier = notifier(script, DEFAULT_LIMIT);
         notifier.tell(&Arc::from("api"), State::Active, 1);
@@ -71,7 +69,7 @@ async fn a_script_that_is_not_there_or_fails_is_counted() {
 
 #[tokio::test]
 async fn a_full_queue_drops_and_says_so() {
-    let (script, _) = script("full", "sleep 60");
+    let (_directory, script, _) = script("sleep 60");
     let notifier = notifier(script, DEFAULT_LIMIT);
     for _ in 0..QUEUE + 5 {
         notifier.tell(&Arc::from("api"), State::Active, 1);

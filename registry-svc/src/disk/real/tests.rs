@@ -3,14 +3,14 @@ use crate::disk::suite;
 
 #[test]
 fn the_machines_files_do_what_the_store_asks_of_a_disk() {
-    let directory = suite::Scratch::new("real");
+    let directory = tempfile::tempdir().unwrap();
     suite::check(&RealDisk, directory.path());
 }
 
 #[test]
 fn a_sealed_file_is_for_everybody_to_read_and_nobody_to_write() {
     use std::os::unix::fs::PermissionsExt as _;
-    let directory = suite::Scratch::new("seal");
+    let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("sealed");
     RealDisk.create(&path).unwrap().seal().unwrap();
     let mode = fs::metadata(&path).unwrap().permissions().mode();
@@ -19,7 +19,7 @@ fn a_sealed_file_is_for_everybody_to_read_and_nobody_to_write() {
 
 #[test]
 fn more_pieces_than_one_call_takes_are_written_in_order() {
-    let directory = suite::Scratch::new("pieces");
+    let directory = tempfile::tempdir().unwrap();
     let file = RealDisk.create(&directory.path().join("pieces")).unwrap();
     let pieces: Vec<Bytes> = (0..3 * MOST_SLICES)
         .map(|at| Bytes::from(at.to_string().into_bytes()))

@@ -166,8 +166,8 @@ fn no_answer_names_a_path_of_the_server() {
         let registry = Registry::open().await;
         // The store's directory goes away beneath it: nothing works any more.
         let digest = registry.push_blob("a", b"x").await;
-        std::fs::remove_dir_all(&registry.root).unwrap();
-        let root = registry.root.display().to_string();
+        std::fs::remove_dir_all(registry.root.path()).unwrap();
+        let root = registry.root.path().display().to_string();
         let put = format!("/v2/a/blobs/uploads/?digest={}", sha256(b"y"));
         for (method, path) in [
             ("GET", format!("/v2/a/blobs/{digest}")),
@@ -246,7 +246,7 @@ fn a_disk_that_is_being_freed_asks_to_come_again() {
             .parts
             .store
             .disk()
-            .room(&registry.root)
+            .room(registry.root.path())
             .unwrap();
         let full = config::Space {
             free: room.free + (1 << 30),

@@ -23,7 +23,7 @@ fn body(archive: &Archive, name: &str) -> io::Result<Vec<u8>> {
 
 #[test]
 fn the_same_is_read_from_a_directory_and_from_archives() {
-    let scratch = Scratch::new("archive");
+    let scratch = Scratch::new();
     // Too large to be kept, so that compressed ones are unpacked again.
     let large = vec![7; usize::try_from(KEPT_FILE).unwrap() + 1];
     let files: [(&str, &[u8]); 4] = [
@@ -70,7 +70,7 @@ fn the_same_is_read_from_a_directory_and_from_archives() {
 
 #[test]
 fn what_breaks_off_is_read_as_far_as_it_goes() {
-    let scratch = Scratch::new("archive-cut");
+    let scratch = Scratch::new();
     let octets = [member("a", b"one"), member("b", &[1; 2000])].concat();
     let cut = &octets[..octets.len() - 1000];
     scratch.write("cut.tar", cut);
@@ -85,7 +85,7 @@ fn what_breaks_off_is_read_as_far_as_it_goes() {
 
 #[test]
 fn what_leads_outside_is_not_followed() {
-    let scratch = Scratch::new("archive-links");
+    let scratch = Scratch::new();
     scratch.write("secret", b"secret");
     scratch.write("tree/plain", b"plain");
     let link = |target: &str, name: &str| {
@@ -107,7 +107,7 @@ fn what_leads_outside_is_not_followed() {
 
 #[test]
 fn what_is_no_archive_is_told() {
-    let scratch = Scratch::new("archive-none");
+    let scratch = Scratch::new();
     scratch.write("notes.txt", &[b'x'; 700]);
     scratch.write("a.tar", &member("a", b"one"));
     let open = |names: &[&str]| {

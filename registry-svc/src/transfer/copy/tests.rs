@@ -170,7 +170,7 @@ fn names(items: &[Item]) -> Vec<(String, Digest)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn images_go_through_every_form_unchanged() {
-    let scratch = Scratch::new("copy-forms");
+    let scratch = Scratch::new();
     let images = images();
     let first = write(&scratch, &images);
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
@@ -209,7 +209,7 @@ async fn images_go_through_every_form_unchanged() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_there_is_not_copied_again() {
-    let scratch = Scratch::new("copy-again");
+    let scratch = Scratch::new();
     let first = write(&scratch, &images());
     for layout in [Layout::Oci, Layout::Distribution] {
         let to = scratch.path(&format!("to-{layout:?}").to_lowercase());
@@ -223,7 +223,7 @@ async fn what_is_there_is_not_copied_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_that_stopped_goes_on() {
-    let scratch = Scratch::new("copy-on");
+    let scratch = Scratch::new();
     let images = images();
     let whole = write(&scratch, &images);
     // The last layer is missing at first.
@@ -248,7 +248,7 @@ async fn a_copy_that_stopped_goes_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn damaged_content_is_not_taken() {
-    let scratch = Scratch::new("copy-damage");
+    let scratch = Scratch::new();
     let mut images = images();
     let layer = format!("blobs/sha256/{}", digest(b"three").hex());
     for (name, body) in &mut images.files {
@@ -280,7 +280,7 @@ async fn damaged_content_is_not_taken() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_index_without_some_platforms_is_taken_if_asked_for() {
-    let scratch = Scratch::new("copy-sparse");
+    let scratch = Scratch::new();
     let mut images = images();
     // Everything of the second platform.
     let two = {
@@ -307,7 +307,7 @@ async fn an_index_without_some_platforms_is_taken_if_asked_for() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_index_that_nests_for_ever_is_refused() {
-    let scratch = Scratch::new("copy-nested");
+    let scratch = Scratch::new();
     let mut files = Vec::new();
     let (mut inner, _) = image(&mut files, b"{}", &[b"layer"]);
     for _ in 0..=MAX_DEPTH {
@@ -343,7 +343,7 @@ async fn an_index_that_nests_for_ever_is_refused() {
 
 #[test]
 fn a_data_directory_is_found_where_a_registry_has_it() {
-    let scratch = Scratch::new("copy-top");
+    let scratch = Scratch::new();
     let link = "repositories/a/_manifests/revisions/sha256";
     let hex = digest(b"{}").hex();
     for top in [distribution::TOP, "v2/", ""] {

@@ -246,7 +246,7 @@ mod tests {
             }
         })
         .await;
-        let scratch = Scratch::new("sink-on");
+        let scratch = Scratch::new();
         let octets: Vec<u8> = (0..1_000_000_u32).map(|at| (at % 239) as u8).collect();
         let source = source(&scratch, &octets);
         let sink = RegistrySink::new(served.registry(AuthFile::default()));

@@ -69,8 +69,9 @@ fn what_is_written_is_read() {
 
 #[test]
 fn what_tar_writes_is_read() {
-    let directory = std::env::temp_dir().join(format!("outpost-tar-{}", std::process::id()));
-    std::fs::create_dir_all(directory.join("d")).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    std::fs::create_dir(directory.join("d")).unwrap();
     let long = format!("d/{}", "n".repeat(150));
     std::fs::write(directory.join("d/a"), b"one").unwrap();
     std::fs::write(directory.join(&long), b"two").unwrap();
@@ -79,7 +80,7 @@ fn what_tar_writes_is_read() {
     for format in ["gnu", "pax", "ustar", "oldgnu"] {
         let output = std::process::Command::new("tar")
             .args(["--sort=name", "-cf", "-", "--format", format, "-C"])
-            .arg(&directory)
+            .arg(directory)
             .arg("d")
             .output()
             .unwrap();
@@ -105,7 +106,6 @@ fn what_tar_writes_is_read() {
         ];
         assert_eq!(shown, expected, "{format}");
     }
-    std::fs::remove_dir_all(&directory).unwrap();
 }
 
 #[test]

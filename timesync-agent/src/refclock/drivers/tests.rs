@@ -42,26 +42,10 @@ fn behind(made: &Made) -> i64 {
 /// Far above what a second reading of both clocks differs from the first, far below what the tests put in.
 const NOISE: i64 = 50_000_000;
 
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("outpost-time-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
-    }
-}
-
 #[test]
 fn samples_come_through_a_socket() {
-    let directory = Directory::new("sock");
-    let path = directory.0.join("gps.sock");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("gps.sock");
     // What is left of an earlier run is in the way, and goes.
     drop(UnixDatagram::bind(&path).unwrap());
     let mut clocks = open(RefclockDriver::Sock { path: path.clone() });
@@ -90,8 +74,8 @@ fn samples_come_through_a_socket() {
 
 #[test]
 fn the_phase_of_a_pulse_comes_through_a_socket() {
-    let directory = Directory::new("pulse");
-    let path = directory.0.join("pps.sock");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pps.sock");
     let mut clocks = open(RefclockDriver::Sock { path: path.clone() });
     let now = reading();
     let pulse = sock::Sample {
