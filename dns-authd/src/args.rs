@@ -19,6 +19,9 @@ pub const DEFAULT_CONFIG: &str = "/etc/outpost/dns-authd.toml";
 ///
 /// Serves zones from BIND master files over UDP, TCP, TLS, HTTPS and QUIC. PowerDNS `LUA` records
 /// such as ifportup are answered from healthd's liveness, at the price of plain records.
+///
+/// Exit codes: 0 done, 64 usage, 65 a file that cannot be understood, 69 not there, 70 failure, 77 no
+/// permission, 78 configuration.
 #[derive(Debug, Parser)]
 #[command(name = "dns-authd", version = daemon_base::version!(), max_term_width = 100)]
 pub struct Cli {

@@ -166,6 +166,6 @@ impl Findings {
     #[must_use]
     pub fn summary(&self) -> String {
         let (zones, records, programs) = (self.n_zones, self.n_records, self.n_programs);
-        format!("ok: {zones} zones, {records} records, {programs} of them LUA")
+        format!("{zones} zones, {records} records, {programs} of them LUA")
     }
 }

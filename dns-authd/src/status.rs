@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use daemon_base::run::headline;
 use serde_json::{Value, json};
 
 use crate::health::Link;
@@ -121,16 +122,8 @@ pub fn render(answer: &Value, now: SystemTime) -> String {
         text.push_str(words);
         text.push('\n');
     };
-    let service = string(answer, "service");
-    let state = string(answer, "state");
-    if !service.is_empty() {
-        line(
-            &mut text,
-            &format!(
-                "{service} is {state}, version {}",
-                string(answer, "version")
-            ),
-        );
+    if answer.get("service").is_some() {
+        text.push_str(&headline(answer));
     }
     let count = |value: &Value, key: &str| value.get(key).and_then(Value::as_u64).unwrap_or(0);
     let queries = detail.get("queries").and_then(Value::as_object);

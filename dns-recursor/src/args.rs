@@ -23,6 +23,9 @@ pub const DEFAULT_CONFIG: &str = "/etc/outpost/dns-recursor.toml";
 /// Forwards zones to their authoritative servers and everything else to other recursive servers,
 /// each zone to the first of its upstreams that answers. What it has learnt it answers from its
 /// cache, and goes on answering (stale) while upstreams are away.
+///
+/// Exit codes: 0 done, 64 usage, 65 a file that cannot be understood, 69 not there, 70 failure, 77 no
+/// permission, 78 configuration.
 #[derive(Debug, Parser)]
 #[command(name = "dns-recursor", version = daemon_base::version!(), max_term_width = 100)]
 pub struct Cli {

@@ -24,7 +24,7 @@ use crate::status;
 ///
 /// Exit codes: 0 done, 64 usage, 69 not there or down, 70 failure, 77 no permission, 78 configuration.
 #[derive(Debug, Parser)]
-#[command(name = "healthd", version = daemon_base::version!(), propagate_version = true)]
+#[command(name = "healthd", version = daemon_base::version!(), max_term_width = 100)]
 pub struct Command {
     #[command(subcommand)]
     verb: Verb,
@@ -90,8 +90,9 @@ impl Command {
             }),
             Verb::Check(args) => {
                 let checked = Config::load(args.config.as_deref(), &Overrides::default());
-                run::check(checked, |config| {
-                    format!("no problems; {} targets configured", config.targets.len())
+                run::check(checked, |config| match config.targets.len() {
+                    1 => "1 target configured".to_owned(),
+                    n => format!("{n} targets configured"),
                 })
             }
             Verb::Status(args) => run::status(&args, DEFAULT_ADMIN, status::render),

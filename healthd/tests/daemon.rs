@@ -535,7 +535,7 @@ fn exit_codes_tell_what_happened() {
     let good = daemon.directory.path().join("healthd.toml");
     for (words, file, code, says) in [
         (&["--version"][..], None, 0, "healthd 0."),
-        (&["check", "--config"], Some(&*good), 0, "no problems"),
+        (&["check", "--config"], Some(&*good), 0, "ok: 0 targets"),
         (&["check", "--config"], Some(&*bad), 78, "bad.toml:3:1"),
         (&["serve", "--config"], Some(&*bad), 78, "bad.toml:3:1"),
         (&["probe", "tcp", "127.0.0.1:1"], None, 69, "refused"),

@@ -15,6 +15,9 @@ pub const DEFAULT_CONFIG: &str = "/etc/outpost/lb-proxy.toml";
 ///
 /// Passes connections on to the servers that healthd finds up, and holds virtual IPs beside the other
 /// nodes of the site (VRRP), by what its own proxy can do.
+///
+/// Exit codes: 0 done, 64 usage, 65 a file that cannot be understood, 69 not there, 70 failure, 77 no
+/// permission, 78 configuration.
 #[derive(Debug, Parser)]
 #[command(name = "lb-proxy", version = daemon_base::version!(), max_term_width = 100)]
 pub struct Cli {

@@ -360,7 +360,7 @@ impl Proxy {
                     readiness.set_reason(&**gone, None);
                 }
                 for name in &unable {
-                    let reason = format!("{}: no server may be chosen", name.replace(':', " "));
+                    let reason = "no server may be chosen".to_owned();
                     readiness.set_reason(&**name, Some(reason));
                 }
                 told = unable;

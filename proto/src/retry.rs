@@ -26,12 +26,15 @@ impl Backoff {
     }
 }
 
-/// An error and its causes in one line.
+/// An error and its causes in one line; a cause that its parent already ends with is not said twice.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        text = format!("{text}: {error}");
+        let words = error.to_string();
+        if !text.ends_with(&words) {
+            text = format!("{text}: {words}");
+        }
         cause = error.source();
     }
     text

@@ -16,6 +16,9 @@ pub const DEFAULT_CONFIG: &str = "/etc/outpost/registry-svc.toml";
 ///
 /// Serves images from this node's own disk, and gives nothing up that it has acknowledged. Several
 /// nodes hold the same content without a shared disk, and any of them takes any request.
+///
+/// Exit codes: 0 done, 64 usage, 65 a file that cannot be understood, 69 not there, 70 failure, 77 no
+/// permission, 78 configuration.
 #[derive(Debug, Parser)]
 #[command(name = "registry-svc", version = daemon_base::version!(), max_term_width = 100)]
 pub struct Cli {

@@ -19,7 +19,8 @@ pub const DEFAULT_CONFIG: &str = "/etc/outpost/timesync-agent.toml";
 /// Follows NTP servers and clocks of this machine, corrects the system's clock, and gives the time to who may ask. Starts
 /// from its own configuration or from a chrony.conf, and answers chronyc.
 ///
-/// Exit codes: 0 done, 64 usage, 69 not there, 70 failure, 77 no permission, 78 configuration.
+/// Exit codes: 0 done, 64 usage, 65 a file that cannot be understood, 69 not there, 70 failure, 77 no
+/// permission, 78 configuration.
 #[derive(Debug, Parser)]
 #[command(name = "timesync-agent", version = daemon_base::version!(), max_term_width = 100)]
 pub struct Cli {

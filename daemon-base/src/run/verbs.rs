@@ -31,12 +31,12 @@ pub fn verb(work: impl Future<Output = ExitCode>) -> ExitCode {
     }
 }
 
-/// Ends `check`: prints every problem on a line of its own, or what `describe` says of a clean
+/// Ends `check`: prints every problem on a line of its own, or `ok` and what `describe` says of a clean
 /// configuration.
 pub fn check<T>(checked: Result<T, Problems>, describe: impl FnOnce(&T) -> String) -> ExitCode {
     match checked {
         Ok(config) => {
-            outln!("{}", describe(&config));
+            outln!("ok: {}", describe(&config));
             exit::code(exit::OK)
         }
         Err(problems) => {
