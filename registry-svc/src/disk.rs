@@ -113,6 +113,17 @@ pub trait File: fmt::Debug + Send + Sync {
     /// Fails as the system does.
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize>;
 
+    /// Reads as [`read_at`](Self::read_at) does, and what the disk holds rather than what memory
+    /// remembers of it, where the system can do that and both are aligned to [`ALIGNMENT`]. What is
+    /// read so takes nothing's place in the page cache.
+    ///
+    /// # Errors
+    ///
+    /// Fails as the system does.
+    fn read_block(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        self.read_at(buffer, at)
+    }
+
     /// Writes all pieces, one after the other.
     ///
     /// # Errors
@@ -173,6 +184,8 @@ pub trait File: fmt::Debug + Send + Sync {
 pub enum Access {
     /// Reading.
     Read,
+    /// Reading much of it, one piece after the other: the system may read further ahead.
+    Through,
     /// Reading and writing.
     Write,
 }

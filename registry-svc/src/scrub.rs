@@ -4,6 +4,9 @@
 //! A blob is what its name says or it is damaged. What is damaged goes to the quarantine, so that
 //! nobody is served it, and somebody can look at it. Besides, every visible manifest has to be whole:
 //! what it refers to has to be on the disk.
+//!
+//! What is read goes past the page cache: a scrub is about what the disk holds, and what the node's
+//! other programs keep in memory is none of its business.
 
 use std::fmt;
 use std::io;
@@ -16,7 +19,7 @@ use tokio::task::spawn_blocking;
 
 use crate::cluster::Cluster;
 use crate::digest::{Algorithm, Digest, Hasher};
-use crate::disk::Access;
+use crate::disk::{ALIGNMENT, Access};
 use crate::store::{Store, StoreError};
 use crate::sweep::mark;
 
@@ -134,24 +137,26 @@ async fn look_at(
 async fn hash(store: &Store, digest: Digest, pace: &Pace) -> io::Result<Option<(Digest, u64)>> {
     let path = store.layout().blob(&digest);
     let disk = Arc::clone(store.disk());
-    let opened = spawn_blocking(move || disk.open(&path, Access::Read)).await;
+    let opened = spawn_blocking(move || disk.open(&path, Access::Through)).await;
     let file: Arc<dyn crate::disk::File> = match opened.map_err(io::Error::other)? {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         file => file?.into(),
     };
     let mut hasher = Hasher::new(digest.algorithm());
-    let mut buffer = vec![0; PIECE];
+    let mut memory = vec![0; PIECE + ALIGNMENT];
+    let begin = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
     loop {
-        let begun = now();
+        let started = now();
         let at = hasher.n_octets();
         let file = Arc::clone(&file);
         let piece = spawn_blocking(move || {
-            let n_read = file.read_at(&mut buffer, at)?;
+            let buffer = memory.get_mut(begin..begin + PIECE).unwrap_or_default();
+            let n_read = file.read_block(buffer, at)?;
             hasher.update(buffer.get(..n_read).unwrap_or_default());
-            Ok::<_, io::Error>((n_read, buffer, hasher))
+            Ok::<_, io::Error>((n_read, memory, hasher))
         });
         let n_read;
-        (n_read, buffer, hasher) = piece.await.map_err(io::Error::other)??;
+        (n_read, memory, hasher) = piece.await.map_err(io::Error::other)??;
         if n_read == 0 {
             let octets = hasher.n_octets();
             return Ok(Some((hasher.finish(), octets)));
@@ -160,7 +165,7 @@ async fn hash(store: &Store, digest: Digest, pace: &Pace) -> io::Result<Option<(
         pace.read.fetch_add(n_read, Ordering::Relaxed);
         if let Some(rate) = pace.rate {
             let share = Duration::from_nanos(n_read.saturating_mul(1_000_000_000) / rate.max(1));
-            tokio::time::sleep(share.saturating_sub(begun.elapsed())).await;
+            tokio::time::sleep(share.saturating_sub(started.elapsed())).await;
         }
     }
 }

@@ -39,6 +39,8 @@ FIGURES = {
     "first-rate": ("first GET of it", "MiB/s", "more", None),
     "get-cpu": ("GET of one blob, CPU", "s/GiB", "less", 1.0),
     "get-rate": ("GET of one blob", "MiB/s", "more", 1.2),
+    "cold-cpu": ("GET of one blob from the disk, CPU", "s/GiB", "less", None),
+    "cold-rate": ("GET of one blob from the disk", "MiB/s", "more", None),
     "get4-cpu": ("four GETs of it at once, CPU", "s/GiB", "less", None),
     "get4-rate": ("four GETs of it at once", "MiB/s", "more", None),
     "tag-rate": ("GET of a manifest by tag", "/s", "more", 15),
@@ -50,9 +52,9 @@ FIGURES = {
 class Registry(Session):
     """One registry: its process, its port, its directory."""
 
-    def __init__(self, name, command, port, directory):
+    def __init__(self, name, command, port, directory, root):
         super().__init__(name, command, directory)
-        self.port, self.directory = port, directory
+        self.port, self.directory, self.root = port, directory, root
 
     def wait(self, limit=30):
         """Waits until it answers."""
@@ -86,6 +88,14 @@ class Registry(Session):
         if status != wanted:
             sys.exit(f"{self.name}: {method} {path}: {status}, not {wanted}: {octets[:300]!r}")
         return answered
+
+    def forget(self):
+        """Takes everything that it has stored from the page cache, as a loss of power does."""
+        os.sync()
+        for path in self.root.rglob("*"):
+            if path.is_file():
+                with open(path, "rb") as file:
+                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
     # --- What is done to it
 
@@ -124,9 +134,10 @@ class Bench(Directory):
         ours, theirs = free_port(), free_port()
         config = self.path("registry-svc.toml", OURS.format(port=ours, admin=free_port(), root=self.directory / "ours"))
         self.registries.append(Registry("registry-svc", [self.options.binaries / "registry-svc", "serve", "--config", config],
-                                        ours, self.directory))
+                                        ours, self.directory, self.directory / "ours"))
         config = self.path("docker-registry.yml", THEIRS.format(port=theirs, root=self.directory / "theirs"))
-        self.registries.append(Registry("docker-registry", ["docker-registry", "serve", config], theirs, self.directory))
+        self.registries.append(Registry("docker-registry", ["docker-registry", "serve", config], theirs, self.directory,
+                                        self.directory / "theirs"))
         for registry in self.registries:
             registry.wait()
 
@@ -193,6 +204,9 @@ class Bench(Directory):
 
         used, taken = cost(four)
         result["get4-cpu"], result["get4-rate"] = used / share / 4, 4 * self.options.size / taken
+        registry.forget()
+        used, taken = cost(lambda: run("curl", "-sSf", "-o", "/dev/null", url))
+        result["cold-cpu"], result["cold-rate"] = used / share, self.options.size / taken
         registry.delete_blob("bench/blob", digest)
 
         target = f"docker://127.0.0.1:{registry.port}/bench/many{number}:1"

@@ -39,7 +39,28 @@ fn check_blocks(file: &dyn File) {
     assert!(content[ALIGNMENT..hole].iter().all(|octet| *octet == b'b'));
     assert_eq!(content[hole], 0);
     assert!(content[hole + 1..n_read].iter().all(|octet| *octet == b'b'));
+    check_blocks_read(file, &content[..n_read]);
     file.truncate(5).unwrap();
+}
+
+/// Blocks are read from wherever they are, and as much of the last as there is.
+fn check_blocks_read(file: &dyn File, content: &[u8]) {
+    let mut memory = vec![0; 3 * ALIGNMENT];
+    let begin = memory.as_ptr().align_offset(ALIGNMENT);
+    for (begin, length, at) in [
+        (begin, 2 * ALIGNMENT, 0),
+        (begin, 2 * ALIGNMENT, 3 * ALIGNMENT),
+        (begin + 1, ALIGNMENT, ALIGNMENT),
+        (begin, ALIGNMENT, 7),
+        (begin, 5, ALIGNMENT),
+    ] {
+        let buffer = &mut memory[begin..begin + length];
+        let n_read = file.read_block(buffer, at as u64).unwrap();
+        assert_eq!(n_read, length.min(content.len() - at), "{length} at {at}");
+        assert_eq!(&buffer[..n_read], &content[at..at + n_read]);
+    }
+    let buffer = &mut memory[begin..begin + ALIGNMENT];
+    assert_eq!(file.read_block(buffer, 5 * ALIGNMENT as u64).unwrap(), 0);
 }
 
 /// Checks a disk in an empty directory.

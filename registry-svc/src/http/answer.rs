@@ -120,6 +120,12 @@ pub(super) fn lists(header: &str, digest: &Digest) -> bool {
     })
 }
 
+/// The same by strong comparison (RFC 9110 §13.1.1), for which a weak tag is none.
+pub(super) fn lists_strongly(header: &str, digest: &Digest) -> bool {
+    let strong = |listed: &str| !listed.trim().starts_with("W/") && lists(listed, digest);
+    header.split(',').any(strong)
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -132,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn entity_tags_are_compared_weakly() {
+    fn entity_tags_are_compared_weakly_and_strongly() {
         let digest = digest();
         let tag = entity_tag(&digest);
         for header in [
@@ -146,6 +152,16 @@ mod tests {
         }
         for header in ["", "\"a\"", "\"sha256:0\"", "W/\"b\", \"c\""] {
             assert!(!lists(header, &digest), "{header}");
+        }
+        for (header, is_listed) in [
+            (tag.clone(), true),
+            (format!("\"a\", {tag}"), true),
+            ("*".to_owned(), true),
+            (format!("W/{tag}"), false),
+            (format!("\"a\",W/{tag}"), false),
+            ("\"a\"".to_owned(), false),
+        ] {
+            assert_eq!(lists_strongly(&header, &digest), is_listed, "{header}");
         }
     }
 

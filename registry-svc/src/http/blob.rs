@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use hyper::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderValue,
-    IF_NONE_MATCH, IF_RANGE, RANGE,
+    IF_MATCH, IF_NONE_MATCH, IF_RANGE, RANGE,
 };
 use hyper::{Method, StatusCode};
 
@@ -45,8 +45,11 @@ impl Call<'_> {
             Some(size) => (size, Place::Here),
             None => self.elsewhere(name, digest).await?,
         };
+        self.wants_this(digest)?;
         if self.has_already(digest) {
-            return Ok(not_modified(digest));
+            let mut answer = not_modified(digest);
+            answer.headers_mut().insert(CACHE_CONTROL, FOR_EVER);
+            return Ok(answer);
         }
         let part = match range::asked(self.range(digest), size) {
             Asked::Whole => None,
@@ -113,8 +116,20 @@ impl Call<'_> {
             .is_some_and(|header| answer::lists(header, digest))
     }
 
+    /// Refuses who wants other content than there is, or none (RFC 9110 §13.1.1).
+    pub(super) fn wants_this(&self, digest: &Digest) -> Result<(), Refused> {
+        match self.header(&IF_MATCH) {
+            Some(header) if !answer::lists_strongly(header, digest) => Err(Refused::plain(412)),
+            _ => Ok(()),
+        }
+    }
+
     /// The part that is asked for, unless it is wanted of other content only (RFC 9110 §13.1.5).
     fn range(&self, digest: &Digest) -> Option<&str> {
+        // Parts are of GET alone (RFC 9110 §14.2).
+        if self.head.method != Method::GET {
+            return None;
+        }
         let is_of_this = self
             .header(&IF_RANGE)
             .is_none_or(|header| header.trim() == answer::entity_tag(digest));

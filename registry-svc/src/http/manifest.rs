@@ -33,6 +33,7 @@ impl Call<'_> {
                 None => (self.read_through(name, &reference).await?, None),
             },
         };
+        self.wants_this(&stored.digest)?;
         if self.has_already(&stored.digest) {
             return Ok(not_modified(&stored.digest));
         }

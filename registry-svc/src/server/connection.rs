@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use daemon_base::drain::Guard;
 use hyper::body::Incoming;
+use hyper::header::{CONNECTION, HOST, HeaderValue};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
+use hyper::{StatusCode, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -18,6 +20,7 @@ use super::stall::Stalling;
 use super::{Accepted, H2, Shared};
 use crate::auth::Peer;
 use crate::auth::certificate;
+use crate::http::Body;
 
 /// Heads larger than this are refused with 431: a token and some ten tags are far below.
 const HEAD: usize = 64 << 10;
@@ -108,7 +111,12 @@ where
     let (api, peer) = (Arc::clone(&shared.api), Arc::new(peer));
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let (api, peer) = (Arc::clone(&api), Arc::clone(&peer));
-        async move { Ok::<_, Infallible>(api.handle(request, &peer).await) }
+        async move {
+            Ok::<_, Infallible>(match names_a_host(&request) {
+                true => api.handle(request, &peer).await,
+                false => bad_request(),
+            })
+        }
     });
     let stream = TokioIo::new(stream);
     let served = match protocol {
@@ -140,6 +148,20 @@ where
     if let Err(error) = served {
         tracing::debug!(%client, %error, "Connection ended early");
     }
+}
+
+/// Whether a request of HTTP/1.1 has the one `Host` that it must have (RFC 9112 §3.2).
+fn names_a_host(request: &hyper::Request<Incoming>) -> bool {
+    let n_hosts = request.headers().get_all(HOST).iter().count();
+    n_hosts == 1 || (n_hosts == 0 && request.version() != Version::HTTP_11)
+}
+
+fn bad_request() -> hyper::Response<Body> {
+    let mut answer = hyper::Response::new(Body::empty());
+    *answer.status_mut() = StatusCode::BAD_REQUEST;
+    let close = HeaderValue::from_static("close");
+    answer.headers_mut().insert(CONNECTION, close);
+    answer
 }
 
 /// [`HEAD`], as HTTP/2's settings have it.

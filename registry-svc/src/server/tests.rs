@@ -323,6 +323,25 @@ fn a_head_without_end_is_refused() {
 }
 
 #[test]
+fn a_request_names_one_host() {
+    block_on(async {
+        let site = Site::plain(Settings::default(), Limits::default()).await;
+        for hosts in ["", "Host: a\r\nHost: b\r\n"] {
+            let mut client = site.connect().await;
+            client
+                .send(&format!("GET /v2/ HTTP/1.1\r\n{hosts}\r\n"))
+                .await;
+            client.is_answered(400).await;
+            client.is_closed().await;
+        }
+        let mut client = site.connect().await;
+        client.send("GET /v2/ HTTP/1.0\r\n\r\n").await;
+        let (head, _) = client.answer().await;
+        assert!(head.starts_with("http/1.0 200 "), "{head}");
+    });
+}
+
+#[test]
 fn one_client_has_not_all_connections() {
     block_on(async {
         let settings = Settings {

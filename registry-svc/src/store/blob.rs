@@ -63,10 +63,15 @@ impl Store {
     pub async fn read(&self, digest: &Digest, part: Range<u64>) -> Result<BlobReader, StoreError> {
         let inner = Arc::clone(&self.inner);
         let digest = *digest;
-        let wanted = part.end.saturating_sub(part.start).min(PIECE as u64);
+        let length = part.end.saturating_sub(part.start);
+        let wanted = length.min(PIECE as u64);
+        let access = match length > wanted {
+            true => Access::Through,
+            false => Access::Read,
+        };
         let (file, first) = blocking(move || {
             let path = inner.layout.blob(&digest);
-            let file = match inner.disk.open(&path, Access::Read) {
+            let file = match inner.disk.open(&path, access) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     inner.end_lease(&digest);
                     return Err(StoreError::Unknown(Subject::Blob));
