@@ -10,6 +10,9 @@
 //! before the digest is known to be right: a client sees a connection that breaks, never a whole blob
 //! that is wrong.
 
+mod reader;
+mod transfer;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
@@ -19,9 +22,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use proto::registry as wire;
 use tokio::sync::{Semaphore, mpsc, watch};
-use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Code;
 
 use super::metrics::Metrics;
 use super::peer::Peer;
@@ -365,127 +366,6 @@ struct Report {
     sources: BTreeSet<NodeName>,
 }
 
-impl Transfer {
-    /// The first candidate that answers, from where the flight is.
-    async fn open_any(&mut self, candidates: &[Arc<Peer>]) -> Option<Opened> {
-        for peer in candidates {
-            if let Some(opened) = self.open(peer).await {
-                return Some(opened);
-            }
-        }
-        None
-    }
-
-    async fn open(&mut self, peer: &Peer) -> Option<Opened> {
-        let opened = open_at(peer, &self.digest, self.at).await;
-        match opened {
-            Ok((size, opened)) if self.size.is_none_or(|known| known == size) => {
-                self.size = Some(size);
-                self.report.denied.remove(&peer.name);
-                Some(opened)
-            }
-            Ok((size, _)) => {
-                tracing::warn!(digest = %self.digest, peer = peer.name.as_str(), size, "A peer's copy has another size");
-                None
-            }
-            Err(Code::NotFound) => {
-                self.report.denied.insert(peer.name.clone());
-                None
-            }
-            Err(_) => None,
-        }
-    }
-
-    /// Passes everything on, from one peer after the other; ends with an error in the stream unless
-    /// all has come.
-    async fn pump(&mut self, opened: Opened, candidates: &[Arc<Peer>]) {
-        let mut next = Some(opened);
-        let mut idle = 0;
-        loop {
-            let before = self.at;
-            if let Some(opened) = next.take() {
-                self.drain(opened).await;
-            }
-            if self.size == Some(self.at) || self.pieces.is_closed() {
-                return;
-            }
-            idle = if self.at > before { 0 } else { idle + 1 };
-            if idle > 0 {
-                if idle > IDLE_ROUNDS {
-                    break;
-                }
-                tokio::time::sleep(ROUND_PAUSE).await;
-            }
-            next = self.open_any(candidates).await;
-        }
-        let broken = io::Error::new(io::ErrorKind::UnexpectedEof, "no peer has the rest");
-        // The store may have given up before.
-        drop(self.pieces.send(Err(broken)).await);
-    }
-
-    /// Passes on what one peer sends until it ends or fails.
-    async fn drain(&mut self, opened: Opened) {
-        let Opened {
-            from,
-            first,
-            mut rest,
-        } = opened;
-        let mut piece = first;
-        loop {
-            let left = self.size.unwrap_or(0).saturating_sub(self.at);
-            if piece.len() as u64 > left {
-                tracing::warn!(digest = %self.digest, peer = from.as_str(), "A peer sends more than the blob has");
-                return;
-            }
-            if !piece.is_empty() {
-                self.report.sources.insert(from.clone());
-                let urgent = *self.flight.urgent.borrow();
-                self.fetcher.0.metrics.fetched(piece.len());
-                if !urgent {
-                    self.fetcher.0.throttle.take(piece.len()).await;
-                }
-                self.flight.arrived(self.at, &piece);
-                self.at += piece.len() as u64;
-                if self.pieces.send(Ok(piece)).await.is_err() {
-                    return;
-                }
-            }
-            piece = match tokio::time::timeout(STALLED, rest.message()).await {
-                Ok(Ok(Some(response))) => response.data,
-                Ok(Ok(None) | Err(_)) | Err(_) => return,
-            };
-        }
-    }
-}
-
-/// Asks a peer for a blob from an offset on; the size comes with the first message.
-async fn open_at(peer: &Peer, digest: &Digest, offset: u64) -> Result<(u64, Opened), Code> {
-    let request = wire::FetchRequest {
-        digest: digest.to_string(),
-        offset,
-    };
-    let opening = async {
-        let response = peer.bulk().fetch(request).await?;
-        let mut rest = response.into_inner();
-        let first = rest.message().await?;
-        Ok::<_, tonic::Status>((first, rest))
-    };
-    let opened = tokio::time::timeout(STALLED, opening).await;
-    match opened {
-        Ok(Ok((Some(first), rest))) => {
-            let size = first.size;
-            let opened = Opened {
-                from: peer.name.clone(),
-                first: first.data,
-                rest,
-            };
-            Ok((size, opened))
-        }
-        Ok(Ok((None, _))) | Err(_) => Err(Code::Unavailable),
-        Ok(Err(status)) => Err(status.code()),
-    }
-}
-
 //--- From a flight to a client
 
 /// Serves one client a part of a blob that may still be on its way.
@@ -497,112 +377,4 @@ struct Reader {
     end: u64,
     first: NodeName,
     sender: mpsc::Sender<io::Result<Bytes>>,
-}
-
-impl Reader {
-    async fn run(mut self, flight: Option<Arc<Flight>>) {
-        let served = match flight {
-            Some(flight) => self.follow(&flight).await,
-            None => self.read_disk().await,
-        };
-        if let Err(error) = served {
-            // The client may be gone already.
-            drop(self.sender.send(Err(error)).await);
-        }
-    }
-
-    /// Follows a flight until all is sent.
-    async fn follow(&mut self, flight: &Flight) -> io::Result<()> {
-        let mut progress = flight.progress.subscribe();
-        while self.at < self.end {
-            let landing = progress.borrow_and_update().landing.clone();
-            match landing {
-                Some(Landing::Held) => return self.read_disk().await,
-                Some(_) => return Err(io::Error::other("the content could not be had whole")),
-                None => {}
-            }
-            match flight.piece(self.at) {
-                Piece::Here(piece) if self.is_last(piece.len()) => {
-                    landed(&mut progress).await?;
-                    self.send(piece).await?;
-                }
-                Piece::Here(piece) => self.send(piece).await?,
-                Piece::NotYet => {
-                    if progress.changed().await.is_err() {
-                        return Err(io::Error::other("the transfer has ended"));
-                    }
-                }
-                Piece::Gone => self.read_peer(&mut progress).await?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether a piece would complete the blob.
-    fn is_last(&self, length: usize) -> bool {
-        self.at + length as u64 >= self.size
-    }
-
-    /// What the window has no longer, from a peer: until it ends, fails, or the blob is here.
-    async fn read_peer(&mut self, progress: &mut watch::Receiver<Progress>) -> io::Result<()> {
-        let candidates = self.fetcher.candidates(&self.digest, Some(&self.first));
-        for peer in candidates {
-            let Ok((_, opened)) = open_at(&peer, &self.digest, self.at).await else {
-                continue;
-            };
-            let mut rest = opened.rest;
-            let mut piece = opened.first;
-            loop {
-                if !piece.is_empty() {
-                    if self.is_last(piece.len()) {
-                        landed(progress).await?;
-                    }
-                    self.send(piece).await?;
-                }
-                if self.at >= self.end {
-                    return Ok(());
-                }
-                piece = match tokio::time::timeout(STALLED, rest.message()).await {
-                    Ok(Ok(Some(response))) => response.data,
-                    // The flight knows another way, or has landed by now.
-                    Ok(Ok(None) | Err(_)) | Err(_) => return Ok(()),
-                };
-            }
-        }
-        // Nobody but the flight has it: the disk will.
-        landed(progress).await
-    }
-
-    async fn read_disk(&mut self) -> io::Result<()> {
-        let part = self.at..self.end;
-        if part.is_empty() {
-            return Ok(());
-        }
-        let opened = self.fetcher.0.store.read(&self.digest, part).await;
-        let mut pieces = opened.map_err(io::Error::other)?;
-        while let Some(piece) = pieces.next().await {
-            self.send(piece?).await?;
-        }
-        Ok(())
-    }
-
-    async fn send(&mut self, mut piece: Bytes) -> io::Result<()> {
-        let left = usize::try_from(self.end - self.at).unwrap_or(usize::MAX);
-        piece.truncate(left);
-        self.at += piece.len() as u64;
-        let sent = self.sender.send(Ok(piece)).await;
-        sent.map_err(|_| io::Error::other("the client is gone"))
-    }
-}
-
-/// Waits until a flight's blob is on the disk.
-async fn landed(progress: &mut watch::Receiver<Progress>) -> io::Result<()> {
-    let landed = progress
-        .wait_for(|progress| progress.landing.is_some())
-        .await;
-    let landing = landed.ok().and_then(|progress| progress.landing.clone());
-    match landing {
-        Some(Landing::Held) => Ok(()),
-        _ => Err(io::Error::other("the content could not be had whole")),
-    }
 }

@@ -4,6 +4,9 @@
 //! passes on. Who connects has to show the certificate of a configured peer; without TLS, which is
 //! for tests, whoever connects is believed.
 
+mod following;
+mod shown;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::future::Future;
@@ -32,15 +35,15 @@ use tonic::service::Routes;
 use tonic::{Request as Call, Response as Answer, Status, Streaming};
 use tower_service::Service as _;
 
-use super::acknowledge::{Follower, Followers};
+use self::shown::find;
+use super::acknowledge::Followers;
 use super::compare::Content;
-use super::feed::{BEAT, now};
 use super::peer::{CONNECTION_WINDOW, MAX_MESSAGE, STREAM_WINDOW};
 use super::tls::{Identity, node_of};
 use super::wire as form;
-use super::wire::{Found, Wanted, What};
-use crate::record::{Fact, Key, NodeId, Record, RecordError, Vector};
-use crate::reference::{NodeName, Reference, RepositoryName};
+use super::wire::Wanted;
+use crate::record::{NodeId, RecordError, Vector};
+use crate::reference::NodeName;
 use crate::store::{Store, StoreError};
 
 /// Connections from peers. Each makes two; a listener on a wider network is not filled by strangers.
@@ -437,94 +440,6 @@ impl Service {
     }
 }
 
-/// What a repository shows, with content that is held.
-pub(super) async fn find(store: &Store, wanted: &Wanted) -> Result<Option<Found>, StoreError> {
-    let Wanted { repository, what } = wanted;
-    let digest = match what {
-        What::Blob(digest) => return found_blob(store, repository, *digest).await,
-        What::Manifest(Reference::Digest(digest)) => *digest,
-        What::Manifest(Reference::Tag(tag)) => {
-            let key = Key::Tag {
-                repository: repository.clone(),
-                tag: tag.clone(),
-            };
-            let register = store.register(&key)?;
-            let Some(register) = register else {
-                return Ok(None);
-            };
-            let Fact::Tag {
-                target: Some(digest),
-                ..
-            } = register.fact
-            else {
-                return Ok(None);
-            };
-            let found = found_manifest(store, repository, digest).await?;
-            // Between two nodes the tag decides, not the manifest it points to.
-            return Ok(found.map(|found| Found {
-                rank: crate::record::Rank {
-                    stamp: register.stamp,
-                    origin: register.origin,
-                },
-                ..found
-            }));
-        }
-    };
-    found_manifest(store, repository, digest).await
-}
-
-async fn found_blob(
-    store: &Store,
-    repository: &RepositoryName,
-    digest: crate::digest::Digest,
-) -> Result<Option<Found>, StoreError> {
-    let key = Key::Blob {
-        repository: repository.clone(),
-        digest,
-    };
-    let register = store.register(&key)?;
-    let Some(register) = register.filter(|register| !register.fact.is_tombstone()) else {
-        return Ok(None);
-    };
-    let held = store.held(&digest).await?;
-    Ok(held.map(|size| Found {
-        digest,
-        size,
-        media_type: String::new(),
-        rank: register.rank(),
-        link: register,
-    }))
-}
-
-async fn found_manifest(
-    store: &Store,
-    repository: &RepositoryName,
-    digest: crate::digest::Digest,
-) -> Result<Option<Found>, StoreError> {
-    let key = Key::Manifest {
-        repository: repository.clone(),
-        digest,
-    };
-    let Some(register) = store.register(&key)? else {
-        return Ok(None);
-    };
-    let Fact::Manifest {
-        link: Some(link), ..
-    } = &register.fact
-    else {
-        return Ok(None);
-    };
-    let media_type = link.media_type.to_string();
-    let held = store.held(&digest).await?;
-    Ok(held.map(|size| Found {
-        digest,
-        size,
-        media_type,
-        rank: register.rank(),
-        link: register,
-    }))
-}
-
 fn buckets(numbers: &[u32]) -> Result<BTreeSet<u8>, Status> {
     let buckets = numbers.iter().map(|number| u8::try_from(*number));
     buckets
@@ -561,89 +476,4 @@ struct Following {
     name: NodeName,
     /// What has been sent of each origin, or what the peer had.
     sent: Vector,
-}
-
-impl Following {
-    /// This stream is the peer's newest.
-    fn begun(&self) {
-        self.streams().insert(self.name.clone(), self.number);
-    }
-
-    /// Takes note of what the peer says.
-    fn said(&self, request: wire::JournalRequest) -> Result<(), RecordError> {
-        let follower = Follower {
-            holds: form::read_vector(request.holds)?,
-            waiting: request.waiting,
-            heard: now().into_std(),
-        };
-        if self.streams().get(&self.name) == Some(&self.number) {
-            self.server.lock().heard(self.name.clone(), follower);
-            self.server.0.heard.send_modify(|count| *count += 1);
-        }
-        Ok(())
-    }
-
-    async fn run(
-        mut self,
-        mut requests: Streaming<wire::JournalRequest>,
-        mut records: mpsc::Receiver<Record>,
-        responses: mpsc::Sender<Result<wire::JournalResponse, Status>>,
-        mut guard: Guard,
-    ) {
-        let mut beat = tokio::time::interval(BEAT);
-        let mut batch = Vec::with_capacity(RECORDS);
-        while !(guard.is_asked() && records.is_empty()) {
-            let entries = tokio::select! {
-                request = requests.message() => match request.map(|request| request.map(|said| self.said(said))) {
-                    Ok(Some(Ok(()))) => continue,
-                    Ok(None | Some(Err(_))) | Err(_) => break,
-                },
-                n_records = records.recv_many(&mut batch, RECORDS) => match n_records {
-                    // The store is closed.
-                    0 => break,
-                    _ => batch.drain(..).map(|record| self.entry(&record)).collect(),
-                },
-                _ = beat.tick() => Vec::new(),
-                () = responses.closed() => break,
-                // What is there to be sent is sent; the peer follows the journal of the next process.
-                () = guard.asked(), if !guard.is_asked() => continue,
-            };
-            let response = wire::JournalResponse {
-                node: Some((&self.server.0.node).into()),
-                entries,
-                holds: Some(form::vector(&self.server.0.store.vector())),
-            };
-            if responses.send(Ok(response)).await.is_err() {
-                break;
-            }
-        }
-        self.ended();
-    }
-
-    fn entry(&mut self, record: &Record) -> wire::JournalEntry {
-        let previous = self.sent.of(&record.origin);
-        self.sent.advance(&record.origin, record.sequence);
-        wire::JournalEntry {
-            record: Some(record.into()),
-            previous,
-        }
-    }
-
-    fn ended(&self) {
-        let mut streams = self.streams();
-        if streams.get(&self.name) == Some(&self.number) {
-            streams.remove(&self.name);
-            drop(streams);
-            self.server.lock().gone(&self.name);
-            self.server.0.heard.send_modify(|count| *count += 1);
-        }
-    }
-
-    fn streams(&self) -> std::sync::MutexGuard<'_, BTreeMap<NodeName, u64>> {
-        self.server
-            .0
-            .streams
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
 }

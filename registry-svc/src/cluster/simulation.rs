@@ -5,8 +5,10 @@
 //! `SIM_SEED=17 cargo test -p registry-svc simulation` replays it.
 
 mod chance;
+mod checks;
 mod clients;
 mod disk;
+mod faults;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -560,107 +562,7 @@ impl World {
         self.tally.swept += (before - held.len()) as u64;
     }
 
-    fn fault(&mut self) {
-        let n_nodes = self.nodes.len() as u64;
-        let at = usize::try_from(self.random.below(n_nodes)).unwrap();
-        match self.random.below(5) {
-            0 => {
-                let other = usize::try_from(self.random.below(n_nodes)).unwrap();
-                if at != other {
-                    self.tally.partitions += 1;
-                    self.cut.insert((at.min(other), at.max(other)));
-                }
-            }
-            1 => self.cut.clear(),
-            2 if self.nodes[at].up => self.crash(at),
-            3 if self.nodes[at].up && self.can_lose(at) => {
-                self.tally.wipes += 1;
-                self.crash(at);
-                self.nodes[at].disk = Disk::default();
-                self.nodes[at].id.incarnation = self.random.next();
-                self.nodes[at].intake = Intake::new(limits(), Vector::default());
-            }
-            _ => {}
-        }
-    }
-
-    fn crash(&mut self, at: usize) {
-        self.tally.crashes += 1;
-        let n_peers = self.nodes.len() - 1;
-        let node = &mut self.nodes[at];
-        node.up = false;
-        node.life += 1;
-        node.intake = Intake::new(limits(), node.disk.vector.clone());
-        node.followers = Followers::new(Mode::MajorityOfReachable, n_peers);
-        node.writes.clear();
-        self.after(15_000, Event::Return { at });
-    }
-
-    /// Whether what clients were told is safe is on another disk too: two disks that go one after
-    /// the other, faster than the first is filled again, are more than the site promises to survive.
-    fn can_lose(&self, at: usize) -> bool {
-        self.acknowledged.iter().all(|stated| {
-            let others = (0..self.nodes.len()).filter(|other| *other != at);
-            others
-                .into_iter()
-                .any(|other| self.nodes[other].disk.has(stated))
-        })
-    }
-
     //--- What has to hold
-
-    /// What is visible on a node is there whole, whenever something has changed on it.
-    fn check(&self, at: usize) {
-        let node = &self.nodes[at];
-        let mut todo = node.disk.live_content();
-        let mut seen = BTreeSet::new();
-        while let Some(digest) = todo.pop() {
-            if !seen.insert(digest) || self.nowhere.contains(&digest) {
-                continue;
-            }
-            assert!(
-                node.disk.held.contains_key(&digest),
-                "{} shows what it lacks, {digest}: seed {} time {}",
-                node.id,
-                self.seed,
-                self.time,
-            );
-            let refers = self.content.get(&digest).into_iter().flatten();
-            todo.extend(refers.map(|(digest, _)| *digest));
-        }
-    }
-
-    /// After the healing all nodes show the same, and everything that was acknowledged.
-    fn check_equal(&self) {
-        let seed = self.seed;
-        let first = &self.nodes[0].disk;
-        for node in &self.nodes[1..] {
-            let differences = buckets::register_differences(&first.registers, &node.disk.registers);
-            assert_eq!(differences, [], "{} differs: seed {seed}", node.id);
-            let live = |disk: &Disk| disk.live_content().into_iter().collect::<BTreeSet<_>>();
-            assert_eq!(
-                live(first),
-                live(&node.disk),
-                "content of {}: seed {seed}",
-                node.id
-            );
-        }
-        for node in &self.nodes {
-            for stated in &self.acknowledged {
-                assert!(
-                    node.disk.has(stated),
-                    "{} lost {stated:?}: seed {seed}",
-                    node.id
-                );
-            }
-            assert_eq!(
-                node.intake.n_waiting(),
-                0,
-                "{} still waits: seed {seed}",
-                node.id
-            );
-        }
-    }
 }
 
 fn limits() -> Limits {

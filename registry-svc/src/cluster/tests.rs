@@ -1,5 +1,8 @@
 //! Nodes on loopback with real stores.
 
+mod read_through;
+mod trust;
+
 use std::future::Future;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -15,6 +18,7 @@ use hyper::{Request, Response};
 use tempfile::TempDir;
 use tokio_stream::StreamExt as _;
 
+use self::trust::{certificates, files};
 use super::acknowledge::{Mode, Outcome};
 use super::settings::{PeerSettings, Settings, TlsFiles};
 use super::{Caller, Cluster, Remote, compare, nowhere};
@@ -413,136 +417,6 @@ fn ahead() -> u64 {
 }
 
 #[test]
-fn what_is_not_applied_here_is_read_through_from_a_peer() {
-    run(async {
-        let mut site = Site::new(2);
-        // What comes from the first node's clock is refused, so its content stays away.
-        site.wall = ahead;
-        let first = site.start(0).await;
-        site.wall = wall_clock;
-        let second = site.start(1).await;
-        connected(&[&first, &second]).await;
-        let layer = octets(7, 9 << 20);
-        let (digest, _) = push(&first.store, "v1", std::slice::from_ref(&layer)).await;
-        let tag: Tag = "v1".parse().unwrap();
-
-        let reference = Reference::Tag(tag.clone());
-        until("the tag is found", async || {
-            second
-                .cluster
-                .find_manifest(&repository(), &reference)
-                .await
-                .is_some()
-        })
-        .await;
-        assert_eq!(
-            shown(&second.store, "v1").await,
-            None,
-            "a stamp from the future was taken"
-        );
-        let remote = second
-            .cluster
-            .find_manifest(&repository(), &reference)
-            .await
-            .unwrap();
-        assert_eq!(
-            (remote.digest, remote.media_type.as_str()),
-            (digest, manifest::OCI_IMAGE)
-        );
-        let bytes = second.cluster.manifest(&remote).await.unwrap();
-        assert_eq!(sha256(&bytes), digest);
-
-        let blob = sha256(&layer);
-        let remote = Remote {
-            digest: blob,
-            size: layer.len() as u64,
-            media_type: String::new(),
-            node: name(0),
-        };
-        // Several clients at once, whole and in part.
-        let size = remote.size;
-        let (whole, again, tail) = tokio::join!(
-            read(&second.cluster, &remote, 0..size),
-            read(&second.cluster, &remote, 0..size),
-            read(&second.cluster, &remote, size - 1000..size),
-        );
-        assert_eq!(whole.unwrap(), layer);
-        assert_eq!(again.unwrap(), layer);
-        assert_eq!(tail.unwrap(), layer.slice(layer.len() - 1000..));
-        assert_eq!(second.store.held(&blob).await.unwrap(), Some(size));
-        let nothing = "nothing".parse().unwrap();
-        assert_eq!(
-            second.cluster.find_blob(&nothing, &blob).await,
-            None,
-            "of another repository"
-        );
-
-        let differences = second.cluster.diff("node-0").await.unwrap();
-        let lines = compare::lines(&differences);
-        assert!(
-            lines.contains(&format!("+ tag ocp4/release:v1 {digest}\n")),
-            "{lines}"
-        );
-        assert!(matches!(
-            second.cluster.diff("node-9").await,
-            Err(compare::CompareError::NoPeer(_))
-        ));
-    });
-}
-
-#[test]
-fn a_copy_that_is_wrong_is_never_served_whole_and_never_stored() {
-    run(async {
-        let mut site = Site::new(3);
-        site.wall = ahead;
-        let first = site.start(0).await;
-        site.wall = wall_clock;
-        let second = site.start(1).await;
-        let layer = octets(9, 2 << 20);
-        let blob = push_blob(&first.store, &layer).await;
-        let path = first.store.layout().blob(&blob);
-        let mut wrong = layer.to_vec();
-        wrong[1 << 20] ^= 1;
-        // Files of blobs are not writable.
-        std::fs::remove_file(&path).unwrap();
-        std::fs::write(&path, &wrong).unwrap();
-        until("the peer is followed", async || {
-            second
-                .cluster
-                .status()
-                .peers
-                .iter()
-                .any(|peer| peer.connected)
-        })
-        .await;
-        let remote = Remote {
-            digest: blob,
-            size: layer.len() as u64,
-            media_type: String::new(),
-            node: name(0),
-        };
-        let mut body = second.cluster.open(&remote, 0..remote.size).await.unwrap();
-        let mut n_octets = 0;
-        let mut failed = false;
-        while let Some(piece) = body.next().await {
-            match piece {
-                Ok(piece) => n_octets += piece.len(),
-                Err(_) => failed = true,
-            }
-        }
-        assert!(failed && n_octets < layer.len(), "{n_octets} octets");
-        assert_eq!(second.store.held(&blob).await.unwrap(), None);
-        // A good copy elsewhere repairs it.
-        let third = site.start(2).await;
-        push_blob(&third.store, &layer).await;
-        until("a good copy is taken", async || {
-            second.store.held(&blob).await.unwrap().is_some()
-        })
-        .await;
-    });
-}
-
-#[test]
 fn a_strict_site_refuses_what_it_cannot_make_safe() {
     run(async {
         let mut site = Site::new(3);
@@ -625,90 +499,4 @@ fn requests_of_a_session_reach_the_node_that_has_it() {
         let request = Request::new(Full::new(Bytes::new()));
         assert!(first.cluster.forward(&unknown, request).await.is_err());
     });
-}
-
-#[test]
-fn nodes_that_cannot_prove_who_they_are_are_not_heard() {
-    run(async {
-        let mut site = Site::new(3);
-        site.tls = true;
-        certificates(&site, &["node-0", "node-1", "stranger"]);
-        let first = site.start(0).await;
-        let second = site.start(1).await;
-        connected_pair(&first, &second).await;
-        // A node whose certificate is not for its name does not start.
-        let settings = Settings {
-            tls: Some(files(site.directory.path(), 2)),
-            ..Settings::new(name(2))
-        };
-        assert!(matches!(
-            Cluster::start(settings, first.store.clone()),
-            Err(super::TlsError::OtherName { .. })
-        ));
-        // One with a certificate of the authority for the name of no peer is not let in.
-        let stranger = Settings {
-            tls: Some(files(site.directory.path(), 2)),
-            peers: vec![PeerSettings {
-                name: name(0),
-                address: site.addresses[0].to_string(),
-            }],
-            ..Settings::new("stranger".parse().unwrap())
-        };
-        let stranger = Cluster::start(stranger, second.store.clone()).unwrap();
-        until("the stranger is refused", async || {
-            !stranger.status().peers[0].error.is_empty()
-        })
-        .await;
-        assert!(!stranger.status().peers[0].connected);
-        // The files are read anew, and a pair that does not work leaves what is in force.
-        first.cluster.reload().unwrap();
-        std::fs::write(files(site.directory.path(), 0).key, "nothing").unwrap();
-        assert!(first.cluster.reload().is_err());
-        let (digest, _) = push(&first.store, "v1", &[octets(1, 10)]).await;
-        until("the image arrives", async || {
-            shown(&second.store, "v1").await == Some(digest)
-        })
-        .await;
-    });
-}
-
-async fn connected_pair(one: &Node, other: &Node) {
-    until("the nodes follow each other", async || {
-        let follows = |node: &Node| {
-            node.cluster
-                .status()
-                .peers
-                .iter()
-                .any(|peer| peer.connected)
-        };
-        follows(one) && follows(other)
-    })
-    .await;
-}
-
-fn files(directory: &Path, at: usize) -> TlsFiles {
-    TlsFiles {
-        ca: directory.join("ca.pem"),
-        certificate: directory.join(format!("{at}.pem")),
-        key: directory.join(format!("{at}.key")),
-    }
-}
-
-/// Writes an authority, and a certificate for each of the names.
-fn certificates(site: &Site, names: &[&str]) {
-    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-    let key = KeyPair::generate().unwrap();
-    let mut authority = CertificateParams::new(Vec::new()).unwrap();
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let certificate = authority.self_signed(&key).unwrap();
-    std::fs::write(site.directory.path().join("ca.pem"), certificate.pem()).unwrap();
-    let issuer = Issuer::new(authority, key);
-    for (at, name) in names.iter().enumerate() {
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec![(*name).to_owned()]).unwrap();
-        let certificate = params.signed_by(&key, &issuer).unwrap();
-        let files = files(site.directory.path(), at);
-        std::fs::write(files.certificate, certificate.pem()).unwrap();
-        std::fs::write(files.key, key.serialize_pem()).unwrap();
-    }
 }

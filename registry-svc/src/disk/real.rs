@@ -10,7 +10,9 @@ use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use rustix::fs::{Advice, FallocateFlags, FlockOperation, Mode, OFlags, Timespec, Timestamps, UTIME_NOW};
+use rustix::fs::{
+    Advice, FallocateFlags, FlockOperation, Mode, OFlags, Timespec, Timestamps, UTIME_NOW,
+};
 use rustix::io::Errno;
 
 use super::{ALIGNMENT, Access, Disk, File, Room, Status};

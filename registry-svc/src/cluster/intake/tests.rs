@@ -1,7 +1,7 @@
 use super::*;
 use crate::digest::Algorithm;
 use crate::hlc::Hlc;
-use crate::record::Link;
+use crate::record::{Fact, Link};
 
 /// An intake, and a clock.
 struct Bench {

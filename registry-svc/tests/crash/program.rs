@@ -1,0 +1,117 @@
+//! The program: its configuration, its life.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::{LIMIT, now};
+
+/// A port that was free a moment ago, the same for every process that follows.
+pub(super) fn free() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap()
+}
+
+/// Settings of one that sweeps whatever nobody asked for a moment ago.
+pub(super) fn sweeping() -> String {
+    "[sweep]\ngrace = \"300ms\"\ntrash = \"100ms\"\n".to_owned()
+}
+
+/// Settings of one of two nodes.
+pub(super) fn following(directory: &TempDir, at: usize, addresses: [SocketAddr; 2]) -> String {
+    let files = directory.path().display();
+    let (own, other, peer) = (addresses[at], 1 - at, addresses[1 - at]);
+    format!(
+        "[cluster]\nnode = \"node-{at}\"\nlisten = [\"{own}\"]\n\
+         peers = [{{ name = \"node-{other}\", address = \"{peer}\" }}]\n\
+         ca = \"{files}/ca.pem\"\ncertificate = \"{files}/{at}.pem\"\nkey = \"{files}/{at}.key\"\n\
+         compare = \"1s\"\n"
+    )
+}
+
+/// An authority, and a certificate for each of two nodes.
+pub(super) fn certificates(directory: &Path) {
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+    let key = KeyPair::generate().unwrap();
+    let mut authority = CertificateParams::new(Vec::new()).unwrap();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let certificate = authority.self_signed(&key).unwrap();
+    std::fs::write(directory.join("ca.pem"), certificate.pem()).unwrap();
+    let issuer = Issuer::new(authority, key);
+    for at in 0..2 {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec![format!("node-{at}")]).unwrap();
+        let certificate = params.signed_by(&key, &issuer).unwrap();
+        std::fs::write(directory.join(format!("{at}.pem")), certificate.pem()).unwrap();
+        std::fs::write(directory.join(format!("{at}.key")), key.serialize_pem()).unwrap();
+    }
+}
+
+/// A registry and its data.
+pub(super) struct Registry {
+    config: PathBuf,
+    pub(super) address: SocketAddr,
+    pub(super) admin: SocketAddr,
+    child: Option<Child>,
+}
+
+impl Registry {
+    pub(super) fn new(directory: &TempDir, name: &str, more: &str) -> Self {
+        let (address, admin) = (free(), free());
+        let text = format!(
+            "version = \"v1\"\nlisten = [\"{address}\"]\nplain = true\nroot = \"{}\"\n\
+             workers = 2\n[admin]\nlisten = \"{admin}\"\n[space]\nfree = \"16MiB\"\nreserve = \"1MiB\"\nwarn = 99\nstop = 100\n{more}",
+            directory.path().join(format!("root-{name}")).display()
+        );
+        let config = directory.path().join(format!("{name}.toml"));
+        std::fs::write(&config, text).unwrap();
+        Self {
+            config,
+            address,
+            admin,
+            child: None,
+        }
+    }
+
+    pub(super) fn start(&mut self) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_registry-svc"));
+        command.args(["serve", "--log-level", "error", "--config"]);
+        command.arg(&self.config);
+        command.stdout(Stdio::null());
+        self.child = Some(command.spawn().unwrap());
+        let begun = now();
+        while TcpStream::connect(self.address).is_err() {
+            let child = self.child.as_mut().expect("it was started");
+            assert_eq!(child.try_wait().unwrap(), None, "the registry ended");
+            assert!(begun.elapsed() < LIMIT, "the registry does not listen");
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    pub(super) fn kill(&mut self) {
+        let mut child = self.child.take().expect("it was started");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// Asks it to end.
+    pub(super) fn stop(&mut self) {
+        let mut child = self.child.take().expect("it was started");
+        let id = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+        assert!(child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            drop(child.kill());
+            drop(child.wait());
+        }
+    }
+}
