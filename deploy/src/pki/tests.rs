@@ -251,7 +251,7 @@ impl Home {
         files: &[&str],
     ) -> anyhow::Result<Vec<String>> {
         let put = |name: String, text: &str| {
-            let path = self.0.join(name);
+            let path = self.0.path().join(name);
             fs::write(&path, text).unwrap();
             path
         };
@@ -260,18 +260,20 @@ impl Home {
         let files: Vec<PathBuf> = files
             .map(|(number, text)| put(format!("{number}.crt"), text))
             .collect();
-        Store::new(&self.0, site).accept(site, authority.as_deref(), &files)
+        Store::new(self.0.path(), site).accept(site, authority.as_deref(), &files)
     }
 
     fn request(&self, site: &Site) {
-        Store::new(&self.0, site).request(site, false).unwrap();
+        Store::new(self.0.path(), site)
+            .request(site, false)
+            .unwrap();
     }
 }
 
 #[test]
 fn an_authority_elsewhere_signs_what_is_asked_for() {
-    let (home, site, company) = (Home::new("elsewhere-signs"), site(), Company::new());
-    fs::write(home.0.join("users"), "").unwrap();
+    let (home, site, company) = (Home::new(), site(), Company::new());
+    fs::write(home.0.path().join("users"), "").unwrap();
     home.request(&site);
     let requests = ["nodes/master-0.csr", "nodes/master-1.csr"].map(|name| home.read(name));
     let signed = requests.map(|request| company.sign(&request, |_| {}));
@@ -281,19 +283,19 @@ fn an_authority_elsewhere_signs_what_is_asked_for() {
     let second = format!("{}{}", signed[1], company.issuing);
     let refused = home.accept(&site, Some(&company.root), &[&second, &signed[0]]);
     assert_eq!(refused.unwrap(), [""; 0]);
-    assert!(!home.0.join("pki/nodes/master-0.csr").exists());
+    assert!(!home.0.path().join("pki/nodes/master-0.csr").exists());
     // A server hands out the whole way to the authority.
     for name in ["nodes/master-0.crt", "nodes/master-1.crt"] {
         let chain = Facts::read_all(&home.read(name)).unwrap();
         let subjects: Vec<&str> = chain.iter().map(|one| one.subject.as_str()).collect();
         assert_eq!(subjects[1..], ["company issuing"]);
     }
-    assert_eq!(remarks(&home.0, &site), [""; 0]);
-    let secrets = load(&home.0, &site).unwrap();
+    assert_eq!(remarks(home.0.path(), &site), [""; 0]);
+    let secrets = load(home.0.path(), &site).unwrap();
     assert_eq!(secrets.authority, company.root.as_bytes());
     // Nothing is asked for twice, and `make` leaves all as it is.
     home.request(&site);
-    assert!(!home.0.join("pki/nodes/master-0.csr").exists());
+    assert!(!home.0.path().join("pki/nodes/master-0.csr").exists());
     let before = home.read("nodes/master-0.crt");
     home.make(&site, false).unwrap();
     assert_eq!(home.read("nodes/master-0.crt"), before);
@@ -301,7 +303,7 @@ fn an_authority_elsewhere_signs_what_is_asked_for() {
 
 #[test]
 fn what_does_not_do_is_refused_and_nothing_is_taken() {
-    let (home, site, company) = (Home::new("refused"), site(), Company::new());
+    let (home, site, company) = (Home::new(), site(), Company::new());
     home.request(&site);
     let request = home.read("nodes/master-0.csr");
     let good = company.sign(&home.read("nodes/master-1.csr"), |_| {});
@@ -334,7 +336,8 @@ fn what_does_not_do_is_refused_and_nothing_is_taken() {
             "{said}: {refused:?}"
         );
         assert!(
-            !home.0.join("pki/ca.crt").exists() && !home.0.join("pki/nodes/master-1.crt").exists()
+            !home.0.path().join("pki/ca.crt").exists()
+                && !home.0.path().join("pki/nodes/master-1.crt").exists()
         );
     }
     // A stranger's, and an authority that is none.
@@ -353,9 +356,9 @@ fn what_does_not_do_is_refused_and_nothing_is_taken() {
 
 #[test]
 fn an_authority_of_the_sites_own_is_not_mixed_with_another() {
-    let (home, site, company) = (Home::new("own-and-other"), site(), Company::new());
+    let (home, site, company) = (Home::new(), site(), Company::new());
     home.make(&site, false).unwrap();
-    let request = Store::new(&home.0, &site).request(&site, true);
+    let request = Store::new(home.0.path(), &site).request(&site, true);
     request.unwrap();
     let signed = company.sign(&home.read("nodes/master-0.csr"), |_| {});
     let files = [signed.as_str(), &company.issuing];

@@ -244,21 +244,7 @@ impl Spec {
         }
         let check_interval = self.zones.interval(document, &mut problems);
         let health = self.health.endpoint(document, &mut problems);
-        let access = Access {
-            ask: self
-                .allow_from
-                .as_ref()
-                .map(|list| cidrs(list, document, &mut problems)),
-            transfer: self
-                .transfers
-                .allow
-                .as_ref()
-                .map_or_else(Cidrs::none, |list| cidrs(list, document, &mut problems)),
-        };
-        for list in access.ask.iter().chain([&access.transfer]) {
-            let odd = list.warnings().iter().map(|odd| Problem::new(odd.clone()));
-            warnings.extend(odd);
-        }
+        let access = self.access(document, &mut problems, &mut warnings);
         let answers = self
             .answers
             .settings(document, host, &self.tcp, &mut problems);
@@ -298,6 +284,24 @@ impl Spec {
             warnings,
         };
         problems.unless_empty(config)
+    }
+
+    fn access(
+        &self,
+        document: &Document,
+        problems: &mut Problems,
+        warnings: &mut Vec<Problem>,
+    ) -> Access {
+        let mut list = |list| cidrs(list, document, problems);
+        let access = Access {
+            ask: self.allow_from.as_ref().map(&mut list),
+            transfer: (self.transfers.allow.as_ref()).map_or_else(Cidrs::none, list),
+        };
+        for list in access.ask.iter().chain([&access.transfer]) {
+            let odd = list.warnings().iter().map(|odd| Problem::new(odd.clone()));
+            warnings.extend(odd);
+        }
+        access
     }
 }
 

@@ -239,8 +239,8 @@ impl Dice {
             sources: (0..3).map(|index| self.source(index, now)).collect(),
             n_unresolved: 1,
             smoothing: Some(SmoothingView {
-                active: self.0.bits() % 2 == 0,
-                leap_only: self.0.bits() % 2 == 0,
+                active: self.0.bits().is_multiple_of(2),
+                leap_only: self.0.bits().is_multiple_of(2),
                 offset: self.offset(),
                 frequency: self.offset(),
                 wander: self.offset(),
@@ -335,7 +335,7 @@ fn reports_are_chronycs_letter_by_letter() {
             &["sourcestats", "-v"],
             &["activity"],
         ];
-        let unix: [&[&str]; 5] = [
+        let unix: [&[&str]; 6] = [
             &["ntpdata"],
             &["ntpdata", "192.0.2.1"],
             &["selectdata", "-v"],
