@@ -182,7 +182,18 @@ const LOCK_ATTEMPTS: usize = 5;
 
 #[cfg(test)]
 mod tests {
+    use tempfile::TempDir;
+
     use super::*;
+
+    /// As a user makes one for a site.
+    fn private() -> TempDir {
+        let mode = fs::Permissions::from_mode(0o700);
+        tempfile::Builder::new()
+            .permissions(mode)
+            .tempdir()
+            .unwrap()
+    }
 
     #[test]
     fn a_directory_that_was_made_is_private_and_goes_away() {
@@ -198,7 +209,7 @@ mod tests {
 
     #[test]
     fn an_empty_directory_of_the_user_is_emptied_but_stays() {
-        let scratch = tempfile::tempdir().unwrap();
+        let scratch = private();
         let run_dir = RunDir::take(scratch.path()).unwrap();
         run_dir.write("a", "text").unwrap();
         run_dir.remove().unwrap();
@@ -235,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_directory_with_other_things_in_it_is_left_alone() {
-        let scratch = tempfile::tempdir().unwrap();
+        let scratch = private();
         fs::write(scratch.path().join("precious"), "text").unwrap();
         let refusal = RunDir::take(scratch.path()).unwrap_err().to_string();
         assert!(refusal.contains("other files"), "{refusal}");
