@@ -184,8 +184,6 @@ pub trait File: fmt::Debug + Send + Sync {
 pub enum Access {
     /// Reading.
     Read,
-    /// Reading much of it, one piece after the other: the system may read further ahead.
-    Through,
     /// Reading and writing.
     Write,
 }

@@ -192,7 +192,7 @@ impl Disk for ObjectDisk {
 
     fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn File>> {
         match (self.place(path), access) {
-            (Place::Blob(digest), Access::Read | Access::Through) => {
+            (Place::Blob(digest), Access::Read) => {
                 let object = self.catalogue.get(&digest);
                 let size = object.ok_or(io::ErrorKind::NotFound)?.size;
                 Ok(Box::new(ObjectFile::new(
@@ -201,7 +201,7 @@ impl Disk for ObjectDisk {
                     size,
                 )))
             }
-            (Place::Hidden(digest), Access::Read | Access::Through) => {
+            (Place::Hidden(digest), Access::Read) => {
                 let size = self.marked(path)?;
                 Ok(Box::new(ObjectFile::new(
                     self.objects.clone(),

@@ -137,7 +137,7 @@ async fn look_at(
 async fn hash(store: &Store, digest: Digest, pace: &Pace) -> io::Result<Option<(Digest, u64)>> {
     let path = store.layout().blob(&digest);
     let disk = Arc::clone(store.disk());
-    let opened = spawn_blocking(move || disk.open(&path, Access::Through)).await;
+    let opened = spawn_blocking(move || disk.open(&path, Access::Read)).await;
     let file: Arc<dyn crate::disk::File> = match opened.map_err(io::Error::other)? {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         file => file?.into(),

@@ -10,9 +10,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use rustix::fs::{
-    Advice, FallocateFlags, FlockOperation, Mode, OFlags, Timespec, Timestamps, UTIME_NOW,
-};
+use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags, Timespec, Timestamps, UTIME_NOW};
 use rustix::io::Errno;
 
 use super::{ALIGNMENT, Access, Disk, File, Room, Status};
@@ -32,13 +30,9 @@ impl Disk for RealDisk {
         let mut options = fs::OpenOptions::new();
         options.read(true).write(access == Access::Write);
         let file = options.open(path)?;
-        if access == Access::Through {
-            // Longer steps come in larger pages, which take the system a fraction of the work.
-            let _is_only_advice = rustix::fs::fadvise(&file, 0, None, Advice::Sequential);
-        }
         let rights = match access {
             Access::Write => OFlags::RDWR,
-            Access::Read | Access::Through => OFlags::RDONLY,
+            Access::Read => OFlags::RDONLY,
         };
         Ok(Box::new(RealFile::new(file, rights)))
     }

@@ -38,7 +38,7 @@ impl Disk for TimedDisk {
 
     fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn File>> {
         let action = match access {
-            Access::Read | Access::Through => Action::Reader,
+            Access::Read => Action::Reader,
             Access::Write => Action::Writer,
         };
         self.time(action, |disk| disk.open(path, access))

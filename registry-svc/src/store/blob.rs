@@ -63,15 +63,10 @@ impl Store {
     pub async fn read(&self, digest: &Digest, part: Range<u64>) -> Result<BlobReader, StoreError> {
         let inner = Arc::clone(&self.inner);
         let digest = *digest;
-        let length = part.end.saturating_sub(part.start);
-        let wanted = length.min(PIECE as u64);
-        let access = match length > wanted {
-            true => Access::Through,
-            false => Access::Read,
-        };
+        let wanted = part.end.saturating_sub(part.start).min(PIECE as u64);
         let (file, first) = blocking(move || {
             let path = inner.layout.blob(&digest);
-            let file = match inner.disk.open(&path, access) {
+            let file = match inner.disk.open(&path, Access::Read) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     inner.end_lease(&digest);
                     return Err(StoreError::Unknown(Subject::Blob));

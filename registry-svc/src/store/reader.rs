@@ -13,14 +13,11 @@ use tokio_stream::Stream;
 use crate::disk::File;
 
 /// A piece: large enough that the hop to another thread and a write to a socket are nothing beside
-/// it and that a disk is read in long steps, small enough that many readers fit in memory.
-pub(crate) const PIECE: usize = 512 << 10;
+/// it, small enough that many readers fit in memory.
+pub(crate) const PIECE: usize = 256 << 10;
 
-/// A blob up to this length has memory of its own, and no more of it than it needs.
-const SMALL: usize = 32 << 10;
-
-/// Buffers that are kept for the next readers: 8 MiB.
-const MOST_KEPT: usize = 16;
+/// Buffers that are kept for the next reader: for some dozens at once.
+const MOST_KEPT: usize = 32;
 
 /// Buffers of one piece that are used again.
 #[derive(Debug, Default)]
@@ -74,7 +71,7 @@ pub(crate) fn read_piece(
 ) -> io::Result<Bytes> {
     let length = usize::try_from(wanted).unwrap_or(usize::MAX).min(PIECE);
     // A small blob needs no buffer of a whole piece.
-    let is_small = length <= SMALL;
+    let is_small = length <= PIECE / 8;
     let mut buffer = if is_small {
         vec![0; length]
     } else {
@@ -99,7 +96,7 @@ pub(crate) fn read_piece(
     }))
 }
 
-/// The content of a blob in pieces of at most 512 KiB.
+/// The content of a blob in pieces of at most 256 KiB.
 pub struct BlobReader {
     file: Arc<dyn File>,
     /// What was read when it was opened.
