@@ -1,8 +1,10 @@
 //! What people write: where in a file something stands and what is wrong there, the files that it refers
-//! to, [TOML](toml) as it is written for them, and what is written into [URLs and pages](web).
+//! to, [TOML](toml) as it is written for them, what is written into [URLs and pages](web), and
+//! [numbers of things](counted()).
 //!
 //! For every parser of such text: the configuration, zones, and peers' files. Reads nothing.
 
+mod counted;
 mod files;
 mod nearest;
 mod rejected;
@@ -13,6 +15,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use counted::{counted, counted_as};
 pub use files::{Files, OneFile};
 pub use nearest::nearest;
 pub use rejected::Rejected;

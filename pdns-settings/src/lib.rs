@@ -11,8 +11,8 @@
 //!
 //! Lines are read as those servers read them: `key=value`, `key+=value`, `\` at the end of a
 //! line that goes on, and comments from a `#` that begins the line or follows a blank. Settings
-//! of the command line come after those of the files. `include-dir` is followed. A setting
-//! that is not in the server's [`Catalogue`] is an error, as it is for pdns.
+//! of the command line come after those of the files. `include-dir` is followed, that of the
+//! command line if it has one, else that of the file. A setting that is not in the server's [`Catalogue`] is an error, as it is for pdns.
 //!
 //! Reads nothing but through [`Files`], and never panics on any input.
 
@@ -28,6 +28,9 @@ use config_text::{Files, MAX_PROBLEMS, Position, Problem};
 
 pub use catalogue::{Catalogue, Fate};
 pub use values::{address, items};
+
+/// The setting that names a directory of further files.
+const INCLUDE_DIR: &str = "include-dir";
 
 /// A setting as it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,8 +80,8 @@ impl Settings {
             files: Vec::new(),
         };
         settings.file(path, files);
-        if let Some(directory) = settings.settings.get("include-dir") {
-            let directory = directory.clone();
+        let of_file = settings.settings.get(INCLUDE_DIR).cloned();
+        if let Some(directory) = told(arguments, INCLUDE_DIR).or(of_file) {
             settings.directory(&directory, files);
         }
         for (key, value) in arguments {
@@ -271,6 +274,15 @@ impl Settings {
             }
         }
     }
+}
+
+/// What the command line sets; of two settings of one name the last counts.
+fn told(arguments: &[(String, String)], wanted: &str) -> Option<Setting> {
+    let (_, value) = arguments.iter().rfind(|(key, _)| key == wanted)?;
+    Some(Setting {
+        value: value.clone(),
+        position: None,
+    })
 }
 
 /// The line up to a `#` that begins it or follows a blank.

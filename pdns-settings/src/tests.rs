@@ -159,6 +159,23 @@ fn included_files_come_in_the_order_of_their_names_and_arguments_last() {
 }
 
 #[test]
+fn the_directory_of_the_command_line_is_read_instead_of_that_of_the_file() {
+    let disk = [
+        ("/f", "text=f"),
+        ("/g", "text=g\ninclude-dir=/d"),
+        ("/d/a.conf", "text=a"),
+        ("/e/b.conf", "text=b"),
+    ];
+    for (file, directory, expected) in [("/f", "/e", "b"), ("/g", "/e", "b"), ("/g", "", "g")] {
+        let arguments = [(INCLUDE_DIR.to_owned(), directory.to_owned())];
+        let settings = Settings::read(&CATALOGUE, Path::new(file), &mut Disk(&disk), &arguments);
+        assert_eq!(value(&settings, "text"), expected, "{file} {directory}");
+        assert_eq!(value(&settings, INCLUDE_DIR), directory);
+        assert_eq!(problems(settings), [""; 0]);
+    }
+}
+
+#[test]
 fn values_of_each_kind() {
     let mut settings = read("port=53\naddress=::1,[::2]:9;192.0.2.1 192.0.2.2:1\nquiet");
     assert_eq!(settings.number("port", 1_u16), 53);
