@@ -8,7 +8,8 @@
 //! | `GET /status` | JSON: service, slot, version, state, uptime, readiness, and the service's own `detail` |
 //! | `GET /self-check` | 200 when the process has done its own work once, else 503 and what does not work |
 //!
-//! A service adds its own paths to [`Routes`]. What changes something is a `POST`, and is answered to
+//! A service adds its own paths to [`Routes`]. A path that is asked by a method that it does not take answers 405
+//! and says in `Allow` which it takes. What changes something is a `POST`, and is answered to
 //! loopback only, never to a browser's page (a request with `Origin`).
 
 mod client;

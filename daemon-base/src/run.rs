@@ -109,6 +109,8 @@ pub struct Context {
     pub progress: Progress,
     /// Which of the slots this process is.
     pub slot: SlotArgs,
+    /// Where in its life this process is.
+    pub life: Life,
 }
 
 impl Context {
@@ -122,6 +124,7 @@ impl Context {
             admin: Routes::new(),
             progress: Progress::new(),
             slot: SlotArgs::default(),
+            life: Life::new(),
         }
     }
 }

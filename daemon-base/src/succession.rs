@@ -15,16 +15,17 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Signal, getpid, kill_process};
 
-use crate::admin::{self, Place, Reply, Routes};
+use crate::admin::{self, Place, Reply};
 use crate::config::Common;
 use crate::exit;
-use crate::run::Context;
+use crate::run::{Context, State};
 
 /// The path of the admin listener at which a successor asks.
 pub const PATH: &str = "/hand-over";
@@ -141,13 +142,23 @@ async fn ask(socket: Option<&Path>, common: &Common) {
 }
 
 /// Lets a successor ask: this process ends then, as on SIGTERM.
-pub fn offer(routes: &Routes) {
-    routes.post(PATH, |_| async {
-        tracing::info!("A successor asks for what this process has");
-        // The end of a process begins in one place.
-        match kill_process(getpid(), Signal::TERM) {
-            Ok(()) => Reply::text(200, "it is yours in a moment\n"),
-            Err(error) => Reply::text(500, format!("cannot end: {error}\n")),
+pub fn offer(context: &Context) {
+    let life = context.life.clone();
+    let is_promised = Arc::new(AtomicBool::new(false));
+    context.admin.post(PATH, move |_| {
+        // A second signal would cut the drain short: it is promised to whoever asks, and ends once.
+        let begins = !is_promised.swap(true, Ordering::Relaxed) && life.state() != State::Draining;
+        let is_promised = Arc::clone(&is_promised);
+        async move {
+            tracing::info!(begins, "A successor asks for what this process has");
+            // The end of a process begins in one place.
+            match begins.then(|| kill_process(getpid(), Signal::TERM)) {
+                None | Some(Ok(())) => Reply::text(200, "it is yours in a moment\n"),
+                Some(Err(error)) => {
+                    is_promised.store(false, Ordering::Relaxed);
+                    Reply::text(500, format!("cannot end: {error}\n"))
+                }
+            }
         }
     });
 }

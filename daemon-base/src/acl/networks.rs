@@ -1,4 +1,5 @@
-//! The networks this node is connected to, from the kernel's tables in `/proc/self/net`.
+//! The networks this node is connected to and its own addresses, from the kernel's tables in
+//! `/proc/self/net`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -9,10 +10,27 @@ pub(super) fn connected() -> Vec<IpNet> {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let mut networks = loopback();
     networks.extend(ipv4_routes(&read("/proc/self/net/route")));
-    networks.extend(ipv6_addresses(&read("/proc/self/net/if_inet6")));
+    networks.extend(
+        ipv6_interfaces(&read("/proc/self/net/if_inet6")).map(|it| IpNet::from(it.trunc())),
+    );
     networks.sort_unstable();
     networks.dedup();
     networks
+}
+
+/// What this node takes for its own, loopback always among it: addresses, and ranges that are routed to it
+/// as a whole.
+pub(super) fn own() -> Vec<IpNet> {
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    let mut own = loopback();
+    own.extend(ipv4_local(&read("/proc/self/net/fib_trie")));
+    own.extend(
+        ipv6_interfaces(&read("/proc/self/net/if_inet6"))
+            .map(|it| IpNet::from(Ipv6Net::from(it.addr()))),
+    );
+    own.sort_unstable();
+    own.dedup();
+    own
 }
 
 fn loopback() -> Vec<IpNet> {
@@ -48,14 +66,31 @@ fn ipv4_routes(table: &str) -> impl Iterator<Item = IpNet> {
     })
 }
 
+/// What is delivered here: a line `|-- address`, and below it the routes to it, as in `/32 host LOCAL`.
+fn ipv4_local(trie: &str) -> Vec<IpNet> {
+    let mut local = Vec::new();
+    let mut address = None;
+    for line in trie.lines().map(str::trim) {
+        if let Some(leaf) = line.strip_prefix("|-- ") {
+            address = leaf.parse::<Ipv4Addr>().ok();
+        } else if let Some((length, "host LOCAL")) = line.split_once(' ')
+            && let (Some(address), Some(length)) = (address, length.strip_prefix('/'))
+            && let Ok(length) = length.parse()
+            && let Ok(network) = Ipv4Net::new(address, length)
+        {
+            local.push(network.into());
+        }
+    }
+    local
+}
+
 /// Addresses: `address index prefix scope flags name`, all but the name in hexadecimal.
-fn ipv6_addresses(table: &str) -> impl Iterator<Item = IpNet> {
+fn ipv6_interfaces(table: &str) -> impl Iterator<Item = Ipv6Net> {
     table.lines().filter_map(|line| {
         let mut columns = line.split_ascii_whitespace();
         let bits = u128::from_str_radix(columns.next()?, 16).ok()?;
         let length = u8::from_str_radix(columns.nth(1)?, 16).ok()?;
-        let network = Ipv6Net::new(Ipv6Addr::from_bits(bits), length).ok()?;
-        Some(IpNet::from(network.trunc()))
+        Ipv6Net::new(Ipv6Addr::from_bits(bits), length).ok()
     })
 }
 
@@ -101,8 +136,54 @@ mod tests {
         let table = "fd000000000000000000000000000002 04 40 00 82     eth0\n\
                      00000000000000000000000000000001 01 80 10 80       lo\n\
                      zz 01 80 10 80 lo\n";
-        let found: Vec<_> = ipv6_addresses(table).collect();
-        assert_eq!(found, nets(&["fd00::/64", "::1/128"]));
+        let found: Vec<_> = ipv6_interfaces(table).collect();
+        let networks: Vec<IpNet> = found.iter().map(|it| IpNet::from(it.trunc())).collect();
+        assert_eq!(networks, nets(&["fd00::/64", "::1/128"]));
+        let addresses: Vec<IpNet> = found
+            .iter()
+            .map(|it| IpNet::from(Ipv6Net::from(it.addr())))
+            .collect();
+        assert_eq!(addresses, nets(&["fd00::2/128", "::1/128"]));
+    }
+
+    #[test]
+    fn what_is_delivered_here_is_the_nodes_own() {
+        let trie = "Local:\n  \
+                    +-- 0.0.0.0/0 3 0 5\n     \
+                    |-- 0.0.0.0\n        \
+                    /0 universe UNICAST\n     \
+                    |-- 127.0.0.0\n           \
+                    /8 host LOCAL\n     \
+                    |-- 192.0.2.0\n        \
+                    /24 link UNICAST\n     \
+                    |-- 192.0.2.2\n        \
+                    /32 host LOCAL\n     \
+                    |-- 192.0.2.255\n        \
+                    /32 link BROADCAST\n     \
+                    |-- 198.51.100.0\n        \
+                    /24 host LOCAL\n        \
+                    /32 link BROADCAST\n     \
+                    |-- nonsense\n        \
+                    /32 host LOCAL\n";
+        let expected = nets(&["127.0.0.0/8", "192.0.2.2/32", "198.51.100.0/24"]);
+        assert_eq!(ipv4_local(trie), expected);
+    }
+
+    #[test]
+    fn an_address_that_packets_leave_from_is_the_nodes_own() {
+        let own = own();
+        for network in nets(&["127.0.0.0/8", "::1/128"]) {
+            assert!(own.contains(&network), "{network} in {own:?}");
+        }
+        let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+        // No packet leaves; a machine without a route has no such address.
+        if socket.connect("192.0.2.1:9").is_ok() {
+            let address = socket.local_addr().unwrap().ip();
+            assert!(
+                own.iter().any(|it| it.contains(&address)),
+                "{address} in {own:?}"
+            );
+        }
     }
 
     #[test]

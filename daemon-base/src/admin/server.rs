@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue, ORIGIN};
+use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue, ORIGIN};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -42,6 +42,9 @@ const MAX_BODY: usize = 256 << 10;
 
 /// Request heads larger than this are refused.
 const MAX_HEAD: usize = 16 << 10;
+
+/// What every daemon shows.
+const BUILT_IN: [&str; 4] = ["/livez", "/readyz", "/metrics", "/status"];
 
 /// How long to wait when the system has no descriptor for a new connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
@@ -178,9 +181,14 @@ async fn respond(
     request: hyper::Request<Incoming>,
     peer: Peer,
 ) -> hyper::Response<Full<Bytes>> {
-    let reply = match tokio::time::timeout(HANDLER_TIMEOUT, route(shared, request, peer)).await {
-        Ok(reply) => reply,
-        Err(_) => Reply::text(504, "no answer in time\n"),
+    let answer = tokio::time::timeout(HANDLER_TIMEOUT, route(shared, request, peer)).await;
+    let (reply, allowed) = match answer {
+        Ok(Ok(reply)) => (reply, None),
+        Ok(Err(NotAllowed(methods))) => {
+            let reply = Reply::text(405, format!("this path takes {methods}\n"));
+            (reply, Some(HeaderValue::from_static(methods)))
+        }
+        Err(_) => (Reply::text(504, "no answer in time\n"), None),
     };
     let mut response = hyper::Response::new(Full::new(Bytes::from(reply.body)));
     *response.status_mut() = hyper::StatusCode::from_u16(reply.status)
@@ -188,43 +196,74 @@ async fn respond(
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(reply.content_type));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if let Some(allowed) = allowed {
+        headers.insert(ALLOW, allowed);
+    }
     response
 }
 
-async fn route(shared: &Shared, request: hyper::Request<Incoming>, peer: Peer) -> Reply {
+/// The path is there, and is asked by these methods only (RFC 9110 §15.5.6).
+#[derive(Debug)]
+struct NotAllowed(&'static str);
+
+async fn route(
+    shared: &Shared,
+    request: hyper::Request<Incoming>,
+    peer: Peer,
+) -> Result<Reply, NotAllowed> {
     let method = match *request.method() {
-        hyper::Method::GET | hyper::Method::HEAD => Method::Get,
-        hyper::Method::POST => Method::Post,
-        _ => return Reply::text(405, "only GET, HEAD and POST are known\n"),
+        hyper::Method::GET | hyper::Method::HEAD => Some(Method::Get),
+        hyper::Method::POST => Some(Method::Post),
+        _ => None,
     };
     let (head, body) = request.into_parts();
     let path = head.uri.path();
-    if let Some(handler) = shared.routes.handler(method, path) {
+    if let Some(method) = method
+        && let Some(handler) = shared.routes.handler(method, path)
+    {
         if method == Method::Post
             && let Err(refusal) = may_change(peer, &head.headers)
         {
-            return refusal;
+            return Ok(refusal);
         }
         let body = match Limited::new(body, MAX_BODY).collect().await {
             Ok(body) => body.to_bytes().to_vec(),
-            Err(_) => return Reply::text(413, format!("at most {MAX_BODY} bytes are read\n")),
+            Err(_) => {
+                let refusal = Reply::text(413, format!("at most {MAX_BODY} bytes are read\n"));
+                return Ok(refusal);
+            }
         };
         let request = Request {
             path: path.to_owned(),
             query: head.uri.query().unwrap_or_default().to_owned(),
             body,
         };
-        return handler(request).await;
+        return Ok(handler(request).await);
     }
-    if method == Method::Post {
-        return not_found(shared);
+    if method == Some(Method::Get) {
+        match path {
+            "/livez" => return Ok(livez(shared)),
+            "/readyz" => return Ok(readyz(shared)),
+            "/metrics" => return Ok(metrics(shared, &head.headers)),
+            "/status" => return Ok(Reply::json(200, &status(shared).await)),
+            _ => {}
+        }
     }
-    match path {
-        "/livez" => livez(shared),
-        "/readyz" => readyz(shared),
-        "/metrics" => metrics(shared, &head.headers),
-        "/status" => Reply::json(200, &status(shared).await),
-        _ => not_found(shared),
+    match allowed(shared, path) {
+        Some(methods) => Err(NotAllowed(methods)),
+        None => Ok(not_found(shared)),
+    }
+}
+
+/// The methods that a path takes, as `Allow` names them (RFC 9110 §10.2.1); none for a path that is not there.
+fn allowed(shared: &Shared, path: &str) -> Option<&'static str> {
+    let is_shown = BUILT_IN.contains(&path) || shared.routes.handler(Method::Get, path).is_some();
+    let is_changed = shared.routes.handler(Method::Post, path).is_some();
+    match (is_shown, is_changed) {
+        (true, true) => Some("GET, HEAD, POST"),
+        (true, false) => Some("GET, HEAD"),
+        (false, true) => Some("POST"),
+        (false, false) => None,
     }
 }
 
@@ -240,9 +279,9 @@ fn may_change(peer: Peer, headers: &HeaderMap) -> Result<(), Reply> {
 }
 
 fn not_found(shared: &Shared) -> Reply {
-    let mut known =
-        "no such path; known are:\nGET /livez\nGET /readyz\nGET /metrics\nGET /status\n".to_owned();
-    for path in shared.routes.paths() {
+    let mut known = "no such path; known are:\n".to_owned();
+    let built_in = BUILT_IN.iter().map(|path| format!("GET {path}"));
+    for path in built_in.chain(shared.routes.paths()) {
         known.push_str(&path);
         known.push('\n');
     }

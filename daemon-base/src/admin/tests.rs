@@ -145,13 +145,44 @@ fn methods_and_paths_that_are_not_known_are_told() {
             head.starts_with("HTTP/1.1 200") && head.ends_with("\r\n\r\n"),
             "{head}"
         );
-        let delete = running
-            .raw("DELETE /livez HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
-            .await;
-        assert!(delete.starts_with("HTTP/1.1 405"), "{delete}");
         let (status, text) = running.get("/nowhere").await;
         assert_eq!(status, 404);
         assert!(text.contains("GET /metrics\n"), "{text}");
+    });
+}
+
+#[test]
+fn a_method_that_a_path_does_not_take_is_told_which_it_takes() {
+    run(async {
+        let running = Running::start().await;
+        let ok = |_| async { Reply::text(200, "ok\n") };
+        running.routes.post("/flush", ok);
+        running.routes.get("/zones", ok);
+        running.routes.post("/zones", ok);
+        for (method, path, status, allow) in [
+            ("POST", "/livez", 405, Some("GET, HEAD")),
+            ("POST", "/readyz", 405, Some("GET, HEAD")),
+            ("POST", "/metrics", 405, Some("GET, HEAD")),
+            ("POST", "/status", 405, Some("GET, HEAD")),
+            ("DELETE", "/status", 405, Some("GET, HEAD")),
+            ("GET", "/flush", 405, Some("POST")),
+            ("HEAD", "/flush", 405, Some("POST")),
+            ("PUT", "/zones", 405, Some("GET, HEAD, POST")),
+            ("POST", "/zones", 200, None),
+            ("POST", "/nowhere", 404, None),
+            ("PUT", "/nowhere", 404, None),
+        ] {
+            let asked = format!(
+                "{method} {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+            );
+            let answer = running.raw(&asked).await;
+            assert!(
+                answer.starts_with(&format!("HTTP/1.1 {status} ")),
+                "{method} {path}: {answer}"
+            );
+            let told = answer.lines().find_map(|line| line.strip_prefix("allow: "));
+            assert_eq!(told, allow, "{method} {path}: {answer}");
+        }
     });
 }
 

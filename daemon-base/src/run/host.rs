@@ -37,7 +37,6 @@ const ADMIN_RETRY: Duration = Duration::from_millis(500);
 /// The parts of a running daemon that are not the service's own.
 pub(super) struct Host {
     pub(super) context: Context,
-    life: Life,
     admin: Option<SocketAddr>,
     /// True once start-up is complete.
     announced: bool,
@@ -95,8 +94,8 @@ impl Host {
                 admin: routes,
                 progress,
                 slot: slot.clone(),
+                life,
             },
-            life,
             admin,
             announced: false,
             status,
@@ -142,7 +141,7 @@ impl Host {
                 Request::Reload => {}
             }
             loop {
-                self.life.set(State::Reloading);
+                self.context.life.set(State::Reloading);
                 notify::reloading();
                 let reloading = self.reload(service, &mut common, log_args, load);
                 let meanwhile = listen_while(signals, reloading).await;
@@ -161,7 +160,7 @@ impl Host {
     /// Start-up is complete: tells whoever waits for it.
     fn announce(&mut self) {
         self.announced = true;
-        self.life.set(State::Serving);
+        self.context.life.set(State::Serving);
         tracing::info!(admin = self.admin.map(tracing::field::display), "Ready");
         notify::ready();
     }
@@ -169,10 +168,10 @@ impl Host {
     /// A reload has come to its end, whichever.
     fn reloaded(&self) {
         if self.announced {
-            self.life.set(State::Serving);
+            self.context.life.set(State::Serving);
             notify::ready();
         } else {
-            self.life.set(State::Starting);
+            self.context.life.set(State::Starting);
         }
     }
 
@@ -238,7 +237,7 @@ impl Host {
         deadline: Duration,
         signals: &mut Signals,
     ) {
-        self.life.set(State::Draining);
+        self.context.life.set(State::Draining);
         let latch = self.context.readiness.latch("end of the process");
         notify::stopping();
         tracing::info!(?deadline, "Draining");

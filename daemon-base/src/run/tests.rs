@@ -409,7 +409,7 @@ fn a_reload_with_a_problem_changes_nothing_and_is_told() {
 
 #[test]
 fn readiness_is_announced_when_the_last_latch_is_released() {
-    let process = Process::start("greeting = \"x\"\nwarm-up = \"300ms\"");
+    let process = Process::start("greeting = \"x\"\nwarm-up = \"2s\"");
     process.manager.set_nonblocking(true).unwrap();
     while !process.log().contains("Starting") {
         std::thread::sleep(Duration::from_millis(1));
@@ -609,13 +609,15 @@ fn changes_are_taken_by_post_alone() {
     let echo = block_on(crate::admin::post(process.admin(), "/echo", "said")).unwrap();
     assert_eq!((echo.status, echo.text().as_str()), (200, "said"));
     let (status, text) = process.get("/echo");
+    assert_eq!((status, text.as_str()), (405, "this path takes POST\n"));
+    let (status, text) = process.get("/nowhere");
     assert_eq!(status, 404);
     assert!(
         text.contains("GET /readyz\n") && text.contains("POST /echo\n"),
         "{text}"
     );
-    let missing = block_on(crate::admin::post(process.admin(), "/status", "")).unwrap();
-    assert_eq!(missing.status, 404);
+    let shown = block_on(crate::admin::post(process.admin(), "/status", "")).unwrap();
+    assert_eq!(shown.status, 405);
 }
 
 #[test]

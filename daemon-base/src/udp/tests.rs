@@ -362,17 +362,21 @@ fn a_way_back_can_be_made_again_from_what_is_known_of_it() {
     reason = "the test measures how long it takes"
 )]
 fn an_alert_engine_stops_at_once_and_serves_until_then() {
-    let (socket, address) = bind("127.0.0.1:0");
-    let engine = Engine::start(vec![socket], 2, options(), |_| Shout::new()).unwrap();
-    engine.alert();
-    wait_until("its attention", || engine.is_alert());
-    let asker = client("127.0.0.1:0");
-    asker.send_to(b"still", address).unwrap();
-    assert_eq!(receive(&asker).0, "STILL");
-    let asked = Instant::now();
-    engine.stop();
-    // One that sleeps soundly takes all of it, as it has just begun to.
-    assert!(asked.elapsed() < WAKE * 3 / 4, "{:?}", asked.elapsed());
+    let stop_takes = |_| {
+        let (socket, address) = bind("127.0.0.1:0");
+        let engine = Engine::start(vec![socket], 2, options(), |_| Shout::new()).unwrap();
+        engine.alert();
+        wait_until("its attention", || engine.is_alert());
+        let asker = client("127.0.0.1:0");
+        asker.send_to(b"still", address).unwrap();
+        assert_eq!(receive(&asker).0, "STILL");
+        let asked = Instant::now();
+        engine.stop();
+        asked.elapsed()
+    };
+    // One that sleeps soundly takes all of it each time, as it has just begun to.
+    let least = (0..5).map(stop_takes).min();
+    assert!(least < Some(WAKE * 3 / 4), "{least:?}");
 }
 
 #[test]
