@@ -13,10 +13,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use daemon_base::config::{Common, Document, Problems};
+use daemon_base::config::{Common, Document, Problem, Problems};
 use proto::health::Target;
 
 use crate::hub::Limits;
+use crate::probe::check_authorities;
 
 /// Where the admin listener is unless configured.
 pub const DEFAULT_ADMIN: SocketAddr =
@@ -106,6 +107,19 @@ impl Config {
     /// Everything that is wrong with it.
     pub fn from_document(document: &Document) -> Result<Self, Problems> {
         document.parse::<v1::Spec>()?.into_config(document)
+    }
+
+    /// Reads the files that targets name. A daemon reads them again for each probe, and does not end for one
+    /// that is not there yet.
+    ///
+    /// # Errors
+    /// Those that are of no use.
+    pub fn with_files(self) -> Result<Self, Problems> {
+        let wrong = self.targets.iter().filter_map(|target| {
+            let words = check_authorities(target).err()?;
+            Some(Problem::new(format!("{target}: {words}")))
+        });
+        wrong.collect::<Problems>().unless_empty(self)
     }
 
     fn with(mut self, overrides: &Overrides) -> Self {

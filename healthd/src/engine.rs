@@ -39,6 +39,8 @@ struct Shared {
     hub: Mutex<Hub>,
     wake: Notify,
     generation: watch::Sender<u64>,
+    /// The generation that is on disk.
+    saved: watch::Sender<u64>,
     prober: Prober,
     counters: Counters,
     heartbeat: Heartbeat,
@@ -56,6 +58,8 @@ impl Engine {
                 hub: Mutex::new(hub),
                 wake: Notify::new(),
                 generation,
+                // Until somebody saves, there is nothing to wait for.
+                saved: watch::channel(u64::MAX).0,
                 prober: Prober::new(),
                 counters,
                 heartbeat: Heartbeat::default(),
@@ -93,6 +97,18 @@ impl Engine {
     #[must_use]
     pub fn generations(&self) -> watch::Receiver<u64> {
         self.shared.generation.subscribe()
+    }
+
+    /// Tells whoever waits that a generation is on disk.
+    pub fn note_saved(&self, generation: u64) {
+        self.shared.saved.send_replace(generation);
+    }
+
+    /// Waits until a generation is on disk; false when it is not, `limit` later.
+    pub async fn is_saved(&self, generation: u64, limit: Duration) -> bool {
+        let mut saved = self.shared.saved.subscribe();
+        let saved = saved.wait_for(|saved| *saved >= generation);
+        matches!(tokio::time::timeout(limit, saved).await, Ok(Ok(_)))
     }
 
     /// Counted up for as long as the engine goes round.

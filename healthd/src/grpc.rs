@@ -19,7 +19,7 @@ use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::admin_rules::Scope;
+use crate::admin_rules::{AdminRules, Scope};
 use crate::engine::Engine;
 use crate::hub::{Hub, News, Statement, SubscriberId, TooMany};
 use crate::wire_form;
@@ -36,6 +36,9 @@ const MAX_SUBSCRIBERS: usize = 1024;
 
 /// Decisions of operators that differ from the rule. People do not take as many.
 const MAX_RULES: usize = 4096;
+
+/// How long a decision may take to be on disk.
+const ON_DISK: Duration = Duration::from_secs(3);
 
 /// A subscriber's name is shown, never parsed.
 const MAX_NAME: usize = 64;
@@ -133,7 +136,7 @@ impl Health for HealthApi {
         let request = request.into_inner();
         let (scope, state) = decision(&request)?;
         let set = self.engine.step(|hub, _| {
-            if hub.board().rules().len() >= MAX_RULES && state != AdminState::Ready {
+            if is_one_too_many(hub.board().rules(), scope, state) {
                 return None;
             }
             let n_targets = hub.set_admin(scope, state);
@@ -142,6 +145,11 @@ impl Health for HealthApi {
         let (n_targets, generation) =
             set.ok_or_else(|| Status::resource_exhausted("too many decisions"))?;
         tracing::info!(?scope, %state, n_targets, "Administrative state set");
+        // What is acknowledged outlives a crash.
+        if !self.engine.is_saved(generation, ON_DISK).await {
+            let words = "the decision holds, but is not on disk: it ends when healthd does";
+            return Err(Status::aborted(words));
+        }
         Ok(Response::new(wire::SetAdminStateResponse {
             targets: u32::try_from(n_targets).unwrap_or(u32::MAX),
             generation,
@@ -207,6 +215,13 @@ fn decision(request: &wire::SetAdminStateRequest) -> Result<(Scope, AdminState),
         port => Scope::Port(SocketAddr::new(address, port)),
     };
     Ok((scope, state.into()))
+}
+
+/// Whether a decision would be one more, beyond the bound. One that changes or takes back another is not.
+fn is_one_too_many(rules: &AdminRules, scope: Scope, state: AdminState) -> bool {
+    let mut then = rules.clone();
+    then.set(scope, state);
+    then.len() > rules.len().max(MAX_RULES)
 }
 
 fn ending() -> Status {
@@ -403,6 +418,25 @@ mod tests {
             let status = decision(&bad).unwrap_err();
             assert_eq!(status.code(), tonic::Code::InvalidArgument, "{bad:?}");
         }
+    }
+
+    #[test]
+    fn no_decision_passes_the_bound_and_those_that_are_there_can_be_changed() {
+        let mut rules = AdminRules::default();
+        let all = Scope::Address([192, 168, 7, 13].into());
+        let port = |port| Scope::Port(([192, 168, 7, 14], port).into());
+        rules.set(all, AdminState::Drain);
+        for number in (1..).take(MAX_RULES - 1) {
+            rules.set(port(number), AdminState::Drain);
+        }
+        assert_eq!(rules.len(), MAX_RULES);
+        // Ready, but for a port whose address is not: it has to be kept as any other.
+        let ready = Scope::Port(([192, 168, 7, 13], 443).into());
+        assert!(is_one_too_many(&rules, ready, AdminState::Ready));
+        assert!(is_one_too_many(&rules, port(9999), AdminState::Maintenance));
+        assert!(!is_one_too_many(&rules, port(1), AdminState::Maintenance));
+        assert!(!is_one_too_many(&rules, port(1), AdminState::Ready));
+        assert!(!is_one_too_many(&rules, all, AdminState::Maintenance));
     }
 
     #[test]

@@ -207,6 +207,10 @@ impl Hub {
         statement: Statement,
         now: Moment,
     ) -> Result<(), TooMany> {
+        let Some(subscriber) = self.subscribers.get(&id) else {
+            return Ok(());
+        };
+        let before = subscriber.held.clone();
         let (old, new): (Vec<_>, Vec<_>) = statement
             .targets
             .into_iter()
@@ -219,25 +223,37 @@ impl Hub {
         let n_new = new
             .iter()
             .map(|(_, target)| target)
-            .collect::<BTreeSet<_>>();
-        if let Err(error) = self.make_room(n_new.len()) {
+            .collect::<BTreeSet<_>>()
+            .len();
+        let n_held = self.holders.len() - self.n_only_in(&before);
+        let limit = self.limits.targets;
+        if n_held + n_new > limit {
             self.let_go(&held, now.steady);
-            return Err(error);
+            return Err(TooMany { limit });
         }
+        self.let_go(&before, now.steady);
+        self.make_room(n_new);
         for (place, target) in new {
             held.push((self.hold(target, now.steady), place));
         }
         held.sort_unstable();
-        let Some(subscriber) = self.subscribers.get_mut(&id) else {
-            self.let_go(&held, now.steady);
-            return Ok(());
-        };
-        subscriber.name = statement.subscriber;
-        subscriber.statement = statement.number;
-        subscriber.all = statement.all;
-        let before = std::mem::replace(&mut subscriber.held, held);
-        self.let_go(&before, now.steady);
+        if let Some(subscriber) = self.subscribers.get_mut(&id) {
+            subscriber.name = statement.subscriber;
+            subscriber.statement = statement.number;
+            subscriber.all = statement.all;
+            subscriber.held = held;
+        }
         Ok(())
+    }
+
+    /// How many targets nobody would hold without what one subscriber holds, in the order of their numbers.
+    fn n_only_in(&self, held: &[(TargetId, u32)]) -> usize {
+        let same = held.chunk_by(|(one, _), (other, _)| one == other);
+        let only = same.filter(|places| {
+            let id = places.first().map(|(id, _)| id);
+            id.and_then(|id| self.holders.get(id)) == Some(&places.len())
+        });
+        only.count()
     }
 
     /// Those who are there.
@@ -282,18 +298,13 @@ impl Hub {
     }
 
     /// Forgets targets that nobody holds when new ones need their places.
-    fn make_room(&mut self, n_new: usize) -> Result<(), TooMany> {
-        let limit = self.limits.targets;
-        if self.holders.len() + n_new > limit {
-            return Err(TooMany { limit });
-        }
-        while self.board.len() + n_new > limit {
+    fn make_room(&mut self, n_new: usize) {
+        while self.board.len() + n_new > self.limits.targets {
             let Some(&(_, id)) = self.expiry.first() else {
-                return Err(TooMany { limit });
+                return;
             };
             self.forget(id);
         }
-        Ok(())
     }
 
     /// Forgets a target that nobody holds.

@@ -110,7 +110,7 @@ fn row(target: &Value) -> String {
         "ready" => String::new(),
         other => format!(", {}", markup(other)),
     };
-    let latency = target.get("latency-seconds").and_then(Value::as_f64);
+    let latency = target.get("latency_seconds").and_then(Value::as_f64);
     format!(
         "<tr><td class=\"{liveness}\">{liveness}{admin}</td><td>{}</td><td class=\"number\">{:.1} ms</td>\
          <td>{}</td><td>{}</td></tr>\n",
@@ -130,7 +130,7 @@ mod tests {
     fn target(address: &str, liveness: &str, reason: &str) -> Value {
         json!({
             "target": format!("tcp {address}"), "address": address, "liveness": liveness, "admin": "ready",
-            "since": "2026-11-21T09:31:00.000Z", "latency-seconds": 0.0123, "reason": reason,
+            "since": "2026-11-21T09:31:00.000Z", "latency_seconds": 0.0123, "reason": reason,
         })
     }
 
@@ -175,8 +175,8 @@ mod tests {
     fn clocks_stand_by_themselves() {
         let clock = json!({
             "reporter": "master-0", "state": "locked", "stale": false, "since": "2026-11-21T09:31:00.000Z",
-            "offset-seconds": -0.000_012, "root-distance-seconds": 0.0015, "stratum": 3, "leap": "insert second",
-            "sources": 4, "selectable-sources": 3, "reference": "<ntp>",
+            "offset_seconds": -0.000_012, "root_distance_seconds": 0.0015, "stratum": 3, "leap": "insert second",
+            "sources": 4, "selectable_sources": 3, "reference": "<ntp>",
         });
         let page = render(&json!({"clocks": [clock]}));
         let words = "<td>master-0</td><td class=\"up\">locked to &lt;ntp&gt;, stratum 3, offset -0.012 ms, \

@@ -16,10 +16,11 @@ mod tls;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::time::Instant;
 
 use daemon_base::config::HumanDuration;
-use proto::health::{Target, TargetKind};
+use proto::health::{HttpProbe, Target, TargetKind, Verify};
 use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 
 use crate::board::Finding;
@@ -33,6 +34,32 @@ pub struct Prober {
 
 /// What a good probe saw, or why it is a bad one, in words.
 type Outcome = Result<String, String>;
+
+/// Says why a target of HTTP can never be probed, whoever listens there.
+///
+/// # Errors
+/// When it cannot.
+pub fn check_http(probe: &HttpProbe, address: SocketAddr, is_tls: bool) -> Result<(), String> {
+    http::request(probe, address)?;
+    if is_tls {
+        tls::server_name(&probe.host, address)?;
+    }
+    Ok(())
+}
+
+/// Reads the file that a target has its authorities from, if it has one.
+///
+/// # Errors
+/// When it cannot be read, or has none.
+pub fn check_authorities(target: &Target) -> Result<(), String> {
+    match &target.kind {
+        TargetKind::Https(HttpProbe {
+            verify: Verify::Ca(file),
+            ..
+        }) => tls::roots(Path::new(file)).map(drop),
+        _ => Ok(()),
+    }
+}
 
 impl Prober {
     /// A prober that has read no certificates yet.

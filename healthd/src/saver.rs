@@ -7,11 +7,16 @@ use daemon_base::drain::{Drain, Guard};
 use daemon_base::readiness::Readiness;
 
 use crate::engine::Engine;
+use crate::hub::Hub;
 use crate::state::{self, Store};
 
 /// Between two writes at least: a target that flaps must not wear out the disk. The first change after
 /// a rest is written at once.
 const REST: Duration = Duration::from_millis(250);
+
+/// How long after a write that failed the next is tried, though nothing has changed: a disk that was full
+/// has room again without telling.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// The task that writes.
 #[derive(Debug)]
@@ -20,10 +25,12 @@ pub struct Saver {
 }
 
 impl Saver {
-    /// Writes once, and from here on whenever the generation moves.
+    /// Writes once, and from here on whenever the generation moves, until what is known is on disk.
     #[must_use]
     pub fn start(store: Store, engine: Engine, readiness: Readiness) -> Self {
         let (stop, guard) = Drain::new();
+        // Nothing is on disk yet.
+        engine.note_saved(0);
         let task = Task {
             store: Arc::new(store),
             engine,
@@ -51,10 +58,13 @@ impl Task {
     async fn run(mut self) {
         let mut generations = self.engine.generations();
         loop {
+            // Before what is known is looked at: the last write has all of it, and one that had begun before the
+            // end was asked for is not the last.
+            let is_last = self.guard.is_asked();
             generations.mark_unchanged();
             // Also without a change: a process killed twice must not use a generation twice.
-            self.save().await;
-            if self.guard.is_asked() {
+            let is_saved = self.save().await;
+            if is_last {
                 return;
             }
             let change = async {
@@ -63,6 +73,7 @@ impl Task {
             };
             tokio::select! {
                 () = self.guard.asked() => {}
+                () = tokio::time::sleep(AGAIN), if !is_saved => {}
                 moved = change => if moved.is_err() {
                     return;
                 },
@@ -70,17 +81,97 @@ impl Task {
         }
     }
 
-    async fn save(&self) {
-        let octets = self.engine.look(state::encode);
+    /// Writes what is known; says whether that is on disk.
+    async fn save(&self) -> bool {
+        let look = |hub: &Hub| (hub.generation(), state::encode(hub));
+        let (generation, octets) = self.engine.look(look);
         let store = Arc::clone(&self.store);
         let saved = tokio::task::spawn_blocking(move || store.save(&octets)).await;
         let saved = saved.unwrap_or_else(|error| Err(std::io::Error::other(error)));
         self.engine.counters().saved(&saved);
+        let is_saved = saved.is_ok();
+        if is_saved {
+            self.engine.note_saved(generation);
+        }
         let reason = saved.err().map(|error| {
             let path = self.store.path();
             tracing::error!(path = %path.display(), %error, "State cannot be written");
             format!("{} cannot be written: {error}", path.display())
         });
         self.readiness.set_reason("state", reason);
+        is_saved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proto::health::AdminState;
+
+    use super::*;
+    use crate::admin_rules::Scope;
+    use crate::hub::{Limits, Restored};
+    use crate::metrics::Counters;
+    use crate::state::Loaded;
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    fn engine() -> Engine {
+        let limits = Limits {
+            in_flight: 1,
+            targets: 1,
+            grace: Duration::ZERO,
+        };
+        Engine::new(limits, Restored::default(), Counters::default())
+    }
+
+    #[tokio::test]
+    async fn what_could_not_be_written_is_written_when_it_can_be() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = directory.path().join("state");
+        let store = Store::open(&state).unwrap();
+        std::fs::remove_dir(&state).unwrap();
+        let (engine, readiness) = (engine(), Readiness::new());
+        let scope = Scope::Address([192, 0, 2, 7].into());
+        let generation = engine.step(|hub, _| {
+            hub.set_admin(scope, AdminState::Maintenance);
+            hub.generation()
+        });
+        let saver = Saver::start(store, engine.clone(), readiness.clone());
+        while readiness.details().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert!(!engine.is_saved(generation, Duration::ZERO).await);
+        std::fs::create_dir(&state).unwrap();
+        // Nothing changes meanwhile.
+        assert!(engine.is_saved(generation, SOON).await);
+        assert!(saver.finish(SOON).await);
+        assert_eq!(readiness.details(), Vec::<String>::new());
+    }
+
+    #[tokio::test]
+    async fn what_was_decided_during_a_write_is_in_the_last_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(directory.path()).unwrap();
+        let engine = engine();
+        assert!(
+            engine.is_saved(u64::MAX, Duration::ZERO).await,
+            "nobody saves"
+        );
+        let saver = Saver::start(store.clone(), engine.clone(), Readiness::new());
+        // The first write has looked, and goes on elsewhere: this runtime has one thread.
+        tokio::task::yield_now().await;
+        let scope = Scope::Address([192, 0, 2, 7].into());
+        let generation = engine.step(|hub, _| {
+            hub.set_admin(scope, AdminState::Maintenance);
+            hub.generation()
+        });
+        assert!(!engine.is_saved(generation, Duration::ZERO).await);
+        assert!(saver.finish(SOON).await);
+        assert!(engine.is_saved(generation, SOON).await);
+        let Loaded::Restored(restored) = store.load() else {
+            panic!("it was written");
+        };
+        let state = restored.rules.state(([192, 0, 2, 7], 6443).into());
+        assert_eq!(state, AdminState::Maintenance);
     }
 }

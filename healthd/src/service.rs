@@ -7,6 +7,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use config_text::{counted, counted_as};
 use daemon_base::admin::{Reply, Routes};
 use daemon_base::config::{Common, Problem, Problems};
 use daemon_base::drain::Drain;
@@ -32,8 +33,8 @@ use crate::{page, status};
 /// Descriptors that are not probes': listeners, subscribers, files.
 const SPARE_DESCRIPTORS: u64 = 256;
 
-/// How long the last write of the state may take beyond the drain's deadline: a disk that others write to
-/// as well takes seconds, and what it does not take is forgotten.
+/// How much of the drain is the last write's, of half of it at most: a disk that others write to as well takes
+/// seconds, and what it does not take is forgotten.
 const LAST_SAVE: Duration = Duration::from_secs(5);
 
 /// healthd while it runs.
@@ -98,7 +99,7 @@ impl Service for Healthd {
         let (drain, guard) = Drain::new();
         let names = listeners.names();
         add_page(&context.admin, &engine, &names);
-        succession::offer(&context.admin);
+        succession::offer(context);
         check_self(&context.admin, &engine);
         let bound = listeners.serve(&engine, &guard)?;
         tracing::info!(
@@ -151,7 +152,8 @@ impl Service for Healthd {
         stated.map_err(|error| Problem::new(error.to_string()))?;
         self.max_series.store(config.max_series, Ordering::Relaxed);
         let serves = self.engine.look(status::serves);
-        Ok(format!("{n_targets} targets configured, {serves} in all"))
+        let configured = counted_as(n_targets, "target configured", "targets configured");
+        Ok(format!("{configured}, {serves} in all"))
     }
 
     fn status(&self) -> Value {
@@ -160,12 +162,14 @@ impl Service for Healthd {
     }
 
     async fn drain(self, deadline: Duration) -> bool {
-        let left = self.drain.finish(deadline).await;
-        let saved = self.saver.finish(LAST_SAVE).await;
-        // A successor reads what this process knew once it has ended.
+        // A successor reads what this process knew once it has ended, and not before: also when nobody waits
+        // for this to finish, a write that has begun goes on.
         if let Some(lock) = self.lock {
             lock.keep();
         }
+        let last_save = LAST_SAVE.min(deadline / 2);
+        let left = self.drain.finish(deadline.saturating_sub(last_save)).await;
+        let saved = self.saver.finish(last_save).await;
         drop(self.bound);
         left && saved
     }
@@ -190,8 +194,8 @@ fn check_self(admin: &Routes, engine: &Engine) {
             let listed = listed.await.map_err(|status| status.to_string())?;
             let listed = listed.into_inner();
             Ok(format!(
-                "lists {} targets of generation {}",
-                listed.targets.len(),
+                "lists {} of generation {}",
+                counted(listed.targets.len(), "target"),
                 listed.generation
             ))
         }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
+use config_text::counted;
 use daemon_base::calendar::Timestamp;
 use daemon_base::config::HumanDuration;
 use daemon_base::run::headline;
@@ -29,7 +30,7 @@ pub fn detail(hub: &Hub, listeners: &[String], now: Moment) -> Value {
         "serves": serves(hub),
         "generation": hub.generation(),
         "listeners": listeners,
-        "probes": { "in-flight": in_flight, "limit": limit },
+        "probes": { "in_flight": in_flight, "limit": limit },
         "subscribers": subscribers.collect::<Vec<_>>(),
         "targets": hub.board().entries().map(target).collect::<Vec<_>>(),
         "clocks": hub.clocks().iter().map(|one| clock(one, now)).collect::<Vec<_>>(),
@@ -41,7 +42,7 @@ pub fn detail(hub: &Hub, listeners: &[String], now: Moment) -> Value {
 pub fn serves(hub: &Hub) -> String {
     let up = |entry: &&Entry| entry.standing.liveness() == Liveness::Up;
     let n_up = hub.board().entries().filter(up).count();
-    format!("{} targets, {n_up} up", hub.board().len())
+    format!("{}, {n_up} up", counted(hub.board().len(), "target"))
 }
 
 fn target(entry: &Entry) -> Value {
@@ -54,8 +55,8 @@ fn target(entry: &Entry) -> Value {
         "warm": entry.standing.is_warm(),
         "admin": entry.admin.to_string(),
         "since": time(entry.since),
-        "last-check": time(entry.last_check),
-        "latency-seconds": entry.latency.as_secs_f64(),
+        "last_check": time(entry.last_check),
+        "latency_seconds": entry.latency.as_secs_f64(),
         "interval": HumanDuration(entry.target.schedule.interval).to_string(),
         "reason": entry.reason,
         "transitions": entry.tally.n_transitions,
@@ -68,14 +69,14 @@ fn clock(clock: &Clock, now: Moment) -> Value {
         "reporter": report.reporter,
         "state": report.state.name(),
         "stale": clock.is_stale(now.steady),
-        "age-seconds": clock.age(now.steady).as_secs_f64(),
+        "age_seconds": clock.age(now.steady).as_secs_f64(),
         "since": time(Some(clock.since)),
-        "offset-seconds": seconds(report.offset),
-        "root-distance-seconds": report.root_distance.as_secs_f64(),
+        "offset_seconds": seconds(report.offset),
+        "root_distance_seconds": report.root_distance.as_secs_f64(),
         "stratum": report.stratum,
         "leap": report.leap.name(),
         "sources": report.n_sources,
-        "selectable-sources": report.n_selectable,
+        "selectable_sources": report.n_selectable,
         "reference": report.reference,
     })
 }
@@ -111,12 +112,15 @@ pub fn render(status: &Value) -> String {
     ));
     for subscriber in rows(detail, "subscribers") {
         text.push_str(&format!(
-            "  watched by {}: {} targets since {}\n",
+            "  watched by {}: {} since {}\n",
             word(subscriber, "name"),
-            subscriber
-                .get("targets")
-                .and_then(Value::as_u64)
-                .unwrap_or(0),
+            counted(
+                subscriber
+                    .get("targets")
+                    .and_then(Value::as_u64)
+                    .unwrap_or(0),
+                "target"
+            ),
             word(subscriber, "since")
         ));
     }
@@ -155,17 +159,17 @@ pub(crate) fn clock_words(clock: &Value) -> String {
         leap => format!(", leap: {leap}"),
     };
     let stale = match clock.get("stale").and_then(Value::as_bool) {
-        Some(true) => format!(", not heard of for {:.0} s", number("age-seconds")),
+        Some(true) => format!(", not heard of for {:.0} s", number("age_seconds")),
         _ => String::new(),
     };
     format!(
-        "{}{reference}, stratum {}, offset {:+.3} ms, root distance {:.3} ms, {} of {} sources{leap}{stale}",
+        "{}{reference}, stratum {}, offset {:+.3} ms, root distance {:.3} ms, {} of {}{leap}{stale}",
         word(clock, "state"),
         count("stratum"),
-        number("offset-seconds") * 1e3,
-        number("root-distance-seconds") * 1e3,
-        count("selectable-sources"),
-        count("sources"),
+        number("offset_seconds") * 1e3,
+        number("root_distance_seconds") * 1e3,
+        count("selectable_sources"),
+        counted(count("sources"), "source"),
     )
 }
 
@@ -178,7 +182,7 @@ fn row(target: &Value, width: usize) -> String {
         Some(true) => ", from before the restart",
         _ => "",
     };
-    let latency = target.get("latency-seconds").and_then(Value::as_f64);
+    let latency = target.get("latency_seconds").and_then(Value::as_f64);
     format!(
         "  {:<7} {:<width$}  {:>8.1} ms  since {}  {}{admin}{warm}\n",
         word(target, "liveness"),
@@ -213,11 +217,11 @@ mod tests {
             "service": "healthd", "version": "0.1.0", "revision": "abc", "state": "serving",
             "ready": true, "uptime_seconds": 9.0,
             "detail": {
-                "serves": "1 targets, 0 up", "generation": 7,
+                "serves": "1 target, 0 up", "generation": 7,
                 "subscribers": [{"name": "dns-authd", "targets": 1, "since": "2026-11-21T09:30:00.000Z"}],
                 "targets": [{
                     "target": "tcp 192.168.7.13:6443", "liveness": "down", "warm": true, "admin": "drain",
-                    "since": "2026-11-21T09:31:00.000Z", "latency-seconds": 0.0123,
+                    "since": "2026-11-21T09:31:00.000Z", "latency_seconds": 0.0123,
                     "reason": "connection refused",
                 }],
             },
@@ -225,8 +229,8 @@ mod tests {
         assert_eq!(
             render(&status),
             "healthd 0.1.0 (abc), serving, ready, up 9s\n\
-             1 targets, 0 up, generation 7\n  \
-             watched by dns-authd: 1 targets since 2026-11-21T09:30:00.000Z\n  \
+             1 target, 0 up, generation 7\n  \
+             watched by dns-authd: 1 target since 2026-11-21T09:30:00.000Z\n  \
              down    tcp 192.168.7.13:6443      12.3 ms  since 2026-11-21T09:31:00.000Z  \
              connection refused, drain, from before the restart\n"
         );

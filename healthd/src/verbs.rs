@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use config_text::counted_as;
 use daemon_base::args::{ServeArgs, StatusArgs};
 use daemon_base::run;
 use proto::endpoint::Endpoint;
@@ -42,6 +43,8 @@ enum Verb {
         overrides: Overrides,
     },
     /// Check a configuration file, and print every problem with its place
+    ///
+    /// Files that its targets name are read too.
     Check(ConfigArgs),
     /// Show what the running daemon knows
     Status(StatusArgs),
@@ -89,10 +92,14 @@ impl Command {
                 Config::load(args.config.as_deref(), &overrides)
             }),
             Verb::Check(args) => {
-                let checked = Config::load(args.config.as_deref(), &Overrides::default());
-                run::check(checked, |config| match config.targets.len() {
-                    1 => "1 target configured".to_owned(),
-                    n => format!("{n} targets configured"),
+                let checked = Config::load(args.config.as_deref(), &Overrides::default())
+                    .and_then(Config::with_files);
+                run::check(checked, |config| {
+                    counted_as(
+                        config.targets.len(),
+                        "target configured",
+                        "targets configured",
+                    )
                 })
             }
             Verb::Status(args) => run::status(&args, DEFAULT_ADMIN, status::render),

@@ -24,7 +24,7 @@ use tonic_health::pb::health_client::HealthClient as StandardClient;
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// Long enough for a change to be on disk.
-const SAVED: Duration = Duration::from_secs(1);
+const SAVED: Duration = Duration::from_secs(3);
 
 //--- Scaffold
 
@@ -359,7 +359,15 @@ fn an_operators_decision_reaches_subscribers_and_survives_a_restart() {
         assert_eq!(status.liveness, Liveness::Up, "probes find it up");
         let unknown = client.set_admin_state(request(9)).await.unwrap_err();
         assert_eq!(unknown.code(), tonic::Code::InvalidArgument);
+        client.set_admin_state(request(0)).await.unwrap();
         tokio::time::sleep(SAVED).await;
+        // The first is written at once, the second after a rest; that it was acknowledged is enough.
+        let first = wire::SetAdminStateRequest {
+            port: 7,
+            ..request(1)
+        };
+        client.set_admin_state(first).await.unwrap();
+        client.set_admin_state(request(1)).await.unwrap();
         daemon.kill();
         daemon.start();
         wait_connected(&watcher, 2).await;

@@ -153,6 +153,55 @@ rise = 0
 }
 
 #[test]
+fn a_target_that_can_never_be_probed_is_a_problem() {
+    let problems = parse(
+        r#"version = "v1"
+[[target]]
+kind = "http"
+address = "192.168.7.13:80"
+method = "GE T"
+path = "/a b"
+user-agent = "a\nb"
+headers = [["X-A", "b"], ["X A", "b"]]
+[[target]]
+kind = "https"
+address = "192.168.7.13:443"
+host = "api of ocp4"
+"#,
+    )
+    .unwrap_err();
+    let told: Vec<String> = problems.0.iter().map(ToString::to_string).collect();
+    let expected = [
+        "5:10: \"GE T\" is no method",
+        "6:8: \"/a b\" is no path",
+        "7:14: \"a\\nb\" cannot be in a header",
+        "8:11: \"X A\" is no header",
+        "12:8: \"api of ocp4\" is no server name",
+    ];
+    assert_eq!(told, expected.map(|text| format!("healthd.toml:{text}")));
+}
+
+#[test]
+fn a_check_reads_the_authorities_and_a_start_does_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("ca.pem");
+    let text = format!(
+        "version = \"v1\"\n[[target]]\nkind = \"https\"\naddress = \"192.168.7.13:443\"\nca-file = {file:?}\n"
+    );
+    for contents in [None, Some("no certificate")] {
+        if let Some(contents) = contents {
+            std::fs::write(&file, contents).unwrap();
+        }
+        let config = parse(&text).unwrap();
+        let problems = config.with_files().unwrap_err().to_string();
+        assert!(
+            problems.starts_with("https 192.168.7.13:443/") && problems.contains("ca.pem"),
+            "{problems}"
+        );
+    }
+}
+
+#[test]
 fn a_misspelt_key_is_named() {
     let problems = parse("version = \"v1\"\n[probes]\ninflight = 5\n").unwrap_err();
     assert!(problems.to_string().contains("`in-flight`"), "{problems}");

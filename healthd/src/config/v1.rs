@@ -16,6 +16,7 @@ use toml::Spanned;
 
 use super::{Config, DEFAULT_ADMIN, Listen};
 use crate::hub::Limits;
+use crate::probe::check_http;
 
 /// The file as a whole.
 #[derive(Debug, Default, Deserialize)]
@@ -296,6 +297,7 @@ impl Reader<'_> {
         {
             self.problem(path.span(), "a path begins with /");
         }
+        self.requests(spec);
         let headers = taken(&mut spec.headers).unwrap_or_default();
         HttpProbe {
             method: taken(&mut spec.method).unwrap_or(default.method),
@@ -312,6 +314,43 @@ impl Reader<'_> {
                 .map(|limit| limit.0)
                 .filter(|limit| *limit != 0),
             verify: Verify::default(),
+        }
+    }
+
+    /// Each value must be one that a request can have: a probe that cannot be sent finds its target down.
+    fn requests(&mut self, spec: &TargetSpec) {
+        self.request(spec, spec.method.as_ref(), |probe, method| {
+            probe.method.clone_from(method);
+        });
+        self.request(spec, spec.path.as_ref(), |probe, path| {
+            probe.path.clone_from(path);
+        });
+        self.request(spec, spec.host.as_ref(), |probe, host| {
+            probe.host.clone_from(host);
+        });
+        self.request(spec, spec.user_agent.as_ref(), |probe, agent| {
+            probe.user_agent.clone_from(agent);
+        });
+        self.request(spec, spec.headers.as_ref(), |probe, headers| {
+            let pairs = headers.iter().cloned();
+            probe.headers = pairs.map(|[name, value]| (name, value)).collect();
+        });
+    }
+
+    fn request<T>(
+        &mut self,
+        spec: &TargetSpec,
+        value: Option<&Spanned<T>>,
+        set: impl FnOnce(&mut HttpProbe, &T),
+    ) {
+        let Some(value) = value else {
+            return;
+        };
+        let mut probe = HttpProbe::default();
+        set(&mut probe, value.get_ref());
+        let is_tls = spec.kind.get_ref() == "https";
+        if let Err(words) = check_http(&probe, *spec.address.get_ref(), is_tls) {
+            self.problem(value.span(), words);
         }
     }
 

@@ -242,6 +242,31 @@ fn targets_are_bounded_and_those_of_nobody_make_room() {
 }
 
 #[test]
+fn at_the_bound_targets_are_changed_for_others_but_not_at_the_cost_of_whom_they_are_shared_with() {
+    let limits = Limits {
+        targets: 4,
+        ..LIMITS
+    };
+    let mut site = Site::new(limits, Restored::default());
+    let (a, b) = (site.hub.open(site.now), site.hub.open(site.now));
+    // The first is in two places of one statement, the last is held by both.
+    site.hub
+        .state(a, statement(1, &[1, 1, 2, 3, 4]), site.now)
+        .unwrap();
+    site.hub.state(b, statement(1, &[4]), site.now).unwrap();
+    let refused = site.hub.state(a, statement(2, &[5, 6, 7, 8]), site.now);
+    assert_eq!(refused, Err(TooMany { limit: 4 }));
+    assert_eq!(places(&site.hub.full(a).unwrap()).len(), 5, "as it was");
+    site.hub
+        .state(a, statement(3, &[5, 6, 7]), site.now)
+        .unwrap();
+    let now = places(&site.hub.full(a).unwrap());
+    assert_eq!(now, [(1, 5), (2, 6), (3, 7)]);
+    assert_eq!(places(&site.hub.full(b).unwrap()), [(1, 4)]);
+    assert_eq!(site.hub.board().len(), 4);
+}
+
+#[test]
 fn evidence_against_the_state_has_a_probe_run_at_once_and_flips_nothing() {
     let mut site = Site::new(LIMITS, Restored::default());
     site.open.insert(1);

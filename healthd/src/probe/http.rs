@@ -42,7 +42,11 @@ where
     }
 }
 
-fn request(probe: &HttpProbe, address: SocketAddr) -> Result<Request<Empty<Bytes>>, String> {
+/// What is sent; an error when nothing can be, whoever listens.
+pub(super) fn request(
+    probe: &HttpProbe,
+    address: SocketAddr,
+) -> Result<Request<Empty<Bytes>>, String> {
     let method = Method::from_bytes(probe.method.as_bytes());
     let method = method.map_err(|_| format!("{:?} is no method", probe.method))?;
     let uri: Uri = probe

@@ -78,13 +78,19 @@ pub(super) async fn connect(
     host: &str,
     address: SocketAddr,
 ) -> Result<TlsStream<TcpStream>, String> {
-    let name = match without_port(host) {
-        "" => ServerName::IpAddress(address.ip().into()),
-        host => ServerName::try_from(host.to_owned())
-            .map_err(|_| format!("{host:?} is no server name"))?,
-    };
+    let name = server_name(host, address)?;
     let connected = TlsConnector::from(config).connect(name, stream).await;
     connected.map_err(|error| format!("TLS: {}", words(&error)))
+}
+
+/// The name that a certificate has to be for.
+pub(super) fn server_name(host: &str, address: SocketAddr) -> Result<ServerName<'static>, String> {
+    match without_port(host) {
+        "" => Ok(ServerName::IpAddress(address.ip().into())),
+        host => {
+            ServerName::try_from(host.to_owned()).map_err(|_| format!("{host:?} is no server name"))
+        }
+    }
 }
 
 fn without_port(host: &str) -> &str {
@@ -126,7 +132,8 @@ fn build(file: Option<&Path>) -> Result<ClientConfig, String> {
     Ok(config)
 }
 
-fn roots(file: &Path) -> Result<RootCertStore, String> {
+/// The authorities in a file.
+pub(super) fn roots(file: &Path) -> Result<RootCertStore, String> {
     let cannot = |error: &dyn std::fmt::Display| format!("cannot read {}: {error}", file.display());
     let certificates = CertificateDer::pem_file_iter(file).map_err(|error| cannot(&error))?;
     let mut roots = RootCertStore::empty();

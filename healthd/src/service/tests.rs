@@ -113,3 +113,25 @@ fn inherited_sockets_win_over_configured_ones() {
         assert!(path.exists(), "systemd's socket is not ours to remove");
     });
 }
+
+#[test]
+fn a_drain_that_is_cut_short_leaves_the_directory_locked_until_the_process_ends() {
+    let directory = Directory::new();
+    block_on(async {
+        let mut context = Context::detached("healthd");
+        let config = directory.config();
+        let service = Healthd::start(config.clone(), &mut context).await.unwrap();
+        let mut drain = Box::pin(service.drain(Duration::from_secs(60)));
+        std::future::poll_fn(|cx| {
+            assert!(
+                drain.as_mut().poll(cx).is_pending(),
+                "listeners have to end"
+            );
+            std::task::Poll::Ready(())
+        })
+        .await;
+        drop(drain);
+        let taken = Lock::take(&config.state);
+        assert!(matches!(taken, Err(LockError::Held { .. })), "{taken:?}");
+    });
+}

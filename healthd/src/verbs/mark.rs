@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use clap::ValueEnum;
+use config_text::counted;
 use daemon_base::{errln, exit, outln};
 use proto::wire;
 use proto::wire::health_client::HealthClient;
@@ -93,8 +94,8 @@ pub(super) async fn run(args: Args) -> ExitCode {
         Ok(response) => {
             let response = response.into_inner();
             outln!(
-                "{} targets, generation {}",
-                response.targets,
+                "{}, generation {}",
+                counted(response.targets, "target"),
                 response.generation
             );
             exit::code(exit::OK)

@@ -205,7 +205,7 @@ pub(super) async fn run(args: Args) -> ExitCode {
                 "target": target.to_string(),
                 "liveness": liveness,
                 "reason": finding.reason,
-                "latency-seconds": finding.latency.as_secs_f64(),
+                "latency_seconds": finding.latency.as_secs_f64(),
             })
         );
     } else {

@@ -167,10 +167,10 @@ fn object(now: Timestamp, target: &Target, status: Option<&TargetStatus>) -> Val
     if let (Some(status), Some(fields)) = (status, object.as_object_mut()) {
         fields.insert("admin".to_owned(), status.admin.to_string().into());
         fields.insert("since".to_owned(), json!(time(status.since)));
-        fields.insert("last-check".to_owned(), json!(time(status.last_check)));
+        fields.insert("last_check".to_owned(), json!(time(status.last_check)));
         fields.insert("reason".to_owned(), status.reason.clone().into());
         let latency = status.latency.as_secs_f64();
-        fields.insert("latency-seconds".to_owned(), latency.into());
+        fields.insert("latency_seconds".to_owned(), latency.into());
     }
     object
 }
