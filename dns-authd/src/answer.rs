@@ -39,6 +39,10 @@ pub struct Snapshot {
     pub settings: Settings,
 }
 
+/// A datagram must be able to carry what DNS without EDNS could, and IPv6 carries no more whole
+/// than this on any link (RFC 9715 advises less).
+pub(crate) const UDP_PAYLOADS: std::ops::RangeInclusive<u16> = 512..=4096;
+
 /// What the operator decided about answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -347,7 +351,10 @@ impl<P: Programs> Responder<P> {
             Filled::Full => draft.truncate(),
         }
         if answer.programs().next().is_some() {
-            self.run_programs(served, number, answer, draft);
+            // The question's type may be ANY.
+            let set = zone.live_sets().get(number as usize);
+            let rtype = set.map_or(draft.query.qtype, |set| set.rtype);
+            self.run_programs(served, (number, rtype), answer, draft);
         }
         if draft.counts == [0, 0, 0] && draft.rcode == Rcode::NOERROR && !draft.is_truncated() {
             draft.copy_nodata(zone);
@@ -360,7 +367,7 @@ impl<P: Programs> Responder<P> {
     fn run_programs(
         &mut self,
         served: &Served,
-        number: u32,
+        (number, rtype): (u32, Type),
         answer: &LiveAnswer,
         draft: &mut Draft<'_, '_>,
     ) {
@@ -379,7 +386,7 @@ impl<P: Programs> Responder<P> {
             match self.programs.run(&call) {
                 Ok((ttl, items)) => {
                     for rdata in items {
-                        if push_record(&mut made, draft.query.qtype, ttl, &rdata).is_some() {
+                        if push_record(&mut made, rtype, ttl, &rdata).is_some() {
                             count = count.saturating_add(1);
                         }
                     }

@@ -5,9 +5,9 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use daemon_base::args::{ServeArgs, StatusArgs};
-use pdns_settings::command_line;
+use pdns_settings::command_line::{self, PeerArgs};
 use proto::endpoint::HealthdArg;
 
 use crate::load::Source;
@@ -80,21 +80,9 @@ pub struct ConfigArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "config_dir")]
     pub pdns_conf: Option<PathBuf>,
 
-    /// Directory of pdns.conf, as pdns_server has it
-    #[arg(long, value_name = "DIR")]
-    pub config_dir: Option<PathBuf>,
-
-    /// Name of a virtual pdns_server: its file is pdns-NAME.conf
-    #[arg(long, value_name = "NAME")]
-    pub config_name: Option<String>,
-
-    /// Addresses to listen on, as pdns_server has it; wins over pdns.conf
-    #[arg(long, value_name = "ADDRESSES")]
-    pub local_address: Option<String>,
-
-    /// Port to listen on, as pdns_server has it; wins over pdns.conf
-    #[arg(long, value_name = "PORT")]
-    pub local_port: Option<u16>,
+    /// What pdns_server is told on its command line.
+    #[command(flatten)]
+    pub peer: PeerArgs,
 
     /// Where healthd listens; wins over the configuration
     #[arg(long, value_name = "unix:PATH|http://IP:PORT|none")]
@@ -103,10 +91,6 @@ pub struct ConfigArgs {
     /// Address of the admin listener; wins over the configuration
     #[arg(long, value_name = "IP:PORT")]
     pub admin: Option<SocketAddr>,
-
-    /// Further settings of `pdns_server`, taken off the command line before it is parsed.
-    #[arg(skip)]
-    pub settings: Vec<(String, String)>,
 }
 
 /// A peer's kind of file.
@@ -175,24 +159,11 @@ impl ConfigArgs {
     /// The files that these arguments name.
     #[must_use]
     pub fn source(&self) -> Source {
-        let file = match &self.config_name {
-            Some(name) => format!("pdns-{name}.conf"),
-            None => "pdns.conf".to_owned(),
-        };
-        let pdns = match (&self.pdns_conf, &self.config_dir) {
-            (Some(path), _) => Some(path.clone()),
-            (None, Some(directory)) => Some(directory.join(file)),
-            (None, None) => None,
-        };
-        match pdns {
-            Some(path) => {
-                let mut arguments = self.settings.clone();
-                let address = self.local_address.clone();
-                arguments.extend(address.map(|address| ("local-address".to_owned(), address)));
-                let port = self.local_port.map(|port| port.to_string());
-                arguments.extend(port.map(|port| ("local-port".to_owned(), port)));
-                Source::Pdns { path, arguments }
-            }
+        match self.peer.file(self.pdns_conf.as_deref(), "pdns") {
+            Some(path) => Source::Pdns {
+                path,
+                arguments: self.peer.all_settings(),
+            },
             None => {
                 let path = self.config.clone();
                 Source::Toml(path.unwrap_or_else(|| PathBuf::from(DEFAULT_CONFIG)))
@@ -203,12 +174,8 @@ impl ConfigArgs {
     /// A problem of the arguments themselves.
     #[must_use]
     pub fn misuse(&self) -> Option<&'static str> {
-        let is_pdns = self.pdns_conf.is_some() || self.config_dir.is_some();
-        let wants_pdns = self.local_address.is_some()
-            || self.local_port.is_some()
-            || self.config_name.is_some()
-            || !self.settings.is_empty();
-        (wants_pdns && !is_pdns).then_some(
+        let lacks_file = self.peer.lacks_file(self.pdns_conf.as_deref());
+        lacks_file.then_some(
             "settings of pdns_server go with --pdns-conf or --config-dir; \
              in a TOML configuration, write `listen`",
         )
@@ -218,30 +185,12 @@ impl ConfigArgs {
 /// Takes settings of `pdns_server` off a command line, where pdns.conf is named.
 #[must_use]
 pub fn split_settings(arguments: Vec<String>) -> (Vec<String>, Vec<(String, String)>) {
-    command_line::split(arguments, &["--pdns-conf", "--config-dir"], &OWN)
+    let files = ["--pdns-conf", "--config-dir"];
+    command_line::split(arguments, &files, Cli::command())
 }
-
-/// This server's own flags where pdns.conf is named.
-const OWN: [&str; 13] = [
-    "config",
-    "pdns-conf",
-    "config-dir",
-    "config-name",
-    "local-address",
-    "local-port",
-    "healthd",
-    "admin",
-    "log-level",
-    "log-format",
-    "origin",
-    "help",
-    "version",
-];
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     fn words(line: &str) -> Vec<String> {
@@ -253,7 +202,7 @@ mod tests {
         let Verb::Serve(mut serve) = Cli::try_parse_from(arguments).unwrap().verb else {
             panic!("{line}");
         };
-        serve.config.settings = settings;
+        serve.config.peer.settings = settings;
         serve.config
     }
 
@@ -289,13 +238,27 @@ mod tests {
             "dns-authd serve --pdns-conf /x/pdns.conf --local-port 5301 --healthd none \
              --admin 127.0.0.1:0",
         );
-        assert_eq!(config.local_port, Some(5301));
+        assert_eq!(config.peer.local_port, Some(5301));
         assert_eq!(config.healthd, Some(HealthdArg(None)));
         let virtual_server = parse("dns-authd serve --config-dir /x --config-name y");
         let Source::Pdns { path, .. } = virtual_server.source() else {
             panic!();
         };
         assert_eq!(path, PathBuf::from("/x/pdns-y.conf"));
+    }
+
+    #[test]
+    fn a_slot_may_be_named_beside_settings_of_pdns_server() {
+        let (arguments, settings) = split_settings(words(
+            "dns-authd serve --pdns-conf /x/pdns.conf --slot a --guardian=no \
+             --admin-socket=/run/x.sock",
+        ));
+        let Verb::Serve(serve) = Cli::try_parse_from(arguments).unwrap().verb else {
+            panic!();
+        };
+        assert_eq!(serve.slot.slot.as_deref(), Some("a"));
+        assert_eq!(serve.slot.admin_socket, Some(PathBuf::from("/run/x.sock")));
+        assert_eq!(settings, [("guardian".to_owned(), "no".to_owned())]);
     }
 
     #[test]

@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use config_text::Position;
+use config_text::{Position, counted};
 use daemon_base::config::{Problem, Problems};
+use daemon_base::exit;
+use daemon_base::tls::Certificates;
 use dns_wire::Name;
 use dns_wire::hash::Seed;
 
@@ -32,12 +34,17 @@ pub struct Findings {
     pub n_programs: usize,
 }
 
-/// Checks all zones of a configuration.
+/// Checks all zones of a configuration, and its certificate.
 #[must_use]
 pub fn all(config: &Config) -> Findings {
     let mut findings = Findings::default();
     for warning in &config.warnings {
         findings.remarks.push(format!("warning: {warning}"));
+    }
+    if let Some(tls) = &config.tls
+        && let Err(error) = Certificates::read(&[tls.files()])
+    {
+        findings.problems.push(Problem::new(exit::chain(&error)));
     }
     if config.zones.declared.is_empty() {
         findings
@@ -165,7 +172,29 @@ impl Findings {
     /// What a clean check says.
     #[must_use]
     pub fn summary(&self) -> String {
-        let (zones, records, programs) = (self.n_zones, self.n_records, self.n_programs);
-        format!("{zones} zones, {records} records, {programs} of them LUA")
+        let zones = counted(self.n_zones, "zone");
+        let records = counted(self.n_records, "record");
+        format!("{zones}, {records}, {} of them LUA", self.n_programs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use daemon_base::config::Document;
+
+    use super::*;
+    use crate::config::v1::Spec;
+
+    #[test]
+    fn a_certificate_that_cannot_be_used_is_a_problem() {
+        let text = "version = \"v1\"\n[tls]\ncertificate = \"/nowhere/c\"\nkey = \"/nowhere/k\"\n";
+        let document = Document::inline("dns-authd.toml", text);
+        let spec: Spec = document.parse().unwrap();
+        let config = spec.into_config(&document, None, "node").unwrap();
+        let problems = all(&config).problems;
+        let [problem] = problems.as_slice() else {
+            panic!("{problems:?}");
+        };
+        assert!(problem.message.contains("/nowhere/c"), "{problem:?}");
     }
 }

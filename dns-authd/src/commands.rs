@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use config_text::Rejected;
 use config_text::web::with_query;
+use config_text::{Problem, Rejected, counted};
 use daemon_base::args::{self, StatusArgs};
 use daemon_base::config::Problems;
 use daemon_base::run::{self, Way};
@@ -28,7 +28,7 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
         Err(code) => return code,
     };
     if let Some(config) = cli.verb.config_mut() {
-        config.settings = settings;
+        config.peer.settings = settings;
         if let Some(misuse) = config.misuse() {
             errln!("{misuse}");
             return exit::code(exit::USAGE);
@@ -132,6 +132,17 @@ fn import_named(files: &[PathBuf]) -> Result<String, Rejected> {
         match &mut all {
             None => all = Some(named),
             Some(all) => {
+                if named.directory != all.directory {
+                    let message = format!(
+                        "directory {} of {}: $INCLUDE looks in that of the first list",
+                        named.directory.display(),
+                        file.display()
+                    );
+                    all.warnings.push(Problem {
+                        position: None,
+                        message,
+                    });
+                }
                 all.zones.extend(named.zones);
                 all.warnings.extend(named.warnings);
                 all.files.extend(named.files);
@@ -216,10 +227,8 @@ fn reloaded(body: &str) -> String {
             }
             None => {
                 let number = |key: &str| outcome.get(key).and_then(Value::as_u64).unwrap_or(0);
-                let (serial, records) = (number("serial"), number("records"));
-                lines.push(format!(
-                    "{zone} is loaded: serial {serial}, {records} records"
-                ));
+                let (serial, records) = (number("serial"), counted(number("records"), "record"));
+                lines.push(format!("{zone} is loaded: serial {serial}, {records}"));
             }
         }
     }

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use config_text::Problem;
 use daemon_base::config::Common;
+use daemon_base::tls::CertificateFiles;
 use proto::endpoint::Endpoint;
 
 use crate::access::Access;
@@ -106,6 +107,63 @@ pub struct Tls {
     pub doq: Vec<SocketAddr>,
     /// The path of DNS over HTTPS.
     pub doh_path: String,
+}
+
+impl Tls {
+    /// The files of the certificate.
+    #[must_use]
+    pub fn files(&self) -> CertificateFiles {
+        CertificateFiles::new(&self.certificate, &self.key)
+    }
+
+    /// Whether nothing but the certificate differs.
+    fn is_alike(&self, other: &Self) -> bool {
+        let doors = |tls: &Self| (tls.dot.clone(), tls.doh.clone(), tls.doq.clone());
+        doors(self) == doors(other) && self.doh_path == other.doh_path
+    }
+}
+
+/// What is fixed for the life of the process.
+#[derive(Clone, Debug)]
+pub struct Fixed {
+    network: Network,
+    tls: Option<Tls>,
+    health: Option<Endpoint>,
+    hold: Duration,
+}
+
+impl Fixed {
+    /// What is fixed once this configuration is served.
+    #[must_use]
+    pub fn of(config: &Config) -> Self {
+        Self {
+            network: config.network.clone(),
+            tls: config.tls.clone(),
+            health: config.health.clone(),
+            hold: config.live.hold,
+        }
+    }
+
+    /// What of another configuration has no effect before the next restart.
+    #[must_use]
+    pub fn left_for_restart(&self, other: &Self) -> Vec<&'static str> {
+        let is_same_tls = match (&self.tls, &other.tls) {
+            (None, None) => true,
+            (Some(ours), Some(theirs)) => ours.is_alike(theirs),
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        let mut left = Vec::new();
+        if self.network != other.network {
+            left.push("What is listened on, and bounds of TCP, change with the next restart");
+        }
+        if !is_same_tls {
+            left.push("[tls] changes with the next restart, but for its certificate");
+        }
+        if self.health != other.health || self.hold != other.hold {
+            left.push("The endpoint and hold of [health] change with the next restart");
+        }
+        left
+    }
 }
 
 /// Which zones are served, and how their files are read.

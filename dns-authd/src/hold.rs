@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use daemon_base::snapshot::{Cell, Reader};
@@ -56,7 +56,7 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// Starts the thread.
+    /// Starts the thread; when it has ended, whoever waited was answered.
     ///
     /// # Errors
     /// When it cannot be made.
@@ -65,7 +65,7 @@ impl Hold {
         keeper: SyncSender<Command>,
         limit: Duration,
         totals: &Totals,
-    ) -> std::io::Result<Self> {
+    ) -> std::io::Result<(Self, JoinHandle<()>)> {
         let (queue, waiting) = sync_channel(QUEUE);
         let room = Room {
             reader: Reader::new(cell),
@@ -76,11 +76,11 @@ impl Hold {
             out: vec![0; 65_535],
             totals: totals.add_thread(),
         };
-        thread::Builder::new()
+        let thread = thread::Builder::new()
             .name("hold".to_owned())
             .spawn(move || room.run(&waiting))?;
         let count = Arc::clone(&totals.held);
-        Ok(Self { queue, count })
+        Ok((Self { queue, count }, thread))
     }
 
     /// Lets a query wait; `false` when there is no room.

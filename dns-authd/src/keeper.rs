@@ -11,6 +11,7 @@
 //! hold ───────────┘
 //! ```
 
+mod kept;
 mod report;
 
 use std::collections::{BTreeSet, HashMap};
@@ -18,10 +19,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use config_text::Problem;
-use daemon_base::disk::Stamp;
+use config_text::counted;
 use daemon_base::readiness::Readiness;
 use daemon_base::snapshot::Cell;
 use dns_wire::Name;
@@ -35,10 +35,11 @@ use crate::config::Zones;
 use crate::live::{LiveSets, View};
 use crate::load::{self, Loaded};
 use crate::named_conf::ZoneDecl;
-use crate::programs::{LiveSettings, LiveZone, Message};
+use crate::programs::{LiveSettings, Message};
 use crate::table::{Served, Table};
 use crate::zone::Zone;
 
+use kept::Kept;
 pub use report::{Reports, State, ZoneReport};
 
 /// Commands that may wait. Senders of what repeats itself drop it when the queue is full; the
@@ -46,8 +47,6 @@ pub use report::{Reports, State, ZoneReport};
 const QUEUE: usize = 256;
 /// How many zones of one load are logged one by one.
 const LOGGED_ZONES: usize = 20;
-/// How many problems of one zone are logged.
-const LOGGED_PROBLEMS: usize = 20;
 
 /// A load of so many records leaves behind enough freed memory to give it back.
 const MANY_RECORDS: usize = 50_000;
@@ -126,15 +125,6 @@ pub struct Outfit {
 pub struct Handle {
     commands: SyncSender<Command>,
     thread: Option<JoinHandle<()>>,
-}
-
-/// One zone and all that belongs to it.
-struct Kept {
-    declared: ZoneDecl,
-    files: Vec<(PathBuf, Stamp)>,
-    zone: Option<Arc<Zone>>,
-    live: LiveZone,
-    report: Arc<ZoneReport>,
 }
 
 struct Keeper {
@@ -267,7 +257,7 @@ impl Keeper {
         self.zones = declared
             .into_iter()
             .map(|declared| match old.remove(&declared.name) {
-                Some(kept) => Kept { declared, ..kept },
+                Some(kept) => kept.declare(declared),
                 None => Kept::new(declared),
             })
             .collect();
@@ -320,6 +310,10 @@ impl Keeper {
             return;
         };
         let new = watcher.current();
+        self.take_health(new);
+    }
+
+    fn take_health(&mut self, new: Arc<Health>) {
         let old = std::mem::replace(&mut self.health, new);
         let moved: BTreeSet<Target> = self
             .watched
@@ -343,6 +337,8 @@ impl Keeper {
         for place in &places {
             self.evaluate_zone(*place, &is_affected);
         }
+        // What programs come to decides which further targets they name.
+        self.state_targets();
         self.publish(&places.into_iter().collect::<Vec<_>>());
     }
 
@@ -530,83 +526,11 @@ impl Keeper {
         let n_broken = reports
             .filter(|report| report.state != State::Loaded)
             .count();
-        let n_zones = self.zones.len();
+        let zones = counted(self.zones.len(), "zone");
+        let targets = counted(self.watched.len(), "target");
         match n_broken {
-            0 => format!("{n_zones} zones, {} targets", self.watched.len()),
-            _ => format!(
-                "{n_loaded} of {n_zones} zones, {n_broken} with broken files, {} targets",
-                self.watched.len()
-            ),
-        }
-    }
-}
-
-impl Kept {
-    fn new(declared: ZoneDecl) -> Self {
-        Self {
-            report: Arc::new(ZoneReport::new(&declared)),
-            declared,
-            files: Vec::new(),
-            zone: None,
-            live: LiveZone::default(),
-        }
-    }
-
-    /// Whether some file is not as it was when it was read.
-    fn is_stale(&self) -> bool {
-        let main = self.declared.file.as_ref();
-        self.files.is_empty()
-            || self.files.first().map(|(path, _)| path) != main
-            || self
-                .files
-                .iter()
-                .any(|(path, stamp)| Stamp::of(path) != *stamp)
-    }
-
-    /// Takes up a new state of the zone, or keeps the old one when the new one is broken.
-    fn take(&mut self, loaded: Loaded, log: bool) {
-        self.files = loaded.files;
-        let zone = match loaded.result {
-            Ok((zone, warnings)) => {
-                for warning in warnings.iter().take(LOGGED_PROBLEMS) {
-                    tracing::warn!(zone = %zone.apex(), %warning, "Zone file is odd");
-                }
-                self.report = Arc::new(self.report.loaded(&zone, &warnings, loaded.took, now()));
-                zone
-            }
-            Err(problems) => {
-                self.refuse(&problems, loaded.took);
-                return;
-            }
-        };
-        if log {
-            let (serial, records) = (zone.soa().serial, zone.n_records());
-            tracing::info!(zone = %zone.apex(), serial, records, took = ?loaded.took, "Zone is loaded");
-        }
-        let mut live = LiveZone::new(&zone);
-        if let Some(before) = &self.zone {
-            live.inherit(&zone, &self.live, before);
-        }
-        self.live = live;
-        self.zone = Some(zone);
-    }
-
-    fn refuse(&mut self, problems: &[Problem], took: Duration) {
-        let sentence = match self.zone {
-            Some(_) => "Zone file is broken, the old zone stays",
-            None => "Zone file is broken, the zone answers SERVFAIL",
-        };
-        for problem in problems.iter().take(LOGGED_PROBLEMS) {
-            tracing::error!(zone = %self.declared.name, %problem, "{sentence}");
-        }
-        let served = self.zone.is_some();
-        self.report = Arc::new(self.report.refused(problems, served, took));
-    }
-
-    /// Begins the live sets anew, for other settings.
-    fn renew_live(&mut self) {
-        if let Some(zone) = &self.zone {
-            self.live = LiveZone::new(zone);
+            0 => format!("{zones}, {targets}"),
+            _ => format!("{n_loaded} of {zones}, {n_broken} with broken files, {targets}"),
         }
     }
 }
@@ -636,14 +560,6 @@ fn log_target(target: &Target, old: &Health, new: &Health) {
         Liveness::Down => tracing::warn!(%target, %before, reason, "Target is down"),
         Liveness::Up | Liveness::Unknown => tracing::info!(%target, %before, "Target is {after}"),
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "reports say when a zone was loaded"
-)]
-fn now() -> SystemTime {
-    SystemTime::now()
 }
 
 #[expect(

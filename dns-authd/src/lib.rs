@@ -15,13 +15,13 @@
 //!                   │
 //!        answer::Responder (one for each thread)
 //!          ▲            ▲              ▲
-//!       server        tcp          encrypted
+//!       server     tcp, https         quic
 //! ```
 //!
 //! * The cores ([`zone`], [`table`], [`live`], [`answer`], [`lua`], the parsers) open nothing,
 //!   read no clock and log nothing.
 //! * The shells ([`keeper`], [`load`], [`reload`], [`health`], [`hold`], [`server`], [`tcp`],
-//!   [`encrypted`]) decide no answer.
+//!   [`https`], [`quic`]) decide no answer.
 //! * [`service`] is the order in which all of it starts and ends.
 
 pub mod access;
@@ -30,9 +30,9 @@ pub mod args;
 pub mod check;
 pub mod commands;
 pub mod config;
-pub mod encrypted;
 pub mod health;
 pub mod hold;
+pub mod https;
 pub mod keeper;
 pub mod live;
 pub mod load;
@@ -42,6 +42,7 @@ mod name_table;
 pub mod named_conf;
 pub mod pdns_conf;
 pub mod programs;
+pub mod quic;
 mod random;
 pub mod reload;
 mod render;

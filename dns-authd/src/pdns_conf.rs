@@ -28,6 +28,8 @@ use ipnet::IpNet;
 pub use pdns_settings::Dropped;
 use pdns_settings::{Setting, Settings, items};
 
+use crate::answer::UDP_PAYLOADS;
+
 /// What a pdns.conf says to this server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PdnsConf {
@@ -97,12 +99,23 @@ pub struct Answers {
     pub any_to_tcp: bool,
     /// `edns-subnet-processing`.
     pub client_subnet: bool,
-    /// `udp-truncation-threshold`: the longest answer over UDP.
+    /// `udp-truncation-threshold`: the longest answer over UDP; one of [`UDP_PAYLOADS`].
     pub udp_limit: u16,
     /// `version-string`: what `version.bind` is answered with.
     pub version: Version,
-    /// `server-id`: what `id.server` is answered with; `None` is the host's name.
-    pub server_id: Option<String>,
+    /// `server-id`: what `id.server` is answered with.
+    pub server_id: ServerId,
+}
+
+/// `server-id`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerId {
+    /// The host's name.
+    Host,
+    /// No answer.
+    Disabled,
+    /// This text.
+    Text(String),
 }
 
 /// `version-string`.
@@ -163,6 +176,12 @@ pub fn parse_bytes(text: &[u8]) -> Result<PdnsConf, Rejected> {
 //--- Values
 
 const DNS_PORT: u16 = 53;
+const UDP_LIMIT: &str = "udp-truncation-threshold";
+
+/// The limit that is kept to: for pdns too none is below 512.
+fn clamped(udp_limit: u16) -> u16 {
+    udp_limit.clamp(*UDP_PAYLOADS.start(), *UDP_PAYLOADS.end())
+}
 
 /// Settings that become a [`PdnsConf`].
 struct Reader(Settings);
@@ -201,7 +220,7 @@ impl Reader {
                 tcp_connections: self.0.number("max-tcp-connections", 20),
                 tcp_idle: Duration::from_secs(self.0.number("tcp-idle-timeout", 5)),
             },
-            dropped: self.0.dropped(),
+            dropped: self.dropped(),
             files: Vec::new(),
         };
         let (problems, files) = self.0.into_parts();
@@ -264,15 +283,38 @@ impl Reader {
                 text => Version::Text(text.to_owned()),
             },
         };
-        let server_id = self.0.get("server-id").cloned();
-        let server_id = server_id.filter(|setting| !setting.value.is_empty());
+        let server_id = match self.0.get("server-id") {
+            None => ServerId::Host,
+            Some(setting) => match setting.value.as_str() {
+                "" => ServerId::Host,
+                "disabled" => ServerId::Disabled,
+                text => ServerId::Text(text.to_owned()),
+            },
+        };
         Answers {
             any_to_tcp: self.0.switch("any-to-tcp", true),
             client_subnet: self.0.switch("edns-subnet-processing", false),
-            udp_limit: self.0.number("udp-truncation-threshold", 1232),
+            udp_limit: clamped(self.0.number(UDP_LIMIT, 1232)),
             version,
-            server_id: server_id.map(|setting| setting.value),
+            server_id,
         }
+    }
+
+    /// What is not carried over, values among it that are carried over in part.
+    fn dropped(&self) -> Vec<Dropped> {
+        let mut dropped = self.0.dropped();
+        if let Some(setting) = self.0.get(UDP_LIMIT)
+            && let Ok(limit) = setting.value.parse::<u16>()
+            && limit > *UDP_PAYLOADS.end()
+        {
+            dropped.push(Dropped {
+                key: UDP_LIMIT.to_owned(),
+                value: setting.value.clone(),
+                reason: "no answer over UDP is longer than 4096 octets",
+                position: setting.position.clone(),
+            });
+        }
+        dropped
     }
 
     /// Networks that may transfer zones; without the setting only this host.

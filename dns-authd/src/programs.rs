@@ -3,21 +3,20 @@
 //! Between a zone, which has programs, and the data path, which has encoded records. Evaluates
 //! when it is told to, with the liveness it is given; reads no clock and opens nothing.
 
+mod per_query;
+
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dns_wire::{ClientSubnet, Name, Type};
-use ipnet::IpNet;
+use dns_wire::{Name, Type};
 
-use crate::answer::{Call, Programs, Transport};
 use crate::live::{Context, Drawn, Failure, LiveAnswer, LiveSets, Part, View};
 use crate::lua::{
-    self, Certainty, Client, LuaError, LuaSettings, Member, Note, Outcome, Records, Select,
-    Snippet, Target,
+    self, Certainty, LuaError, LuaSettings, Member, Note, Outcome, Records, Select, Snippet, Target,
 };
 use crate::zone::{LiveSet, Zone};
+pub use per_query::LuaPrograms;
 
 /// What the operator decided about live sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -388,7 +387,7 @@ impl Records for ZoneRecords {
         let libraries = self.0.libraries().iter();
         libraries
             .filter(|(owner, _)| owner == name)
-            .map(|(_, code)| Arc::clone(code))
+            .map(|(_, program)| Arc::clone(&program.code))
             .collect()
     }
 
@@ -400,205 +399,5 @@ impl Records for ZoneRecords {
     }
 }
 
-//--- Per query
-
-/// Runs the programs that need the query, in an interpreter that the calling thread keeps.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct LuaPrograms;
-
-impl Programs for LuaPrograms {
-    fn run(&mut self, call: &Call<'_>) -> Result<(u32, Vec<Vec<u8>>), Failure> {
-        let context = call.live.context().ok_or(Failure::Incomplete)?;
-        let snippet = context
-            .snippets
-            .get(call.set as usize)
-            .and_then(|snippets| snippets.get(call.program as usize))
-            .ok_or(Failure::Incomplete)?;
-        let client = client(call);
-        let run = |evaluator: &mut lua::Evaluator| {
-            let answer = evaluator.answer_for(snippet, &context.view.0, &client, call.seed)?;
-            let mut ttl = snippet.ttl;
-            if let Some(bound) = answer.ttl_bound {
-                ttl = ttl.min(seconds(bound));
-            }
-            if answer.certainty == Certainty::Unknown {
-                ttl = ttl.min(context.unknown_ttl);
-            }
-            let values = answer.values.iter();
-            let items: Result<Vec<_>, LuaError> = values
-                .map(|value| lua::rdata(snippet.rtype, value))
-                .collect();
-            Ok((ttl, items?))
-        };
-        lua::on_this_thread(&context.settings, run)
-            .and_then(|result: Result<_, LuaError>| result)
-            .map_err(|error| failure(&error))
-    }
-}
-
-/// The query as programs see it.
-fn client(call: &Call<'_>) -> Client {
-    let query = call.query;
-    let [i1, i0] = query.id.to_be_bytes();
-    let [f1, f0] = query.flags.0.to_be_bytes();
-    let additionals = u8::from(query.edns.is_some());
-    let local = call.client.local.unwrap_or_else(|| match call.client.peer {
-        SocketAddr::V4(_) => IpAddr::from([0; 4]),
-        SocketAddr::V6(_) => IpAddr::from([0; 16]),
-    });
-    Client {
-        who: call.client.peer,
-        local: SocketAddr::new(local, call.client.local_port),
-        subnet: call.subnet.and_then(network),
-        qname: Name::from_wire(query.qname).map_or_else(|_| Name::root(), |(name, _)| name),
-        header: [i1, i0, f1, f0, 0, 1, 0, 0, 0, 0, 0, additionals],
-        tcp: call.client.transport != Transport::Udp,
-        dnssec_ok: query.dnssec_ok(),
-        payload_size: query.edns.map(|edns| edns.udp_size),
-    }
-}
-
-fn network(subnet: ClientSubnet) -> Option<IpNet> {
-    IpNet::new(subnet.address, subnet.source_prefix).ok()
-}
-
 #[cfg(test)]
-mod tests {
-    use std::sync::Mutex;
-
-    use super::*;
-    use crate::lua::{Liveness, LivenessView};
-    use crate::zone::tests::{records, snapshot};
-
-    const TEXT: &str = "example. 60 SOA a. b. 7 2 3 4 5\nexample. 60 NS ns.example.\n\
-        api.example. 180 LUA A ifportup(6443,{'192.0.2.13','192.0.2.14'})\n\
-        both.example. 180 A 192.0.2.99\n\
-        both.example. 180 LUA A ifportup(443,{'192.0.2.15'})\n\
-        who.example. 180 LUA A tostring(bestwho)\n\
-        bad.example. 180 LUA A ifportup(\n";
-
-    /// Liveness by the last octet of the address.
-    #[derive(Default)]
-    struct Board(Mutex<std::collections::BTreeMap<u8, Liveness>>);
-
-    impl LivenessView for Board {
-        fn liveness(&self, target: &Target) -> Liveness {
-            let IpAddr::V4(address) = target.address.ip() else {
-                panic!("{target:?}");
-            };
-            let board = self.0.lock().unwrap();
-            board.get(&address.octets()[3]).copied().unwrap_or_default()
-        }
-    }
-
-    fn settings() -> LiveSettings {
-        LiveSettings {
-            lua: Arc::default(),
-            unknown_ttl: Duration::from_secs(5),
-            hold: Duration::from_millis(150),
-        }
-    }
-
-    fn zone() -> Arc<Zone> {
-        let snapshot = snapshot("example.", &records(TEXT));
-        Arc::clone(snapshot.table.zones()[0].zone.as_ref().unwrap())
-    }
-
-    fn view(states: &[(u8, Liveness)]) -> View {
-        View(Arc::new(Board(Mutex::new(
-            states.iter().copied().collect(),
-        ))))
-    }
-
-    fn report(live: &LiveZone, zone: &Zone, owner: &str) -> LiveReport {
-        let owner: Name = owner.parse().unwrap();
-        let mut reports = live.report(zone).into_iter();
-        reports.find(|report| report.owner == owner).unwrap()
-    }
-
-    #[test]
-    fn a_set_follows_the_liveness_of_its_targets() {
-        let (zone, settings) = (zone(), settings());
-        let mut live = LiveZone::new(&zone);
-        live.evaluate(&zone, &view(&[]), &settings, &|_| false);
-        let before = report(&live, &zone, "api.example.");
-        assert_eq!(before.certainty, Some(Certainty::Unknown));
-        assert_eq!(before.members, ["192.0.2.13", "192.0.2.14"]);
-        assert!(before.ttl <= 5);
-        assert!(live.sets[0].answer.hold);
-        assert_eq!(live.targets().count(), 3);
-
-        let up = view(&[(13, Liveness::Up), (14, Liveness::Down)]);
-        live.evaluate(&zone, &up, &settings, &|target| {
-            target.address.port() == 6443
-        });
-        let after = report(&live, &zone, "api.example.");
-        assert_eq!(after.certainty, Some(Certainty::Known));
-        assert_eq!(after.members, ["192.0.2.13"]);
-        assert!(after.ttl <= 5, "bounded by the check's interval");
-        assert!(!live.sets[0].answer.hold);
-        // What was not affected was left as it was.
-        let other = report(&live, &zone, "both.example.");
-        assert_eq!(other.certainty, Some(Certainty::Unknown));
-        assert_eq!(other.members, ["192.0.2.99", "192.0.2.15"]);
-    }
-
-    #[test]
-    fn queries_wait_once_for_a_set() {
-        let (zone, settings) = (zone(), settings());
-        let mut live = LiveZone::new(&zone);
-        live.evaluate(&zone, &view(&[]), &settings, &|_| true);
-        live.end_wait(0);
-        assert!(!live.sets[0].answer.hold && live.sets[1].answer.hold);
-        live.evaluate(&zone, &view(&[]), &settings, &|_| true);
-        assert!(!live.sets[0].answer.hold, "still nothing is known");
-        // The zone is loaded again.
-        let mut next = LiveZone::new(&zone);
-        next.inherit(&zone, &live, &zone);
-        next.evaluate(&zone, &view(&[]), &settings, &|_| true);
-        assert!(!next.sets[0].answer.hold && next.sets[1].answer.hold);
-        // Known for a while, then forgotten: it is new again.
-        next.evaluate(&zone, &view(&[(13, Liveness::Up)]), &settings, &|_| true);
-        next.evaluate(&zone, &view(&[]), &settings, &|_| true);
-        assert!(next.sets[0].answer.hold);
-    }
-
-    #[test]
-    fn a_broken_program_is_told_of_once_and_fails_alone() {
-        let (zone, settings) = (zone(), settings());
-        let mut live = LiveZone::new(&zone);
-        let messages = live.evaluate(&zone, &view(&[]), &settings, &|_| true);
-        let [message] = messages.as_slice() else {
-            panic!("{messages:?}");
-        };
-        assert!(message.is_failure && message.source.starts_with("test.zone:7:1: "));
-        let again = live.evaluate(&zone, &view(&[]), &settings, &|_| true);
-        assert_eq!(again, []);
-        let served = live.serve(&view(&[]), &settings);
-        assert_eq!(served.get(3).unwrap().failure, Some(Failure::Defect));
-        assert_eq!(served.get(0).unwrap().failure, None);
-    }
-
-    #[test]
-    fn a_program_that_reads_the_query_is_left_to_it() {
-        let (zone, settings) = (zone(), settings());
-        let mut live = LiveZone::new(&zone);
-        live.evaluate(&zone, &view(&[]), &settings, &|_| true);
-        let served = live.serve(&view(&[]), &settings);
-        let programs: Vec<u32> = served.get(2).unwrap().programs().collect();
-        assert_eq!(programs, [0]);
-        let message = crate::zone::tests::query(&"who.example.".parse().unwrap(), Type::A);
-        let query = dns_wire::Query::parse(&message).unwrap();
-        let client = crate::zone::tests::client(Transport::Udp);
-        let call = Call {
-            live: &served,
-            set: 2,
-            program: 0,
-            query: &query,
-            client: &client,
-            subnet: None,
-            seed: 1,
-        };
-        assert_eq!(LuaPrograms.run(&call), Ok((180, vec![vec![127, 0, 0, 1]])));
-    }
-}
+mod tests;

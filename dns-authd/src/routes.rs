@@ -107,28 +107,82 @@ fn zone_name(request: &Request) -> Result<Option<Name>, Reply> {
 /// The zone as a master file, names absolute, in canonical order (RFC 4034 §6.1), SOA first.
 #[must_use]
 pub fn master_file(zone: &Zone) -> String {
-    let mut records = zone.records();
+    let records = zone.plain_records().into_iter();
+    let records = records.map(|(owner, rtype, ttl, rdata)| {
+        let data = dns_wire::rdata::display(rtype, &rdata);
+        (owner, rtype, ttl, rdata, data)
+    });
+    let programs = zone.programs().map(|(owner, rtype, program)| {
+        let data = program.display(rtype);
+        (owner.clone(), Type::LUA, program.ttl, Vec::new(), data)
+    });
+    let mut records: Vec<_> = records.chain(programs).collect();
     records.sort_by(|a, b| {
         let key = |rtype: Type| (rtype != Type::SOA, rtype);
-        (&a.0, key(a.1), &a.3).cmp(&(&b.0, key(b.1), &b.3))
+        (&a.0, key(a.1), &a.3, &a.4).cmp(&(&b.0, key(b.1), &b.3, &b.4))
     });
     let mut text = String::new();
-    for (owner, rtype, ttl, rdata) in records {
-        let data = match rtype {
-            Type::LUA => lua_text(&rdata),
-            _ => dns_wire::rdata::display(rtype, &rdata),
-        };
+    for (owner, rtype, ttl, _, data) in records {
         // Writing to a string cannot fail.
         let _written = writeln!(text, "{owner}\t{ttl}\tIN\t{rtype}\t{data}");
     }
     text
 }
 
-/// A program as master files have it: the type it makes, and its text in quotes.
-fn lua_text(rdata: &[u8]) -> String {
-    let Some((rtype, strings)) = rdata.split_first_chunk::<2>() else {
-        return String::new();
-    };
-    let strings = dns_wire::rdata::display(Type::TXT, strings);
-    format!("{} {strings}", Type(u16::from_be_bytes(*rtype)))
+#[cfg(test)]
+mod tests {
+    use dns_wire::hash::Seed;
+
+    use super::*;
+    use crate::zone::parse::{self, Options};
+
+    fn read(text: &str, options: &Options) -> Zone {
+        let apex: Name = "example.".parse().unwrap();
+        let path = std::path::Path::new("example.zone");
+        let mut load = |_: &std::path::Path| Ok(text.as_bytes().to_vec());
+        let file = parse::parse(path, &apex, &mut load, options).unwrap();
+        Zone::build(&apex, &file.records, Seed(1)).unwrap()
+    }
+
+    #[test]
+    fn what_is_shown_of_a_zone_is_the_zone() {
+        let long = "x".repeat(600);
+        let text = format!(
+            "$TTL 60\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n\
+             a LUA A \"ifportup(443, {{'192.0.2.1',\" \"'192.0.2.2'}})\"\n\
+             b LUA TXT \";return '\\065\\n\\\\' .. \\\"q\\\"\" \"\" \" .. 'z'\"\n\
+             c LUA TXT \"'{long}'\"\n\
+             d 7 LUA LUA \"x = 1\"\n\
+             e LUA TXT \\# 10 0010 07 275c22275c0a27\n"
+        );
+        for lua_whitespace in [true, false] {
+            let options = Options {
+                lua_whitespace,
+                ..Options::default()
+            };
+            let zone = read(&text, &options);
+            let shown = master_file(&zone);
+            let again = read(&shown, &options);
+            let programs = |zone: &Zone| {
+                let all = zone.programs();
+                all.map(|(owner, rtype, program)| {
+                    (owner.clone(), rtype, program.ttl, program.code.to_string())
+                })
+                .collect::<Vec<_>>()
+            };
+            assert_eq!(programs(&again), programs(&zone), "{shown}");
+            assert_eq!(programs(&zone).len(), 5);
+            assert_eq!(again.records().len(), zone.records().len());
+            assert_eq!(master_file(&again), shown);
+        }
+    }
+
+    #[test]
+    fn a_program_is_sent_in_the_strings_it_was_written_in() {
+        let text =
+            "$TTL 60\n@ SOA ns h 1 2 3 4 5\n@ NS ns.test.\na LUA A \"pick\" \"\" \"random()\"\n";
+        let zone = read(text, &Options::default());
+        let sent = zone.records().pop().unwrap().3;
+        assert_eq!(sent, b"\0\x01\x04pick\0\x08random()");
+    }
 }

@@ -3,6 +3,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use config_text::counted_as;
 use dns_wire::header::{self, Flags};
 use dns_wire::{Name, Rcode, Type};
 
@@ -45,8 +46,7 @@ pub fn run(shared: &Shared, table: &Table) -> Result<String, String> {
     }
     match zones.len() {
         0 => Err("no zone is served".to_owned()),
-        1 => Ok("1 zone answers".to_owned()),
-        n => Ok(format!("{n} zones answer")),
+        n => Ok(counted_as(n, "zone answers", "zones answer")),
     }
 }
 

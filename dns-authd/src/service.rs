@@ -6,40 +6,44 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use daemon_base::config::{Common, Problems};
+use daemon_base::config::{Common, Problem, Problems};
 use daemon_base::exit;
 use daemon_base::listen::{self, UdpOptions};
 use daemon_base::run::{Context, Service, StartError};
 use daemon_base::snapshot::Cell;
-use daemon_base::tls::Certificates;
+use daemon_base::tls::{CertificateError, Certificates};
 use daemon_base::udp::{self, Engine};
 use dns_wire::hash::Seed;
 use proto::watch::Watcher;
 use serde_json::Value;
 use tokio::runtime::Builder;
 use tokio::sync::{oneshot, watch};
+use tokio_rustls::TlsAcceptor;
 
 use crate::access::Access;
 use crate::answer::Snapshot;
-use crate::config::{Config, Network, Tls};
-use crate::encrypted::{Encrypted, EncryptedError, Sockets};
+use crate::config::{Config, Fixed, Network, Tls};
 use crate::health::{self, Link};
 use crate::hold::Hold;
+use crate::https::{self, Site};
 use crate::keeper::{self, Command, Outfit, Plan, Reports};
 use crate::metrics::{Scrape, Totals};
 use crate::programs::LiveSettings;
+use crate::quic::Quic;
 use crate::reload::{self, Pace};
 use crate::server::Supply;
 use crate::table::Table;
-use crate::tcp::{self, Shared};
+use crate::tcp::{self, Shared, Spoken};
 use crate::{random, routes, self_check, server, status};
 
 /// The name of the DNS sockets among inherited ones.
 const SOCKETS: &str = "dns";
+/// The ALPN name of DNS over TLS (RFC 7858's entry in the IANA registry).
+const DOT: &[u8] = b"dot";
 /// Between attempts to reach a keeper with a full queue.
 const RETRY: Duration = Duration::from_millis(5);
-/// How long encrypted connections may take to end, of the whole drain.
-const ENCRYPTED_DRAIN: Duration = Duration::from_secs(1);
+/// How long connections of QUIC may take to end, of the whole drain.
+const QUIC_DRAIN: Duration = Duration::from_secs(1);
 /// How often draining looks whether connections have ended.
 const DRAIN_POLL: Duration = Duration::from_millis(10);
 
@@ -47,11 +51,13 @@ const DRAIN_POLL: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub struct Authd {
     engine: Engine,
+    /// The thread of queries that wait. It ends after those of the engine, when all are answered.
+    waiting: JoinHandle<()>,
     streams: Streams,
     stock: Stock,
     totals: Totals,
     access: Arc<Cell<Access>>,
-    network: Network,
+    fixed: Fixed,
 }
 
 /// What is served, and who keeps it as it should be.
@@ -84,14 +90,15 @@ impl Service for Authd {
         for warning in &config.warnings {
             tracing::warn!("{warning}");
         }
+        let fixed = Fixed::of(&config);
         let listeners = Listeners::open(&config, context)?;
         // The zones come first: nothing is answered before they are there.
         let stock = Stock::fill(&config, context).await?;
         let totals = Totals::default();
-        let held = Hold::start(
+        let (hold, waiting) = Hold::start(
             Arc::clone(&stock.cell),
             stock.keeper.sender(),
-            hold(&config),
+            hold_time(&config),
             &totals,
         )
         .map_err(|error| StartError::io("hold does not start", &error))?;
@@ -99,7 +106,7 @@ impl Service for Authd {
         let shared = Shared::new(
             Arc::clone(&stock.cell),
             config.network.tcp,
-            hold(&config),
+            hold_time(&config),
             Arc::clone(&access),
             totals.clone(),
         );
@@ -113,7 +120,7 @@ impl Service for Authd {
         let supply = Supply {
             cell: Arc::clone(&stock.cell),
             access: Arc::clone(&access),
-            hold: held,
+            hold,
             totals: totals.clone(),
         };
         let engine = server::start(listeners.udp, threads(&config.network), &supply)
@@ -135,25 +142,27 @@ impl Service for Authd {
         );
         Ok(Self {
             engine,
+            waiting,
             streams,
             stock,
             totals,
             access,
-            network: config.network,
+            fixed,
         })
     }
 
     async fn reload(&self, config: Config) -> Result<String, Problems> {
+        // Before anything else is taken up: a configuration counts as a whole, or not at all.
+        self.streams
+            .take_certificate(config.tls.as_ref())
+            .map_err(|error| Problem::new(exit::chain(&error)))?;
         for warning in &config.warnings {
             tracing::warn!("{warning}");
         }
-        if config.network != self.network {
-            tracing::warn!("What is listened on, and bounds of TCP, change with the next restart");
+        for left in self.fixed.left_for_restart(&Fixed::of(&config)) {
+            tracing::warn!("{left}");
         }
         self.stock.pace.send_replace(pace(&config));
-        if let Some(certificates) = &self.streams.certificates {
-            certificates.reload();
-        }
         self.access.publish(config.access.clone());
         let (done, summary) = oneshot::channel();
         let mut command = Command::Configure(Box::new(plan(&config)), done);
@@ -176,11 +185,12 @@ impl Service for Authd {
     }
 
     async fn drain(self, deadline: Duration) -> bool {
-        // UDP answers what is queued and ends; connections end when they have nothing to answer.
+        // UDP answers what is queued and ends, and then who waits; connections end when they have
+        // nothing to answer. The keeper goes on until then: it publishes what is waited for.
         self.engine.ask_to_stop();
         self.streams.stop.send_replace(true);
         let ended = tokio::time::timeout(deadline, async {
-            while !self.streams.thread.is_finished() {
+            while !(self.streams.thread.is_finished() && self.waiting.is_finished()) {
                 tokio::time::sleep(DRAIN_POLL).await;
             }
         });
@@ -243,7 +253,7 @@ const fn pace(config: &Config) -> Pace {
 }
 
 /// How long queries wait for first results: not at all when none will come.
-fn hold(config: &Config) -> Duration {
+fn hold_time(config: &Config) -> Duration {
     match config.health {
         Some(_) => config.live.hold,
         None => Duration::ZERO,
@@ -255,7 +265,7 @@ fn plan(config: &Config) -> Plan {
     Plan {
         zones: config.zones.clone(),
         live: LiveSettings {
-            hold: hold(config),
+            hold: hold_time(config),
             ..config.live.clone()
         },
         lua: config.lua,
@@ -274,7 +284,15 @@ fn threads(network: &Network) -> usize {
 struct Listeners {
     udp: Vec<std::net::UdpSocket>,
     tcp: Vec<std::net::TcpListener>,
-    encrypted: Option<(Tls, Sockets)>,
+    encrypted: Option<EncryptedListeners>,
+}
+
+/// The sockets of encrypted transports.
+struct EncryptedListeners {
+    tls: Tls,
+    dot: Vec<std::net::TcpListener>,
+    doh: Vec<std::net::TcpListener>,
+    doq: Vec<std::net::UdpSocket>,
 }
 
 impl Listeners {
@@ -297,73 +315,113 @@ impl Listeners {
             }
         }
         let tcp = listen::tcp(inherited, SOCKETS, &addresses)?;
-        let encrypted = config.tls.clone();
-        let encrypted = encrypted
-            .map(|tls| Ok::<_, StartError>((open_encrypted(&tls, context)?, tls)))
-            .transpose()?
-            .map(|(sockets, tls)| (tls, sockets));
+        let tls = config.tls.clone();
+        let encrypted = tls.map(|tls| EncryptedListeners::open(tls, context));
         Ok(Self {
             udp,
             tcp,
-            encrypted,
+            encrypted: encrypted.transpose()?,
         })
     }
 }
 
-fn open_encrypted(tls: &Tls, context: &mut Context) -> Result<Sockets, StartError> {
-    let inherited = &mut context.inherited;
-    let sockets = Sockets {
-        dot: listen::tcp(inherited, "dns-tls", &tls.dot)?,
-        doh: listen::tcp(inherited, "dns-https", &tls.doh)?,
-        doq: listen::udp(inherited, "dns-quic", &tls.doq, UdpOptions::default())?,
-    };
-    let streams = sockets.dot.iter().chain(&sockets.doh);
-    let addresses = streams.map(std::net::TcpListener::local_addr);
-    let datagrams = sockets.doq.iter().map(std::net::UdpSocket::local_addr);
-    for address in addresses.chain(datagrams) {
-        tracing::info!(address = %address?, "Listening, encrypted");
+impl EncryptedListeners {
+    fn open(tls: Tls, context: &mut Context) -> Result<Self, StartError> {
+        let inherited = &mut context.inherited;
+        let dot = listen::tcp(inherited, "dns-tls", &tls.dot)?;
+        let doh = listen::tcp(inherited, "dns-https", &tls.doh)?;
+        let doq = listen::udp(inherited, "dns-quic", &tls.doq, UdpOptions::default())?;
+        let streams = dot.iter().chain(&doh);
+        let addresses = streams.map(std::net::TcpListener::local_addr);
+        let datagrams = doq.iter().map(std::net::UdpSocket::local_addr);
+        for address in addresses.chain(datagrams) {
+            tracing::info!(address = %address?, "Listening, encrypted");
+        }
+        Ok(Self { tls, dot, doh, doq })
     }
-    Ok(sockets)
+}
+
+/// A listener, and what is spoken there.
+type Door = (tokio::net::TcpListener, Spoken);
+
+fn door(listener: std::net::TcpListener, spoken: &Spoken) -> io::Result<Door> {
+    Ok((tokio::net::TcpListener::from_std(listener)?, spoken.clone()))
+}
+
+/// What there is of encrypted transports.
+#[derive(Default)]
+struct Secured {
+    certificates: Option<Certificates>,
+    doors: Vec<Door>,
+    quic: Option<Quic>,
+}
+
+impl Secured {
+    fn start(listeners: EncryptedListeners, shared: &Arc<Shared>) -> Result<Self, StartError> {
+        let EncryptedListeners { tls, dot, doh, doq } = listeners;
+        let certificates = Certificates::read(&[tls.files()])
+            .map_err(|error| StartError::new(exit::CONFIG, error))?;
+        let acceptor = |protocols: &[&[u8]]| match certificates.server_config(protocols) {
+            Ok(config) => Ok(TlsAcceptor::from(Arc::new(config))),
+            Err(error) => Err(StartError::new(exit::CONFIG, error)),
+        };
+        let spoken = Spoken::Tls(acceptor(&[DOT])?);
+        let dot = dot.into_iter().map(|listener| door(listener, &spoken));
+        let spoken = Spoken::Https(Site {
+            tls: acceptor(&https::PROTOCOLS)?,
+            path: tls.doh_path.into(),
+        });
+        let doh = doh.into_iter().map(|listener| door(listener, &spoken));
+        let doors = dot.chain(doh).collect::<io::Result<_>>()?;
+        let quic = match doq.is_empty() {
+            true => None,
+            false => Some(Quic::start(
+                &certificates,
+                doq,
+                tcp::ask(Arc::clone(shared)),
+            )?),
+        };
+        tokio::spawn(certificates.clone().follow());
+        Ok(Self {
+            certificates: Some(certificates),
+            doors,
+            quic,
+        })
+    }
 }
 
 impl Streams {
     /// Starts the thread that runs all connections.
     fn start(
         listeners: Vec<std::net::TcpListener>,
-        encrypted: Option<(Tls, Sockets)>,
+        encrypted: Option<EncryptedListeners>,
         shared: Arc<Shared>,
     ) -> Result<Self, StartError> {
         let (stop, mut stopped) = watch::channel(false);
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let guard = runtime.enter();
-        let listeners: Vec<tokio::net::TcpListener> = listeners
-            .into_iter()
-            .map(tokio::net::TcpListener::from_std)
-            .collect::<io::Result<_>>()?;
-        let encrypted = match encrypted {
-            Some((tls, sockets)) => {
-                let started = Encrypted::start(&tls, sockets, tcp::ask(Arc::clone(&shared)));
-                let encrypted = started.map_err(|error| match error {
-                    EncryptedError::Certificate(error) => StartError::new(exit::CONFIG, error),
-                    EncryptedError::Listen(error) => error.into(),
-                })?;
-                tokio::spawn(encrypted.certificates().follow());
-                Some(encrypted)
-            }
-            None => None,
-        };
+        let plain = listeners.into_iter();
+        let plain = plain.map(|listener| door(listener, &Spoken::Plain));
+        let mut all: Vec<Door> = plain.collect::<io::Result<_>>()?;
+        let secured = encrypted.map(|encrypted| Secured::start(encrypted, &shared));
+        let Secured {
+            certificates,
+            doors,
+            quic,
+        } = secured.transpose()?.unwrap_or_default();
+        all.extend(doors);
         drop(guard);
-        let certificates = encrypted.as_ref().map(Encrypted::certificates);
         let run = async move {
             let mut tasks = tokio::task::JoinSet::new();
-            for listener in listeners {
-                tasks.spawn(tcp::serve(listener, Arc::clone(&shared), stopped.clone()));
+            for (listener, spoken) in all {
+                let shared = Arc::clone(&shared);
+                tasks.spawn(tcp::serve(listener, spoken, shared, stopped.clone()));
             }
             while tasks.join_next().await.is_some() {}
             // An error means that the sender is gone, and with it the service.
             drop(stopped.wait_for(|stop| *stop).await);
-            if let Some(encrypted) = encrypted {
-                encrypted.drain(ENCRYPTED_DRAIN).await;
+            if let Some(quic) = quic {
+                quic.drain(QUIC_DRAIN).await;
             }
             shared.wait_until_closed().await;
         };
@@ -375,5 +433,15 @@ impl Streams {
             thread,
             certificates,
         })
+    }
+
+    /// Takes up the certificate that a configuration names, from files that may be others than before.
+    fn take_certificate(&self, tls: Option<&Tls>) -> Result<(), CertificateError> {
+        match (&self.certificates, tls) {
+            (Some(certificates), Some(tls)) => certificates.replace(&[tls.files()]),
+            // The next start is to find what it needs.
+            (None, Some(tls)) => Certificates::read(&[tls.files()]).map(drop),
+            (_, None) => Ok(()),
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use config_text::counted;
 use daemon_base::run::headline;
 use serde_json::{Value, json};
 
@@ -179,6 +180,7 @@ pub fn render_zones(zones: &Value, now: SystemTime) -> String {
 
 fn health_text(health: &Value) -> String {
     let targets = health.get("targets").and_then(Value::as_u64).unwrap_or(0);
+    let targets = counted(targets, "target");
     let state = string(health, "state");
     match state {
         "disconnected" => {
@@ -188,9 +190,9 @@ fn health_text(health: &Value) -> String {
                 |age| format!("last heard {age:.0} s ago"),
             );
             let error = string(health, "error");
-            format!("disconnected, {targets} targets, {age}: {error}")
+            format!("disconnected, {targets}, {age}: {error}")
         }
-        state => format!("{state}, {targets} targets"),
+        state => format!("{state}, {targets}"),
     }
 }
 
@@ -206,11 +208,11 @@ fn push_zone(text: &mut String, zone: &Value, now: SystemTime) {
     // Writing to a string cannot fail.
     let _written = writeln!(
         text,
-        "  {}  {}  serial {}  {} records  {age}",
+        "  {}  {}  serial {}  {}  {age}",
         string(zone, "name"),
         string(zone, "state"),
         number("serial"),
-        number("records"),
+        counted(number("records"), "record"),
     );
     for problem in strings(zone, "problems") {
         let _written = writeln!(text, "    problem: {problem}");

@@ -1,4 +1,5 @@
-//! DNS over TCP (RFC 7766): pipelined queries, bounded connections, idle ones closed.
+//! DNS over TCP (RFC 7766) and over TLS (RFC 7858): pipelined queries, bounded connections, idle ones
+//! closed. Connections of HTTPS are accepted here too, within the same bounds.
 //!
 //! A task for each connection reads what there is, answers every whole query in it, and writes the
 //! answers with one call; it reads no more until they are written, so a client that does not read
@@ -13,30 +14,33 @@ use std::time::Duration;
 use daemon_base::connections::{Connections, Place};
 use daemon_base::snapshot::Cell;
 use dns_wire::{Name, Rcode};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
+use tokio_rustls::TlsAcceptor;
 
 use crate::access::Access;
 use crate::answer::{self, Client, Responder, Snapshot, Transport, Verdict};
 use crate::config::TcpLimits;
-use crate::encrypted::Ask;
+use crate::https::{self, Site};
 use crate::metrics::{ThreadTotals, Totals};
 use crate::programs::LuaPrograms;
+use crate::quic::Ask;
 use crate::random;
 use crate::transfer;
 
 /// The longest query that is read: a query with every option there is does not come near.
-const MAX_QUERY: usize = 4096;
+pub(crate) const MAX_QUERY: usize = 4096;
 /// Answers written with one call, unless a single one is longer.
 const WRITE_BATCH: usize = 64 * 1024;
 /// How often a waiting query looks whether it can be answered.
 const POLL: Duration = Duration::from_millis(2);
 /// How long a connection is read from when the server stops: a query that was on its way is answered, and
 /// not cut off with its connection.
-const LAST: Duration = Duration::from_millis(500);
+pub(crate) const LAST: Duration = Duration::from_millis(500);
+/// How long a TLS handshake may take; it has its place among the connections from its beginning.
+const HANDSHAKE: Duration = Duration::from_secs(5);
 /// After a failure to accept for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -98,7 +102,7 @@ impl Shared {
     }
 
     /// Answers one message, after a wait while nothing is known yet; `None` is silence.
-    async fn answer(
+    pub(crate) async fn answer(
         &self,
         message: &[u8],
         peer: SocketAddr,
@@ -129,6 +133,10 @@ impl Shared {
         Some(out)
     }
 
+    pub(crate) fn limits(&self) -> TcpLimits {
+        self.limits
+    }
+
     /// How many connections there are.
     #[must_use]
     pub fn connections(&self) -> Arc<Connections> {
@@ -152,17 +160,43 @@ impl Shared {
     }
 }
 
-/// Answers for transports that carry one message at a time.
+/// Answers for QUIC.
 #[must_use]
 pub fn ask(shared: Arc<Shared>) -> Ask {
-    Arc::new(move |message, peer, transport| {
+    Arc::new(move |message, peer| {
         let shared = Arc::clone(&shared);
-        Box::pin(async move { shared.answer(&message, peer, transport).await })
+        Box::pin(async move { shared.answer(&message, peer, Transport::Quic).await })
     })
 }
 
+/// What is spoken on the connections of a listener.
+#[derive(Clone)]
+pub enum Spoken {
+    /// DNS.
+    Plain,
+    /// DNS, after a handshake.
+    Tls(TlsAcceptor),
+    /// HTTP, after a handshake.
+    Https(Site),
+}
+
+impl std::fmt::Debug for Spoken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Plain => f.write_str("Plain"),
+            Self::Tls(_) => f.write_str("Tls"),
+            Self::Https(site) => f.debug_tuple("Https").field(site).finish(),
+        }
+    }
+}
+
 /// Accepts connections until `stop` is set.
-pub async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
+pub async fn serve(
+    listener: TcpListener,
+    spoken: Spoken,
+    shared: Arc<Shared>,
+    mut stop: watch::Receiver<bool>,
+) {
     loop {
         let accepted = tokio::select! {
             _ = stop.wait_for(|stop| *stop) => return,
@@ -171,8 +205,9 @@ pub async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stop: watch::
         match accepted {
             Ok((stream, peer)) => {
                 if let Some(place) = shared.admit(peer.ip()) {
-                    let connection = Connection::new(&stream, peer, &shared, place);
-                    tokio::spawn(connection.run(stream, stop.clone()));
+                    let arrival = (stream, peer, place);
+                    let (spoken, shared) = (spoken.clone(), Arc::clone(&shared));
+                    tokio::spawn(begin(arrival, spoken, shared, stop.clone()));
                 }
             }
             Err(error) => {
@@ -183,10 +218,49 @@ pub async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stop: watch::
     }
 }
 
+/// Shakes hands where that is asked for, and answers; the place is given back at the end.
+async fn begin(
+    (stream, peer, _place): (TcpStream, SocketAddr, Place),
+    spoken: Spoken,
+    shared: Arc<Shared>,
+    stop: watch::Receiver<bool>,
+) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%peer, %error, "Connection cannot be set up");
+    }
+    let local = stream.local_addr().ok();
+    let (acceptor, site) = match &spoken {
+        Spoken::Plain => {
+            let connection = Connection::new(Transport::Tcp, peer, local, shared);
+            let (reader, writer) = stream.into_split();
+            return connection.run(reader, writer, stop).await;
+        }
+        Spoken::Tls(acceptor) => (acceptor, None),
+        Spoken::Https(site) => (&site.tls, Some(site)),
+    };
+    let stream = match timeout(HANDSHAKE, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => {
+            tracing::debug!(%peer, %error, "TLS handshake has failed");
+            return;
+        }
+        Err(_) => {
+            tracing::debug!(%peer, "TLS handshake takes too long");
+            return;
+        }
+    };
+    match site {
+        Some(site) => https::serve(stream, peer, Arc::clone(&site.path), shared, stop).await,
+        None => {
+            let connection = Connection::new(Transport::Tls, peer, local, shared);
+            let (reader, writer) = tokio::io::split(stream);
+            connection.run(reader, writer, stop).await;
+        }
+    }
+}
+
 struct Connection {
     shared: Arc<Shared>,
-    /// Given back when the connection ends.
-    _place: Place,
     client: Client,
     /// What was read and not yet answered.
     input: Vec<u8>,
@@ -207,16 +281,19 @@ enum End {
 }
 
 impl Connection {
-    fn new(stream: &TcpStream, peer: SocketAddr, shared: &Arc<Shared>, place: Place) -> Self {
-        let local = stream.local_addr().ok();
+    fn new(
+        transport: Transport,
+        peer: SocketAddr,
+        local: Option<SocketAddr>,
+        shared: Arc<Shared>,
+    ) -> Self {
         Self {
-            shared: Arc::clone(shared),
-            _place: place,
+            shared,
             client: Client {
                 peer,
                 local: local.map(|local| local.ip()),
                 local_port: local.map_or(0, |local| local.port()),
-                transport: Transport::Tcp,
+                transport,
                 can_wait: true,
                 may_ask: true,
             },
@@ -228,12 +305,13 @@ impl Connection {
         }
     }
 
-    async fn run(mut self, stream: TcpStream, mut stop: watch::Receiver<bool>) {
+    async fn run(
+        mut self,
+        mut reader: impl AsyncRead + Unpin,
+        mut writer: impl AsyncWrite + Unpin,
+        mut stop: watch::Receiver<bool>,
+    ) {
         let peer = self.client.peer;
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%peer, %error, "Connection cannot be set up");
-        }
-        let (mut reader, mut writer) = stream.into_split();
         self.deadline = now() + self.shared.limits.idle;
         let mut last = None;
         let ended = loop {
@@ -265,16 +343,21 @@ impl Connection {
         };
         if matches!(ended, End::Noise) {
             tracing::debug!(%peer, "Client sends what is no DNS");
+            // What came before it is answered; nothing after it is read.
+            self.finish(&mut writer).await;
         }
     }
 
-    /// Answers what waits, after the client has said that it asks no more.
-    async fn finish(&mut self, writer: &mut OwnedWriteHalf) -> End {
+    /// Answers what waits, after the last query that is taken from the client.
+    async fn finish(&mut self, writer: &mut (impl AsyncWrite + Unpin)) -> End {
         while !self.waiting.is_empty() {
             tokio::time::sleep(POLL).await;
             if let Err(end) = self.answer(writer).await {
                 return end;
             }
+        }
+        if let Err(end) = self.flush(writer).await {
+            return end;
         }
         // An error here means that the client is gone already.
         drop(writer.shutdown().await);
@@ -282,7 +365,21 @@ impl Connection {
     }
 
     /// Answers every whole query that was read, and those that have waited enough.
-    async fn answer(&mut self, writer: &mut OwnedWriteHalf) -> Result<(), End> {
+    async fn answer(&mut self, writer: &mut (impl AsyncWrite + Unpin)) -> Result<(), End> {
+        loop {
+            self.answer_input(writer).await?;
+            let n_waiting = self.waiting.len();
+            self.answer_waiting(writer).await?;
+            // The places of those that wait no more are for queries that were read already: nothing else
+            // may come that would have these looked at.
+            if self.waiting.len() == n_waiting || self.input.is_empty() {
+                return self.flush(writer).await;
+            }
+        }
+    }
+
+    /// Answers whole queries, while there is a place for one that has to wait.
+    async fn answer_input(&mut self, writer: &mut (impl AsyncWrite + Unpin)) -> Result<(), End> {
         let mut input = std::mem::take(&mut self.input);
         let mut at = 0;
         while self.waiting.len() < self.shared.limits.pipeline
@@ -296,6 +393,10 @@ impl Connection {
         if at > 0 {
             self.deadline = now() + self.shared.limits.idle;
         }
+        Ok(())
+    }
+
+    async fn answer_waiting(&mut self, writer: &mut (impl AsyncWrite + Unpin)) -> Result<(), End> {
         for waiting in std::mem::take(&mut self.waiting) {
             let client = Client {
                 can_wait: now() < waiting.deadline,
@@ -307,11 +408,16 @@ impl Connection {
                 Verdict::Wait { .. } => self.waiting.push(waiting),
                 Verdict::Silent | Verdict::Transfer { .. } => {}
             }
+            self.flush_batch(writer).await?;
         }
-        self.flush(writer).await
+        Ok(())
     }
 
-    async fn answer_one(&mut self, message: &[u8], writer: &mut OwnedWriteHalf) -> Result<(), End> {
+    async fn answer_one(
+        &mut self,
+        message: &[u8],
+        writer: &mut (impl AsyncWrite + Unpin),
+    ) -> Result<(), End> {
         let shared = Arc::clone(&self.shared);
         match shared.respond(message, &self.client, &mut self.scratch) {
             Verdict::Reply(length) => self.push(length),
@@ -326,10 +432,7 @@ impl Connection {
                 self.transfer(message, &apex, writer).await?;
             }
         }
-        match self.output.len() >= WRITE_BATCH {
-            true => self.flush(writer).await,
-            false => Ok(()),
-        }
+        self.flush_batch(writer).await
     }
 
     /// Sends a whole zone, if the client may have it.
@@ -337,11 +440,13 @@ impl Connection {
         &mut self,
         message: &[u8],
         apex: &Name,
-        writer: &mut OwnedWriteHalf,
+        writer: &mut (impl AsyncWrite + Unpin),
     ) -> Result<(), End> {
         let shared = Arc::clone(&self.shared);
         let peer = self.client.peer;
-        let is_allowed = shared.access.current().may_transfer(peer.ip());
+        // Transfers are for TCP, or TLS with a protocol of its own (RFC 9103).
+        let is_allowed = self.client.transport == Transport::Tcp
+            && shared.access.current().may_transfer(peer.ip());
         let snapshot = shared.cell.current();
         let zone = snapshot
             .table
@@ -358,9 +463,7 @@ impl Connection {
         let mut transfer = transfer::Transfer::new(&zone, message);
         while let Some(length) = transfer.next_message(&mut self.scratch) {
             self.push(length);
-            if self.output.len() >= WRITE_BATCH {
-                self.flush(writer).await?;
-            }
+            self.flush_batch(writer).await?;
         }
         Ok(())
     }
@@ -373,11 +476,24 @@ impl Connection {
         self.output.extend_from_slice(message);
     }
 
-    async fn flush(&mut self, writer: &mut OwnedWriteHalf) -> Result<(), End> {
+    /// Writes what is enough for one call.
+    async fn flush_batch(&mut self, writer: &mut (impl AsyncWrite + Unpin)) -> Result<(), End> {
+        match self.output.len() >= WRITE_BATCH {
+            true => self.flush(writer).await,
+            false => Ok(()),
+        }
+    }
+
+    async fn flush(&mut self, writer: &mut (impl AsyncWrite + Unpin)) -> Result<(), End> {
         if self.output.is_empty() {
             return Ok(());
         }
-        let written = timeout(self.shared.limits.idle, writer.write_all(&self.output)).await;
+        let write = async {
+            writer.write_all(&self.output).await?;
+            // TLS may keep back the end of what is written.
+            writer.flush().await
+        };
+        let written = timeout(self.shared.limits.idle, write).await;
         self.output.clear();
         match written {
             Ok(Ok(())) => Ok(()),
@@ -388,7 +504,7 @@ impl Connection {
 
 /// Reads what there is; `Some(0)` when the client has no more to send.
 async fn read_some(
-    reader: &mut OwnedReadHalf,
+    reader: &mut (impl AsyncRead + Unpin),
     input: &mut Vec<u8>,
     deadline: Instant,
 ) -> Result<Option<usize>, End> {
@@ -414,3 +530,6 @@ fn next_frame(input: &[u8]) -> Result<Option<&[u8]>, End> {
 fn now() -> Instant {
     Instant::now()
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,7 @@ pub mod generate;
 pub mod lexer;
 mod merge;
 pub mod parse;
+mod program;
 pub mod record;
 #[cfg(test)]
 mod reference;
@@ -25,14 +26,14 @@ pub mod resolve;
 pub(crate) mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use config_text::Position;
 use dns_wire::hash::{Seed, Suffixes};
 use dns_wire::{Name, Type};
 
 use crate::name_table::{Index, NameTable};
 use crate::render::{Rendered, Store};
+
+pub use program::Program;
 
 /// One zone, ready to answer.
 #[derive(Debug)]
@@ -57,7 +58,7 @@ pub struct Zone {
     n_records: usize,
     live_sets: Box<[LiveSet]>,
     /// `LUA LUA` records, which other programs include.
-    libraries: Vec<(Name, Arc<str>)>,
+    libraries: Vec<(Name, Program)>,
     answers: Box<[TypedAnswer]>,
     store: Store,
     /// The answers of the whole zone: a name without the type asked for, and no such name.
@@ -87,34 +88,6 @@ pub struct LiveSet {
     pub fixed_ttl: u32,
     /// Its `LUA` records.
     pub programs: Vec<Program>,
-}
-
-/// One `LUA` record.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Program {
-    /// The TTL it was written with.
-    pub ttl: u32,
-    /// The program's text.
-    pub code: Arc<str>,
-    /// Where it was written.
-    pub position: Position,
-}
-
-impl Program {
-    /// The program as record data.
-    fn rdata(&self, rtype: Type) -> Vec<u8> {
-        lua_rdata(rtype, &self.code)
-    }
-}
-
-/// A program as record data: the type it makes, then its text in character strings.
-fn lua_rdata(rtype: Type, code: &str) -> Vec<u8> {
-    let mut rdata = rtype.0.to_be_bytes().to_vec();
-    for string in code.as_bytes().chunks(255) {
-        rdata.push(u8::try_from(string.len()).unwrap_or(u8::MAX));
-        rdata.extend_from_slice(string);
-    }
-    rdata
 }
 
 /// What makes up one node's data of one type.
@@ -223,7 +196,7 @@ impl Zone {
 
     /// Programs that others include, each with its name.
     #[must_use]
-    pub fn libraries(&self) -> &[(Name, Arc<str>)] {
+    pub fn libraries(&self) -> &[(Name, Program)] {
         &self.libraries
     }
 
@@ -245,6 +218,16 @@ impl Zone {
     /// Programs are records of `PowerDNS`'s type for them.
     #[must_use]
     pub fn records(&self) -> Vec<(Name, Type, u32, Vec<u8>)> {
+        let mut records = self.plain_records();
+        for (owner, rtype, program) in self.programs() {
+            records.push((owner.clone(), Type::LUA, program.ttl, program.rdata(rtype)));
+        }
+        records
+    }
+
+    /// Every record but those that are programs.
+    #[must_use]
+    pub fn plain_records(&self) -> Vec<(Name, Type, u32, Vec<u8>)> {
         let mut records = Vec::with_capacity(self.n_records);
         for (place, node) in self.nodes.iter().enumerate() {
             let Some(index) = Index::new(place) else {
@@ -261,16 +244,18 @@ impl Zone {
             for rdata in &set.fixed {
                 records.push((set.owner.clone(), set.rtype, set.fixed_ttl, rdata.to_vec()));
             }
-            for program in &set.programs {
-                let rdata = program.rdata(set.rtype);
-                records.push((set.owner.clone(), Type::LUA, program.ttl, rdata));
-            }
-        }
-        for (owner, code) in &self.libraries {
-            let rdata = lua_rdata(Type::LUA, code);
-            records.push((owner.clone(), Type::LUA, self.soa.negative_ttl, rdata));
         }
         records
+    }
+
+    /// Every program, with its owner and the type that it makes.
+    pub fn programs(&self) -> impl Iterator<Item = (&Name, Type, &Program)> {
+        let of_sets = self.live_sets.iter().flat_map(|set| {
+            let programs = set.programs.iter();
+            programs.map(|program| (&set.owner, set.rtype, program))
+        });
+        let libraries = self.libraries.iter();
+        of_sets.chain(libraries.map(|(owner, program)| (owner, Type::LUA, program)))
     }
 
     /// The octets the compiled zone takes, roughly.

@@ -158,6 +158,36 @@ fn with_live(sets: Vec<LiveAnswer>) -> Snapshot {
     }
 }
 
+/// Makes one address, whatever the program.
+struct OneAddress;
+
+impl Programs for OneAddress {
+    fn run(&mut self, _program: &Call<'_>) -> Result<(u32, Vec<Vec<u8>>), Failure> {
+        Ok((7, vec![vec![192, 0, 2, 77]]))
+    }
+}
+
+#[test]
+fn any_gets_what_a_program_makes_as_records_of_the_type_it_makes() {
+    let set = || live(vec![Part::Program(0)]);
+    let snapshot = with_live(vec![set(), set(), set()]);
+    let mut responder = Responder::new(OneAddress, 7);
+    let mut out = vec![0; MAX_MESSAGE];
+    for name in ["live.example.", "x.wild.example."] {
+        for qtype in [Type::A, Type::ANY] {
+            let message = plain(name, qtype);
+            let client = client(Transport::Udp);
+            let verdict = responder.respond(&snapshot, &message, &client, &mut out);
+            let Verdict::Reply(length) = verdict else {
+                panic!("{verdict:?}");
+            };
+            let line = (name.parse().unwrap(), Type::A, 7, vec![192, 0, 2, 77]);
+            let answer = decode(&out[..length]).answer;
+            assert_eq!(answer, BTreeSet::from([line]), "{name} {qtype}");
+        }
+    }
+}
+
 fn three(select: &Select) -> Snapshot {
     let set = || live(vec![drawn(select.clone(), &[13, 14, 15])]);
     with_live(vec![set(), set(), set()])

@@ -4,7 +4,7 @@ use config_text::toml::{list, quoted};
 
 use crate::lua::LuaSettings;
 use crate::named_conf::{NamedConf, ZoneDecl, ZoneKind};
-use crate::pdns_conf::{LuaRecords, PdnsConf, Version};
+use crate::pdns_conf::{LuaRecords, PdnsConf, ServerId, Version};
 
 /// The configuration that a pdns.conf and its zone list come to.
 #[must_use]
@@ -29,7 +29,7 @@ pub fn pdns_conf(pdns: &PdnsConf, named: &NamedConf) -> String {
     if pdns.network.receivers != 0 {
         page.line(&format!("threads = {}", pdns.network.receivers));
     }
-    page.zones_section(pdns);
+    page.zones_section(pdns, named);
     page.rest(pdns);
     page.zones(named);
     page.text
@@ -40,6 +40,8 @@ pub fn pdns_conf(pdns: &PdnsConf, named: &NamedConf) -> String {
 pub fn named_conf(named: &NamedConf) -> String {
     let mut page = Page::new();
     page.line("version = \"v1\"");
+    page.section("zones");
+    page.directory(named);
     page.zones(named);
     page.text
 }
@@ -64,8 +66,17 @@ impl Page {
         self.line(&format!("\n[{name}]"));
     }
 
-    fn zones_section(&mut self, pdns: &PdnsConf) {
+    /// Where `$INCLUDE` looks. A directory without a root is one of the place that the list was read from.
+    fn directory(&mut self, named: &NamedConf) {
+        if named.directory.is_absolute() {
+            let directory = named.directory.display().to_string();
+            self.line(&format!("directory = {}", quoted(&directory)));
+        }
+    }
+
+    fn zones_section(&mut self, pdns: &PdnsConf, named: &NamedConf) {
         self.section("zones");
+        self.directory(named);
         match pdns.check_interval {
             Some(interval) => {
                 self.line(&format!("check-interval = \"{}s\"", interval.as_secs()));
@@ -107,8 +118,10 @@ impl Page {
             Version::Anonymous => self.line("version = \"none\""),
             Version::Text(text) => self.line(&format!("version = {}", quoted(text))),
         }
-        if let Some(id) = &pdns.answers.server_id {
-            self.line(&format!("id = {}", quoted(id)));
+        match &pdns.answers.server_id {
+            ServerId::Host => {}
+            ServerId::Disabled => self.line("id = \"none\""),
+            ServerId::Text(id) => self.line(&format!("id = {}", quoted(id))),
         }
         if pdns.answers.any_to_tcp {
             self.line("any = \"all-over-tcp\"");

@@ -15,7 +15,7 @@ use crate::access::Access;
 use crate::answer::{Any, Settings};
 use crate::lua::LuaSettings;
 use crate::named_conf::{NamedConf, ZoneDecl};
-use crate::pdns_conf::{LuaRecords, PdnsConf, Version, ZoneFiles};
+use crate::pdns_conf::{LuaRecords, PdnsConf, ServerId, Version, ZoneFiles};
 use crate::programs::LiveSettings;
 use crate::zone::parse::{Options, OutOfZone};
 
@@ -125,7 +125,11 @@ fn live(pdns: &PdnsConf) -> LiveSettings {
 
 fn answers(pdns: &PdnsConf, version: &str, host: &str, tcp: TcpLimits) -> Settings {
     let answers = &pdns.answers;
-    let id = identity(answers.server_id.as_deref(), host);
+    let id = match &answers.server_id {
+        ServerId::Host => identity(None, host),
+        ServerId::Disabled => None,
+        ServerId::Text(text) => identity(Some(text), host),
+    };
     let version = match &answers.version {
         Version::Full => Some(format!("Outpost dns-authd {version}")),
         Version::Name => Some("Outpost dns-authd".to_owned()),

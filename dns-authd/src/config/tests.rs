@@ -5,7 +5,7 @@ use std::path::Path;
 use daemon_base::config::{Document, Problems};
 
 use super::v1::Spec;
-use super::{Config, DEFAULT_ADMIN, DEFAULT_LISTEN, import, peer};
+use super::{Config, DEFAULT_ADMIN, DEFAULT_LISTEN, Fixed, import, peer};
 use crate::answer::Any;
 use crate::{named_conf, pdns_conf};
 
@@ -121,12 +121,48 @@ fn what_makes_no_sense_is_told_with_its_place() {
         ),
         ("transfers.allow = [\"x\"]", "dns-authd.toml:2:19: "),
         ("allow-from = [\"10.0.0.0/33\"]", "dns-authd.toml:2:14: "),
+        (
+            "[tls]\ncertificate = \"c\"\nkey = \"k\"\ndoh-path = \"dns-query\"",
+            "dns-authd.toml:5:12: doh-path is the path of a URL, as /dns-query, not `dns-query`",
+        ),
+        (
+            "[tls]\ncertificate = \"c\"\nkey = \"k\"\ndoh-path = \"/q{?dns}\"",
+            "dns-authd.toml:5:12: doh-path is the path of a URL",
+        ),
         ("zoen = 1", "did you mean `zone`?"),
         ("health.all-down = \"any\"", "unknown value `any`"),
     ] {
         let found = problems(&format!("version = \"v1\"\n{text}\n"));
         assert!(found.contains(wanted), "{text}: {found}");
     }
+}
+
+#[test]
+fn what_a_reload_leaves_for_a_restart_is_told() {
+    const TLS: &str = "tls = { certificate = \"c\", key = \"k\", doh = [\"127.0.0.1:443\"] }";
+    let fixed = |text: &str| Fixed::of(&read(&format!("version = \"v1\"\n{text}\n")).unwrap());
+    let check = |before: &str, after: &str, expected: &[&str]| {
+        let left = fixed(before).left_for_restart(&fixed(after));
+        let words = left.iter().zip(expected);
+        assert!(
+            words.clone().all(|(told, word)| told.contains(word)),
+            "{left:?}"
+        );
+        assert_eq!(left.len(), expected.len(), "{before} {after}: {left:?}");
+    };
+    check("", "answers.id = \"x\"", &[]);
+    check("", "threads = 3", &["listened on"]);
+    check("", TLS, &["[tls]"]);
+    check(TLS, "", &["[tls]"]);
+    check(TLS, &TLS.replace("443", "444"), &["[tls]"]);
+    check(TLS, &TLS.replace("doh =", "dot ="), &["[tls]"]);
+    check(TLS, &TLS.replace("\"c\"", "\"other\""), &[]);
+    check("", "health.endpoint = \"none\"", &["[health]"]);
+    check(
+        "",
+        "health.hold = \"1s\"\ntcp.idle = \"1s\"",
+        &["TCP", "[health]"],
+    );
 }
 
 #[test]
@@ -146,8 +182,8 @@ fn checking_never_and_asking_nobody_are_possible() {
 const PDNS: &[u8] = b"launch=bind\nlocal-address=127.0.0.1\nlocal-port=5301\nsetgid=pdns\n\
     bind-config=/etc/pdns/bind.conf\nbind-check-interval=300\nenable-lua-records=yes\n\
     allow-axfr-ips=192.0.2.0/24\nlua-health-checks-interval=7\nserver-id=a \"b\"\n";
-const BIND: &[u8] =
-    b"zone \"ocp4.redhat.ren\" { type master; file \"/etc/pdns/inside-out.xyz\"; };\n\
+const BIND: &[u8] = b"options { directory \"/var/named\"; };\n\
+      zone \"ocp4.redhat.ren\" { type master; file \"/etc/pdns/inside-out.xyz\"; };\n\
       zone \"other.test\" { type slave; masters { 192.0.2.1; }; file \"other\"; };\n";
 
 #[test]
@@ -167,6 +203,7 @@ fn an_imported_pdns_conf_means_what_it_meant() {
     assert_eq!(imported.answers.any, Any::AllOverTcp);
     assert_eq!(imported.answers.nsid, direct.answers.nsid);
     assert_eq!(imported.answers.udp_payload, direct.answers.udp_payload);
+    assert_eq!(imported.zones.options, direct.zones.options);
     let zones = |config: &Config| {
         let zones = config.zones.declared.iter();
         zones
@@ -175,4 +212,37 @@ fn an_imported_pdns_conf_means_what_it_meant() {
     };
     assert_eq!(zones(&imported), zones(&direct));
     assert_eq!(zones(&direct).len(), 1);
+}
+
+#[test]
+fn an_imported_zone_list_includes_from_where_it_did() {
+    let named = named_conf::parse_bytes(BIND).unwrap();
+    let page = import::named_conf(&named);
+    let imported = read(&page).unwrap_or_else(|problems| panic!("{problems}\n{page}"));
+    let directory = imported.zones.options.directory.as_deref();
+    assert_eq!(directory, Some(Path::new("/var/named")));
+}
+
+#[test]
+fn an_imported_pdns_conf_without_an_id_has_none_and_its_udp_limit_is_legal() {
+    let named = named_conf::parse_bytes(BIND).unwrap();
+    for (limit, kept) in [(10, 512), (8192, 4096)] {
+        let text = format!("udp-truncation-threshold={limit}\nserver-id=disabled\n");
+        let pdns = pdns_conf::parse_bytes(&[PDNS, text.as_bytes()].concat()).unwrap();
+        let direct = peer::config(&pdns, named.clone(), "0.1.0", "node");
+        let imported = read(&import::pdns_conf(&pdns, &named)).unwrap();
+        for config in [direct, imported] {
+            assert_eq!(config.answers.udp_payload, kept);
+            assert_eq!(config.answers.nsid, None);
+            let names = config
+                .answers
+                .chaos
+                .iter()
+                .map(|(name, _)| name.to_string());
+            assert_eq!(
+                names.collect::<Vec<_>>(),
+                ["version.bind.", "version.server."]
+            );
+        }
+    }
 }

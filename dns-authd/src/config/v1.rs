@@ -18,7 +18,7 @@ use toml::Spanned;
 
 use super::{Config, DEFAULT_ADMIN, DEFAULT_LISTEN, Network, TcpLimits, Tls, Zones};
 use crate::access::Access;
-use crate::answer::{Any, Settings};
+use crate::answer::{Any, Settings, UDP_PAYLOADS};
 use crate::lua::{AllDown, LuaSettings, WhileUnknown};
 use crate::named_conf::{NamedConf, ZoneDecl, ZoneKind};
 use crate::programs::LiveSettings;
@@ -186,7 +186,7 @@ struct TlsSpec {
     doh: Vec<SocketAddr>,
     #[serde(default)]
     doq: Vec<SocketAddr>,
-    doh_path: Option<String>,
+    doh_path: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -201,9 +201,6 @@ const DEFAULT_CHECK_INTERVAL: Duration = Duration::from_secs(300);
 pub(super) const DEFAULT_HOLD: Duration = Duration::from_millis(150);
 /// The TTL of answers while nothing is known, unless the configuration says otherwise.
 pub(super) const DEFAULT_UNKNOWN_TTL: Duration = Duration::from_secs(5);
-/// A datagram must be able to carry what DNS without EDNS could, and IPv6 carries no more whole
-/// than this on any link (RFC 9715 advises less).
-const UDP_PAYLOADS: std::ops::RangeInclusive<u16> = 512..=4096;
 
 impl Spec {
     /// The named.conf that lists zones, if there is one, with its place in the document.
@@ -248,6 +245,7 @@ impl Spec {
         let answers = self
             .answers
             .settings(document, host, &self.tcp, &mut problems);
+        let tls = self.tls.map(|tls| tls.into_tls(document, &mut problems));
         let config = Config {
             common: Common::new(self.log, self.admin, self.drain, DEFAULT_ADMIN),
             network: Network {
@@ -258,7 +256,7 @@ impl Spec {
                     .and_then(|size| usize::try_from(size.0).ok()),
                 tcp: self.tcp.limits(),
             },
-            tls: self.tls.map(TlsSpec::into_tls),
+            tls,
             zones: Zones {
                 declared,
                 check_interval,
@@ -479,16 +477,30 @@ impl TcpSpec {
 }
 
 impl TlsSpec {
-    fn into_tls(self) -> Tls {
+    fn into_tls(self, document: &Document, problems: &mut Problems) -> Tls {
+        if let Some(path) = &self.doh_path
+            && !is_path(path.get_ref())
+        {
+            let written = path.get_ref();
+            let message = format!("doh-path is the path of a URL, as /dns-query, not `{written}`");
+            problems.push(document.problem(path.span(), message));
+        }
+        let doh_path = self.doh_path.map(Spanned::into_inner);
         Tls {
             certificate: self.certificate,
             key: self.key,
             dot: self.dot,
             doh: self.doh,
             doq: self.doq,
-            doh_path: self.doh_path.unwrap_or_else(|| "/dns-query".to_owned()),
+            doh_path: doh_path.unwrap_or_else(|| "/dns-query".to_owned()),
         }
     }
+}
+
+/// Whether a request can be for this path: what begins a query or a fragment is not of it.
+fn is_path(written: &str) -> bool {
+    written.starts_with('/')
+        && !written.contains(|c: char| "?#{".contains(c) || !c.is_ascii_graphic())
 }
 
 /// A list of networks as it is written.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use config_text::Problem;
+use config_text::{Problem, counted};
 use dns_wire::Name;
 
 use super::Outcome;
@@ -146,8 +146,8 @@ impl ZoneReport {
             State::Failed => "the file is broken, SERVFAIL is answered",
         };
         Some(format!(
-            "{what}: {} problems, the first: {first}",
-            self.problems.len()
+            "{what}: {}, the first: {first}",
+            counted(self.problems.len(), "problem")
         ))
     }
 

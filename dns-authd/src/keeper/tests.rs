@@ -68,6 +68,22 @@ fn plan(folder: &Folder, zones: &[&str]) -> Plan {
     }
 }
 
+/// What a keeper without healthd works with, and the directories that it states.
+fn outfit() -> (Outfit, watch::Receiver<BTreeSet<PathBuf>>) {
+    let (sender, directories) = watch::channel(BTreeSet::new());
+    let outfit = Outfit {
+        cell: Cell::new(Snapshot {
+            table: Table::new(Seed(1), Vec::new()),
+            settings: Settings::default(),
+        }),
+        reports: Cell::new(Reports::default()),
+        watcher: None,
+        readiness: Readiness::new(),
+        directories: sender,
+    };
+    (outfit, directories)
+}
+
 impl Desk {
     fn open(files: &[(&str, &str)]) -> Self {
         let folder = Folder::new();
@@ -76,23 +92,12 @@ impl Desk {
         }
         let names: Vec<&str> = files.iter().map(|(name, _)| *name).collect();
         let plan = plan(&folder, &names);
-        let seed = Seed(1);
-        let cell = Cell::new(Snapshot {
-            table: Table::new(seed, Vec::new()),
-            settings: Settings::default(),
-        });
-        let reports = Cell::new(Reports::default());
-        let readiness = Readiness::new();
-        let (sender, directories) = watch::channel(BTreeSet::new());
-        let outfit = Outfit {
-            cell: Arc::clone(&cell),
-            reports: Arc::clone(&reports),
-            watcher: None,
-            readiness: readiness.clone(),
-            directories: sender,
-        };
+        let (outfit, directories) = outfit();
+        let cell = Arc::clone(&outfit.cell);
+        let reports = Arc::clone(&outfit.reports);
+        let readiness = outfit.readiness.clone();
         let (ready, loaded) = oneshot::channel();
-        let keeper = Handle::start(outfit, plan, seed, ready).unwrap();
+        let keeper = Handle::start(outfit, plan, Seed(1), ready).unwrap();
         loaded.blocking_recv().unwrap();
         Self {
             folder,
@@ -238,6 +243,74 @@ fn another_configuration_adds_and_takes_away_zones_and_keeps_the_rest() {
         [desk.folder.path().to_owned()].into()
     );
     desk.keeper.stop();
+}
+
+#[test]
+fn a_zone_that_another_file_is_declared_for_is_listed_with_it() {
+    let desk = Desk::open(&[("a.test.", GOOD)]);
+    let moved = |file: &str, text: &str| {
+        desk.folder.write(file, text);
+        let mut plan = plan(&desk.folder, &["a.test."]);
+        plan.zones.declared[0].file = Some(desk.folder.path().join(file));
+        let (done, summary) = oneshot::channel();
+        let command = Command::Configure(Box::new(plan), done);
+        desk.keeper.send(command).unwrap();
+        summary.blocking_recv().unwrap();
+        desk.report("a.test.")
+    };
+    for (file, text, state) in [
+        ("other", GOOD, State::Loaded),
+        ("broken", BROKEN, State::Stale),
+    ] {
+        let report = moved(file, text);
+        assert_eq!(report.state, state);
+        assert_eq!(report.file, Some(desk.folder.path().join(file)));
+    }
+    desk.keeper.stop();
+}
+
+#[test]
+fn targets_that_are_first_named_when_others_are_down_are_watched() {
+    let text = format!(
+        "{GOOD}live LUA A \"ifportup(443, ifportup(80, {{{{'192.0.2.5'}},{{'192.0.2.6'}}}}, {{selector='all'}}))\"\n"
+    );
+    let folder = Folder::new();
+    folder.write("a.test.zone", &text);
+    let plan = plan(&folder, &["a.test."]);
+    let mut keeper = Keeper {
+        outfit: outfit().0,
+        plan: plan.clone(),
+        seed: Seed(1),
+        health: Arc::default(),
+        zones: Vec::new(),
+        places: HashMap::new(),
+        watched: HashMap::new(),
+        retired: Vec::new(),
+        must_trim: false,
+    };
+    keeper.configure(plan);
+    let watched = |keeper: &Keeper| {
+        let targets = keeper.watched.keys();
+        let mut addresses: Vec<String> = targets.map(|it| it.address.to_string()).collect();
+        addresses.sort();
+        addresses
+    };
+    let before = watched(&keeper);
+    assert_eq!(before, ["192.0.2.5:443", "192.0.2.5:80", "192.0.2.6:80"]);
+    let first = keeper.watched.keys();
+    let first = first.filter(|target| target.address.to_string() == "192.0.2.5:80");
+    let state = |liveness| proto::health::TargetStatus {
+        liveness,
+        ..Default::default()
+    };
+    let down = first.map(|target| (target.clone(), state(Liveness::Down)));
+    keeper.take_health(Arc::new(Health {
+        generation: 1,
+        targets: down.collect(),
+    }));
+    let after = watched(&keeper);
+    assert!(after.contains(&"192.0.2.6:443".to_owned()), "{after:?}");
+    assert_eq!(keeper.outfit.reports.current().n_targets, after.len());
 }
 
 #[test]

@@ -48,8 +48,8 @@ const BASE: [&str; 14] = [
 /// The library tables that programs get copies of.
 const LIBRARIES: [&str; 5] = ["math", "pdns", "string", "table", "utf8"];
 
-/// How far `table.move`, `table.concat` and `string.rep` may count.
-const MAX_REPEATS: f64 = 100_000.0;
+/// How far the functions of `table` and `string.rep` may count.
+const MAX_REPEATS: i64 = 100_000;
 
 impl Sandbox {
     pub(super) fn new(run: &Rc<Run>) -> mlua::Result<Self> {
@@ -142,7 +142,7 @@ fn tame_tables(lua: &Lua, base: &Table, run: &Rc<Run>) -> mlua::Result<()> {
     for name in ["concat", "insert", "remove", "sort", "unpack"] {
         let original: Function = table.raw_get(name)?;
         let run = Rc::clone(run);
-        let tamed = lua.create_function(move |_, arguments: MultiValue| {
+        let tamed = lua.create_function(move |lua, arguments: MultiValue| {
             let plain = match arguments.front() {
                 Some(Value::Table(table)) => !table.has_metatable(),
                 _ => true,
@@ -152,8 +152,13 @@ fn tame_tables(lua: &Lua, base: &Table, run: &Rc<Run>) -> mlua::Result<()> {
                     "table.{name} works on tables without a metatable"
                 )));
             }
-            if name == "concat" {
-                check_range(arguments.get(2), arguments.get(3), name)?;
+            match (name, arguments.len()) {
+                ("concat", _) => check_range(lua, arguments.get(2), arguments.get(3), name)?,
+                // Each of these goes through the entries; at the end of a list none is moved.
+                ("sort", _) | ("insert", 3..) | ("remove", 2..) => {
+                    check_length(arguments.front(), name)?;
+                }
+                _ => {}
             }
             run.nested(|| original.call::<MultiValue>(arguments))
         })?;
@@ -161,8 +166,8 @@ fn tame_tables(lua: &Lua, base: &Table, run: &Rc<Run>) -> mlua::Result<()> {
     }
     let original: Function = table.raw_get("move")?;
     let move_run = Rc::clone(run);
-    let tamed = lua.create_function(move |_, arguments: MultiValue| {
-        check_range(arguments.get(1), arguments.get(2), "move")?;
+    let tamed = lua.create_function(move |lua, arguments: MultiValue| {
+        check_range(lua, arguments.get(1), arguments.get(2), "move")?;
         move_run.nested(|| original.call::<MultiValue>(arguments))
     })?;
     table.raw_set("move", tamed)?;
@@ -170,26 +175,47 @@ fn tame_tables(lua: &Lua, base: &Table, run: &Rc<Run>) -> mlua::Result<()> {
     base.raw_set("unpack", table.raw_get::<Value>("unpack")?)
 }
 
-fn check_range(first: Option<&Value>, last: Option<&Value>, name: &str) -> mlua::Result<()> {
-    match (number(first), number(last)) {
-        (Some(first), Some(last)) if last - first >= MAX_REPEATS => Err(values::refuse(format!(
-            "table.{name} over more than {MAX_REPEATS} entries"
-        ))),
+fn check_range(
+    lua: &Lua,
+    first: Option<&Value>,
+    last: Option<&Value>,
+    name: &str,
+) -> mlua::Result<()> {
+    match (integer(lua, first)?, integer(lua, last)?) {
+        (Some(first), Some(last)) if last.saturating_sub(first) >= MAX_REPEATS => {
+            Err(too_many(name))
+        }
         _ => Ok(()),
     }
 }
 
-/// What Lua's library takes for a number.
-fn number(value: Option<&Value>) -> Option<f64> {
-    values::text(value?)?.trim().parse().ok()
+/// The length is what Lua finds, which for a table with gaps can be far beyond its entries.
+fn check_length(table: Option<&Value>, name: &str) -> mlua::Result<()> {
+    let Some(Value::Table(table)) = table else {
+        return Ok(());
+    };
+    match usize::try_from(MAX_REPEATS) {
+        Ok(most) if table.raw_len() > most => Err(too_many(name)),
+        _ => Ok(()),
+    }
+}
+
+fn too_many(name: &str) -> mlua::Error {
+    values::refuse(format!("table.{name} over more than {MAX_REPEATS} entries"))
+}
+
+/// What Lua's library takes for an integer: strings too, in each of Lua's notations. What is none
+/// here the library refuses itself.
+fn integer(lua: &Lua, value: Option<&Value>) -> mlua::Result<Option<i64>> {
+    value.map_or(Ok(None), |value| lua.coerce_integer(value.clone()))
 }
 
 fn tame_strings(lua: &Lua) -> mlua::Result<()> {
     let string: Table = lua.globals().raw_get("string")?;
     string.raw_remove("dump")?;
     let original: Function = string.raw_get("rep")?;
-    let rep = lua.create_function(move |_, arguments: MultiValue| {
-        if number(arguments.get(1)) > Some(MAX_REPEATS) {
+    let rep = lua.create_function(move |lua, arguments: MultiValue| {
+        if integer(lua, arguments.get(1))?.is_some_and(|n| n > MAX_REPEATS) {
             return Err(values::refuse(format!(
                 "string.rep of more than {MAX_REPEATS}"
             )));

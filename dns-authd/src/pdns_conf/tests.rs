@@ -92,7 +92,7 @@ fn what_is_not_set_is_as_pdns_has_it() {
             client_subnet: false,
             udp_limit: 1232,
             version: Version::Full,
-            server_id: None,
+            server_id: ServerId::Host,
         }
     );
     let allowed: Vec<_> = conf
@@ -104,6 +104,20 @@ fn what_is_not_set_is_as_pdns_has_it() {
     assert_eq!(allowed, ["127.0.0.0/8", "::1/128"]);
     assert_eq!(conf.zone_files.default_ttl, 3600);
     assert_eq!(conf.network.tcp_connections, 20);
+}
+
+#[test]
+fn the_longest_answer_over_udp_is_one_that_can_be_sent() {
+    for (written, limit, is_told) in [
+        ("0", 512, false),
+        ("511", 512, false),
+        ("4096", 4096, false),
+        ("8192", 4096, true),
+    ] {
+        let conf = conf(&format!("udp-truncation-threshold={written}\n"));
+        assert_eq!(conf.answers.udp_limit, limit, "{written}");
+        assert_eq!(!conf.dropped.is_empty(), is_told, "{written}");
+    }
 }
 
 #[test]
@@ -122,7 +136,7 @@ fn lines_are_read_as_pdns_reads_them() {
             "192.0.2.2:98"
         ]
     );
-    assert_eq!(conf.answers.server_id.as_deref(), Some("a#b"));
+    assert_eq!(conf.answers.server_id, ServerId::Text("a#b".to_owned()));
     assert_eq!(conf.answers.version, Version::Text("x   y=z".to_owned()));
     assert!(conf.answers.any_to_tcp && conf.answers.client_subnet);
     assert!(!conf.transfers.disabled);

@@ -3,14 +3,15 @@
 //! Keeps the first spelling of each name, drops repeated records, gives an RRset one TTL, adds
 //! empty non-terminals, finds what delegations and DNAMEs hide, and renders every answer.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use config_text::Problem;
 use dns_wire::hash::{Seed, Suffixes};
-use dns_wire::layout::Layout;
 use dns_wire::{Class, Name, Type};
 
+use super::merge::canonical;
 use super::record::{Record, RecordData};
 use super::{Answer, Kind, LiveSet, Node, Program, RrSet, SetData, Soa, Zone, rendering};
 use crate::name_table::{Index, NameTable};
@@ -101,9 +102,10 @@ impl<'r> Builder<'r> {
         set.ttl = set.ttl.min(record.ttl);
         match &record.data {
             RecordData::Wire { rdata, .. } => set.rdata.push(rdata),
-            RecordData::Lua { code, .. } => set.programs.push(Program {
+            RecordData::Lua { code, parts, .. } => set.programs.push(Program {
                 ttl: record.ttl,
                 code: code.as_str().into(),
+                parts: Arc::clone(parts),
                 position: record.position.clone(),
             }),
         }
@@ -251,15 +253,10 @@ fn remove_repeated(set: &mut DraftSet<'_>) {
     if set.rdata.len() < 2 {
         return;
     }
-    let has_names = Layout::of(set.rtype).has_names();
-    let mut seen: HashSet<Vec<u8>> = HashSet::with_capacity(set.rdata.len());
-    set.rdata.retain(|rdata| {
-        let key = match has_names {
-            true => rdata.to_ascii_lowercase(),
-            false => rdata.to_vec(),
-        };
-        seen.insert(key)
-    });
+    let mut seen: HashSet<Cow<'_, [u8]>> = HashSet::with_capacity(set.rdata.len());
+    let rtype = set.rtype;
+    set.rdata
+        .retain(|rdata| seen.insert(canonical(rtype, rdata)));
 }
 
 fn too_large() -> Problem {
@@ -278,7 +275,7 @@ struct Packer {
     sets: Vec<RrSet>,
     rdata: Vec<u8>,
     live_sets: Vec<LiveSet>,
-    libraries: Vec<(Name, Arc<str>)>,
+    libraries: Vec<(Name, Program)>,
     n_records: usize,
 }
 
@@ -324,7 +321,7 @@ impl Packer {
             self.n_records += set.programs.len();
             let programs = set.programs.into_iter();
             self.libraries
-                .extend(programs.map(|program| (name.clone(), program.code)));
+                .extend(programs.map(|program| (name.clone(), program)));
         }
     }
 

@@ -119,7 +119,15 @@ impl PartialEq for Content<'_> {
                     && (rdata == their_rdata
                         || canonical(*rtype, rdata) == canonical(*rtype, their_rdata))
             }
-            (ours, theirs) => ours == theirs,
+            (
+                RecordData::Lua { rtype, code, .. },
+                RecordData::Lua {
+                    rtype: their_type,
+                    code: their_code,
+                    ..
+                },
+            ) => rtype == their_type && code == their_code,
+            _ => false,
         }
     }
 }
@@ -134,13 +142,13 @@ impl Hash for Content<'_> {
                 rtype.hash(state);
                 canonical(*rtype, rdata).hash(state);
             }
-            RecordData::Lua { rtype, code } => (rtype, code).hash(state),
+            RecordData::Lua { rtype, code, .. } => (rtype, code).hash(state),
         }
     }
 }
 
 /// The data with its names in lower case (RFC 4034 §6.2).
-fn canonical(rtype: Type, rdata: &[u8]) -> Cow<'_, [u8]> {
+pub(super) fn canonical(rtype: Type, rdata: &[u8]) -> Cow<'_, [u8]> {
     let layout = Layout::of(rtype);
     if !layout.has_names() {
         return Cow::Borrowed(rdata);

@@ -1,5 +1,7 @@
 //! Records of a zone, as a master file states them.
 
+use std::sync::Arc;
+
 use dns_wire::{Class, Name, Type};
 
 use config_text::Position;
@@ -35,6 +37,8 @@ pub enum RecordData {
         rtype: Type,
         /// The program's text.
         code: String,
+        /// The strings it was written in.
+        parts: Arc<[Box<str>]>,
     },
 }
 

@@ -240,10 +240,17 @@ impl Reference {
     }
 }
 
-/// RDATA with its names in lower case.
+/// RDATA with its names in lower case: its numbers stay as they are, whatever letters they may look like.
 pub(crate) fn canonical(rtype: Type, rdata: &[u8]) -> Vec<u8> {
-    match Layout::of(rtype).has_names() {
-        true => rdata.to_ascii_lowercase(),
-        false => rdata.to_vec(),
-    }
+    let (numbers_before, numbers_after) = match rtype {
+        Type::NS | Type::CNAME | Type::DNAME | Type::PTR => (0, 0),
+        Type::MX => (2, 0),
+        Type::SRV => (6, 0),
+        Type::SOA => (0, 20),
+        _ => return rdata.to_vec(),
+    };
+    let mut lower = rdata.to_vec();
+    let names = numbers_before..rdata.len() - numbers_after;
+    lower[names].make_ascii_lowercase();
+    lower
 }

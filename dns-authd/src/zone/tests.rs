@@ -36,6 +36,7 @@ fn record(line: usize, text: &str) -> Record {
             RecordData::Lua {
                 rtype: rtype.parse().unwrap(),
                 code: code.to_owned(),
+                parts: Arc::from([Box::from(code)]),
             }
         }
         _ => {
@@ -176,8 +177,13 @@ impl Dice {
             3 | 4 => format!("NS {target}"),
             5 | 6 => format!("CNAME {target}"),
             7 => format!("DNAME {target}"),
-            8 => format!("MX 10 {target}"),
-            9 => format!("SRV 1 2 3 {target}"),
+            // Octets of these numbers are letters of either case.
+            8 => format!("MX {} {target}", self.pick(&["10", "70", "102"])),
+            9 => {
+                let numbers = ["2 3", "65 3", "97 3", "2 8001", "2 8033"];
+                let (one, other) = (self.pick(&numbers), self.pick(&numbers));
+                format!("SRV 1 {one} {target}\n{owner} {ttl} SRV 1 {other} {target}")
+            }
             10 => "DS 1 8 2 00".to_owned(),
             _ => "TXT \"x\"".to_owned(),
         };
@@ -262,6 +268,26 @@ fn compiled_zones_answer_as_the_rfc_says() {
             );
             check_cut(&snapshot, &message, &expected);
         }
+    }
+}
+
+#[test]
+fn records_that_differ_in_a_number_are_all_served() {
+    let own = records(
+        "example. 60 SOA ns.example. h.example. 1 2 3 4 5\n\
+         s.example. 60 SRV 0 0 8001 h.example.\n\
+         s.example. 60 SRV 0 0 8033 h.example.\n\
+         s.example. 60 SRV 0 0 8033 H.example.\n\
+         m.example. 60 MX 70 h.example.\n\
+         m.example. 60 MX 102 h.example.\n\
+         n.example. 60 NAPTR 1 1 \"s\" \"\" \"!^A$!a!\" .\n\
+         n.example. 60 NAPTR 1 1 \"s\" \"\" \"!^a$!A!\" .\n",
+    );
+    let snapshot = snapshot("example.", &own);
+    for (name, rtype) in [("s", Type::SRV), ("m", Type::MX), ("n", Type::NAPTR)] {
+        let name = format!("{name}.example.").parse().unwrap();
+        let reply = ask(&snapshot, &query(&name, rtype), Transport::Tcp);
+        assert_eq!(decode(&reply).answer.len(), 2, "{rtype}");
     }
 }
 

@@ -101,6 +101,13 @@ fn memory_is_bounded() {
 #[test]
 fn library_functions_do_not_loop_for_long() {
     let huge = "setmetatable({}, {__len = function() return 2^53 | 0 end})";
+    // Lua looks for the end of a list by doubling.
+    let powers: Vec<String> = (0..45).map(|n| format!("[{}] = 1", 1_u64 << n)).collect();
+    let gaps = format!("{{{}}}", powers.join(", "));
+    let Ok(Outcome::Fixed(length)) = text(&format!("tostring(#{gaps})")) else {
+        panic!("no length");
+    };
+    assert!(length[0].parse::<u64>().unwrap() >= 1 << 44, "{length:?}");
     for code in [
         "(''):rep(1e18)".to_owned(),
         "(''):rep('1e18')".to_owned(),
@@ -108,6 +115,13 @@ fn library_functions_do_not_loop_for_long() {
         ";table.move({}, 1, 1e15, 2)".to_owned(),
         ";table.move({}, '1', '1000000000', 2)".to_owned(),
         ";table.move({}, math.mininteger, -1, 2)".to_owned(),
+        "(''):rep('0x7fffffffffffffff')".to_owned(),
+        "(''):rep(' 0x1p62 ')".to_owned(),
+        ";table.move({}, 1, '0x7fffffffffff', 2)".to_owned(),
+        ";table.move({}, '0x1', 0x1p47, 2)".to_owned(),
+        format!(";table.insert({gaps}, 1, 'x')"),
+        format!(";table.remove({gaps}, 1)"),
+        format!(";table.sort({gaps}, rawequal)"),
         "table.concat(setmetatable({}, {__index = type}), '', 1, 1e12)".to_owned(),
         format!(";table.insert({huge}, 1, 'x')"),
         format!(";table.remove({huge}, 1)"),

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use dns_wire::rdata;
+
 use super::*;
+use crate::zone::record::RecordData;
 
 /// Files by name; `zone` is the one that is read.
 fn load(files: &[(&str, &[u8])], options: &Options) -> Result<ZoneFile, Rejected> {
@@ -40,7 +43,7 @@ fn line(record: &Record) -> String {
         RecordData::Wire { rtype, rdata } => {
             format!("{owner} {ttl} {rtype} {}", rdata::display(*rtype, rdata))
         }
-        RecordData::Lua { rtype, code } => format!("{owner} {ttl} LUA {rtype} {code}"),
+        RecordData::Lua { rtype, code, .. } => format!("{owner} {ttl} LUA {rtype} {code}"),
     }
 }
 

@@ -1,0 +1,245 @@
+//! Answers over TLS, certificates that change, connections that are too many, and queries one behind the
+//! other.
+
+use std::fs;
+use std::path::PathBuf;
+
+use daemon_base::tls::{CertificateFiles, Certificates};
+use dns_wire::Type;
+use dns_wire::hash::Seed;
+use rustls::pki_types::ServerName;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore, pki_types::CertificateDer};
+use tempfile::TempDir;
+use tokio_rustls::TlsConnector;
+
+use super::*;
+use crate::live::{LiveAnswer, LiveSets};
+use crate::table::{Served, Table};
+use crate::zone::tests::{query, records, snapshot};
+
+const QUERY: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\x01\x03ApI\x07example\0\0\x01\0\x01\0\0\x29\x04\xd0\0\0\0\0\0\0";
+
+/// A folder with a fresh certificate for `ns.example`, removed with the value.
+struct Files(TempDir);
+
+impl Files {
+    fn new() -> Self {
+        let files = Self(tempfile::tempdir().unwrap());
+        files.renew();
+        files
+    }
+
+    /// Writes another certificate over the first.
+    fn renew(&self) {
+        let made = rcgen::generate_simple_self_signed(["ns.example".to_owned()]).unwrap();
+        fs::write(self.chain(), made.cert.pem()).unwrap();
+        fs::write(self.key(), made.signing_key.serialize_pem()).unwrap();
+    }
+
+    fn chain(&self) -> PathBuf {
+        self.0.path().join("chain.pem")
+    }
+
+    fn key(&self) -> PathBuf {
+        self.0.path().join("key.pem")
+    }
+
+    fn read(&self) -> Certificates {
+        Certificates::read(&[CertificateFiles::new(self.chain(), self.key())]).unwrap()
+    }
+}
+
+async fn connect(
+    address: SocketAddr,
+    root: &Files,
+) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
+    let mut roots = RootCertStore::empty();
+    roots
+        .add(CertificateDer::from_pem_file(root.chain()).unwrap())
+        .unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"dot".to_vec()];
+    let stream = TcpStream::connect(address).await?;
+    let name = ServerName::try_from("ns.example").unwrap();
+    TlsConnector::from(Arc::new(config))
+        .connect(name, stream)
+        .await
+}
+
+async fn exchange(
+    stream: &mut (impl AsyncReadExt + AsyncWriteExt + Unpin),
+    query: &[u8],
+) -> Vec<u8> {
+    stream
+        .write_u16(u16::try_from(query.len()).unwrap())
+        .await
+        .unwrap();
+    stream.write_all(query).await.unwrap();
+    let length = stream.read_u16().await.unwrap();
+    let mut reply = vec![0; usize::from(length)];
+    stream.read_exact(&mut reply).await.unwrap();
+    reply
+}
+
+/// A server without zones, which refuses every query, over TLS.
+async fn start(certificates: &Certificates, limits: TcpLimits) -> SocketAddr {
+    let cell = Cell::new(Snapshot {
+        table: Table::new(Seed(1), Vec::new()),
+        settings: answer::Settings::default(),
+    });
+    let access = Cell::new(Access::default());
+    let shared = Shared::new(cell, limits, Duration::ZERO, access, Totals::default());
+    let config = certificates.server_config(&[b"dot"]).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, stopped) = watch::channel(false);
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    tokio::spawn(async move {
+        serve(listener, Spoken::Tls(acceptor), shared, stopped).await;
+        drop(stop);
+    });
+    address
+}
+
+fn assert_refused(reply: &[u8]) {
+    assert_eq!(&reply[..2], b"\x12\x34");
+    assert_eq!(reply[3] & 15, 5, "{reply:?}");
+}
+
+#[tokio::test]
+async fn answers_come_over_tls_and_the_certificate_is_renewed_in_place() {
+    let files = Files::new();
+    let certificates = files.read();
+    let address = start(&certificates, TcpLimits::default()).await;
+    let mut first = connect(address, &files).await.unwrap();
+    assert_refused(&exchange(&mut first, QUERY).await);
+
+    files.renew();
+    assert!(
+        connect(address, &files).await.is_err(),
+        "the old certificate is still shown"
+    );
+    certificates.reload();
+    let mut second = connect(address, &files).await.unwrap();
+    assert_refused(&exchange(&mut second, QUERY).await);
+    assert_refused(&exchange(&mut first, QUERY).await);
+}
+
+#[tokio::test]
+async fn connections_over_tls_have_the_bounds_of_those_over_tcp() {
+    let files = Files::new();
+    let limits = TcpLimits {
+        connections: 2,
+        per_client: 1,
+        ..TcpLimits::default()
+    };
+    let address = start(&files.read(), limits).await;
+    // One that never shakes hands has a place as well.
+    let silent = TcpStream::connect(address).await.unwrap();
+    assert!(connect(address, &files).await.is_err());
+    drop(silent);
+    let mut first = loop {
+        if let Ok(stream) = connect(address, &files).await {
+            break stream;
+        }
+        tokio::time::sleep(POLL).await;
+    };
+    assert_refused(&exchange(&mut first, QUERY).await);
+    assert!(connect(address, &files).await.is_err());
+    assert_refused(&exchange(&mut first, QUERY).await);
+}
+
+//--- Pipelining
+
+/// A server over TCP of one zone, in which queries for the live set have to wait, for no time at all.
+async fn start_waiting() -> SocketAddr {
+    let text = "example. 60 SOA a. b. 7 2 3 4 5\nlive.example. 60 LUA A ifportup()\n";
+    let plain = snapshot("example.", &records(text));
+    let served = &plain.table.zones()[0];
+    let live = LiveAnswer {
+        hold: true,
+        ..LiveAnswer::default()
+    };
+    let served = Served {
+        apex: served.apex.clone(),
+        zone: served.zone.clone(),
+        live: Arc::new(LiveSets::new(vec![live], None)),
+    };
+    let cell = Cell::new(Snapshot {
+        table: plain.table.replace([Arc::new(served)]),
+        settings: plain.settings,
+    });
+    let limits = TcpLimits {
+        idle: Duration::from_secs(60),
+        ..TcpLimits::default()
+    };
+    let access = Cell::new(Access::default());
+    let shared = Shared::new(cell, limits, Duration::ZERO, access, Totals::default());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, stopped) = watch::channel(false);
+    tokio::spawn(async move {
+        serve(listener, Spoken::Plain, shared, stopped).await;
+        drop(stop);
+    });
+    address
+}
+
+/// So many queries that wait, each with its number, one behind the other.
+fn pipelined(n: u16) -> Vec<u8> {
+    let mut frames = Vec::new();
+    for id in 0..n {
+        let mut message = query(&"live.example.".parse().unwrap(), Type::A);
+        message[..2].copy_from_slice(&id.to_be_bytes());
+        frames.extend(u16::try_from(message.len()).unwrap().to_be_bytes());
+        frames.extend(message);
+    }
+    frames
+}
+
+/// Reads so many answers; gives their numbers, in order.
+async fn answered(stream: &mut TcpStream, n: u16) -> Vec<u16> {
+    let mut numbers = Vec::new();
+    for _ in 0..n {
+        let length = stream.read_u16().await.unwrap();
+        let mut reply = vec![0; usize::from(length)];
+        stream.read_exact(&mut reply).await.unwrap();
+        numbers.push(u16::from_be_bytes([reply[0], reply[1]]));
+    }
+    numbers.sort_unstable();
+    numbers
+}
+
+#[tokio::test]
+async fn more_queries_than_may_wait_are_all_answered() {
+    let address = start_waiting().await;
+    let n = 3 * u16::try_from(TcpLimits::default().pipeline).unwrap() + 1;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(&pipelined(n)).await.unwrap();
+    assert_eq!(answered(&mut stream, n).await, Vec::from_iter(0..n));
+    // Also those of a client that asks no more.
+    stream.write_all(&pipelined(n)).await.unwrap();
+    stream.shutdown().await.unwrap();
+    assert_eq!(answered(&mut stream, n).await, Vec::from_iter(0..n));
+    assert_eq!(stream.read_u8().await.ok(), None);
+}
+
+#[tokio::test]
+async fn what_was_asked_before_noise_is_answered() {
+    let address = start_waiting().await;
+    let too_long = u16::try_from(MAX_QUERY + 1).unwrap().to_be_bytes();
+    for noise in [&[0, 0], &too_long, &b"\0\x03GET"[..]] {
+        let mut frames = pipelined(3);
+        frames.extend_from_slice(noise);
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(&frames).await.unwrap();
+        assert_eq!(answered(&mut stream, 3).await, [0, 1, 2], "{noise:?}");
+        assert_eq!(stream.read_u8().await.ok(), None);
+    }
+}
