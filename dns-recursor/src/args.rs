@@ -8,9 +8,9 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use daemon_base::args::{ServeArgs, StatusArgs};
-use pdns_settings::command_line;
+use pdns_settings::command_line::{self, PeerArgs};
 use proto::endpoint::HealthdArg;
 
 use crate::load::Source;
@@ -81,21 +81,9 @@ pub struct ConfigArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "config_dir")]
     pub recursor_conf: Option<PathBuf>,
 
-    /// Directory of recursor.conf, as pdns_recursor has it
-    #[arg(long, value_name = "DIR")]
-    pub config_dir: Option<PathBuf>,
-
-    /// Name of a virtual pdns_recursor: its file is recursor-NAME.conf
-    #[arg(long, value_name = "NAME")]
-    pub config_name: Option<String>,
-
-    /// Addresses to listen on, as pdns_recursor has it; wins over recursor.conf
-    #[arg(long, value_name = "ADDRESSES")]
-    pub local_address: Option<String>,
-
-    /// Port to listen on, as pdns_recursor has it; wins over recursor.conf
-    #[arg(long, value_name = "PORT")]
-    pub local_port: Option<u16>,
+    /// What pdns_recursor is told on its command line.
+    #[command(flatten)]
+    pub peer: PeerArgs,
 
     /// Where healthd listens; wins over the configuration
     #[arg(long, value_name = "unix:PATH|http://IP:PORT|none")]
@@ -104,10 +92,6 @@ pub struct ConfigArgs {
     /// Address of the admin listener; wins over the configuration
     #[arg(long, value_name = "IP:PORT")]
     pub admin: Option<SocketAddr>,
-
-    /// Further settings of `pdns_recursor`, taken off the command line before it is parsed.
-    #[arg(skip)]
-    pub settings: Vec<(String, String)>,
 }
 
 /// A peer's kind of file.
@@ -163,24 +147,11 @@ impl ConfigArgs {
     /// The files that these arguments name.
     #[must_use]
     pub fn source(&self) -> Source {
-        let file = match &self.config_name {
-            Some(name) => format!("recursor-{name}.conf"),
-            None => "recursor.conf".to_owned(),
-        };
-        let path = match (&self.recursor_conf, &self.config_dir) {
-            (Some(path), _) => Some(path.clone()),
-            (None, Some(directory)) => Some(directory.join(file)),
-            (None, None) => None,
-        };
-        match path {
-            Some(path) => {
-                let mut arguments = self.settings.clone();
-                let address = self.local_address.clone();
-                arguments.extend(address.map(|address| ("local-address".to_owned(), address)));
-                let port = self.local_port.map(|port| port.to_string());
-                arguments.extend(port.map(|port| ("local-port".to_owned(), port)));
-                Source::RecursorConf { path, arguments }
-            }
+        match self.peer.file(self.recursor_conf.as_deref(), "recursor") {
+            Some(path) => Source::RecursorConf {
+                path,
+                arguments: self.peer.all_settings(),
+            },
             None => {
                 let path = self.config.clone();
                 Source::Toml(path.unwrap_or_else(|| PathBuf::from(DEFAULT_CONFIG)))
@@ -191,12 +162,8 @@ impl ConfigArgs {
     /// A problem of the arguments themselves.
     #[must_use]
     pub fn misuse(&self) -> Option<&'static str> {
-        let is_pdns = self.recursor_conf.is_some() || self.config_dir.is_some();
-        let wants_pdns = self.local_address.is_some()
-            || self.local_port.is_some()
-            || self.config_name.is_some()
-            || !self.settings.is_empty();
-        (wants_pdns && !is_pdns).then_some(
+        let lacks_file = self.peer.lacks_file(self.recursor_conf.as_deref());
+        lacks_file.then_some(
             "settings of pdns_recursor go with --recursor-conf or --config-dir; \
              in a TOML configuration, write `listen`",
         )
@@ -206,29 +173,12 @@ impl ConfigArgs {
 /// Takes settings of `pdns_recursor` off a command line, where recursor.conf is named.
 #[must_use]
 pub fn split_settings(arguments: Vec<String>) -> (Vec<String>, Vec<(String, String)>) {
-    command_line::split(arguments, &["--recursor-conf", "--config-dir"], &OWN)
+    let files = ["--recursor-conf", "--config-dir"];
+    command_line::split(arguments, &files, Cli::command())
 }
-
-/// This server's own flags where recursor.conf is named.
-const OWN: [&str; 12] = [
-    "config",
-    "recursor-conf",
-    "config-dir",
-    "config-name",
-    "local-address",
-    "local-port",
-    "healthd",
-    "admin",
-    "log-level",
-    "log-format",
-    "help",
-    "version",
-];
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     fn parse(line: &str) -> ConfigArgs {
@@ -237,7 +187,7 @@ mod tests {
         let Verb::Serve(mut serve) = Cli::try_parse_from(arguments).unwrap().verb else {
             panic!("{line}");
         };
-        serve.config.settings = settings;
+        serve.config.peer.settings = settings;
         serve.config
     }
 
@@ -268,6 +218,18 @@ mod tests {
             );
         }
         assert_eq!(config.misuse(), None);
+    }
+
+    #[test]
+    fn a_slot_may_be_named_beside_settings_of_pdns_recursor() {
+        let line = "dns-recursor serve --config-dir=/x --slot b --daemon=no";
+        let words = line.split(' ').map(str::to_owned).collect();
+        let (arguments, settings) = split_settings(words);
+        let Verb::Serve(serve) = Cli::try_parse_from(arguments).unwrap().verb else {
+            panic!();
+        };
+        assert_eq!(serve.slot.slot.as_deref(), Some("b"));
+        assert_eq!(settings, [("daemon".to_owned(), "no".to_owned())]);
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
         Err(code) => return code,
     };
     if let Verb::Serve(ServeArgs { config, .. }) | Verb::Check(config) = &mut cli.verb {
-        config.settings = settings;
+        config.peer.settings = settings;
         if let Some(misuse) = config.misuse() {
             errln!("{misuse}");
             return exit::code(exit::USAGE);
@@ -54,7 +54,9 @@ fn check(args: &ConfigArgs) -> ExitCode {
         for warning in &config.warnings {
             outln!("{warning}");
         }
-        load::own_addresses(&config, &config.network.listen).unless_empty(config)
+        let mut problems = load::own_addresses(&config, &config.network.listen);
+        problems.0.extend(load::certificate(&config).0);
+        problems.unless_empty(config)
     });
     run::check(checked, Config::summary)
 }

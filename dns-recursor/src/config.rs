@@ -1,7 +1,7 @@
 //! What the server does, as parsed: every value in it is legal.
 //!
-//! Fixed for the life of the process are the listeners, the number of threads and the cache's
-//! bounds; everything else is taken up on reload.
+//! Fixed for the life of the process are the listeners, the number of threads, the cache's bounds, how long
+//! stale answers are kept and where healthd is; everything else is taken up on reload.
 
 pub mod v1;
 
@@ -9,8 +9,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use config_text::counted;
 use daemon_base::acl::{self, Cidrs};
 use daemon_base::config::Common;
+use daemon_base::tls::CertificateFiles;
 use dns_wire::Name;
 use ipnet::IpNet;
 use proto::endpoint::Endpoint;
@@ -23,6 +25,12 @@ use crate::resolve;
 
 /// Where the admin listener is unless the configuration says otherwise.
 pub const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9403);
+
+/// Where the server listens unless the configuration says otherwise; of these, what the kernel has.
+pub const DEFAULT_LISTEN: [SocketAddr; 2] = [
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 53),
+    SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 53),
+];
 
 /// The configuration of one server.
 #[derive(Debug)]
@@ -73,6 +81,14 @@ pub struct Tls {
     pub certificate: PathBuf,
     /// Its key, in PEM.
     pub key: PathBuf,
+}
+
+impl Tls {
+    /// The files of the certificate.
+    #[must_use]
+    pub fn files(&self) -> CertificateFiles {
+        CertificateFiles::new(&self.certificate, &self.key)
+    }
 }
 
 /// Bounds of TCP (RFC 7766 §6).
@@ -237,9 +253,9 @@ impl Config {
         match zones.as_slice() {
             [] => "nothing is forwarded".to_owned(),
             zones => format!(
-                "{} upstreams for {} zones: {}",
-                self.upstreams().len(),
-                zones.len(),
+                "{} for {}: {}",
+                counted(self.upstreams().len(), "upstream"),
+                counted(zones.len(), "zone"),
                 zones.join(" ")
             ),
         }

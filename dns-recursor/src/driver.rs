@@ -10,127 +10,48 @@
 //! Decides nothing: [`crate::resolve`] does. One thread is enough, for all it does for a query is
 //! to send one and read one.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::io;
+mod handle;
+mod job;
+mod observed;
+
+use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use daemon_base::readiness::Readiness;
 use daemon_base::run::Heartbeat;
-use daemon_base::udp::ReturnPath;
 use dns_wire::edns::extended_error;
 use dns_wire::{Flags, Rcode};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::sleep_until;
 
-use crate::answer::{self, Asker, DnssecOk, Ttls};
+use crate::answer::{self, Ttls};
 use crate::cache::{Cache, Found, Keep, State};
 use crate::clock::Clock;
 use crate::config::{Serve, Source};
 use crate::entropy::SystemEntropy;
 use crate::forward::{Fitness, Protocol, Table};
 use crate::front::{self, Source as From};
-use crate::key::{Key, Variant};
-use crate::message::{Answer, MAX_MESSAGE, Message};
+use crate::key::Key;
+use crate::message::{Answer, Message};
 use crate::moment::Moment;
-use crate::resolve::{Ask, Counts, ExchangeId, Output, Reason, Resolver, Settings, UpstreamView};
-use crate::totals::{self, Totals, Way};
+use crate::resolve::{Ask, ExchangeId, Output, Reason, Resolver, Settings};
+use crate::totals::{self, Totals};
 use crate::upstream::{self, Event};
 use crate::upstream_state::Report;
+pub use handle::{Handle, Reporter};
+pub use job::{Client, Job, ReturnTo, Waiter};
+pub use observed::{Latency, Observed, lock};
 
-/// Questions on their way to the driver. More than wait at once in any working site; when it is
-/// full, clients are told so at once.
-const JOB_QUEUE: usize = 8192;
-/// Messages from upstreams on their way to the driver; exchanges wait when it is full.
-const EVENT_QUEUE: usize = 4096;
-/// Commands under way.
-const COMMAND_QUEUE: usize = 64;
 /// Jobs or events taken at a time, so that neither starves the other.
 const BATCH: usize = 64;
 /// How often an idle driver shows that it lives and what it has seen.
 const BEAT: Duration = Duration::from_millis(250);
 /// How often the same loop is complained about.
 const LOOP_COMPLAINT: Duration = Duration::from_secs(60);
-
-/// A question for the resolver.
-#[derive(Debug)]
-pub struct Job {
-    /// The question, letter case as asked.
-    pub question: Box<[u8]>,
-    /// DO and CD.
-    pub variant: Variant,
-    /// A stale answer is at hand.
-    pub has_stale: bool,
-    /// Who waits; nobody when the cache wants a refresh.
-    pub waiter: Option<Waiter>,
-}
-
-/// A client that waits.
-#[derive(Debug)]
-pub struct Waiter {
-    /// The query's identifier.
-    pub id: u16,
-    /// The query's flags.
-    pub flags: Flags,
-    /// Its OPT record.
-    pub edns: Option<DnssecOk>,
-    /// The longest response it takes.
-    pub limit: usize,
-    /// How it came.
-    pub way: Way,
-    /// When it came.
-    pub asked: Moment,
-    /// Where its answer goes.
-    pub to: ReturnTo,
-}
-
-/// Where an answer goes.
-#[derive(Debug)]
-pub enum ReturnTo {
-    /// Back as a datagram.
-    Datagram(ReturnPath),
-    /// To the task that writes a connection, with room for every query it has let in.
-    Stream(mpsc::Sender<Vec<u8>>),
-}
-
-impl Waiter {
-    /// A waiter for what `asker` has asked.
-    #[must_use]
-    pub const fn new(asker: &Asker<'_>, way: Way, asked: Moment, to: ReturnTo) -> Self {
-        Self {
-            id: asker.id,
-            flags: asker.flags,
-            edns: asker.edns,
-            limit: asker.limit,
-            way,
-            asked,
-            to,
-        }
-    }
-}
-
-/// A waiter with the question it has asked.
-#[derive(Debug)]
-pub struct Client {
-    question: Box<[u8]>,
-    waiter: Waiter,
-}
-
-impl Client {
-    const fn asker(&self) -> Asker<'_> {
-        Asker {
-            id: self.waiter.id,
-            flags: self.waiter.flags,
-            question: &self.question,
-            edns: self.waiter.edns,
-            limit: self.waiter.limit,
-        }
-    }
-}
 
 /// What a driver needs.
 #[derive(Debug)]
@@ -169,171 +90,10 @@ enum Command {
     Stop,
 }
 
-/// What the driver sees, for status and metrics.
-#[derive(Clone, Debug, Default)]
-pub struct Observed {
-    /// What the resolver counted.
-    pub counts: Counts,
-    /// Questions under way.
-    pub n_flights: usize,
-    /// Every upstream.
-    pub upstreams: Vec<UpstreamView>,
-    /// Responses by upstream and response code.
-    pub responses: BTreeMap<(SocketAddr, u16), Latency>,
-    /// Exchanges that ended without a response, by upstream.
-    pub losses: BTreeMap<SocketAddr, u64>,
-    /// How often each upstream became absent.
-    pub absences: BTreeMap<SocketAddr, u64>,
-}
-
-/// How long responses took.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Latency {
-    /// By bucket; the last is above all bounds.
-    pub buckets: [u64; totals::BUCKETS + 1],
-    /// All together, in microseconds.
-    pub micros: u64,
-}
-
-/// The running driver. Dropping it ends its thread.
-#[derive(Debug)]
-pub struct Handle {
-    jobs: mpsc::Sender<Job>,
-    commands: mpsc::Sender<Command>,
-    observed: Arc<Mutex<Observed>>,
-    heartbeat: Heartbeat,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Handle {
-    /// Starts the thread.
-    ///
-    /// # Errors
-    /// When the system has no thread or event queue left.
-    pub fn start(supply: Supply, plan: &Plan) -> io::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        let (jobs, queue) = mpsc::channel(JOB_QUEUE);
-        let (commands, orders) = mpsc::channel(COMMAND_QUEUE);
-        let (events, arrivals) = mpsc::channel(EVENT_QUEUE);
-        let observed = Arc::new(Mutex::new(Observed::default()));
-        let heartbeat = Heartbeat::default();
-        let now = supply.clock.now();
-        let entropy = SystemEntropy::default();
-        let table = Arc::clone(&plan.table);
-        let resolver = Resolver::new(plan.settings, table, supply.cache.seed(), entropy, now);
-        let driver = Driver {
-            resolver,
-            counts: supply.totals.add_thread(),
-            supply,
-            plan: plan.clone(),
-            ports: SystemEntropy::default(),
-            exchanges: HashMap::new(),
-            events,
-            seen: Observed::default(),
-            observed: Arc::clone(&observed),
-            heartbeat: Arc::clone(&heartbeat),
-            down: BTreeSet::new(),
-            complained: HashMap::new(),
-            idle: None,
-            out: vec![0; MAX_MESSAGE],
-        };
-        let thread = thread::Builder::new()
-            .name("dns-resolver".to_owned())
-            .spawn(move || runtime.block_on(driver.run(queue, orders, arrivals)))?;
-        Ok(Self {
-            jobs,
-            commands,
-            observed,
-            heartbeat,
-            thread: Some(thread),
-        })
-    }
-
-    /// Where questions go.
-    #[must_use]
-    pub fn jobs(&self) -> mpsc::Sender<Job> {
-        self.jobs.clone()
-    }
-
-    /// Counted up while the thread lives.
-    #[must_use]
-    pub fn heartbeat(&self) -> Heartbeat {
-        Arc::clone(&self.heartbeat)
-    }
-
-    /// What the driver sees, shared with whoever shows it.
-    #[must_use]
-    pub fn observed(&self) -> Arc<Mutex<Observed>> {
-        Arc::clone(&self.observed)
-    }
-
-    /// Goes on by another configuration; returns when it is in force.
-    pub async fn adopt(&self, plan: Plan) {
-        let (told, adopted) = oneshot::channel();
-        self.command(Command::Adopt(Box::new(plan), told)).await;
-        // An error means that the thread has ended, as has been said.
-        let _told = adopted.await;
-    }
-
-    /// Who tells the driver what healthd says.
-    #[must_use]
-    pub fn reporter(&self) -> Reporter {
-        Reporter(self.commands.clone())
-    }
-
-    async fn command(&self, command: Command) {
-        if self.commands.send(command).await.is_err() {
-            tracing::error!("The resolver's thread has ended");
-        }
-    }
-
-    /// Waits until no client waits for an answer.
-    pub async fn wait_until_idle(&self) {
-        let (told, idle) = oneshot::channel();
-        self.command(Command::WhenIdle(told)).await;
-        // An error means that the thread has ended, and nobody waits for it.
-        let _told = idle.await;
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        if self.commands.try_send(Command::Stop).is_err() {
-            tracing::debug!("The resolver's thread has ended before");
-        }
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("The resolver's thread has panicked");
-        }
-    }
-}
-
-/// Tells the driver what healthd says.
-#[derive(Clone, Debug)]
-pub struct Reporter(mpsc::Sender<Command>);
-
-impl Reporter {
-    /// healthd says this of an upstream; false when nobody listens any more.
-    pub async fn report(&self, upstream: SocketAddr, report: Report) -> bool {
-        self.0
-            .send(Command::Report { upstream, report })
-            .await
-            .is_ok()
-    }
-}
-
-/// What the driver has seen so far.
-pub fn lock(observed: &Mutex<Observed>) -> MutexGuard<'_, Observed> {
-    // Replaced as a whole, so a panic elsewhere leaves it whole.
-    observed.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 struct Exchange {
     task: AbortHandle,
-    to: SocketAddr,
+    /// The upstream. What a referral has named is not one: figures of strangers would have no end.
+    upstream: Option<SocketAddr>,
     sent: Moment,
 }
 
@@ -450,19 +210,18 @@ impl Driver {
         match event {
             Event::Received(id, message) => {
                 if let Some(exchange) = self.exchanges.get(&id) {
-                    let rcode = Flags::read(&message).unwrap_or_default().rcode();
-                    let latency = self
-                        .seen
-                        .responses
-                        .entry((exchange.to, rcode.0))
-                        .or_default();
-                    latency.add(now.since(exchange.sent));
+                    if let Some(upstream) = exchange.upstream {
+                        let rcode = Flags::read(&message).unwrap_or_default().rcode();
+                        let responses = &mut self.seen.responses;
+                        let latency = responses.entry((upstream, rcode.0)).or_default();
+                        latency.add(now.since(exchange.sent));
+                    }
                     self.resolver.received(id, &message, now);
                 }
             }
             Event::Lost(id, loss) => {
                 if let Some(exchange) = self.exchanges.remove(&id) {
-                    *self.seen.losses.entry(exchange.to).or_default() += 1;
+                    self.count_loss(exchange.upstream);
                     self.resolver.lost(id, loss, now);
                 }
             }
@@ -547,12 +306,13 @@ impl Driver {
     ) {
         let events = self.events.clone();
         let source = self.plan.source;
+        let upstream = Some(to).filter(|to| self.resolver.is_upstream(*to));
         let task = match protocol {
             Protocol::Tcp => tokio::spawn(upstream::ask_tcp(to, source, message, id, events)),
             Protocol::Udp => match upstream::send_udp(to, source, &message, &mut self.ports) {
                 Ok(socket) => tokio::spawn(upstream::listen(socket, id, events)),
                 Err(loss) => {
-                    *self.seen.losses.entry(to).or_default() += 1;
+                    self.count_loss(upstream);
                     self.resolver.lost(id, loss, now);
                     return;
                 }
@@ -560,10 +320,16 @@ impl Driver {
         };
         let exchange = Exchange {
             task: task.abort_handle(),
-            to,
+            upstream,
             sent: now,
         };
         self.exchanges.insert(id, exchange);
+    }
+
+    fn count_loss(&mut self, upstream: Option<SocketAddr>) {
+        if let Some(upstream) = upstream {
+            *self.seen.losses.entry(upstream).or_default() += 1;
+        }
     }
 
     //--- Clients
@@ -672,16 +438,6 @@ impl Driver {
             self.complained.insert(upstream, now);
             tracing::warn!(%upstream, "Upstream sends this server its own queries back");
         }
-    }
-}
-
-impl Latency {
-    fn add(&mut self, took: Duration) {
-        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        if let Some(bucket) = self.buckets.get_mut(totals::bucket(micros)) {
-            *bucket += 1;
-        }
-        self.micros = self.micros.saturating_add(micros);
     }
 }
 

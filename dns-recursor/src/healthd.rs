@@ -12,6 +12,7 @@ use dns_wire::Type;
 use proto::endpoint::Endpoint;
 use proto::health::{AdminState, DnsProbe, Liveness, Schedule, Snapshot, Target, TargetKind};
 use proto::watch::{State, Watcher};
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use crate::driver::Reporter;
@@ -25,10 +26,14 @@ const FAST_INTERVAL: Duration = Duration::from_millis(250);
 /// How long an upstream may take.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
+/// What healthd says, as a whole each time.
+type Snapshots = watch::Receiver<Arc<Snapshot>>;
+
 /// The stream from healthd. Dropping it ends it.
 #[derive(Debug)]
 pub struct Healthd {
     watcher: Arc<Watcher>,
+    adopted: Arc<Notify>,
     follower: JoinHandle<()>,
 }
 
@@ -37,13 +42,19 @@ impl Healthd {
     #[must_use]
     pub fn start(endpoint: Endpoint, service: &str, table: &Table, reporter: Reporter) -> Self {
         let watcher = Arc::new(Watcher::start(endpoint, service, targets(table)));
-        let follower = tokio::spawn(follow(Arc::clone(&watcher), reporter));
-        Self { watcher, follower }
+        let adopted = Arc::new(Notify::new());
+        let follower = follow(watcher.subscribe(), Arc::clone(&adopted), reporter);
+        Self {
+            watcher,
+            adopted,
+            follower: tokio::spawn(follower),
+        }
     }
 
-    /// Watches the upstreams of another table.
+    /// Watches the upstreams of another table, which the resolver has taken up.
     pub fn adopt(&self, table: &Table) {
         self.watcher.set_targets(targets(table));
+        self.adopted.notify_one();
     }
 
     /// How the stream is doing, for status and metrics.
@@ -102,17 +113,30 @@ fn targets(table: &Table) -> Vec<Target> {
     targets.into_values().collect()
 }
 
-async fn follow(watcher: Arc<Watcher>, reporter: Reporter) {
-    let mut snapshots = watcher.subscribe();
+async fn follow(mut snapshots: Snapshots, adopted: Arc<Notify>, reporter: Reporter) {
     let mut known = BTreeMap::new();
-    while snapshots.changed().await.is_ok() {
-        let snapshot = Arc::clone(&snapshots.borrow_and_update());
-        for (upstream, report) in news(&snapshot, &mut known) {
+    while let Some(news) = next_news(&mut snapshots, &adopted, &mut known).await {
+        for (upstream, report) in news {
             if !reporter.report(upstream, report).await {
                 return;
             }
         }
     }
+}
+
+/// Waits for what healthd says next; nothing when it will say no more.
+async fn next_news(
+    snapshots: &mut Snapshots,
+    adopted: &Notify,
+    known: &mut BTreeMap<SocketAddr, Report>,
+) -> Option<Vec<(SocketAddr, Report)>> {
+    tokio::select! {
+        changed = snapshots.changed() => changed.ok()?,
+        // The resolver has forgotten what was said of upstreams that were away for a while.
+        () = adopted.notified() => known.clear(),
+    }
+    let snapshot = Arc::clone(&snapshots.borrow_and_update());
+    Some(news(&snapshot, known))
 }
 
 /// What a snapshot says that was not known.
@@ -168,6 +192,32 @@ mod tests {
                 "dns 192.0.2.3:53 a.example."
             ]
         );
+    }
+
+    #[tokio::test]
+    async fn what_is_known_is_told_again_when_other_routes_are_taken_up() {
+        let drained = targets(&table()).remove(0);
+        let address = drained.address;
+        let status = TargetStatus {
+            admin: AdminState::Drain,
+            ..TargetStatus::default()
+        };
+        let snapshot = |targets: Vec<(Target, TargetStatus)>| {
+            Arc::new(Snapshot {
+                targets: targets.into_iter().collect(),
+                ..Snapshot::default()
+            })
+        };
+        let (sender, mut snapshots) = watch::channel(snapshot(Vec::new()));
+        let (adopted, mut known) = (Notify::new(), BTreeMap::new());
+        sender.send_replace(snapshot(vec![(drained, status)]));
+        let told = next_news(&mut snapshots, &adopted, &mut known).await;
+        assert_eq!(told, Some(vec![(address, Report::Drained)]));
+        adopted.notify_one();
+        let told = next_news(&mut snapshots, &adopted, &mut known).await;
+        assert_eq!(told, Some(vec![(address, Report::Drained)]));
+        drop(sender);
+        assert_eq!(next_news(&mut snapshots, &adopted, &mut known).await, None);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 pub mod corefile;
 pub mod dnsmasq;
+mod reverse;
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

@@ -1,11 +1,15 @@
 //! Reading configuration files. Parsers open nothing themselves; here they meet the file system.
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use config_text::Files;
+use daemon_base::acl;
 use daemon_base::config::{Document, Problem, Problems};
 use daemon_base::disk::Disk;
+use daemon_base::exit;
+use daemon_base::tls::Certificates;
+use ipnet::IpNet;
 
 use crate::config::{Config, v1};
 use crate::import::Imported;
@@ -93,13 +97,10 @@ pub fn remarks(conf: &RecursorConf, imported: &recursor_conf::Imported) -> Vec<S
 /// Upstreams that are this server itself, seeing that it listens on these addresses.
 #[must_use]
 pub fn own_addresses(config: &Config, listening: &[SocketAddr]) -> Problems {
+    let of_this_node = acl::own_addresses();
     let mut problems = Problems::default();
     for upstream in config.upstreams() {
-        let own = listening.iter().any(|listen| {
-            let everywhere = listen.ip().is_unspecified() && is_of_this_node(upstream.ip());
-            listen.port() == upstream.port() && (listen.ip() == upstream.ip() || everywhere)
-        });
-        if own {
+        if is_among(upstream, listening, &of_this_node) {
             problems.push(Problem::new(format!(
                 "upstream {upstream} is this server itself; it would ask itself in a circle"
             )));
@@ -108,9 +109,27 @@ pub fn own_addresses(config: &Config, listening: &[SocketAddr]) -> Problems {
     problems
 }
 
-/// Whether an address is one of the node's own: only those can be bound.
-fn is_of_this_node(address: IpAddr) -> bool {
-    UdpSocket::bind((address, 0)).is_ok()
+/// Whether the certificate's files can be used.
+#[must_use]
+pub fn certificate(config: &Config) -> Problems {
+    let mut problems = Problems::default();
+    if let Some(tls) = &config.network.tls
+        && let Err(error) = Certificates::read(&[tls.files()])
+    {
+        problems.push(Problem::new(exit::chain(&error)));
+    }
+    problems
+}
+
+/// Whether these listeners hear what is sent to an upstream. All addresses are those of the node, and of
+/// one family: a listener on `[::]` takes no IPv4.
+fn is_among(upstream: SocketAddr, listening: &[SocketAddr], of_this_node: &[IpNet]) -> bool {
+    listening.iter().any(|listen| {
+        let everywhere = listen.ip().is_unspecified()
+            && listen.is_ipv4() == upstream.is_ipv4()
+            && of_this_node.iter().any(|own| own.contains(&upstream.ip()));
+        listen.port() == upstream.port() && (listen.ip() == upstream.ip() || everywhere)
+    })
 }
 
 #[cfg(test)]
@@ -133,7 +152,42 @@ mod tests {
         assert!(own("127.0.0.1:5300"));
         assert!(own("127.0.0.9:5300"));
         assert!(!own("127.0.0.1:5301"));
-        assert!(!own("192.0.2.1:5300"));
+        assert!(!own("[::1]:5300"));
+    }
+
+    #[test]
+    fn a_certificate_that_cannot_be_used_is_told_with_its_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let [chain, key] = ["chain.pem", "key.pem"].map(|name| directory.path().join(name));
+        let text = format!(
+            "version = \"v1\"\n[tls]\nlisten = []\ncertificate = {chain:?}\nkey = {key:?}\n"
+        );
+        let config = v1::parse(&Document::inline("x", text)).unwrap();
+        let told = || certificate(&config).to_string();
+        assert!(told().contains("chain.pem"), "{}", told());
+        let made = rcgen::generate_simple_self_signed(["dns.example".to_owned()]).unwrap();
+        fs::write(&chain, made.cert.pem()).unwrap();
+        assert!(told().contains("key.pem"), "{}", told());
+        fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        assert!(certificate(&config).0.is_empty());
+    }
+
+    #[test]
+    fn a_server_on_all_addresses_is_on_those_of_its_node_and_on_no_others() {
+        let address = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let own = ["127.0.0.0/8", "192.0.2.2/32", "::1/128"].map(|text| text.parse().unwrap());
+        for (listen, upstream, expected) in [
+            ("0.0.0.0:53", "192.0.2.2:53", true),
+            ("0.0.0.0:53", "192.0.2.3:53", false),
+            ("0.0.0.0:53", "192.0.2.2:5301", false),
+            ("0.0.0.0:53", "[::1]:53", false),
+            ("[::]:53", "[::1]:53", true),
+            ("[::]:53", "127.0.0.1:53", false),
+            ("192.0.2.9:53", "192.0.2.9:53", true),
+        ] {
+            let is_own = is_among(address(upstream), &[address(listen)], &own);
+            assert_eq!(is_own, expected, "{listen} {upstream}");
+        }
     }
 
     #[test]

@@ -8,6 +8,8 @@
 //!
 //! Never validates DNSSEC, and never changes the data of a record.
 
+mod referral;
+
 use std::fmt;
 
 use dns_wire::{
@@ -16,6 +18,7 @@ use dns_wire::{
 };
 
 use crate::key;
+pub use referral::{NameServer, Referral};
 
 /// The largest message.
 pub const MAX_MESSAGE: usize = 65_535;
@@ -220,14 +223,14 @@ pub struct Answer {
 }
 
 /// Why a response does not answer its question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unusable {
     /// It breaks the format.
     Malformed,
     /// It says that the upstream failed or will not answer.
     Rcode(Rcode),
     /// It points to other servers instead of answering (RFC 1034 §4.3.1).
-    Referral,
+    Referral(Box<Referral>),
 }
 
 /// How to read a response.
@@ -329,9 +332,9 @@ impl Reader<'_> {
             return Ok(negative);
         }
         if answers.is_empty() && rcode == Rcode::NOERROR {
-            let delegation = in_section(records, Section::Authority).any(|r| r.rtype == Type::NS);
-            return match denied {
-                false if delegation && !flags.has(Flags::AA) => Err(Unusable::Referral),
+            let is_final = denied || flags.has(Flags::AA);
+            return match Referral::of(records) {
+                Some(referral) if !is_final => Err(Unusable::Referral(Box::new(referral))),
                 _ => Ok(negative),
             };
         }

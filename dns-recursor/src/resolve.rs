@@ -12,32 +12,34 @@
 //! with a cold name cost one query). A flight ends with the first usable response, or when no
 //! upstream is left, or at its deadline. A client for whom a stale answer exists waits for
 //! [`Settings::stale_wait`] only (RFC 8767 §5); the flight goes on and refreshes the cache. A
-//! CNAME chain that leaves an authoritative upstream's zones goes on as another flight.
+//! CNAME chain that leaves an authoritative upstream's zones goes on as another flight; a referral
+//! to the servers of a zone below leads the same flight there.
 //!
 //! A state machine: inputs are method calls with `now`, outputs are drained with
 //! [`Resolver::poll_output`], and [`Resolver::next_deadline`] says when to call
 //! [`Resolver::tick`]. Never touches a socket, a clock or the cache.
 
+mod answering;
+mod asking;
 mod chain;
 mod flight;
 mod health;
 mod interface;
+mod referral;
 mod upstreams;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use dns_wire::Rcode;
-
-use crate::exchange::{Asking, Entropy, Match, Sent};
-use crate::forward::{Fitness, Mode, Protocol, Route, Table};
+use crate::exchange::{Entropy, Match, Sent};
+use crate::forward::{Protocol, Route, Table};
 use crate::key::{Key, Seed};
-use crate::message::{Answer, MAX_MESSAGE, Reader, Unusable};
+use crate::message::{Answer, MAX_MESSAGE};
 use crate::moment::Moment;
-use crate::upstream_state::{Absence, Others, Report};
-use flight::{Flight, Link};
+use crate::upstream_state::{Absence, Report};
+use asking::Cause;
+use flight::Flight;
 pub use interface::{Ask, Counts, ExchangeId, FlightId, Loss, Output, Reason, Settings};
 pub use upstreams::UpstreamView;
 use upstreams::{UpstreamId, Upstreams};
@@ -48,10 +50,6 @@ const MAX_SENDS: u32 = 12;
 /// Flights one after the other that a CNAME chain may take (what `CoreDNS` and unbound allow is
 /// about the same).
 const MAX_DEPTH: u8 = 8;
-/// How long an exchange over TCP may take before another upstream is asked.
-const TCP_PATIENCE: Duration = Duration::from_millis(1000);
-/// When a query waits although no second one may be sent: how long until that is reconsidered.
-const HEDGE_RETRY: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
@@ -75,6 +73,26 @@ struct Pending {
     overdue: bool,
     /// TCP is used because the letter case was not kept over UDP.
     case_in_doubt: bool,
+}
+
+impl Pending {
+    fn new(
+        purpose: Purpose,
+        upstream: UpstreamId,
+        sent: Sent,
+        protocol: Protocol,
+        at: Moment,
+    ) -> Self {
+        Self {
+            purpose,
+            upstream,
+            sent,
+            at,
+            protocol,
+            overdue: false,
+            case_in_doubt: false,
+        }
+    }
 }
 
 /// All that is under way.
@@ -253,11 +271,7 @@ impl<C, E: Entropy> Resolver<C, E> {
             Purpose::Flight(id) => {
                 self.with_flight(id, |flight| flight.forget(exchange));
                 if pending.case_in_doubt {
-                    // No TCP to settle it with: it is a server that does not keep case.
-                    if let Some(state) = self.upstreams.get_mut(upstream) {
-                        state.cannot_keep_case(now);
-                    }
-                    self.send(id, upstream, Protocol::Udp, now);
+                    self.send_without_case(id, upstream, now);
                 } else {
                     self.with_flight(id, |flight| flight.failed.push(upstream));
                     self.advance(id, Cause::Failed, now);
@@ -273,8 +287,8 @@ impl<C, E: Entropy> Resolver<C, E> {
             return;
         }
         match kept {
-            Some(rest) => self.end_chain(id, &rest),
-            None => self.follow_chain(id, key, now),
+            Some(answer) => self.link_answered(id, &answer, now),
+            None => self.follow_link(id, key, now),
         }
     }
 
@@ -339,6 +353,12 @@ impl<C, E: Entropy> Resolver<C, E> {
     #[must_use]
     pub const fn n_clients(&self) -> usize {
         self.n_clients
+    }
+
+    /// Whether an address is that of an upstream in use, and not only one that a referral has named.
+    #[must_use]
+    pub fn is_upstream(&self, address: SocketAddr) -> bool {
+        self.upstreams.is_wanted(address)
     }
 
     /// Every upstream in use, as it is seen.
@@ -424,6 +444,7 @@ impl<C, E: Entropy> Resolver<C, E> {
             return;
         }
         if now >= flight.next_try {
+            let mut in_doubt = None;
             if let Some(last) = flight.last_exchange()
                 && let Some(pending) = self.exchanges.get_mut(&last)
                 && !pending.overdue
@@ -431,6 +452,7 @@ impl<C, E: Entropy> Resolver<C, E> {
                 pending.overdue = true;
                 self.counts.overdue += 1;
                 let upstream = pending.upstream;
+                in_doubt = pending.case_in_doubt.then_some((last, upstream));
                 let question = flight.key.question();
                 let change = self
                     .upstreams
@@ -438,253 +460,23 @@ impl<C, E: Entropy> Resolver<C, E> {
                     .and_then(|state| state.unanswered(question, now));
                 self.apply(upstream, change, now);
             }
-            self.advance(id, Cause::Overdue, now);
+            match in_doubt {
+                Some((exchange, upstream)) => {
+                    self.drop_exchange(id, exchange);
+                    self.send_without_case(id, upstream, now);
+                }
+                None => self.advance(id, Cause::Overdue, now),
+            }
         }
         self.arm(id);
     }
 
-    /// Finds out what the flight can still do, and does it.
-    fn advance(&mut self, id: FlightId, cause: Cause, now: Moment) {
-        let Some(flight) = self.flights.get_mut(&id) else {
-            return;
-        };
-        if flight.chain.is_some() {
-            flight.next_try = flight.deadline;
-            return;
+    /// There is no TCP to settle it with: it is a server that does not keep case.
+    fn send_without_case(&mut self, id: FlightId, upstream: UpstreamId, now: Moment) {
+        if let Some(state) = self.upstreams.get_mut(upstream) {
+            state.cannot_keep_case(now);
         }
-        // Someone who has yet to answer within the usual time is waited for.
-        let waits = |x: ExchangeId| self.exchanges.get(&x).is_some_and(|p| !p.overdue);
-        if cause == Cause::Failed && flight.exchanges().any(waits) {
-            return;
-        }
-        while let Some(&next) = flight.order.get(flight.n_tried) {
-            if self.upstreams.fitness(next) == Fitness::Absent {
-                flight.n_tried += 1;
-                continue;
-            }
-            let slow = flight.last_exchange().and_then(|x| self.exchanges.get(&x));
-            if cause == Cause::Overdue
-                && let Some(slow) = slow.map(|pending| pending.upstream)
-                && let Some(state) = self.upstreams.get_mut(slow)
-                && !state.spend_hedge()
-            {
-                flight.next_try = now.after(HEDGE_RETRY);
-                return;
-            }
-            flight.n_tried += 1;
-            let protocol = flight.route.protocol;
-            self.counts.sent_again += u64::from(cause == Cause::Overdue);
-            self.send(id, next, protocol, now);
-            return;
-        }
-        let again = flight
-            .order
-            .iter()
-            .copied()
-            .filter(|upstream| !flight.failed.contains(upstream))
-            .filter(|upstream| self.upstreams.fitness(*upstream) != Fitness::Absent)
-            .min_by_key(|upstream| self.upstreams.fitness(*upstream));
-        match again {
-            Some(upstream) if flight.n_sends < MAX_SENDS => {
-                let protocol = flight.route.protocol;
-                self.counts.sent_again += 1;
-                self.send(id, upstream, protocol, now);
-            }
-            _ if flight.exchanges().next().is_none() => {
-                let reason = flight.reason;
-                self.fail(id, reason);
-            }
-            _ => flight.next_try = flight.deadline,
-        }
-    }
-
-    fn send(&mut self, id: FlightId, upstream: UpstreamId, protocol: Protocol, now: Moment) {
-        let Some(flight) = self.flights.get_mut(&id) else {
-            return;
-        };
-        let Some(state) = self.upstreams.get_mut(upstream) else {
-            return;
-        };
-        if flight.n_sends >= MAX_SENDS {
-            flight.failed.push(upstream);
-            self.advance(id, Cause::Failed, now);
-            return;
-        }
-        let asking = Asking {
-            question: flight.key.question(),
-            variant: flight.key.variant(),
-            mode: flight.route.mode,
-            edns: state.takes_edns(now) && flight.without_edns != Some(upstream),
-            randomize_case: self.settings.randomize_case && state.keeps_case(now),
-        };
-        let Some((sent, message)) = asking.compose(&mut self.entropy) else {
-            self.fail(id, Reason::Refused);
-            return;
-        };
-        state.earn_hedge();
-        let others = match flight.order.get(flight.n_tried) {
-            Some(_) => Others::Some,
-            None => Others::None,
-        };
-        let patience = match protocol {
-            Protocol::Tcp => TCP_PATIENCE,
-            Protocol::Udp => state.patience(others) * flight.repeats(),
-        };
-        self.last_exchange += 1;
-        let exchange = ExchangeId(self.last_exchange);
-        flight.next_try = now.after(patience);
-        flight.began_exchange(exchange);
-        self.counts.sent += 1;
-        self.counts.sent_tcp += u64::from(protocol == Protocol::Tcp);
-        let to = state.address();
-        self.exchanges.insert(
-            exchange,
-            Pending {
-                purpose: Purpose::Flight(id),
-                upstream,
-                sent,
-                at: now,
-                protocol,
-                overdue: false,
-                case_in_doubt: false,
-            },
-        );
-        self.outputs.push_back(Output::Send {
-            exchange,
-            to,
-            protocol,
-            message,
-        });
-    }
-
-    /// A response that is one has come: is it an answer?
-    fn read(&mut self, id: FlightId, exchange: ExchangeId, message: &[u8], now: Moment) {
-        let (Some(flight), Some(pending)) =
-            (self.flights.get_mut(&id), self.exchanges.get(&exchange))
-        else {
-            return;
-        };
-        let (upstream, had_edns) = (pending.upstream, pending.sent.had_edns());
-        let protocol = pending.protocol;
-        let reader = Reader {
-            question: flight.key.question(),
-            limits: self.settings.limits,
-            trust_ad: flight.route.trust_ad,
-        };
-        match reader.read(message, &mut self.scratch) {
-            Ok(answer) => {
-                if flight.without_edns == Some(upstream)
-                    && let Some(state) = self.upstreams.get_mut(upstream)
-                {
-                    state.cannot_edns(now);
-                }
-                self.answered(id, answer);
-            }
-            // RFC 6891 §7: a server that does not know OPT says FORMERR or NOTIMP.
-            Err(Unusable::Rcode(Rcode::FORMERR | Rcode::NOTIMP | Rcode::BADVERS)) if had_edns => {
-                flight.without_edns = Some(upstream);
-                self.drop_exchange(id, exchange);
-                self.send(id, upstream, protocol, now);
-                self.arm(id);
-            }
-            Err(_) => {
-                self.counts.unusable += 1;
-                flight.failed.push(upstream);
-                flight.reason = Reason::Refused;
-                self.drop_exchange(id, exchange);
-                self.advance(id, Cause::Failed, now);
-                self.arm(id);
-            }
-        }
-    }
-
-    fn answered(&mut self, id: FlightId, answer: Answer) {
-        let Some(flight) = self.flights.get_mut(&id) else {
-            return;
-        };
-        let authoritative = flight.route.mode == Mode::Authoritative;
-        match answer.dangling.clone().filter(|_| authoritative) {
-            None => self.settle(id, answer),
-            Some(target) => {
-                let question = [
-                    target.to_lowercase().as_wire(),
-                    flight
-                        .key
-                        .question()
-                        .last_chunk::<4>()
-                        .map_or(&[], |end| &end[..]),
-                ]
-                .concat();
-                let key = Box::new(Key::new(self.seed, &question, flight.key.variant()));
-                flight.chain = Some(Link {
-                    first: answer,
-                    awaits: None,
-                });
-                flight.next_try = flight.deadline;
-                for exchange in flight.take_exchanges() {
-                    self.close(exchange);
-                }
-                self.outputs.push_back(Output::LookUp { flight: id, key });
-                self.arm(id);
-            }
-        }
-    }
-
-    fn settle(&mut self, id: FlightId, mut answer: Answer) {
-        let Some(mut flight) = self.remove(id) else {
-            return;
-        };
-        let route = self.table.find(flight.key.name(), flight.key.qtype());
-        if !route.is_some_and(|route| route.is_like(&flight.route)) {
-            // The zone goes elsewhere since the question was asked: good for those who wait, but
-            // not to be kept.
-            answer.lifetime = 0;
-        }
-        for waiting in std::mem::take(&mut flight.awaited_by) {
-            self.end_chain(waiting, &answer);
-        }
-        self.outputs.push_back(Output::Answer {
-            key: flight.key,
-            answer,
-            clients: flight.clients,
-        });
-    }
-
-    fn fail(&mut self, id: FlightId, reason: Reason) {
-        let Some(mut flight) = self.remove(id) else {
-            return;
-        };
-        for waiting in std::mem::take(&mut flight.awaited_by) {
-            self.fail(waiting, reason);
-        }
-        self.outputs.push_back(Output::Fail {
-            key: flight.key,
-            reason,
-            clients: flight.clients,
-        });
-    }
-
-    fn fail_at_once(&mut self, key: &Key, reason: Reason, clients: Vec<C>) {
-        let key = Box::new(key.clone());
-        self.outputs.push_back(Output::Fail {
-            key,
-            reason,
-            clients,
-        });
-    }
-
-    /// Takes a flight out of everything that knows it.
-    fn remove(&mut self, id: FlightId) -> Option<Flight<C>> {
-        let mut flight = self.flights.remove(&id)?;
-        if let Some(at) = flight.armed.take() {
-            self.timers.remove(&(at, Timer::Flight(id)));
-        }
-        self.by_question.remove(flight.key.as_bytes());
-        for exchange in flight.take_exchanges() {
-            self.close(exchange);
-        }
-        self.n_clients -= flight.clients.len();
-        Some(flight)
+        self.send(id, upstream, Protocol::Udp, now);
     }
 
     //--- Small things
@@ -742,17 +534,6 @@ impl<C, E: Entropy> Resolver<C, E> {
             self.timers.insert((at, Timer::Upstream(upstream)));
         }
     }
-}
-
-/// Why a flight moves on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cause {
-    /// It has just begun.
-    Begin,
-    /// An upstream takes its time.
-    Overdue,
-    /// An upstream has failed.
-    Failed,
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use config_text::counted;
 use daemon_base::admin::{Reply, Request, Routes};
 use dns_wire::records::uncompressed_rdata;
 use dns_wire::{Name, NameError, Records, rdata};
@@ -74,7 +75,7 @@ fn flush(cache: &Cache, which: Option<&Which>) -> String {
         Some(which) => cache.flush(&which.name, which.reach),
         None => cache.flush(&Name::root(), Reach::Subtree),
     };
-    format!("{n_dropped} entries dropped\n")
+    format!("{} dropped\n", counted(n_dropped, "entry"))
 }
 
 /// Every entry as a comment and its records.
@@ -190,7 +191,7 @@ mod tests {
             flush(&cache, which("name=a.example").as_ref()),
             "0 entries dropped\n"
         );
-        assert_eq!(flush(&cache, None), "1 entries dropped\n");
+        assert_eq!(flush(&cache, None), "1 entry dropped\n");
         let bad = Request {
             query: "name=a..b".to_owned(),
             ..Request::default()

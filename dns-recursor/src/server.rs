@@ -17,6 +17,7 @@ use crate::driver::{Job, ReturnTo, Waiter};
 use crate::front::{Front, Judged, Permissions, Source, Verdict, View};
 use crate::key::Key;
 use crate::moment::Moment;
+use crate::policy::Outsiders;
 use crate::totals::{Counts, Totals, Way};
 
 /// What queries are judged by; published as a whole.
@@ -68,6 +69,17 @@ pub enum Done {
     Later,
 }
 
+/// How somebody who connects is received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reception {
+    /// They may ask, or send NOTIFY.
+    Guest,
+    /// They may not, and are told so.
+    Stranger,
+    /// They may not, and are told nothing.
+    Nobody,
+}
+
 impl Desk {
     /// A desk for one more thread.
     #[must_use]
@@ -87,6 +99,18 @@ impl Desk {
     pub fn refresh(&mut self) {
         self.reader.refresh();
         self.now = self.clock.now();
+    }
+
+    /// How somebody who connects from this address is received.
+    pub fn receive(&mut self, peer: IpAddr) -> Reception {
+        self.reader.refresh();
+        let snapshot = self.reader.get();
+        let is_known = snapshot.allow.contains(peer) || snapshot.notify.contains(peer);
+        match snapshot.view.outsiders {
+            _ if is_known => Reception::Guest,
+            Outsiders::Refuse => Reception::Stranger,
+            Outsiders::Ignore => Reception::Nobody,
+        }
     }
 
     /// Answers a message, or hands its question on with the way back that `to` makes.

@@ -6,19 +6,21 @@ use std::time::Duration;
 
 use daemon_base::config::{Common, Problems};
 use daemon_base::exit;
-use daemon_base::listen::{self, UdpOptions};
+use daemon_base::listen::{self, ListenError, UdpOptions};
 use daemon_base::run::{Context, Service, StartError};
 use daemon_base::snapshot::Cell;
-use daemon_base::tls::{CertificateFiles, Certificates};
+use daemon_base::tls::Certificates;
 use daemon_base::udp::{self, Engine, EngineOptions};
 use dns_wire::Type;
+use proto::endpoint::Endpoint;
+use rustix::io::Errno;
 use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
 use crate::cache::{Cache, CacheOptions};
 use crate::clock::Clock;
-use crate::config::{Allow, Config, Network};
+use crate::config::{Allow, Config, DEFAULT_LISTEN, Network, Source};
 use crate::driver::{self, Plan};
 use crate::entropy::SystemEntropy;
 use crate::exchange::Entropy as _;
@@ -76,15 +78,19 @@ pub struct Recursor {
 struct Fixed {
     network: Network,
     cache: CacheOptions,
-    has_health: bool,
+    health: Option<Endpoint>,
 }
 
 impl Fixed {
     fn of(config: &Config) -> Self {
         Self {
-            network: config.network.clone(),
+            network: Network {
+                // Every query leaves from where the newest configuration says.
+                source: Source::default(),
+                ..config.network.clone()
+            },
             cache: config.cache,
-            has_health: config.health.is_some(),
+            health: config.health.clone(),
         }
     }
 }
@@ -162,10 +168,11 @@ impl Service for Recursor {
 
     async fn reload(&self, config: Config) -> Result<String, Problems> {
         load::own_addresses(&config, &self.addresses).unless_empty(())?;
+        load::certificate(&config).unless_empty(())?;
         warn_all(&config);
         if self.fixed != Fixed::of(&config) {
             tracing::warn!(
-                "Listeners, threads, the cache's bounds and whether healthd is asked change with the next restart"
+                "Listeners, threads, the cache's bounds, how long stale answers are kept and where healthd is change with the next restart"
             );
         }
         if let Some(certificates) = &self.certificates {
@@ -340,7 +347,9 @@ impl Sockets {
             ..UdpOptions::default()
         };
         let inherited = &mut context.inherited;
-        let udp = listen::udp(inherited, SOCKETS, &network.listen, options)?;
+        let udp = open_what_there_is(&network.listen, |listen| {
+            listen::udp(inherited, SOCKETS, listen, options)
+        })?;
         // With port 0 TCP listens where UDP happened to be put.
         let mut addresses = Vec::new();
         for socket in &udp {
@@ -355,8 +364,7 @@ impl Sockets {
         let tls = match &network.tls {
             None => None,
             Some(tls) => {
-                let files = CertificateFiles::new(&tls.certificate, &tls.key);
-                let read = Certificates::read(&[files])
+                let read = Certificates::read(&[tls.files()])
                     .map_err(|error| StartError::new(exit::CONFIG, error))?;
                 let config = read
                     .server_config(&[ALPN])
@@ -376,6 +384,27 @@ impl Sockets {
             addresses,
             certificates,
         })
+    }
+}
+
+/// Opens all listeners; of the usual ones, which nobody has chosen, those of IPv4 alone when the kernel knows no
+/// others (`ipv6.disable=1`).
+fn open_what_there_is<T>(
+    listen: &[SocketAddr],
+    mut open: impl FnMut(&[SocketAddr]) -> Result<T, ListenError>,
+) -> Result<T, ListenError> {
+    let is_unknown = |error: &ListenError| {
+        error.address.is_ipv6()
+            && error.source.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error())
+    };
+    match open(listen) {
+        Err(error) if listen == DEFAULT_LISTEN && is_unknown(&error) => {
+            tracing::warn!("The kernel has no IPv6: listening on IPv4 alone");
+            let of_ipv4: Vec<SocketAddr> =
+                listen.iter().copied().filter(SocketAddr::is_ipv4).collect();
+            open(&of_ipv4)
+        }
+        opened => opened,
     }
 }
 

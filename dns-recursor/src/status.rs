@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use config_text::counted;
 use daemon_base::config::HumanDuration;
 use daemon_base::run::headline;
 use serde_json::{Value, json};
@@ -115,9 +116,9 @@ fn write_detail(text: &mut String, detail: &Value) -> std::fmt::Result {
     let cache = &detail["cache"];
     writeln!(
         text,
-        "cache: {} answers and {} denials in {} KiB",
-        number(&cache["positive"]),
-        number(&cache["negative"]),
+        "cache: {} and {} in {} KiB",
+        counted(number(&cache["positive"]), "answer"),
+        counted(number(&cache["negative"]), "denial"),
         number(&cache["bytes"]).div_ceil(1024),
     )?;
     for zone in detail["zones"].as_array().into_iter().flatten() {
@@ -215,7 +216,7 @@ mod tests {
         let text = render(&json!({ "service": "dns-recursor", "detail": report.value() }));
         for line in [
             "queries 0: 0 from the cache, 0 stale, 0 resolved, 0 local",
-            "cache: 3 answers and 1 denials in 3 KiB",
+            "cache: 3 answers and 1 denial in 3 KiB",
             "zone ocp4.redhat.ren. to 127.0.0.1:5301 (authoritative)  NO UPSTREAM ANSWERS",
             "upstream 127.0.0.1:5301 absent for 1m5s: its port is closed, 0.2 ms away",
             "healthd is NOT connected; upstreams are probed from here",

@@ -3,11 +3,12 @@
 //! One thread runs all connections, a task each. A task reads what there is, answers what the
 //! cache can answer, and writes other answers as they come. It lets in no more queries than the
 //! pipeline's bound while they wait, and reads nothing while the client does not read, so a client
-//! that is slow holds up nobody but itself.
+//! that is slow holds up nobody but itself. Those who may not ask have places of their own, few, and lose
+//! them when they have been told so.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -22,10 +23,15 @@ use crate::answer::Transport;
 use crate::config::TcpLimits;
 use crate::driver::ReturnTo;
 use crate::message::MAX_MESSAGE;
-use crate::server::{Desk, Done};
+use crate::server::{Desk, Done, Reception};
 
 /// The longest query that is read: one with every option there is does not come near.
 const MAX_QUERY: usize = 4096;
+/// How much is made ready to be written before it is written: a few short queries may have long answers.
+const MAX_OUTBOX: usize = 64 << 10;
+/// Connections at once of those who may not ask, in all and of one client.
+const STRANGERS: usize = 32;
+const STRANGERS_PER_CLIENT: usize = 4;
 /// After a failure to accept for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long a connection is read from when the server stops: a query that was on its way is answered, and
@@ -40,6 +46,38 @@ pub struct Shared {
     /// The desk, and where responses are written.
     desk: Mutex<(Desk, Vec<u8>)>,
     connections: Arc<Connections>,
+    /// Those of clients who may not ask.
+    strangers: Arc<Connections>,
+}
+
+impl Shared {
+    fn new(limits: TcpLimits, desk: Desk) -> Arc<Self> {
+        Arc::new(Self {
+            limits,
+            desk: Mutex::new((desk, vec![0; MAX_MESSAGE])),
+            connections: Connections::new(limits.connections, limits.per_client),
+            strangers: Connections::new(
+                limits.connections.min(STRANGERS),
+                limits.per_client.min(STRANGERS_PER_CLIENT),
+            ),
+        })
+    }
+
+    /// The desk; one left by a panic elsewhere holds nothing but scratch.
+    fn desk(&self) -> MutexGuard<'_, (Desk, Vec<u8>)> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for who connects, and how they are received.
+    fn admit(&self, peer: IpAddr) -> Option<(Place, Reception)> {
+        let reception = self.desk().0.receive(peer);
+        let place = match reception {
+            Reception::Guest => self.connections.admit(peer),
+            Reception::Stranger => self.strangers.admit(peer),
+            Reception::Nobody => None,
+        };
+        Some((place?, reception))
+    }
 }
 
 /// The listeners of one server.
@@ -83,12 +121,8 @@ impl Streams {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let connections = Connections::new(limits.connections, limits.per_client);
-        let shared = Arc::new(Shared {
-            limits,
-            desk: Mutex::new((desk, vec![0; MAX_MESSAGE])),
-            connections: Arc::clone(&connections),
-        });
+        let shared = Shared::new(limits, desk);
+        let connections = Arc::clone(&shared.connections);
         let (stop, mut stopped) = watch::channel(false);
         let guard = runtime.enter();
         for listener in listeners.tcp {
@@ -169,10 +203,11 @@ async fn accept(
         };
         match accepted {
             Ok((stream, peer)) => {
-                if let Some(place) = shared.connections.admit(peer.ip()) {
+                if let Some((place, reception)) = shared.admit(peer.ip()) {
                     let guest = Guest {
                         peer,
                         place,
+                        reception,
                         shared: Arc::clone(&shared),
                     };
                     tokio::spawn(greet(stream, guest, tls.clone(), stop.clone()));
@@ -190,6 +225,7 @@ async fn accept(
 struct Guest {
     peer: SocketAddr,
     place: Place,
+    reception: Reception,
     shared: Arc<Shared>,
 }
 
@@ -219,6 +255,7 @@ where
     let Guest {
         peer,
         place: _place,
+        reception,
         shared,
     } = guest;
     let limits = shared.limits;
@@ -238,19 +275,19 @@ where
     let mut deadline = Instant::now() + patience;
     let (mut is_stopping, mut has_asked_last) = (false, false);
     loop {
-        // Everything that is whole in the inbox has been handled, as far as the pipeline's bound
-        // allows; what it said goes out before anything else is read.
+        // What is whole in the inbox is handled, as far as the pipeline's bound and the outbox's
+        // allow; what it said goes out before anything else is read.
         match session.handle_all() {
             None => return,
             Some(0) => {}
+            // They have been told that they may not ask.
+            Some(_) if reception != Reception::Guest => open = false,
             Some(_) => deadline = Instant::now() + patience,
         }
-        if !session.outbox.is_empty() {
-            let written = timeout(PATIENCE, writer.write_all(&session.outbox)).await;
-            if !matches!(written, Ok(Ok(()))) {
-                return;
-            }
-            session.outbox.clear();
+        match session.send(&mut writer).await {
+            None => return,
+            Some(Sent::Full) => continue,
+            Some(Sent::All) => {}
         }
         if has_asked_last && session.inbox.is_empty() {
             open = false;
@@ -289,6 +326,14 @@ where
     }
 }
 
+/// What was written.
+enum Sent {
+    /// Everything that could be said of what was read.
+    All,
+    /// As much as is made ready at once: there may be more.
+    Full,
+}
+
 struct Session {
     shared: Arc<Shared>,
     peer: IpAddr,
@@ -308,11 +353,10 @@ impl Session {
         let mut used = 0;
         let shared = Arc::clone(&self.shared);
         let limit = shared.limits.pipeline;
-        // A desk left by a panic elsewhere holds nothing but scratch.
-        let mut guard = shared.desk.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = shared.desk();
         let (desk, scratch) = &mut *guard;
         desk.refresh();
-        while self.waiting < limit {
+        while self.waiting < limit && self.outbox.len() < MAX_OUTBOX {
             let rest = self.inbox.get(used..).unwrap_or_default();
             let Some((length, rest)) = rest.split_first_chunk::<2>() else {
                 break;
@@ -341,6 +385,20 @@ impl Session {
         Some(used)
     }
 
+    /// Writes what is ready; nothing when the client does not read.
+    async fn send(&mut self, writer: &mut (impl AsyncWrite + Unpin)) -> Option<Sent> {
+        if self.outbox.is_empty() {
+            return Some(Sent::All);
+        }
+        let written = timeout(PATIENCE, writer.write_all(&self.outbox)).await;
+        let sent = match self.outbox.len() < MAX_OUTBOX {
+            true => Sent::All,
+            false => Sent::Full,
+        };
+        self.outbox.clear();
+        matches!(written, Ok(Ok(()))).then_some(sent)
+    }
+
     fn write(&mut self, answer: &[u8]) {
         frame(&mut self.outbox, answer);
     }
@@ -351,5 +409,85 @@ fn frame(outbox: &mut Vec<u8>, message: &[u8]) {
     if let Ok(length) = u16::try_from(message.len()) {
         outbox.extend_from_slice(&length.to_be_bytes());
         outbox.extend_from_slice(message);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use daemon_base::acl::Cidrs;
+    use daemon_base::snapshot::Cell;
+    use dns_wire::Type;
+
+    use super::*;
+    use crate::cache::{Cache, CacheOptions, Capacity};
+    use crate::clock::Clock;
+    use crate::front::View;
+    use crate::key::Seed;
+    use crate::local::{Local, LocalOptions};
+    use crate::policy::Outsiders;
+    use crate::server::{Snapshot, Supply};
+    use crate::testing::{self, question};
+    use crate::totals::Totals;
+
+    fn session() -> Session {
+        let capacity = Capacity {
+            entries: 10,
+            octets: 1 << 20,
+        };
+        let options = CacheOptions {
+            positive: capacity,
+            negative: capacity,
+            stale: Duration::ZERO,
+        };
+        let view = View {
+            table: Arc::default(),
+            local: Local::new(&LocalOptions::default()),
+            outsiders: Outsiders::Refuse,
+            stale_ttl: Duration::ZERO,
+            prefetch: false,
+        };
+        let supply = Supply {
+            cell: Cell::new(Snapshot {
+                view: Arc::new(view),
+                allow: Cidrs::any(),
+                notify: Cidrs::none(),
+            }),
+            cache: Arc::new(Cache::new(&options, Seed(1))),
+            clock: Clock::start(),
+            jobs: mpsc::channel(1).0,
+            totals: Totals::default(),
+        };
+        Session {
+            shared: Shared::new(TcpLimits::default(), Desk::new(&supply)),
+            peer: IpAddr::from([192, 0, 2, 1]),
+            answers: mpsc::channel(1).0,
+            inbox: Vec::new(),
+            outbox: Vec::new(),
+            waiting: 0,
+        }
+    }
+
+    #[test]
+    fn no_more_is_handled_while_much_waits_to_be_written() {
+        const QUERIES: usize = 5000;
+        let mut session = session();
+        let query = testing::query(1, &question("localhost", Type::A), None);
+        for _ in 0..QUERIES {
+            frame(&mut session.inbox, &query);
+        }
+        let (mut n_answers, mut n_rounds) = (0, 0);
+        while !session.inbox.is_empty() {
+            assert!(session.handle_all().unwrap() > 0);
+            assert!(session.outbox.len() < MAX_OUTBOX + MAX_MESSAGE);
+            let mut rest = session.outbox.as_slice();
+            while let Some((length, message)) = rest.split_first_chunk::<2>() {
+                rest = &message[u16::from_be_bytes(*length).into()..];
+                n_answers += 1;
+            }
+            session.outbox.clear();
+            n_rounds += 1;
+        }
+        assert_eq!(n_answers, QUERIES);
+        assert!(n_rounds > 1);
     }
 }

@@ -127,6 +127,21 @@ fn every_problem_is_told_with_its_place() {
 }
 
 #[test]
+fn queries_leave_from_one_address_of_each_family() {
+    let config = parse("source-addresses = [\"192.0.2.1\", \"fd00::1\"]").unwrap();
+    let source = config.network.source;
+    assert_eq!(
+        (source.v4.to_string(), source.v6.to_string()),
+        ("192.0.2.1".to_owned(), "fd00::1".to_owned())
+    );
+    let problems = problems("source-addresses = [\"192.0.2.1\", \"192.0.2.2\"]");
+    assert!(
+        problems[0].contains("`192.0.2.2` is one too many"),
+        "{problems:?}"
+    );
+}
+
+#[test]
 fn unknown_keys_are_refused_with_the_nearest_known_one() {
     let problems = problems("[cache]\nmax-tll = \"1h\"");
     assert!(problems[0].contains("max-ttl"), "{problems:?}");
@@ -141,6 +156,8 @@ fn a_server_does_not_forward_to_itself() {
         ("127.0.0.1:5300", "127.0.0.1:5301", false),
         ("127.0.0.1:53", "127.0.0.2:53", false),
         ("0.0.0.0:53", "127.0.0.1:5301", false),
+        ("0.0.0.0:53", "::1", false),
+        ("[::]:53", "127.0.0.1", false),
     ] {
         let text = format!(
             "listen = [\"{listen}\"]\n[[forward]]\nzone = \"a\"\nupstreams = [\"{upstream}\"]"

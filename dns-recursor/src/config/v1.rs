@@ -16,7 +16,8 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::{
-    Access, Allow, Config, DEFAULT_ADMIN, Forward, Network, Serve, Source, TcpLimits, Tls,
+    Access, Allow, Config, DEFAULT_ADMIN, DEFAULT_LISTEN, Forward, Network, Serve, Source,
+    TcpLimits, Tls,
 };
 use crate::cache::{CacheOptions, Capacity};
 use crate::forward::{Mode, Policy, Protocol};
@@ -276,10 +277,7 @@ struct Builder<'a> {
 impl Builder<'_> {
     fn network(&mut self, spec: &Spec) -> Network {
         let listen = match &spec.listen {
-            None => vec![
-                SocketAddr::new(IpAddr::from([0; 4]), PORT),
-                SocketAddr::new(IpAddr::from([0; 16]), PORT),
-            ],
+            None => DEFAULT_LISTEN.to_vec(),
             Some(listen) => listen
                 .iter()
                 .filter_map(|text| self.address(text))
@@ -313,15 +311,25 @@ impl Builder<'_> {
     }
 
     fn source(&mut self, addresses: &[Spanned<String>]) -> Source {
-        let mut source = Source::default();
+        let (mut v4, mut v6) = (None, None);
         for text in addresses {
-            match text.get_ref().parse() {
-                Ok(IpAddr::V4(address)) => source.v4 = address,
-                Ok(IpAddr::V6(address)) => source.v6 = address,
-                Err(_) => self.problem(text, "is not an address"),
+            let before = match text.get_ref().parse() {
+                Ok(IpAddr::V4(address)) => v4.replace(address).map(IpAddr::V4),
+                Ok(IpAddr::V6(address)) => v6.replace(address).map(IpAddr::V6),
+                Err(_) => {
+                    self.problem(text, "is not an address");
+                    None
+                }
+            };
+            if let Some(before) = before {
+                self.problem(text, &format!("is one too many: IPv4 and IPv6 leave from one address each, and {before} is given"));
             }
         }
-        source
+        let default = Source::default();
+        Source {
+            v4: v4.unwrap_or(default.v4),
+            v6: v6.unwrap_or(default.v6),
+        }
     }
 
     fn access(&mut self, spec: &Spec) -> Access {
@@ -414,7 +422,9 @@ impl Builder<'_> {
             return None;
         }
         let own = network.listen.iter().any(|listen| {
-            let everywhere = listen.ip().is_unspecified() && address.ip().is_loopback();
+            let everywhere = listen.ip().is_unspecified()
+                && listen.is_ipv4() == address.is_ipv4()
+                && address.ip().is_loopback();
             listen.port() == address.port() && (listen.ip() == address.ip() || everywhere)
         });
         if own {

@@ -24,7 +24,9 @@ use std::sync::Arc;
 use config_text::toml::{list, quoted};
 use dns_wire::Name;
 
-use super::{Files, Forward, Imported, Page, Position, Problem, address, name_servers, position};
+use super::{
+    Files, Forward, Imported, Page, Position, Problem, address, name_servers, position, reverse,
+};
 
 /// What `forward` does unless told otherwise.
 const DEFAULT_POLICY: &str = "random";
@@ -212,14 +214,16 @@ impl Reader<'_> {
                     );
                     continue;
                 }
+                // The colons of an IPv6 network are no port's: a network ends with its length.
                 let (zone, port) = match rest.rsplit_once(':') {
+                    Some((_, end)) if end.contains('/') => (rest, Some(53)),
                     Some((zone, port)) => (zone, port.parse().ok()),
                     None => (rest, Some(53)),
                 };
                 let zone = if zone.is_empty() { "." } else { zone };
-                match (Name::parse(zone), port) {
-                    (Ok(name), Some(port)) => {
-                        zones.push(name);
+                match (names(zone), port) {
+                    (Some(names), Some(port)) => {
+                        zones.extend(names);
                         ports.push(port);
                     }
                     _ => self.error(word, "is no zone"),
@@ -349,7 +353,12 @@ impl Reader<'_> {
                     | "failfast_all_unhealthy_upstreams",
                     _,
                 ) => {}
-                ("max_concurrent", Some(n)) => self.page.set("resolve", "max-questions", n),
+                ("max_concurrent", Some(n)) => match n.parse::<u32>() {
+                    // CoreDNS has no bound then.
+                    Ok(0) => {}
+                    Ok(n) => self.page.set("resolve", "max-questions", n),
+                    Err(_) => self.error(option, "takes a number"),
+                },
                 (name, _) => {
                     self.page
                         .not_carried(&option.at, name, "it has no counterpart in this server");
@@ -360,8 +369,7 @@ impl Reader<'_> {
             self.error(plugin, "has no upstream that can be carried over");
             return;
         }
-        let Ok(from) = Name::parse(&from.text) else {
-            self.error(from, "is no zone");
+        let Some(from) = self.from(from) else {
             return;
         };
         for zone in zones {
@@ -380,6 +388,24 @@ impl Reader<'_> {
                 self.zones.insert(forward.zone.clone(), forward);
             }
         }
+    }
+
+    /// The zone that `forward` names; of a network that is several zones `CoreDNS` takes the first.
+    fn from(&mut self, word: &Word) -> Option<Name> {
+        let mut names = names(&word.text).unwrap_or_default().into_iter();
+        let first = names.next();
+        match &first {
+            None => self.error(word, "is no zone"),
+            Some(first) if names.len() > 0 => {
+                let message = format!(
+                    "`{}` is several zones, of which CoreDNS forwards {first} alone",
+                    word.text
+                );
+                self.page.remark(&word.at, message);
+            }
+            Some(_) => {}
+        }
+        first
     }
 
     fn targets(&mut self, target: &Word) -> Vec<SocketAddr> {
@@ -490,6 +516,15 @@ impl Reader<'_> {
         }
         Ok(self.page.finish(path))
     }
+}
+
+/// The zones that a word means: one by its name, or those of a network's reverse names.
+fn names(text: &str) -> Option<Vec<Name>> {
+    let zones = match text.parse() {
+        Ok(network) => reverse::zones(network),
+        Err(_) => vec![text.to_owned()],
+    };
+    zones.iter().map(|zone| Name::parse(zone).ok()).collect()
 }
 
 #[cfg(test)]

@@ -181,6 +181,23 @@ impl Reader<'_> {
         }
     }
 
+    /// A name server of the system, unless it is this server: dnsmasq passes over its own addresses too.
+    fn name_server(&mut self, server: SocketAddr, resolv: &str) {
+        let ip = server.ip();
+        let listens = |address: &IpAddr| {
+            *address == ip || (address.is_unspecified() && address.is_ipv4() == ip.is_ipv4())
+        };
+        let is_heard = self.listen.is_empty() || self.listen.iter().any(listens);
+        if ip.is_loopback() && server.port() == self.port && is_heard {
+            self.page.remarks.push(Problem {
+                position: None,
+                message: format!("{resolv}: name server {ip} is this server itself and left out"),
+            });
+        } else {
+            self.upstream(&Name::root(), server);
+        }
+    }
+
     /// `DIR[,EXTENSION…]`: extensions with `*` are the only ones read, others are passed over.
     fn directory(&mut self, value: &str, at: &Position) {
         let mut parts = value.split(',').map(str::trim);
@@ -256,7 +273,7 @@ impl Reader<'_> {
             match name_servers(Path::new(&resolv), self.files) {
                 Ok(servers) => {
                     for server in servers {
-                        self.upstream(&Name::root(), server);
+                        self.name_server(server, &resolv);
                     }
                 }
                 Err(message) => self.errors.push(Problem {

@@ -95,10 +95,10 @@ fn what_is_no_answer_is_told_apart() {
         Err(Unusable::Rcode(Rcode::BADVERS))
     );
     let delegation = (AUTHORITY, "example", Type::NS, 60, "ns.example");
-    assert_eq!(
+    assert!(matches!(
         read(0, Rcode::NOERROR, &[delegation]),
-        Err(Unusable::Referral)
-    );
+        Err(Unusable::Referral(_))
+    ));
     assert!(read(Flags::AA, Rcode::NOERROR, &[delegation]).is_ok());
     let unrelated = (ANSWER, "y.example", Type::A, 60, "192.0.2.1");
     assert_eq!(
@@ -226,4 +226,49 @@ fn an_aged_message_counts_down_and_stops_at_zero() {
         addresses(message.aged(30).bytes()),
         addresses(message.bytes())
     );
+}
+
+#[test]
+fn a_referral_names_servers_and_where_they_are() {
+    let question = question("x.sub.example", Type::A);
+    let rows = [
+        (AUTHORITY, "sub.example", Type::NS, 60, "a.sub.example"),
+        (AUTHORITY, "sub.example", Type::NS, 60, "A.sub.example"),
+        (AUTHORITY, "SUB.example", Type::NS, 60, "b.other"),
+        (AUTHORITY, "elsewhere", Type::NS, 60, "c.other"),
+        (ADDITIONAL, "a.sub.example", Type::A, 60, "192.0.2.1"),
+        (ADDITIONAL, "A.sub.example", Type::AAAA, 60, "2001:db8::1"),
+        (ADDITIONAL, "c.other", Type::A, 60, "192.0.2.3"),
+    ];
+    let response = response(&query(1, &question, None), 0, Rcode::NOERROR, &rows);
+    let mut scratch = vec![0; MAX_MESSAGE];
+    let Err(Unusable::Referral(referral)) = reader(&question).read(&response, &mut scratch) else {
+        panic!("no referral");
+    };
+    let server = |name: &str, addresses: &[&str]| NameServer {
+        name: Name::parse(name).unwrap(),
+        addresses: addresses.iter().map(|it| it.parse().unwrap()).collect(),
+    };
+    assert_eq!(
+        *referral,
+        Referral {
+            zone: Name::parse("sub.example").unwrap(),
+            servers: vec![
+                server("a.sub.example", &["192.0.2.1", "2001:db8::1"]),
+                server("b.other", &[]),
+            ],
+        }
+    );
+}
+
+#[test]
+fn the_addresses_of_an_answer_are_those_of_its_answer_section() {
+    let rows = [
+        (ANSWER, "ns.example", Type::CNAME, 60, "a.example"),
+        (ANSWER, "a.example", Type::A, 60, "192.0.2.1"),
+        (ADDITIONAL, "b.example", Type::A, 60, "192.0.2.2"),
+    ];
+    let kept = answer("ns.example", Type::A, Rcode::NOERROR, &rows);
+    let expected: std::net::IpAddr = "192.0.2.1".parse().unwrap();
+    assert_eq!(kept.message.addresses(), [expected]);
 }

@@ -56,7 +56,10 @@ pub fn import(conf: &RecursorConf) -> Imported {
     page.local(&conf.local);
     page.forwards(conf);
     if conf.dont_query.is_some() {
-        page.note("dont-query", "no referral is followed anywhere");
+        page.note(
+            "dont-query",
+            "a referral is followed to any host but this one",
+        );
     }
     if conf.dnssec == Some(super::Dnssec::Off) {
         page.note("dnssec=off", "who asks for DNSSEC records is given them");
@@ -76,7 +79,15 @@ struct Page {
 impl Page {
     fn upstreams(&mut self, upstreams: &Upstreams) {
         let sources = upstreams.sources.iter();
-        let sources: Vec<_> = sources.filter(|source| !source.is_unspecified()).collect();
+        let mut sources: Vec<_> = sources.filter(|source| !source.is_unspecified()).collect();
+        let n_given = sources.len();
+        // A stable sort keeps the first of each family first.
+        sources.sort_by_key(|source| source.is_ipv6());
+        sources.dedup_by_key(|source| source.is_ipv6());
+        if sources.len() < n_given {
+            let reason = "queries leave from the first IPv4 and the first IPv6 address alone";
+            self.note("query-local-address", reason);
+        }
         if !sources.is_empty() {
             self.list("source-addresses", &sources);
         }
@@ -353,6 +364,19 @@ mod tests {
         assert_eq!(config.local.id.as_deref(), Some("\u{5141}"));
         assert!(config.access.notify.contains("192.0.2.7".parse().unwrap()));
         assert!(imported.notes.is_empty(), "{:?}", imported.notes);
+    }
+
+    #[test]
+    fn of_several_source_addresses_the_first_of_each_family_is_kept() {
+        let (config, imported) =
+            imported(b"query-local-address=192.0.2.2 fd00::2 192.0.2.1 fd00::1");
+        let source = config.network.source;
+        assert_eq!(
+            (source.v4.to_string(), source.v6.to_string()),
+            ("192.0.2.2".to_owned(), "fd00::2".to_owned())
+        );
+        assert_eq!(imported.notes.len(), 1, "{:?}", imported.notes);
+        assert!(imported.notes[0].contains("query-local-address"));
     }
 
     #[test]

@@ -1,10 +1,13 @@
 //! One question under way.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
+
+use dns_wire::{Name, Type};
 
 use super::upstreams::UpstreamId;
 use super::{ExchangeId, FlightId, Reason};
-use crate::forward::Route;
+use crate::forward::{Protocol, Route};
 use crate::key::Key;
 use crate::message::Answer;
 use crate::moment::Moment;
@@ -36,18 +39,39 @@ pub(super) struct Flight<C> {
     /// An upstream that has taken offence at OPT: asked without.
     pub(super) without_edns: Option<UpstreamId>,
     exchanges: Vec<ExchangeId>,
-    /// The first part of a CNAME chain that goes on elsewhere.
-    pub(super) chain: Option<Link>,
-    /// Flights whose CNAME chain goes on with this one.
+    /// The zone whose servers are asked, when referrals have led below the route's.
+    pub(super) delegation: Option<Delegation>,
+    /// Another question that has to be answered first.
+    pub(super) link: Option<Link>,
+    /// Flights that wait for this one.
     pub(super) awaited_by: Vec<FlightId>,
-    /// Flights that lead here by CNAME, one after the other.
+    /// Flights that lead here, one after the other.
     pub(super) depth: u8,
+    /// How many of these want to know where a server is.
+    pub(super) n_sought: u8,
 }
 
-/// A CNAME chain's first part, and the flight that brings the rest.
+/// A question that has to be answered first, and the flight that is to answer it.
 pub(super) struct Link {
-    pub(super) first: Answer,
+    pub(super) wanted: Wanted,
     pub(super) awaits: Option<FlightId>,
+}
+
+/// What the answer to another question is wanted for.
+pub(super) enum Wanted {
+    /// It is the rest of a CNAME chain of which this is the first part.
+    Rest(Answer),
+    /// It says where a server of the delegation is.
+    Server,
+}
+
+/// A zone that a referral has led to.
+pub(super) struct Delegation {
+    pub(super) zone: Name,
+    /// Referrals that have led here, one after the other.
+    pub(super) n_referrals: u8,
+    /// Servers that came without an address: what may be asked to find them.
+    pub(super) unsought: VecDeque<(Name, Type)>,
 }
 
 impl<C> Flight<C> {
@@ -74,10 +98,31 @@ impl<C> Flight<C> {
             reason: Reason::Unanswered,
             without_edns: None,
             exchanges: Vec::new(),
-            chain: None,
+            delegation: None,
+            link: None,
             awaited_by: Vec::new(),
             depth: 0,
+            n_sought: 0,
         }
+    }
+
+    /// The zone whose servers are asked.
+    pub(super) fn zone(&self) -> &Name {
+        let delegated = self.delegation.as_ref().map(|it| &it.zone);
+        delegated.unwrap_or(&self.route.zone)
+    }
+
+    /// What these servers are asked over first.
+    pub(super) fn protocol(&self) -> Protocol {
+        match self.delegation {
+            Some(_) => Protocol::Udp,
+            None => self.route.protocol,
+        }
+    }
+
+    /// Whether these servers' AD bit is passed on: nobody has said so of those that a referral names.
+    pub(super) fn trusts_ad(&self) -> bool {
+        self.delegation.is_none() && self.route.trust_ad
     }
 
     pub(super) fn began_exchange(&mut self, exchange: ExchangeId) {

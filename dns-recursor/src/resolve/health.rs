@@ -45,24 +45,8 @@ impl<C, E: Entropy> Resolver<C, E> {
             self.close(oldest);
         }
         self.counts.probes += 1;
-        self.exchanges.insert(
-            exchange,
-            Pending {
-                purpose: Purpose::Probe,
-                upstream,
-                sent,
-                at: now,
-                protocol,
-                overdue: false,
-                case_in_doubt: false,
-            },
-        );
-        self.outputs.push_back(Output::Send {
-            exchange,
-            to,
-            protocol,
-            message,
-        });
+        let pending = Pending::new(Purpose::Probe, upstream, sent, protocol, now);
+        self.put_out(exchange, pending, to, message);
     }
 
     /// Follows up on evidence: arms the upstream's timer and acts on a change.

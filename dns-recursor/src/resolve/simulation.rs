@@ -4,12 +4,14 @@
 //! `SIM_SEED=17 cargo test -p dns-recursor simulation` replays one seed.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use dns_wire::{Flags, Query, Section, Type, header};
+use dns_wire::{Flags, Query, Rcode, Section, Type, header};
 
 use super::*;
 use crate::answer::{self, Asker, Transport, Ttls};
 use crate::cache::{Cache, CacheOptions, Capacity, Keep, State};
+use crate::forward::{Fitness, Mode};
 use crate::key::Variant;
 use crate::message::{Message, Pool};
 use crate::testing::{self, Random, Row};
@@ -31,7 +33,8 @@ pub(super) struct Behaviour {
     pub(super) rcode: Rcode,
     pub(super) lower_case: bool,
     pub(super) refuses_edns: bool,
-    pub(super) tcp: bool,
+    /// Its port of TCP, while it is here.
+    pub(super) tcp: Presence,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +59,7 @@ impl Default for Behaviour {
             rcode: Rcode::SERVFAIL,
             lower_case: false,
             refuses_edns: false,
-            tcp: true,
+            tcp: Presence::Here,
         }
     }
 }
@@ -87,6 +90,8 @@ pub(super) struct World {
     pub(super) cache: Cache,
     pub(super) upstreams: BTreeMap<SocketAddr, Behaviour>,
     pub(super) zone: Zone,
+    /// Upstreams that have records of their own.
+    pub(super) zones: BTreeMap<SocketAddr, Zone>,
     /// When a client asked, what and when it got.
     pub(super) clients: BTreeMap<u64, (u64, Option<(u64, Got)>)>,
     /// What reached each upstream, probes not counted.
@@ -147,6 +152,7 @@ impl World {
             cache: Cache::new(&options, SEED),
             upstreams,
             zone: derived,
+            zones: BTreeMap::new(),
             clients: BTreeMap::new(),
             asked: BTreeMap::new(),
             probed: 0,
@@ -375,9 +381,10 @@ impl World {
         }
         let event = match (behaviour.presence, protocol) {
             (Presence::Silent, _) => return,
+            (Presence::Here, Protocol::Tcp) if behaviour.tcp == Presence::Silent => return,
             (Presence::Closed, _) => Event::Lost(exchange, Loss::Refused),
             (Presence::Unreachable, _) => Event::Lost(exchange, Loss::Unreachable),
-            (Presence::Here, Protocol::Tcp) if !behaviour.tcp => {
+            (Presence::Here, Protocol::Tcp) if behaviour.tcp != Presence::Here => {
                 Event::Lost(exchange, Loss::Refused)
             }
             (Presence::Here, Protocol::Udp) if self.random.chance(behaviour.loss) => return,
@@ -386,7 +393,8 @@ impl World {
                     "" => ".",
                     name => name,
                 };
-                Event::Arrives(exchange, self.respond(&behaviour, protocol, name, message))
+                let message = self.respond(to, (&behaviour, protocol), name, message);
+                Event::Arrives(exchange, message)
             }
         };
         let at = match behaviour.presence {
@@ -399,8 +407,8 @@ impl World {
 
     fn respond(
         &mut self,
-        how: &Behaviour,
-        protocol: Protocol,
+        at: SocketAddr,
+        (how, protocol): (&Behaviour, Protocol),
         name: &str,
         message: &[u8],
     ) -> Vec<u8> {
@@ -417,14 +425,19 @@ impl World {
         } else if udp && self.random.chance(how.truncated) {
             testing::response(message, Flags::TC, Rcode::NOERROR, &[])
         } else {
-            let (rcode, rows) = (self.zone)(name, query.qtype);
+            let zone = self.zones.get(&at).unwrap_or(&self.zone);
+            let (rcode, rows) = zone(name, query.qtype);
+            let refers = rows.iter().any(|(section, _, rtype, ..)| {
+                *section == Section::Authority && *rtype == Type::NS
+            });
+            let authoritative = if refers { 0 } else { Flags::AA };
             let rows: Vec<Row<'_>> = rows
                 .iter()
                 .map(|(section, owner, rtype, ttl, text)| {
                     (*section, &**owner, *rtype, *ttl, &**text)
                 })
                 .collect();
-            testing::response(message, Flags::AA, rcode, &rows)
+            testing::response(message, authoritative, rcode, &rows)
         };
         if udp && how.lower_case {
             let end = header::LENGTH + query.qname.len();
@@ -477,7 +490,16 @@ impl<C, E> Resolver<C, E> {
                 .armed
                 .expect("a flight always has something to wait for");
             assert!(self.timers.contains(&(armed, Timer::Flight(*id))));
-            let waits = flight.exchanges().next().is_some() || flight.chain.is_some();
+            assert!(flight.depth <= MAX_DEPTH);
+            let link = flight.link.as_ref();
+            if let Some(awaited) = link.and_then(|link| self.flights.get(&link.awaits?)) {
+                assert!(
+                    awaited.depth > flight.depth,
+                    "more lead here than are counted"
+                );
+                assert!(awaited.awaited_by.contains(id));
+            }
+            let waits = flight.exchanges().next().is_some() || flight.link.is_some();
             assert!(waits, "a flight that waits for nothing");
         }
         assert_eq!(n_clients, self.n_clients);
@@ -579,7 +601,7 @@ fn recover(world: &mut World, seed: u64) {
 
 fn disturb(world: &mut World, random: &mut Random) {
     let upstream = u8::try_from(1 + random.below(4)).unwrap();
-    let pick = random.below(14);
+    let pick = random.below(15);
     let percent = random.below(101);
     world.behave(upstream, |how| match pick {
         0 => how.presence = Presence::Silent,
@@ -594,7 +616,8 @@ fn disturb(world: &mut World, random: &mut Random) {
         9 => (how.failing, how.rcode) = (percent, Rcode::REFUSED),
         10 => how.lower_case = !how.lower_case,
         11 => how.refuses_edns = !how.refuses_edns,
-        12 => how.tcp = !how.tcp,
+        12 => how.tcp = Presence::Closed,
+        13 => how.tcp = Presence::Silent,
         _ => *how = Behaviour::default(),
     });
 }

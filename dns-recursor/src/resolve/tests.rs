@@ -1,8 +1,10 @@
-use dns_wire::{Section, Type};
+mod referrals;
+
+use dns_wire::{Rcode, Section, Type};
 
 use super::simulation::{Behaviour, Got, OwnedRow, Presence, SEED, World, address, expected};
 use super::*;
-use crate::forward::Policy;
+use crate::forward::{Fitness, Mode, Policy};
 use crate::key::Variant;
 use crate::testing::{self, Random};
 
@@ -380,7 +382,9 @@ fn truncation_and_guesses_are_settled_over_tcp() {
 #[test]
 fn a_server_without_tcp_that_lowers_case_is_asked_in_lower_case() {
     let mut world = world(&[1]);
-    world.behave(1, |how| (how.lower_case, how.tcp) = (true, false));
+    world.behave(1, |how| {
+        (how.lower_case, how.tcp) = (true, Presence::Closed);
+    });
     assert_eq!(
         ask(&mut world, "first-name.example").1,
         good("first-name.example")
@@ -389,6 +393,19 @@ fn a_server_without_tcp_that_lowers_case_is_asked_in_lower_case() {
         ask(&mut world, "second-name.example").1,
         good("second-name.example")
     );
+    let counts = world.resolver.counts();
+    assert_eq!((counts.other_case, counts.sent_tcp, counts.sent), (1, 1, 4));
+}
+
+#[test]
+fn a_server_that_lowers_case_behind_a_filter_of_tcp_is_asked_in_lower_case() {
+    let mut world = world(&[1]);
+    world.behave(1, |how| {
+        (how.lower_case, how.tcp) = (true, Presence::Silent);
+    });
+    for name in ["first-name.example", "second-name.example"] {
+        assert_eq!(ask(&mut world, name).1, good(name));
+    }
     let counts = world.resolver.counts();
     assert_eq!((counts.other_case, counts.sent_tcp, counts.sent), (1, 1, 4));
 }
@@ -417,7 +434,7 @@ fn a_formerr_for_another_reason_is_a_failure_and_edns_stays() {
 #[test]
 fn a_truncated_answer_without_tcp_fails_over() {
     let mut world = world(&[1, 2]);
-    world.behave(1, |how| (how.truncated, how.tcp) = (100, false));
+    world.behave(1, |how| (how.truncated, how.tcp) = (100, Presence::Closed));
     assert_eq!(ask(&mut world, "a.example").1, good("a.example"));
     assert_eq!((n_asked(&world, 1), n_asked(&world, 2)), (2, 1));
 }
@@ -565,6 +582,76 @@ fn many_that_wait_for_one_end_all_get_it() {
         assert_eq!(world.got(client).unwrap().1, good("end.example"));
     }
     assert_eq!(n_asked(&world, 1), 1);
+}
+
+/// `n0` to `n2999.site.example`, all asked before any is answered, each an alias of the next but for the
+/// last; answered by turns that begin this far apart.
+fn asked_ahead(apart: usize) {
+    const NAMES: usize = 3000;
+    let name = |n: usize| format!("n{n}.site.example");
+    let table = Table::new([route("site.example", Mode::Authoritative, &[1])]);
+    let now = Moment::START;
+    let mut resolver = Resolver::new(Settings::default(), Arc::new(table), SEED, Random(1), now);
+    let mut sent = Vec::new();
+    for n in 0..NAMES {
+        let question = testing::question(&name(n), Type::A);
+        let key = Key::new(SEED, &question, Variant::default());
+        let ask = Ask {
+            key: &key,
+            question: &question,
+            client: Some(n),
+            has_stale: false,
+        };
+        resolver.ask(ask, now);
+        let Some(Output::Send {
+            exchange, message, ..
+        }) = resolver.poll_output()
+        else {
+            panic!("nothing was sent");
+        };
+        sent.push((exchange, message));
+    }
+    let mut told = 0;
+    let turns = (0..apart).flat_map(|first| (first..NAMES - 1).step_by(apart));
+    for n in turns.rev().chain([NAMES - 1]) {
+        let (owner, target) = (name(n), name(n + 1));
+        let row = match n == NAMES - 1 {
+            true => (Section::Answer, owner.as_str(), Type::A, 60, "192.0.2.9"),
+            false => (
+                Section::Answer,
+                owner.as_str(),
+                Type::CNAME,
+                60,
+                target.as_str(),
+            ),
+        };
+        let (exchange, message) = &sent[n];
+        let response = testing::response(message, dns_wire::Flags::AA, Rcode::NOERROR, &[row]);
+        resolver.received(*exchange, &response, now);
+        while let Some(output) = resolver.poll_output() {
+            match output {
+                Output::LookUp { flight, key } => resolver.looked_up(flight, &key, None, now),
+                Output::Answer { clients, .. } | Output::Fail { clients, .. } => {
+                    told += clients.len();
+                }
+                _ => {}
+            }
+        }
+    }
+    resolver.check_invariants();
+    assert_eq!(resolver.n_clients(), NAMES - told);
+}
+
+#[test]
+fn chains_among_questions_under_way_are_bounded_as_those_that_are_followed() {
+    // A chain as long as there are questions would end a thread with little to put it on.
+    let small = std::thread::Builder::new().stack_size(256 << 10);
+    let asking = small.spawn(|| {
+        for apart in [1, 2, 7] {
+            asked_ahead(apart);
+        }
+    });
+    asking.unwrap().join().unwrap();
 }
 
 //----------- Bounds and reloads ----------------------------------------------

@@ -1,4 +1,4 @@
-//! All upstreams of all routes, each once however many routes use it.
+//! All upstreams of all routes, each once however many routes use it, and servers that referrals name.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -11,15 +11,21 @@ use crate::upstream_state::{Absence, Change, Probe, Upstream};
 
 /// Probes of one upstream whose responses are still waited for: a late one proves as much.
 const MAX_PROBES: usize = 4;
+/// Servers that referrals name of which is remembered how they answer: more than a site's delegated
+/// zones have. The one known longest makes room.
+const MAX_DELEGATES: usize = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct UpstreamId(u32);
 
 #[derive(Default)]
 pub(super) struct Upstreams {
-    /// Never shrinks, so that an id stays good; as long as the addresses ever configured.
-    entries: Vec<Entry>,
+    /// The addresses ever configured, and those of `delegates`. No id is ever given twice.
+    entries: BTreeMap<UpstreamId, Entry>,
     by_address: BTreeMap<SocketAddr, UpstreamId>,
+    last: u32,
+    /// Servers that referrals name, in the order in which they became known.
+    delegates: VecDeque<UpstreamId>,
 }
 
 struct Entry {
@@ -58,7 +64,7 @@ impl Upstreams {
         }
         let mut changes = Vec::new();
         for (address, id) in &self.by_address {
-            if let Some(entry) = index(*id).and_then(|at| self.entries.get_mut(at)) {
+            if let Some(entry) = self.entries.get_mut(id) {
                 let probe = wanted.remove(address);
                 if let Some(probe) = &probe {
                     entry.protocol = probe.protocol;
@@ -68,16 +74,59 @@ impl Upstreams {
             }
         }
         for (address, probe) in wanted {
-            let id = UpstreamId(u32::try_from(self.entries.len()).unwrap_or(u32::MAX));
-            self.entries.push(Entry {
-                protocol: probe.protocol,
-                state: Upstream::new(address, probe, now),
-                armed: None,
-                probes: VecDeque::new(),
-            });
-            self.by_address.insert(address, id);
+            let state = Upstream::new(address, probe, now);
+            self.add(state);
         }
         changes
+    }
+
+    fn add(&mut self, mut state: Upstream) -> UpstreamId {
+        self.last += 1;
+        let id = UpstreamId(self.last);
+        self.by_address.insert(state.address(), id);
+        let entry = Entry {
+            protocol: state.probe().protocol,
+            state,
+            armed: None,
+            probes: VecDeque::new(),
+        };
+        self.entries.insert(id, entry);
+        id
+    }
+
+    /// The server at an address that a referral of a route's upstream names. Unless it is an upstream of
+    /// some route as well, it is never probed.
+    pub(super) fn delegate(
+        &mut self,
+        address: SocketAddr,
+        route: &Route,
+        now: Moment,
+    ) -> UpstreamId {
+        if let Some(id) = self.find(address) {
+            return id;
+        }
+        if self.delegates.len() >= MAX_DELEGATES
+            && let Some(oldest) = self.delegates.pop_front()
+            && let Some(entry) = self.entries.get(&oldest)
+            && !entry.state.is_wanted()
+        {
+            self.by_address.remove(&entry.state.address());
+            self.entries.remove(&oldest);
+        }
+        let mut probe = Probe::of(route);
+        probe.protocol = Protocol::Udp;
+        let mut state = Upstream::new(address, probe, now);
+        // A server that has just become known is fit, and stays so.
+        let _no_change = state.set_wanted(None, now);
+        let id = self.add(state);
+        self.delegates.push_back(id);
+        id
+    }
+
+    /// Whether some route uses the upstream at this address.
+    pub(super) fn is_wanted(&self, address: SocketAddr) -> bool {
+        let entry = self.find(address).and_then(|id| self.entry(id));
+        entry.is_some_and(|entry| entry.state.is_wanted())
     }
 
     /// A route's upstreams and how fit they are, in the route's order.
@@ -149,7 +198,10 @@ impl Upstreams {
     }
 
     pub(super) fn views(&self) -> impl Iterator<Item = UpstreamView> {
-        let wanted = self.entries.iter().filter(|entry| entry.state.is_wanted());
+        let wanted = self
+            .entries
+            .values()
+            .filter(|entry| entry.state.is_wanted());
         wanted.map(|entry| UpstreamView {
             address: entry.state.address(),
             fitness: entry.state.fitness(),
@@ -160,14 +212,39 @@ impl Upstreams {
     }
 
     fn entry(&self, id: UpstreamId) -> Option<&Entry> {
-        self.entries.get(index(id)?)
+        self.entries.get(&id)
     }
 
     fn entry_mut(&mut self, id: UpstreamId) -> Option<&mut Entry> {
-        self.entries.get_mut(index(id)?)
+        self.entries.get_mut(&id)
     }
 }
 
-fn index(id: UpstreamId) -> Option<usize> {
-    usize::try_from(id.0).ok()
+#[cfg(test)]
+mod tests {
+    use dns_wire::Name;
+
+    use super::*;
+    use crate::forward::Mode;
+
+    #[test]
+    fn of_servers_that_referrals_name_the_one_known_longest_makes_room() {
+        let route = Route::new(Name::root(), Mode::Authoritative, Vec::new());
+        let mut upstreams = Upstreams::default();
+        let delegate = |upstreams: &mut Upstreams, n: u16| {
+            let [high, low] = n.to_be_bytes();
+            let address = SocketAddr::from(([10, 0, high, low], 53));
+            upstreams.delegate(address, &route, Moment::START)
+        };
+        let first = delegate(&mut upstreams, 0);
+        assert_eq!(delegate(&mut upstreams, 0), first);
+        for n in 1..2000 {
+            delegate(&mut upstreams, n);
+        }
+        assert_eq!(upstreams.entries.len(), MAX_DELEGATES);
+        assert_eq!(upstreams.by_address.len(), MAX_DELEGATES);
+        assert!(upstreams.get_mut(first).is_none());
+        assert_ne!(delegate(&mut upstreams, 0), first);
+        assert_eq!(upstreams.views().count(), 0);
+    }
 }

@@ -140,6 +140,35 @@ fn every_block_is_a_zone_of_its_own() {
 }
 
 #[test]
+fn networks_are_the_zones_of_their_reverse_names() {
+    let (config, remarks) = read(
+        "10.0.0.0/24 172.16.2.0/23:5353 2001:db8::/32 {\n forward . 192.0.2.1\n}\n\
+         . {\n forward 192.168.0.0/16 192.0.2.2\n}\n\
+         .:54 {\n forward 198.18.0.0/15 192.0.2.3 {\n  max_concurrent 0\n }\n}\n",
+    )
+    .unwrap();
+    let zones: Vec<String> = config.forwards.iter().map(|f| f.zone.to_string()).collect();
+    assert_eq!(
+        zones,
+        [
+            "0.0.10.in-addr.arpa.",
+            "168.192.in-addr.arpa.",
+            "18.198.in-addr.arpa.",
+            "2.16.172.in-addr.arpa.",
+            "3.16.172.in-addr.arpa.",
+            "8.b.d.0.1.0.0.2.ip6.arpa.",
+        ]
+    );
+    let ports: Vec<u16> = config.network.listen.iter().map(SocketAddr::port).collect();
+    assert_eq!(ports, [53, 53, 54, 54, 5353, 5353]);
+    let several = |remark: &String| remark.contains("`198.18.0.0/15` is several zones");
+    assert!(remarks.iter().any(several), "{remarks:?}");
+    // No bound in CoreDNS: the usual one here.
+    let usual = crate::resolve::Settings::default().max_flights;
+    assert_eq!(config.resolve.max_flights, usual);
+}
+
+#[test]
 fn what_cannot_be_carried_over_is_said() {
     let (_, remarks) = read(
         ". {\n forward . 192.0.2.1 tls://9.9.9.9 {\n  tls_servername dns.quad9.net\n }\n hosts {\n  192.0.2.1 a\n }\n \
@@ -173,6 +202,10 @@ fn what_is_wrong_is_told_with_its_place() {
             "Corefile:2:12: cannot read /nowhere",
         ),
         ("a..b {\n}\n", "Corefile:1:1: `a..b` is no zone"),
+        (
+            ". {\n forward . 192.0.2.1 {\n  max_concurrent many\n }\n}\n",
+            "Corefile:3:3: `max_concurrent` takes a number",
+        ),
         (".:53 \n", "Corefile:1:1: `.:53` is no server block"),
         (". {\n cache\n", "Corefile:1:1: `. {` is not closed"),
         (". {\n cache {\n", "Corefile:2:2: `cache {` is not closed"),

@@ -117,6 +117,27 @@ fn without_no_resolv_the_systems_servers_are_used() {
 }
 
 #[test]
+fn a_name_server_of_the_system_that_is_this_server_is_left_out() {
+    let resolv = (
+        "/etc/resolv.conf",
+        "nameserver 127.0.0.1\nnameserver 192.0.2.1\nnameserver ::1\n",
+    );
+    for (conf, expected, n_remarks) in [
+        ("cache-size=1\n", ". [192.0.2.1:53]", 2),
+        (
+            "listen-address=127.0.0.1\n",
+            ". [192.0.2.1:53, [::1]:53]",
+            1,
+        ),
+        ("port=5300\n", ". [127.0.0.1:53, 192.0.2.1:53, [::1]:53]", 0),
+    ] {
+        let (config, remarks) = read(&[("d.conf", conf), resolv]).unwrap();
+        assert_eq!(zones(&config), [expected], "{conf}");
+        assert_eq!(remarks.len(), n_remarks, "{conf}: {remarks:?}");
+    }
+}
+
+#[test]
 fn what_is_lost_is_said_and_what_is_wrong_is_told() {
     let (config, remarks) = read(&[(
         "d.conf",
