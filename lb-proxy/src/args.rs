@@ -1,6 +1,8 @@
 //! The command line.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -60,6 +62,18 @@ pub enum Verb {
         /// Which ones.
         #[command(flatten)]
         which: SessionArgs,
+        /// Where the proxy is.
+        #[command(flatten)]
+        status: StatusArgs,
+    },
+    /// List the busiest sources of frontends that have limits
+    ///
+    /// Of each frontend at most 50, with their connections and how many they began of late: those with
+    /// the most connections first.
+    Sources {
+        /// Only this frontend.
+        #[arg(long, value_name = "NAME")]
+        frontend: Option<String>,
         /// Where the proxy is.
         #[command(flatten)]
         status: StatusArgs,
@@ -208,6 +222,21 @@ pub enum BackendVerb {
         #[command(flatten)]
         status: StatusArgs,
     },
+    /// Let it have more or fewer sessions at a time
+    ///
+    /// Sessions beyond a smaller number go on. What nftables forwards is not counted, and has no limit.
+    #[command(visible_alias = "maxconn")]
+    MaxConnections {
+        /// Which server.
+        #[arg(value_name = "BACKEND/SERVER")]
+        server: ServerName,
+        /// How many; `none` for as many as come, `reset` for the configured number
+        #[arg(value_name = "N|none|reset")]
+        most: Most,
+        /// Where the proxy is.
+        #[command(flatten)]
+        status: StatusArgs,
+    },
 }
 
 /// A server, and where the proxy is.
@@ -237,6 +266,40 @@ impl std::str::FromStr for Weight {
     }
 }
 
+/// A number of sessions at a time, none, or the configured one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Most {
+    /// So many.
+    Number(NonZeroU32),
+    /// As many as come.
+    None,
+    /// The configured number.
+    Reset,
+}
+
+impl std::str::FromStr for Most {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text, text.parse()) {
+            ("none", _) => Ok(Self::None),
+            ("reset", _) => Ok(Self::Reset),
+            (_, Ok(number)) => Ok(Self::Number(number)),
+            _ => Err("expected a number from 1, `none` or `reset`".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Most {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(formatter),
+            Self::None => formatter.write_str("none"),
+            Self::Reset => formatter.write_str("reset"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -260,6 +323,16 @@ mod tests {
         assert_eq!((&*server.backend, &*server.server), ("demo/web", "a"));
         assert_eq!(weight, Weight(Some(20)));
         assert!(parse("lb-proxy backend weight web/a 257").is_err());
+        for (text, expected) in [("20", Some("20")), ("none", Some("none")), ("0", None)] {
+            let verb = parse(&format!("lb-proxy backend maxconn web/a {text}"));
+            let most = match verb {
+                Ok(Verb::Backend {
+                    verb: BackendVerb::MaxConnections { most, .. },
+                }) => Some(most.to_string()),
+                _ => None,
+            };
+            assert_eq!(most.as_deref(), expected, "{text}");
+        }
         assert!(parse("lb-proxy backend drain web").is_err());
         let Ok(Verb::Kill { which, .. }) = parse("lb-proxy kill --client 192.0.2.1") else {
             panic!();

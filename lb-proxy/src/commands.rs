@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use config_text::counted;
 use config_text::web::with_query;
 use daemon_base::args::{self, StatusArgs};
 use daemon_base::config::{Document, Problems};
@@ -13,6 +14,7 @@ use crate::args::{BackendVerb, Cli, ConfigArgs, Format, ServerName, SessionArgs,
 use crate::config::{Config, DEFAULT_ADMIN, lint, v1};
 use crate::import;
 use crate::service::Proxy;
+use crate::sources;
 use crate::status;
 
 /// Runs the command line.
@@ -27,6 +29,10 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
         Verb::Import { format } => import(&format),
         Verb::Status(args) => run::status(&args, DEFAULT_ADMIN, status::render),
         Verb::Sessions { which, status } => sessions(&which, &status),
+        Verb::Sources { frontend, status } => {
+            let path = with_query("/sources", &[("frontend", frontend)]);
+            list(&status, &path, sources::render)
+        }
         Verb::Kill { which, all, status } => kill(&which, all, &status),
         Verb::Backend { verb } => backend(&verb),
         Verb::Explain { backend, status } => {
@@ -71,17 +77,19 @@ fn import(format: &Format) -> ExitCode {
 
 fn sessions(which: &SessionArgs, status: &StatusArgs) -> ExitCode {
     let path = with_query("/sessions", &parameters(which));
+    list(status, &path, status::render_sessions)
+}
+
+/// Prints a JSON answer as it is, or as `render` has it.
+fn list(status: &StatusArgs, path: &str, render: impl Fn(&Value) -> String) -> ExitCode {
     let json = status.json;
-    ask(
-        status,
-        &path,
-        Way::Look,
-        |body| match serde_json::from_str::<Value>(body) {
+    ask(status, path, Way::Look, |body| {
+        match serde_json::from_str::<Value>(body) {
             Ok(value) if json => format!("{value:#}"),
-            Ok(value) => status::render_sessions(&value),
+            Ok(value) => render(&value),
             Err(_) => body.to_owned(),
-        },
-    )
+        }
+    })
 }
 
 fn kill(which: &SessionArgs, all: bool, status: &StatusArgs) -> ExitCode {
@@ -98,7 +106,7 @@ fn kill(which: &SessionArgs, all: bool, status: &StatusArgs) -> ExitCode {
     ask(status, &path, Way::Change, |body| {
         let killed = serde_json::from_str::<Value>(body);
         match killed.ok().and_then(|value| value.get("killed")?.as_u64()) {
-            Some(n) if !json => format!("{n} sessions reset"),
+            Some(n) if !json => format!("{} reset", counted(n, "session")),
             _ => body.to_owned(),
         }
     })
@@ -130,6 +138,14 @@ fn backend(verb: &BackendVerb) -> ExitCode {
                 .0
                 .map_or_else(|| "reset".to_owned(), |n| n.to_string());
             (server, status, "/backends/weight", "weight", weight)
+        }
+        BackendVerb::MaxConnections {
+            server,
+            most,
+            status,
+        } => {
+            let path = "/backends/max-connections";
+            (server, status, path, "most", most.to_string())
         }
     };
     let path = with_query(

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use config_text::counted;
 use daemon_base::config::Common;
 use ipnet::IpNet;
 use proto::endpoint::Endpoint;
@@ -326,13 +327,6 @@ impl Frontend {
         self.backend
             .iter()
             .chain(self.names.iter().map(|(_, backend)| backend))
-    }
-}
-
-fn counted(n: usize, what: &str) -> String {
-    match n {
-        1 => format!("1 {what}"),
-        n => format!("{n} {what}s"),
     }
 }
 

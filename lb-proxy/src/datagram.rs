@@ -25,6 +25,7 @@
 pub mod flow;
 mod parcel;
 mod shard;
+mod way;
 
 use std::collections::HashMap;
 use std::fmt;

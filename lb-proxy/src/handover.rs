@@ -7,7 +7,8 @@
 //!   │ ◄──────────────── Hello, Sockets …  │   shared: both accept
 //!   │ its own start: engine, probes, …    │   serves on
 //!   │ Take ─────────────────────────────► │   stops in its tracks
-//!   │ ◄ Connections …, Bytes …, Flows …, End
+//!   │ ◄ Connections …, Bytes …, Flows …,  │   who is active, and what operators said, may have
+//!   │                 Sockets (state), End│   changed since the first time
 //!   │ Received ─────────────────────────► │
 //!   │ ◄───────────────────────────── Yours│   and exits
 //!   │ goes on with them                   │
@@ -32,7 +33,7 @@ mod receive;
 mod send;
 
 pub use receive::{Predecessor, TakeError, Taken, ask};
-pub use send::{Flows, Giver, Others};
+pub use send::{Flows, Giver, Others, State};
 
 #[cfg(test)]
 mod tests;

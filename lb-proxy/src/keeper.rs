@@ -49,6 +49,8 @@ pub struct View {
     pub abilities: BTreeMap<Arc<str>, bool>,
     /// What has become of each server.
     pub histories: BTreeMap<ServerKey, History>,
+    /// What has become of each backend: up as long as it has a server to choose, else down.
+    pub backends: BTreeMap<Arc<str>, History>,
     /// What operators said.
     pub overrides: BTreeMap<ServerKey, Override>,
     /// What healthd said last.
@@ -63,6 +65,7 @@ struct Inner {
     overrides: BTreeMap<ServerKey, Override>,
     registry: Registry,
     histories: BTreeMap<ServerKey, History>,
+    backends: BTreeMap<Arc<str>, History>,
     frontends: HashMap<Arc<str>, KeptFrontend>,
     /// Secret: decides where sources are in the tables of limits.
     seed: u64,
@@ -90,6 +93,7 @@ impl Keeper {
             overrides: BTreeMap::new(),
             registry: Registry::new(),
             histories: BTreeMap::new(),
+            backends: BTreeMap::new(),
             frontends: HashMap::new(),
             seed,
         };
@@ -150,6 +154,7 @@ impl Keeper {
                 table: Arc::clone(&view.table),
                 abilities: view.abilities.clone(),
                 histories: view.histories.clone(),
+                backends: view.backends.clone(),
                 overrides: view.overrides.clone(),
                 snapshot: Arc::clone(&inner.snapshot),
                 config: view.config.clone(),
@@ -187,14 +192,30 @@ impl Keeper {
         self.change(backend, server, |said, _| said.weight = weight)
     }
 
-    /// Takes over what operators told a predecessor; servers that are not here are passed over.
+    /// Gives a server another limit of sessions, none with zero, or the configured one. Who is beyond it
+    /// stays; who waits is called when there is room.
+    ///
+    /// # Errors
+    /// When there is no such server.
+    pub fn set_max_connections(
+        &self,
+        backend: &str,
+        server: &str,
+        most: Option<u32>,
+    ) -> Result<(), NoSuchServer> {
+        self.change(backend, server, |said, _| said.max_connections = most)
+    }
+
+    /// Takes over what operators told a predecessor, in place of all that is known; servers that are not
+    /// here are passed over.
     pub fn take_over(&self, overrides: impl IntoIterator<Item = (ServerKey, Override)>) {
         let mut inner = self.lock();
-        for (key, said) in overrides {
-            if inner.config.server(&key.0, &key.1).is_some() {
-                inner.overrides.insert(key, said);
-            }
-        }
+        let config = Arc::clone(&inner.config);
+        let is_here = |key: &ServerKey| config.server(&key.0, &key.1).is_some();
+        inner.overrides = overrides
+            .into_iter()
+            .filter(|(key, _)| is_here(key))
+            .collect();
         self.publish(&mut inner);
     }
 
@@ -273,6 +294,7 @@ impl Inner {
             abilities: abilities(&config, &table),
             table,
             histories: self.histories.clone(),
+            backends: self.backends.clone(),
             overrides: self.overrides.clone(),
             snapshot: Arc::clone(&self.snapshot),
             config: Some(config),
@@ -300,7 +322,10 @@ impl Inner {
                 address: server.address,
                 weight: said.weight.unwrap_or(server.weight),
                 backup: server.backup,
-                max_connections: server.max_connections,
+                max_connections: match said.max_connections {
+                    None => server.max_connections,
+                    Some(most) => (most > 0).then_some(most),
+                },
                 slow_start: server.slow_start,
                 standing,
             });
@@ -313,6 +338,13 @@ impl Inner {
             queue: backend.queue,
             servers,
         });
+        let verdict = match pool.n_usable() {
+            0 => Verdict::Down,
+            _ => Verdict::Up,
+        };
+        let history = self.backends.entry(Arc::clone(&backend.name));
+        let history = history.or_insert_with(|| History::new(verdict, now));
+        history.follow(verdict, now);
         Backend {
             pool,
             policy: backend.policy.clone(),
@@ -393,6 +425,8 @@ impl Inner {
         let config = &self.config;
         let is_there = |key: &ServerKey| config.server(&key.0, &key.1).is_some();
         self.histories.retain(|key, _| is_there(key));
+        self.backends
+            .retain(|name, _| config.backends.iter().any(|b| b.name == *name));
         self.overrides.retain(|key, _| is_there(key));
         self.frontends
             .retain(|name, _| config.frontends.iter().any(|f| f.name == *name));

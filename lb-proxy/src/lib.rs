@@ -24,6 +24,7 @@ pub mod routes;
 mod self_check;
 pub mod service;
 pub mod service_addresses;
+pub mod sources;
 pub mod standing;
 pub mod status;
 pub mod table;

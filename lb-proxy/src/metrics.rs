@@ -153,7 +153,7 @@ impl Collector for Scrape {
         let routers = self.routers.routers();
         vrrp(&mut page, &routers)?;
         self.health(&mut page)?;
-        haproxy::encode(&mut page, &view, &self.engine, now)?;
+        haproxy::encode(&mut page, &view, &self.engine, &self.log, now)?;
         keepalived::encode(&mut page, &routers)
     }
 }

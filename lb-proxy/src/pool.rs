@@ -71,7 +71,7 @@ pub struct Pool {
 }
 
 /// One server as it stands in a snapshot.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Server {
     /// Its name, which no other of the pool has.
     pub name: Arc<str>,

@@ -11,6 +11,8 @@ mod v2;
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
+use tlv::Extensions;
+
 pub use crc32c::crc32c;
 pub use tlv::{Ssl, Tlv, kind};
 pub use v1::write_v1;
@@ -102,6 +104,26 @@ impl Header {
     #[must_use]
     pub fn ssl(&self) -> Option<Ssl<'_>> {
         Ssl::parse(self.tlv(kind::SSL)?)
+    }
+
+    /// What else is told of the connection, as it is on the wire, for a header that is written later; no
+    /// longer than [`LONGEST`], as all of a header.
+    #[must_use]
+    pub fn extensions(&self) -> Vec<u8> {
+        let mut octets = Vec::new();
+        tlv::put_lasting(&self.tlvs, &mut octets);
+        octets
+    }
+
+    /// Tells what [another header](Self::extensions) has told of the connection.
+    #[must_use]
+    pub fn with_extensions(mut self, octets: &[u8]) -> Self {
+        let known = Extensions(octets).filter_map(Result::ok);
+        self.tlvs.extend(known.map(|(kind, value)| Tlv {
+            kind,
+            value: value.to_vec(),
+        }));
+        self
     }
 
     /// Both addresses in one family, IPv4 wherever both can be.

@@ -16,6 +16,7 @@
 mod choose;
 mod command;
 mod connection;
+mod gather;
 mod inspect;
 mod listener;
 mod parcel;

@@ -8,7 +8,8 @@
 //! | `GET /backends/overrides` | what operators have said, for a successor |
 //! | `POST /backends/state?backend=&server=&state=` | `ready`, `drain` or `maintenance` |
 //! | `POST /backends/weight?backend=&server=&weight=` | a number or `reset` |
-//! | `GET /sources?frontend=` | the busiest sources of a frontend with limits |
+//! | `POST /backends/max-connections?backend=&server=&most=` | a number, `none` or `reset` |
+//! | `GET /sources?frontend=` | the busiest sources of frontends with limits |
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -26,6 +27,7 @@ use crate::kernel::{self, Forwarded, KernelFrontend};
 use crate::relay::{Engine, Filter, SessionInfo};
 use crate::self_check;
 use crate::service::{self, Datagrams, KernelPath};
+use crate::sources;
 use crate::standing::Override;
 
 /// The most flows that `/sessions` shows.
@@ -33,9 +35,6 @@ const FLOWS: usize = 10_000;
 
 /// The most sessions forwarded by the kernel that it shows.
 const FORWARDED: usize = 10_000;
-
-/// The most sources that `/sources` shows.
-const SOURCES: usize = 50;
 
 /// Adds the paths.
 pub(crate) fn add(
@@ -74,7 +73,11 @@ pub(crate) fn add(
     });
     let known = Arc::clone(keeper);
     routes.get("/sources", move |request| {
-        let reply = sources(&request, &known.view());
+        let wanted = request.parameter("frontend");
+        let reply = Reply::json(
+            200,
+            &sources::value(&known.view(), wanted.as_deref(), now()),
+        );
         async move { reply }
     });
     let changed = Arc::clone(keeper);
@@ -85,6 +88,11 @@ pub(crate) fn add(
     let changed = Arc::clone(keeper);
     routes.post("/backends/weight", move |request| {
         let reply = set_weight(&request, &changed);
+        async move { reply }
+    });
+    let changed = Arc::clone(keeper);
+    routes.post("/backends/max-connections", move |request| {
+        let reply = set_max_connections(&request, &changed);
         async move { reply }
     });
 }
@@ -315,6 +323,13 @@ fn why(view: &View, key: &ServerKey) -> String {
         if let Some(weight) = said.weight {
             text.push_str(&format!("; an operator gave it weight {weight}"));
         }
+        match said.max_connections {
+            None => {}
+            Some(0) => text.push_str("; an operator took its limit away"),
+            Some(most) => {
+                text.push_str(&format!("; an operator gave it {most} sessions at a time"));
+            }
+        }
     }
     let config = view.config.as_deref();
     let server = config.and_then(|config| config.server(&key.0, &key.1));
@@ -377,6 +392,28 @@ fn set_weight(request: &Request, keeper: &Keeper) -> Reply {
     changed(keeper.set_weight(&backend, &server, weight), told)
 }
 
+fn set_max_connections(request: &Request, keeper: &Keeper) -> Reply {
+    let (backend, server) = match server(request) {
+        Ok(server) => server,
+        Err(reply) => return reply,
+    };
+    let most = match request.parameter("most").as_deref() {
+        Some("reset") => None,
+        Some("none") => Some(0),
+        Some(text) => match text.parse() {
+            Ok(most @ 1..) => Some(most),
+            _ => return Reply::text(400, "most= is a number from 1, none or reset\n"),
+        },
+        None => return Reply::text(400, "most= is missing\n"),
+    };
+    let told = match most {
+        None => format!("{backend}/{server} has its configured limit\n"),
+        Some(0) => format!("{backend}/{server} has no limit\n"),
+        Some(most) => format!("{backend}/{server} may have {most} sessions at a time\n"),
+    };
+    changed(keeper.set_max_connections(&backend, &server, most), told)
+}
+
 fn changed(result: Result<(), NoSuchServer>, told: String) -> Reply {
     match result {
         Ok(()) => Reply::text(200, told),
@@ -403,6 +440,7 @@ pub(crate) fn overrides(view: &View) -> Value {
             "server": &**server,
             "state": said.state.map(|state| state.to_string()),
             "weight": said.weight,
+            "max_connections": said.max_connections,
         })
     });
     Value::Array(all.collect())
@@ -419,41 +457,15 @@ pub fn parse_overrides(value: &Value) -> Vec<(ServerKey, Override)> {
             text(entry, "server")?.into(),
         );
         let weight = entry.get("weight").and_then(Value::as_u64);
+        let most = entry.get("max_connections").and_then(Value::as_u64);
         let said = Override {
             state: text(entry, "state").as_deref().and_then(state_of),
             weight: weight.and_then(|weight| u16::try_from(weight).ok()),
+            max_connections: most.and_then(|most| u32::try_from(most).ok()),
         };
         Some((key, said))
     };
     entries.filter_map(parse).collect()
-}
-
-//--- Sources
-
-fn sources(request: &Request, view: &View) -> Reply {
-    let wanted = request.parameter("frontend");
-    let now = now();
-    let mut all = serde_json::Map::new();
-    for frontend in &view.table.frontends {
-        let Some(limits) = &frontend.limits else {
-            continue;
-        };
-        if wanted
-            .as_deref()
-            .is_some_and(|wanted| wanted != &*frontend.name)
-        {
-            continue;
-        }
-        let busiest = limits.busiest(SOURCES, now).into_iter().map(|source| {
-            json!({
-                "address": source.address.to_string(),
-                "connections": source.connections,
-                "rate": source.rate,
-            })
-        });
-        all.insert(frontend.name.to_string(), busiest.collect());
-    }
-    Reply::json(200, &Value::Object(all))
 }
 
 #[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]

@@ -1,5 +1,7 @@
 //! Whether the proxy could do what it is for: clients can connect, and there is somebody to choose.
 
+use config_text::counted;
+
 use crate::keeper::View;
 
 /// Looks at where is listened and at the choices that the table has.
@@ -21,6 +23,8 @@ pub(crate) fn run(n_listeners: usize, view: &View) -> Result<String, String> {
         return Err("no frontend has a server to choose".to_owned());
     }
     Ok(format!(
-        "{n_listeners} listeners, {n_able} of {n_frontends} frontends have servers"
+        "{}, {n_able} of {} with servers",
+        counted(n_listeners, "listener"),
+        counted(n_frontends, "frontend")
     ))
 }

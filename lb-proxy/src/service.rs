@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use crate::access_log::Writer;
 use crate::config::{Config, lint};
 use crate::datagram::Arrived;
-use crate::handover::{self, Giver, Others, Predecessor, Taken};
+use crate::handover::{self, Giver, Others, Predecessor, State};
 use crate::health::{Link, Passive};
 use crate::keeper::Keeper;
 use crate::kernel::TableName;
@@ -104,7 +104,7 @@ impl Service for Proxy {
             Some(predecessor) => (predecessor.take_listeners(), predecessor.take_others()),
             None => (Vec::new(), Vec::new()),
         };
-        let left = Left::read(&mut others);
+        let left = Left::read(&mut others).unwrap_or_default();
         let mut sockets = Sockets::default();
         let listeners = sockets.open(&config, &mut context.inherited, listeners)?;
         let log = Writer::start(&config.access_log).map_err(|error| {
@@ -113,7 +113,7 @@ impl Service for Proxy {
         })?;
         let link = Link::start(config.health.clone(), Self::NAME, config.targets());
         let keeper = Keeper::new(config.clone(), link.first_word().await, secret());
-        keeper.take_over(left.overrides);
+        let active = left.tell(&keeper);
         let passive: Arc<dyn Report> = Arc::new(Passive::new(&link, keeper.targets()));
         let options = relay::Options {
             workers: config.workers,
@@ -132,19 +132,21 @@ impl Service for Proxy {
         let datagrams = Datagrams::new(keeper.cell(), passive, context.progress.clone());
         datagrams.bind(&config, &mut context.inherited, others)?;
         // A predecessor that has let go does not come back: what may fail has to fail before.
-        let vips = Vips::prepare(&config, left.active, &keeper, &engine).await?;
         let kernel = KernelPath::default();
+        let vips = Vips::prepare(&config, active, &keeper, &engine, &kernel).await?;
         kernel.start(&config, &keeper.view().table)?;
         let taken = match predecessor {
             Some(predecessor) => take_over(predecessor, &engine).await,
-            None => Ok(Vec::new()),
+            None => Ok((Vec::new(), None)),
         };
         // After an error it serves on, by these very rules.
-        datagrams.run(taken.inspect_err(|_| kernel.leave())?)?;
+        let (flows, left) = taken.inspect_err(|_| kernel.leave())?;
+        let at_last = left.map(|left| left.tell(&keeper));
+        datagrams.run(flows)?;
         engine
             .add_listeners(once_taken)
             .map_err(|error| StartError::io("a listener cannot be served", &error))?;
-        let vips = vips.begin().await;
+        let vips = vips.begin(at_last).await;
         let mut proxy = Self {
             giver: None,
             is_handed_over: Arc::default(),
@@ -174,11 +176,9 @@ impl Service for Proxy {
                 "Workers, max-connections, [health], [swap] and [kernel] change with the next restart"
             );
         }
-        // What cannot be listened on is found out before anything is touched.
+        // What cannot be listened on, or held, is found out before anything is touched.
         self.try_to_listen(&config)?;
-        if !config.vips.is_empty() {
-            check_capabilities().map_err(|error| Problem::new(exit::chain(&error)))?;
-        }
+        let first_vips = self.vips.prepare_first(&config).await?;
         let before = self.keeper.view().config.clone();
         // First the table, so that a listener never accepts for a frontend that is not in it.
         self.keeper.adopt(config.clone());
@@ -193,7 +193,7 @@ impl Service for Proxy {
             return Err(problem.into());
         }
         self.link.set_targets(config.targets());
-        self.vips.apply(&config).await?;
+        self.vips.apply(&config, first_vips).await;
         if let Err(error) = self.log.log().configure(&config.access_log) {
             let target = &config.access_log.target;
             tracing::error!(%target, %error, "The access log stays as it was");
@@ -312,11 +312,8 @@ impl Proxy {
         let datagrams = self.datagrams.clone();
         let keeper = Arc::clone(&self.keeper);
         let shown = self.vips.board();
-        let others: Others = Box::new(move || {
-            let mut others = datagrams.for_successor();
-            others.extend(swap::state(&keeper.view(), &shown.routers()));
-            others
-        });
+        let others: Others = Box::new(move || datagrams.for_successor());
+        let state: State = Box::new(move || swap::state(&keeper.view(), &shown.routers()));
         let is_handed_over = Arc::clone(&self.is_handed_over);
         let gone = Box::new(move || {
             is_handed_over.store(true, Ordering::Release);
@@ -327,7 +324,7 @@ impl Proxy {
             }
         });
         let flows = Box::new(self.datagrams.clone());
-        match Giver::start(path, Arc::clone(&self.engine), others, flows, gone) {
+        match Giver::start(path, Arc::clone(&self.engine), others, state, flows, gone) {
             Ok(giver) => self.giver = Some(giver),
             Err(error) => {
                 let path = path.display();
@@ -410,17 +407,19 @@ async fn find_predecessor(path: Option<PathBuf>) -> Option<Predecessor> {
     }
 }
 
-/// Takes the connections, and the flows of datagrams to go on with; the predecessor ends then.
+/// Takes the connections, and the flows of datagrams to go on with; the predecessor ends then. It served on
+/// while this process started: what it says at last, if it does, is what counts.
 async fn take_over(
     predecessor: Predecessor,
     engine: &Arc<Engine>,
-) -> Result<Vec<Arrived>, StartError> {
+) -> Result<(Vec<Arrived>, Option<Left>), StartError> {
     let engine = Arc::clone(engine);
     let taken = tokio::task::spawn_blocking(move || predecessor.take(&engine)).await;
     match taken {
-        Ok(Ok(Taken { sessions, flows })) => {
+        Ok(Ok(mut taken)) => {
+            let sessions = taken.sessions;
             tracing::info!(sessions, "Took over from the predecessor");
-            Ok(flows)
+            Ok((taken.flows, Left::read(&mut taken.state)))
         }
         Ok(Err(error)) => Err(StartError::new(exit::SOFTWARE, error)),
         Err(error) => Err(StartError::new(exit::SOFTWARE, error)),

@@ -20,6 +20,8 @@ pub struct Override {
     pub state: Option<AdminState>,
     /// Its weight.
     pub weight: Option<u16>,
+    /// Sessions at a time; zero stands for no limit.
+    pub max_connections: Option<u32>,
 }
 
 impl Override {
@@ -202,7 +204,7 @@ mod tests {
             });
             let said = Override {
                 state,
-                weight: None,
+                ..Override::default()
             };
             let verdict = Verdict::of(said, maintenance, status.as_ref());
             assert_eq!(verdict, expected, "{state:?} {maintenance} {status:?}");

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use config_text::counted;
 use daemon_base::config::HumanDuration;
 use daemon_base::run::headline;
 use serde_json::{Value, json};
@@ -287,8 +288,8 @@ fn write_kernel(text: &mut String, kernel: &Value) -> std::fmt::Result {
         for (frontend, n) in sessions {
             writeln!(
                 text,
-                "the kernel forwards {} sessions of {frontend}",
-                number(n)
+                "the kernel forwards {} of {frontend}",
+                counted(number(n), "session")
             )?;
         }
     }
@@ -375,8 +376,8 @@ fn write_frontend(text: &mut String, frontend: &Value) -> std::fmt::Result {
     if frontend["total"].is_u64() && !frontend["flows"].is_u64() {
         write!(
             text,
-            ": {} sessions, {} in all",
-            number(&frontend["sessions"]),
+            ": {}, {} in all",
+            counted(number(&frontend["sessions"]), "session"),
             number(&frontend["total"]),
         )?;
     }
@@ -384,8 +385,8 @@ fn write_frontend(text: &mut String, frontend: &Value) -> std::fmt::Result {
         let opened = number(&frontend["flows_opened"]);
         write!(
             text,
-            ": {} flows, {opened} in all",
-            number(&frontend["flows"])
+            ": {}, {opened} in all",
+            counted(number(&frontend["flows"]), "flow")
         )?;
     }
     for (key, words) in [
@@ -442,8 +443,8 @@ fn write_backend(text: &mut String, backend: &Value) -> std::fmt::Result {
     let servers: Vec<&Value> = items(&backend["servers"]).collect();
     writeln!(
         text,
-        "backend {name}: {usable} of {} servers{queued}",
-        servers.len()
+        "backend {name}: {usable} of {}{queued}",
+        counted(servers.len(), "server")
     )?;
     for server in servers {
         write!(
@@ -458,15 +459,15 @@ fn write_backend(text: &mut String, backend: &Value) -> std::fmt::Result {
         }
         write!(
             text,
-            ", {} sessions, {} in all",
-            number(&server["sessions"]),
+            ", {}, {} in all",
+            counted(number(&server["sessions"]), "session"),
             number(&server["total"])
         )?;
         if number(&server["connect_errors"]) > 0 {
             write!(
                 text,
-                ", {} failed connects",
-                number(&server["connect_errors"])
+                ", {}",
+                counted(number(&server["connect_errors"]), "failed connect")
             )?;
         }
         let probe = &server["probe"];

@@ -220,7 +220,8 @@ pub struct Policy {
     pub send_proxy: SendProxy,
     /// How long one attempt to connect may take.
     pub connect_timeout: Duration,
-    /// Attempts after the first; each goes to the next server at once, while there is one.
+    /// After more failures than this, an attempt that times out is the last, and no server is tried twice.
+    /// Up to it, and past servers that refuse at once, the next one is tried at once.
     pub retries: u8,
     /// How long a connection may wait for a server with room.
     pub queue_timeout: Duration,

@@ -41,17 +41,19 @@
 //! - `session`: the task of those that move together; `member`: what one of them has of this node;
 //! - `socket`: advertisements in and out; `announce` and `duplicate`: ARP and neighbour discovery;
 //! - `netlink`: links and addresses;
-//! - [`notify`](mod@notify): scripts;
+//! - [`notify`](mod@notify): scripts; `report`: the log;
 //! - [`status`](mod@status): what all show.
 //!
 //! # What holds
 //!
 //! - In a connected network an address has one holder, except until an heir that advertises has announced
-//!   it: half an interval at most, and no more than a quarter of a second.
+//!   it: half an interval at most, and no more than a quarter of a second; over IPv6, where it announces
+//!   twice, up to twice that. It stays a quarter of an interval longer at most where clients of the kernel
+//!   path are told meanwhile.
 //! - It is without one for three intervals and a skew time at most; for no time when it moves as planned.
 //! - A node that has not run in time steps back before it says anything.
-//! - Flows to an address are reset before it is given up.
-//! - An edit of peers, addresses, priority or interval does not move what stays.
+//! - Flows to an address are reset before it is given up, those that the kernel forwards too.
+//! - An edit of peers, addresses, priority, interval or group does not move what stays.
 //!
 //! The simulation in `vrrp/simulation.rs` holds the cores to this.
 
@@ -66,6 +68,7 @@ pub mod notify;
 pub mod openshift;
 pub mod packet;
 pub mod priority;
+mod report;
 mod retry;
 pub mod routers;
 mod session;
@@ -76,4 +79,6 @@ mod socket;
 pub mod status;
 mod sys;
 
-pub use self::routers::{Hooks, Observations, Prepared, StartError, VirtualRouter, Vrrp};
+pub use self::routers::{
+    Hooks, Observations, Prepared, Resetting, StartError, VirtualRouter, Vrrp,
+};

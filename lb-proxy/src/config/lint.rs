@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use daemon_base::config::HumanDuration;
 use ipnet::IpNet;
-use proto::health::Schedule;
+use proto::health::{Schedule, TargetKind};
 
 use super::{Backend, Config, Path, Role};
 use crate::keeper::Keeper;
@@ -55,6 +55,7 @@ pub fn config(config: &Config) -> Vec<String> {
         } else if backend.servers.iter().all(|server| server.backup) {
             odd.push(format!("backend {name} has backup servers only"));
         }
+        odd.extend(probed_without_header(backend));
     }
     let routers: Vec<RouterSettings> = config.vips.iter().map(|vip| vip.router.clone()).collect();
     let clashes = openshift::clashes(&routers, config.cluster.as_deref());
@@ -97,6 +98,27 @@ fn api(frontend: &str, backend: &Backend) -> Vec<String> {
         ));
     }
     odd
+}
+
+/// Of servers that expect a PROXY header, those whose probes speak would be found down.
+fn probed_without_header(backend: &Backend) -> Option<String> {
+    let speaks = |kind: &TargetKind| {
+        matches!(
+            kind,
+            TargetKind::Http(_) | TargetKind::Https(_) | TargetKind::Grpc { .. }
+        )
+    };
+    let expects = backend.policy.send_proxy != crate::table::SendProxy::No;
+    let server = backend.servers.iter().find(|server| {
+        let target = server.target.as_ref();
+        target.is_some_and(|target| speaks(&target.kind) && target.address == server.address)
+    });
+    server.filter(|_| expects).map(|server| {
+        format!(
+            "backend {}: connections to {} begin with a PROXY header and probes do not: a server that insists on one is found down; probe another port, or with kind = \"tcp\"",
+            backend.name, server.name
+        )
+    })
 }
 
 /// How long it may take until a server that has failed is down: it fails just after a probe, and each

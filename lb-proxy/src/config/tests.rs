@@ -258,6 +258,10 @@ fn odd_configurations_are_warned_about() {
             "backend b has no server",
         ),
         (
+            OWN.replace("name = \"api\"\n[[backend.server]]", "name = \"api\"\nsend-proxy = \"v2\"\n[[backend.server]]"),
+            "backend api: connections to master-0 begin with a PROXY header and probes do not: a server that insists on one is found down; probe another port, or with kind = \"tcp\"",
+        ),
+        (
             "[[vip]]\nname = \"v\"\naddresses = [\"192.168.7.1\"]\ninterface = \"eth0\"\nrouter-id = 1\npeers = []".to_owned(),
             "virtual IP v has an empty list of peers: it will not become active here",
         ),
@@ -272,6 +276,22 @@ fn odd_configurations_are_warned_about() {
             warnings.contains(&expected.to_owned()),
             "{text}\n{warnings:?}"
         );
+    }
+}
+
+#[test]
+fn a_probe_that_says_nothing_or_goes_elsewhere_needs_no_header() {
+    for check in [
+        "\"none\"",
+        "{ kind = \"tcp\" }",
+        "{ kind = \"http\", port = 9 }",
+    ] {
+        let text = format!(
+            "[[backend]]\nname = \"b\"\nsend-proxy = \"v1\"\ncheck = {check}\n\
+             [[backend.server]]\nname = \"s\"\naddress = \"192.0.2.1:1\"\n"
+        );
+        let warnings = parse(&text).unwrap().warnings;
+        assert_eq!(warnings, [""; 0], "{check}");
     }
 }
 
@@ -318,6 +338,33 @@ fn addresses_of_both_families_are_two_routers_that_move_together() {
         six.router.peers,
         Peers::Unicast(vec!["fd00::14".parse().unwrap()])
     );
+}
+
+#[test]
+fn who_has_addresses_of_a_family_has_peers_of_it() {
+    let cases = [
+        (
+            "[[vip]]\nname = \"v\"\naddresses = [\"192.0.2.1\", \"2001:db8::1\"]\ninterface = \"eth0\"\nrouter-id = 1\npeers = [\"192.0.2.2\", \"192.0.2.3\"]",
+            "x.toml:7:10: no peer is of IPv6, so `v` would not become active, for its other addresses either: write the peers' addresses of IPv6 too, or a [[vip]] of its own for those of IPv6",
+        ),
+        (
+            "[[pool]]\nname = \"p\"\naddresses = [\"2001:db8::/64\"]\ninterface = \"eth0\"\npeers = [\"192.0.2.2\"]\n[[service]]\nname = \"s\"\nfamily = \"ipv6\"",
+            "x.toml:8:8: no peer of its pool is of IPv6, as its address is: it would not become active",
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(problems(text), [expected]);
+    }
+}
+
+#[test]
+fn the_peers_of_a_pool_are_for_services_of_either_family() {
+    let text = "[[pool]]\nname = \"p\"\naddresses = [\"192.0.2.16/28\", \"2001:db8::/64\"]\ninterface = \"eth0\"\npeers = [\"192.0.2.2\", \"2001:db8:1::2\"]\n[[service]]\nname = \"s\"\nfamily = \"ipv6\"\n[[service]]\nname = \"t\"";
+    let config = parse(text).unwrap();
+    let peers = config.vips.iter().map(|vip| vip.router.peers.clone());
+    let expected = ["2001:db8:1::2", "192.0.2.2"];
+    let expected = expected.map(|peer| Peers::Unicast(vec![peer.parse().unwrap()]));
+    assert_eq!(peers.collect::<Vec<_>>(), expected);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod backend;
 mod frontend;
+mod service;
 mod spec;
 mod vip;
 

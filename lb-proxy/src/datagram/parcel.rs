@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use super::flow::Known;
-use super::shard::Way;
+use super::way::Way;
 use crate::handover::message::DatagramFlow;
 
 /// A flow that leaves. Its socket is the balancer's until that is dropped.

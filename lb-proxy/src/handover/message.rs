@@ -25,10 +25,13 @@ use std::time::Duration;
 pub use datagrams::DatagramFlow;
 
 /// The version that is spoken here; a peer with a lower one is met there.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// From this version on flows of datagrams are handed over.
 pub const WITH_FLOWS: u16 = 2;
+
+/// From this version on the state is told again, as it is once nothing moves any more.
+pub const WITH_LAST_STATE: u16 = 3;
 
 /// The lowest version that is understood.
 pub const LOWEST_VERSION: u16 = 1;
@@ -53,7 +56,8 @@ const MAGIC: [u8; 4] = *b"OLBH";
 pub enum Message {
     /// Both: who speaks, before anything else.
     Hello(Hello),
-    /// Old: sockets of frontends; one descriptor each.
+    /// Old: sockets of frontends, and what else the successor knows by its name; one descriptor each.
+    /// Before [`Self::End`] once more the state alone.
     Sockets(Vec<Socket>),
     /// Old: that were all sockets.
     SocketsEnd,
@@ -174,6 +178,10 @@ pub struct Connection {
     pub has_server: bool,
     /// The PROXY header was read, or none is expected.
     pub header_done: bool,
+    /// What else the PROXY header has told, as it is on the wire.
+    pub extensions: Vec<u8>,
+    /// The server was neither down nor in maintenance when it was chosen.
+    pub chosen_in_service: bool,
 }
 
 /// How far a connection has come.
@@ -302,6 +310,8 @@ mod tag {
     pub(super) const RETRIES: u8 = 49;
     pub(super) const HAS_SERVER: u8 = 50;
     pub(super) const HEADER_DONE: u8 = 51;
+    pub(super) const CHOSEN_IN_SERVICE: u8 = 52;
+    pub(super) const EXTENSIONS: u8 = 53;
 
     pub(super) const MOVED: u8 = 64;
     pub(super) const FLOW_END: u8 = 65;

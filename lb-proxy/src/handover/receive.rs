@@ -26,6 +26,8 @@ pub struct Taken {
     pub sessions: usize,
     /// Flows of datagrams, which wait to be gone on with.
     pub flows: Vec<Arrived>,
+    /// What the predecessor's state was at last, by name; nothing when it has not told it again.
+    pub state: Vec<(String, OwnedFd)>,
 }
 
 /// Why connections stayed where they were.
@@ -169,6 +171,7 @@ impl Predecessor {
         Ok(Taken {
             sessions: received,
             flows,
+            state: arrivals.state,
         })
     }
 
@@ -184,6 +187,7 @@ impl Predecessor {
 struct Arrivals {
     connections: Vec<Arrival>,
     flows: Vec<(DatagramFlow, OwnedFd)>,
+    state: Vec<(String, OwnedFd)>,
 }
 
 struct Arrival {
@@ -212,6 +216,11 @@ impl Arrivals {
                         return Err(io::Error::other("a socket of a flow is missing"));
                     }
                     self.flows.extend(flows.into_iter().zip(fds));
+                    channel.send(&Message::Acknowledged, &[])?;
+                }
+                (Message::Sockets(sockets), fds) => {
+                    let names = sockets.into_iter().map(|socket| socket.name);
+                    self.state.extend(names.zip(fds));
                     channel.send(&Message::Acknowledged, &[])?;
                 }
                 (

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::channel::{Channel, Door};
 use super::message::{
     Bytes, Connection, DatagramFlow, Direction, Hello, LONGEST, LONGEST_BYTES, LOWEST_VERSION,
-    MOST_DESCRIPTORS, Message, Socket, SocketKind, VERSION, WITH_FLOWS,
+    MOST_DESCRIPTORS, Message, Socket, SocketKind, VERSION, WITH_FLOWS, WITH_LAST_STATE,
 };
 use crate::datagram::Given;
 use crate::relay::{Engine, Parcel};
@@ -25,6 +25,10 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// Sockets besides the listeners of the data path, by name; asked for when a successor comes.
 pub type Others = Box<dyn Fn() -> Vec<(String, OwnedFd)> + Send>;
+
+/// What a successor has to know, in a descriptor with a name; asked for when one comes, and again when
+/// it takes over: its start may take a while, and this process serves on meanwhile.
+pub type State = Box<dyn Fn() -> Option<(String, OwnedFd)> + Send>;
 
 /// Flows of datagrams, which leave together with connections.
 pub trait Flows: Send {
@@ -46,6 +50,7 @@ struct Office {
     door: Door,
     engine: Arc<Engine>,
     others: Others,
+    state: State,
     flows: Box<dyn Flows>,
     stop: Arc<AtomicBool>,
 }
@@ -61,6 +66,7 @@ impl Giver {
         path: &Path,
         engine: Arc<Engine>,
         others: Others,
+        state: State,
         flows: Box<dyn Flows>,
         gone: Box<dyn FnOnce() + Send>,
     ) -> io::Result<Self> {
@@ -69,6 +75,7 @@ impl Giver {
             door: Door::open(path)?,
             engine,
             others,
+            state,
             flows,
             stop: Arc::clone(&stop),
         };
@@ -128,7 +135,7 @@ impl Office {
         };
         let parcels = self.engine.freeze().inspect_err(|_| self.flows.thaw())?;
         let n_parcels = parcels.len();
-        match send_all(&mut channel, &parcels, &flows, &self.engine) {
+        match self.send_all(&mut channel, version, &parcels, &flows) {
             Ok(()) => {
                 // The copies that are left here are closed without a trace: the successor has its own.
                 drop(parcels);
@@ -155,13 +162,8 @@ impl Office {
             };
             sockets.push((description, socket));
         }
-        for (name, socket) in (self.others)() {
-            let description = Socket {
-                kind: SocketKind::Other,
-                name,
-                address: None,
-            };
-            sockets.push((description, socket));
+        for (name, socket) in (self.others)().into_iter().chain((self.state)()) {
+            sockets.push((other(name), socket));
         }
         // A description is far below a hundredth of a message.
         for batch in sockets.chunks(MOST_DESCRIPTORS.min(64)) {
@@ -182,6 +184,41 @@ impl Office {
             }
         }
         expect(channel, &Message::Take)
+    }
+
+    fn send_all(
+        &self,
+        channel: &mut Channel,
+        version: u16,
+        parcels: &[Parcel],
+        flows: &[Given],
+    ) -> io::Result<()> {
+        let n_bytes = send_connections(channel, parcels, &self.engine)?;
+        send_flows(channel, flows)?;
+        if version >= WITH_LAST_STATE
+            && let Some((name, state)) = (self.state)()
+        {
+            channel.send(&Message::Sockets(vec![other(name)]), &[state.as_fd()])?;
+            expect(channel, &Message::Acknowledged)?;
+        }
+        let connections = u32::try_from(parcels.len()).unwrap_or(u32::MAX);
+        let end = Message::End {
+            connections,
+            bytes: n_bytes,
+            flows: u32::try_from(flows.len()).unwrap_or(u32::MAX),
+        };
+        channel.send(&end, &[])?;
+        expect(channel, &Message::Received { connections })?;
+        channel.send(&Message::Yours, &[])
+    }
+}
+
+/// A descriptor that is known by its name.
+fn other(name: String) -> Socket {
+    Socket {
+        kind: SocketKind::Other,
+        name,
+        address: None,
     }
 }
 
@@ -231,12 +268,8 @@ pub(super) fn unexpected(message: &Message) -> io::Error {
 
 //--- Connections
 
-fn send_all(
-    channel: &mut Channel,
-    parcels: &[Parcel],
-    flows: &[Given],
-    engine: &Engine,
-) -> io::Result<()> {
+/// Sends every connection; how many octets of held data there were.
+fn send_connections(channel: &mut Channel, parcels: &[Parcel], engine: &Engine) -> io::Result<u64> {
     let epoch = engine.epoch();
     let mut n_bytes = 0;
     let mut batch = Batch::default();
@@ -248,16 +281,7 @@ fn send_all(
         batch.add(number, description, parcel);
     }
     n_bytes += batch.send(channel)?;
-    send_flows(channel, flows)?;
-    let connections = u32::try_from(parcels.len()).unwrap_or(u32::MAX);
-    let end = Message::End {
-        connections,
-        bytes: n_bytes,
-        flows: u32::try_from(flows.len()).unwrap_or(u32::MAX),
-    };
-    channel.send(&end, &[])?;
-    expect(channel, &Message::Received { connections })?;
-    channel.send(&Message::Yours, &[])
+    Ok(n_bytes)
 }
 
 fn send_flows(channel: &mut Channel, flows: &[Given]) -> io::Result<()> {

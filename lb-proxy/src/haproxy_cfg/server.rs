@@ -55,6 +55,16 @@ pub(super) struct Times {
     pub(super) down: Option<Duration>,
 }
 
+impl Server {
+    /// True when HAProxy begins its checks as it begins connections: with a PROXY header, unless they go
+    /// to another port or address.
+    pub(super) fn gets_header_in_checks(&self) -> bool {
+        let options = &self.options;
+        let elsewhere = options.check_port.is_some() || options.check_address.is_some();
+        options.is_checked && !options.is_tls && options.proxy_version.is_some() && !elsewhere
+    }
+}
+
 /// A `server` line; none when it has no address.
 pub(super) fn server(line: &Line, defaults: &Options, remarks: &mut Remarks) -> Option<Server> {
     let at = line.position()?.clone();

@@ -401,6 +401,33 @@ fn checks_have_our_terms() {
 }
 
 #[test]
+fn a_check_that_had_a_header_has_none() {
+    let differs = |text: &str| {
+        let text = format!("backend b\n{text}\n");
+        remarks(&text).contains("`send-proxy in checks of backend b` differs")
+    };
+    let http = "option httpchk GET /readyz\nhttp-check expect status 200";
+    for options in [
+        "check send-proxy",
+        "check check-ssl verify none send-proxy-v2",
+    ] {
+        assert!(
+            differs(&format!("{http}\nserver s 192.0.2.1:1 {options}")),
+            "{options}"
+        );
+    }
+    for text in [
+        "server s 192.0.2.1:1 check send-proxy".to_owned(),
+        format!("{http}\nserver s 192.0.2.1:1 send-proxy"),
+        format!("{http}\nserver s 192.0.2.1:1 check send-proxy port 1936"),
+        format!("{http}\nhttp-check connect port 1936\nserver s 192.0.2.1:1 check send-proxy"),
+        format!("{http}\nserver s 192.0.2.1:1 check"),
+    ] {
+        assert!(!differs(&text), "{text}");
+    }
+}
+
+#[test]
 fn servers_keep_what_is_theirs() {
     let backend = backend(
         "default-server weight 20 maxconn 100 slowstart 10s check\n\

@@ -11,6 +11,7 @@ use super::instance::{Announce, Family, Instance};
 use super::reasons;
 use super::tree::{Node, Tree};
 use crate::imported::Remarks;
+use crate::vrrp::settings::MAX_INTERVAL_V3;
 
 /// The whole file.
 pub(super) fn import(file: &Path, tree: &Tree) -> Imported {
@@ -146,10 +147,8 @@ impl<'a> Importer<'a> {
         let version = self.version(instance);
         line(text, format_args!("version = {version}"));
         line(text, format_args!("priority = {}", self.priority(instance)));
-        line(
-            text,
-            format_args!("interval = {}", duration(self.interval(instance, version))),
-        );
+        let interval = self.interval(instance, version);
+        line(text, format_args!("interval = {}", duration(interval)));
         if let Some(source) = instance.source {
             line(text, format_args!("source = \"{source}\""));
         }
@@ -164,14 +163,47 @@ impl<'a> Importer<'a> {
             line(text, format_args!("checksum = \"rfc\""));
         }
         self.preempt(instance, text);
-        if let Some(group) = self.groups.get(instance.name) {
+        let group = self.groups.get(instance.name).copied();
+        let has_companions = !instance.companions.is_empty();
+        let group = group.or_else(|| has_companions.then_some(instance.name));
+        if let Some(group) = group {
             line(text, format_args!("group = {}", quoted(&name(group))));
         }
         if let Some(notify) = instance.notify {
             line(text, format_args!("notify = {}", quoted(notify)));
         }
         announce(instance.announce.or(self.defaults.announce), text);
+        if let (true, Some(group)) = (has_companions, group) {
+            let head = [
+                format!("interface = {}", quoted(interface)),
+                format!("router-id = {router_id}"),
+                format!("interval = {}", duration(interval.min(MAX_INTERVAL_V3))),
+                format!("group = {}", quoted(&name(group))),
+            ];
+            self.companion(instance, &head.join("\n"), text);
+        }
         self.scripts(instance);
+    }
+
+    /// Addresses of the other family: in keepalived they come and go with the instance and nobody
+    /// advertises them. A router of their own in one group with it does what it does: it is active only
+    /// where the instance is, whether it hears others or not.
+    fn companion(&mut self, instance: &Instance<'a>, common: &str, text: &mut String) {
+        let is_ipv6 = instance.family == Some(Family::V4);
+        let family = if is_ipv6 { "ipv6" } else { "ipv4" };
+        let own = format!("{}-{family}", name(instance.name));
+        line(text, format_args!("\n[[vip]]\nname = {}", quoted(&own)));
+        line(
+            text,
+            format_args!("addresses = {}\n{common}", list(&instance.companions)),
+        );
+        line(text, format_args!("version = 3"));
+        line(text, format_args!("priority = {}", self.priority(instance)));
+        if !is_ipv6 && (instance.has_rfc_checksum || self.defaults.has_rfc_checksum) {
+            line(text, format_args!("checksum = \"rfc\""));
+        }
+        self.preempt(instance, text);
+        announce(instance.announce.or(self.defaults.announce), text);
     }
 
     fn version(&mut self, instance: &Instance<'_>) -> u8 {

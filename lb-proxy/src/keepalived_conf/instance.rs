@@ -21,6 +21,9 @@ pub(super) struct Instance<'a> {
     pub(super) interval: Option<Duration>,
     pub(super) starts_active: bool,
     pub(super) addresses: Vec<String>,
+    /// Of the other family: they come and go with the instance, and it does not advertise them.
+    pub(super) companions: Vec<String>,
+    /// That of the first address.
     pub(super) family: Option<Family>,
     pub(super) source: Option<IpAddr>,
     pub(super) peers: Option<Vec<IpAddr>>,
@@ -32,6 +35,9 @@ pub(super) struct Instance<'a> {
     pub(super) scripts: Vec<Script<'a>>,
     pub(super) has_rfc_checksum: bool,
 }
+
+/// Why an address is not carried over.
+const OTHER_FAMILY: &str = "it is of another family than the first virtual address";
 
 /// The family of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +73,11 @@ impl<'a> Instance<'a> {
             .children()
             .iter()
             .rfind(|child| child.keyword() == "interface");
+        let lists = node.children().iter();
+        let mut addresses = lists
+            .filter(|child| child.keyword() == "virtual_ipaddress")
+            .flat_map(Node::children);
+        let first = addresses.find_map(|child| virtual_address(child.keyword()));
         let mut instance = Self {
             name: node.word(1),
             at: &node.position,
@@ -77,7 +88,8 @@ impl<'a> Instance<'a> {
             interval: None,
             starts_active: false,
             addresses: Vec::new(),
-            family: None,
+            companions: Vec::new(),
+            family: first.map(|(_, family)| family),
             source: None,
             peers: None,
             password: None,
@@ -100,7 +112,7 @@ impl<'a> Instance<'a> {
         let mut wrong = |reason: &str| remarks.not_carried(at, &node.text(), reason);
         match node.keyword() {
             "state" => self.starts_active = value == "MASTER",
-            // It was read before everything else.
+            // It was read before everything else, as was the family.
             "interface" => {}
             "virtual_router_id" => match value.parse() {
                 Ok(id @ 1..) => self.router_id = Some(id),
@@ -125,6 +137,7 @@ impl<'a> Instance<'a> {
                 None => wrong("it is no time"),
             },
             "unicast_src_ip" | "mcast_src_ip" => match value.parse() {
+                Ok(source) if self.is_of_other_family(source) => wrong(OTHER_FAMILY),
                 Ok(source) => self.source = Some(source),
                 Err(_) => wrong("it is no address"),
             },
@@ -149,13 +162,17 @@ impl<'a> Instance<'a> {
     }
 
     fn unicast_peers(&mut self, node: &'a Node, remarks: &mut Remarks) {
-        let peers = self.peers.get_or_insert_default();
+        self.peers.get_or_insert_default();
         for child in node.children() {
             match child.keyword().parse::<IpAddr>() {
                 // OpenShift has one of these where there is no third router.
                 Ok(peer) if peer.is_unspecified() => {}
+                Ok(peer) if self.is_of_other_family(peer) => {
+                    let what = format!("unicast_peer {}", child.text());
+                    remarks.not_carried(&child.position, &what, OTHER_FAMILY);
+                }
                 Ok(peer) => {
-                    peers.push(peer);
+                    self.peers.get_or_insert_default().push(peer);
                     if child.words.len() > 1 {
                         let reason = "advertisements come from one hop away, or from a peer";
                         remarks.not_carried(&child.position, &child.text(), reason);
@@ -197,11 +214,8 @@ impl<'a> Instance<'a> {
             };
             if self.family.is_some_and(|known| known != family) {
                 let what = format!("virtual_ipaddress {}", child.text());
-                let how = "a virtual router of its own, with the same id, has the other family";
-                remarks.differs(&child.position, &what, how);
-            }
-            self.family.get_or_insert(family);
-            if self.takes_options(child, remarks) {
+                self.companion(child, &what, address, remarks);
+            } else if self.takes_options(child, remarks) {
                 self.addresses.push(address);
             }
         }
@@ -242,13 +256,9 @@ impl<'a> Instance<'a> {
         for child in node.children() {
             let what = format!("virtual_ipaddress_excluded {}", child.text());
             match virtual_address(child.keyword()) {
-                // keepalived wants addresses of another family here; a router of its own has them.
+                // keepalived wants addresses of another family here.
                 Some((address, family)) if self.family.is_some_and(|own| own != family) => {
-                    let how = "a virtual router of its own, with the same id, has it";
-                    remarks.differs(&child.position, &what, how);
-                    if self.takes_options(child, remarks) {
-                        self.addresses.push(address);
-                    }
+                    self.companion(child, &what, address, remarks);
                 }
                 _ => {
                     let reason = "every address is advertised; write it into `addresses` once no peer \
@@ -257,6 +267,25 @@ impl<'a> Instance<'a> {
                 }
             }
         }
+    }
+
+    /// An address of the other family.
+    fn companion(&mut self, node: &Node, what: &str, address: String, remarks: &mut Remarks) {
+        if !self.takes_options(node, remarks) {
+            return;
+        }
+        let how = "a [[vip]] of its own has it, which moves with this one and advertises by multicast; its \
+            `peers`, if they are wanted, are the other nodes' addresses of its family";
+        remarks.differs(&node.position, what, how);
+        self.companions.push(address);
+    }
+
+    fn is_of_other_family(&self, address: IpAddr) -> bool {
+        let family = match address {
+            IpAddr::V4(_) => Family::V4,
+            IpAddr::V6(_) => Family::V6,
+        };
+        self.family.is_some_and(|own| own != family)
     }
 
     fn track_scripts(&mut self, node: &'a Node, remarks: &mut Remarks) {

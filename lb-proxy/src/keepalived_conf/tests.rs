@@ -31,11 +31,18 @@ fn imported(text: &str, id: Option<&str>) -> Imported {
 /// The virtual IPs of a file.
 fn vips(text: &str, id: Option<&str>) -> Vec<toml::Value> {
     let toml = imported(text, id).toml;
-    let values: toml::Table = toml
-        .parse()
-        .unwrap_or_else(|error| panic!("{error}\n{toml}"));
+    check(&toml);
+    let values: toml::Table = toml.parse().unwrap();
     let vips = values.get("vip").and_then(toml::Value::as_array);
     vips.cloned().unwrap_or_default()
+}
+
+/// What is written is what the proxy takes.
+#[track_caller]
+fn check(toml: &str) {
+    if let Err(problems) = v1::parse(&Document::inline("imported.toml", toml)) {
+        panic!("{problems}\n{toml}");
+    }
 }
 
 /// The only virtual IP of an instance with `lines` in it.
@@ -290,16 +297,6 @@ fn the_template_of_openshift_comes_over() {
 }
 
 #[test]
-fn what_comes_of_a_file_passes_the_check() {
-    for (text, id) in [(ON_PREM, None), (BY_HAND, Some("main"))] {
-        let toml = imported(text, id).toml;
-        if let Err(problems) = v1::parse(&Document::inline("imported.toml", toml.as_str())) {
-            panic!("{problems}\n{toml}");
-        }
-    }
-}
-
-#[test]
 fn a_file_written_by_hand_comes_over() {
     let expected: toml::Table = r#"
         [[vip]]
@@ -413,19 +410,71 @@ fn keywords_have_our_names() {
 }
 
 #[test]
-fn addresses_of_both_families_become_both() {
-    let vip =
-        vip("virtual_ipaddress_excluded { 2001:db8::1/64 }\nvirtual_ipaddress { 2001:db8::2 }");
-    let addresses: Vec<&str> = vip["addresses"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|item| item.as_str().unwrap())
-        .collect();
-    assert_eq!(
-        addresses,
-        ["192.0.2.1/32", "2001:db8::1/64", "2001:db8::2/128"]
+fn addresses_of_the_other_family_have_a_router_that_moves_with_the_instance() {
+    let expected: toml::Table = r#"
+        [[vip]]
+        name = "V"
+        addresses = ["192.0.2.1/32"]
+        interface = "eth0"
+        router-id = 7
+        version = 2
+        priority = 150
+        interval = "1m"
+        peers = ["192.0.2.8"]
+        password = "secret"
+        group = "V"
+        notify = "/x/y"
+        [[vip]]
+        name = "V-ipv6"
+        addresses = ["2001:db8::1/64", "2001:db8::2/128"]
+        interface = "eth0"
+        router-id = 7
+        version = 3
+        priority = 150
+        interval = "40950ms"
+        group = "V"
+    "#
+    .parse()
+    .unwrap();
+    let text = instance(
+        "virtual_ipaddress_excluded { 2001:db8::1/64 }\nvirtual_ipaddress { 2001:db8::2 }\n\
+         priority 150\nadvert_int 60\nunicast_peer { 192.0.2.8 }\n\
+         authentication { auth_pass secret }\nnotify /x/y",
     );
+    assert_eq!(
+        toml::Value::Array(vips(&text, None)),
+        expected["vip"],
+        "{}",
+        imported(&text, None).toml
+    );
+    let said = remarks(&text);
+    assert_eq!(said.lines().count(), 2, "{said}");
+    assert!(said.contains("a [[vip]] of its own has it"), "{said}");
+}
+
+#[test]
+fn the_first_virtual_address_says_the_family_wherever_it_stands() {
+    let text = "vrrp_sync_group g { group { V } }\n\
+         vrrp_instance V {\ninterface eth0\nvirtual_router_id 7\nversion 3\nadvert_int 0.2\n\
+         nopreempt\nunicast_src_ip 192.0.2.9\nunicast_peer {\n192.0.2.8\n2001:db8::8\n}\n\
+         virtual_ipaddress_excluded { 192.0.2.1 }\nvirtual_ipaddress { 2001:db8::1 }\n\
+         v3_checksum_as_v2\n}\n";
+    let vips = vips(text, None);
+    let [six, four] = &vips[..] else {
+        panic!("{vips:?}")
+    };
+    assert_eq!(six["name"], "V".into());
+    assert_eq!(six["peers"], toml::Value::Array(vec!["2001:db8::8".into()]));
+    assert_eq!(six.get("source"), None);
+    assert_eq!(four["name"], "V-ipv4".into());
+    assert_eq!(four.get("peers"), None);
+    assert_eq!(four["checksum"], "rfc".into());
+    for vip in [six, four] {
+        assert_eq!(vip["group"], "g".into());
+        assert_eq!(vip["interval"], "200ms".into());
+        assert_eq!(vip["preempt"], false.into());
+    }
+    assert_eq!(remarks(text).lines().count(), 3, "{}", remarks(text));
 }
 
 #[test]

@@ -95,6 +95,26 @@ fn a_table_is_published_only_when_something_has_moved() {
 }
 
 #[test]
+fn a_backend_is_down_while_it_has_no_server_to_choose() {
+    let keeper = keeper(TWO);
+    let config = config(TWO);
+    let said = |first, second| {
+        let ready = AdminState::Ready;
+        snapshot(&config, &[(1, first, ready), (2, second, ready)])
+    };
+    let downs = || {
+        let history = keeper.view().backends["api"];
+        (history.verdict, history.n_downs)
+    };
+    keeper.observe(said(Liveness::Down, Liveness::Up));
+    assert_eq!(downs(), (Verdict::Up, 0));
+    keeper.observe(said(Liveness::Down, Liveness::Down));
+    assert_eq!(downs(), (Verdict::Down, 1));
+    keeper.observe(said(Liveness::Up, Liveness::Down));
+    assert_eq!(downs(), (Verdict::Up, 1));
+}
+
+#[test]
 fn a_server_that_is_back_starts_slowly() {
     let keeper = keeper(TWO);
     let config = config(TWO);
@@ -128,12 +148,38 @@ fn what_an_operator_said_outlives_a_reload() {
 }
 
 #[test]
+fn an_operator_changes_how_many_sessions_a_server_may_have() {
+    let text = TWO.replace("2.1:6443\"", "2.1:6443\"\nmax-connections = 5");
+    let keeper = keeper(&text);
+    let limits = || -> Vec<Option<u32>> {
+        let table = keeper.cell().current();
+        let servers = &table.backends[0].pool.servers;
+        servers
+            .iter()
+            .map(|server| server.max_connections)
+            .collect()
+    };
+    assert_eq!(limits(), [Some(5), None]);
+    for (said, expected) in [
+        (Some(1), [Some(1), Some(1)]),
+        (Some(0), [None, None]),
+        (None, [Some(5), None]),
+    ] {
+        keeper.set_max_connections("api", "a", said).unwrap();
+        keeper.set_max_connections("api", "b", said).unwrap();
+        assert_eq!(limits(), expected, "{said:?}");
+    }
+    assert!(keeper.view().overrides.is_empty());
+}
+
+#[test]
 fn a_successor_takes_over_what_operators_said() {
     let before = keeper(TWO);
     before
         .set_state("api", "a", AdminState::Maintenance)
         .unwrap();
     before.set_weight("api", "a", Some(3)).unwrap();
+    before.set_max_connections("api", "a", Some(0)).unwrap();
     let told = crate::routes::overrides(&before.view());
     let after = keeper(TWO);
     let gone = (("api".into(), "gone".into()), Override::default());
@@ -142,6 +188,10 @@ fn a_successor_takes_over_what_operators_said() {
     after.take_over(overrides.into_iter().chain([gone]));
     assert_eq!(after.view().overrides, before.view().overrides);
     assert_eq!(standings(&after), [Standing::Maintenance, UP]);
+    // What was taken back before it let go is not brought up again.
+    after.take_over([]);
+    assert!(after.view().overrides.is_empty());
+    assert!(standings(&after)[0].is_up());
 }
 
 #[test]

@@ -204,7 +204,7 @@ impl Ruleset {
             chains.push((chain.to_owned(), hook));
         }
         if self.flow_table.is_some() {
-            chains.push(("forward".to_owned(), flow_table::chain(&self.frontends)));
+            chains.extend(flow_table::chains(&self.frontends));
         }
         chains
     }

@@ -31,6 +31,10 @@ pub struct Tally {
     pub redispatches: AtomicU64,
     /// Sessions that were ended because the server went away.
     pub resets: AtomicU64,
+    /// Sessions that the client broke off while data was passed.
+    pub client_aborts: AtomicU64,
+    /// Sessions that the server broke off while data was passed.
+    pub server_aborts: AtomicU64,
     /// Bytes from clients.
     pub bytes_in: AtomicU64,
     /// Bytes to clients.

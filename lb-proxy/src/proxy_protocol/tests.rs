@@ -433,3 +433,27 @@ fn extensions_that_do_not_fit_are_left_out_whole() {
     let kinds: Vec<u8> = header(&octets).tlvs.iter().map(|tlv| tlv.kind).collect();
     assert_eq!(kinds, [0xe1, kind::CRC32C]);
 }
+
+#[test]
+fn what_is_told_of_a_connection_goes_from_one_header_to_another() {
+    let [source, destination] = ["192.0.2.1:40000", "192.0.2.9:443"].map(address);
+    let mut first = Header::relayed(Version::V2, source, destination);
+    let told = [
+        tlv(kind::AUTHORITY, b"api.ocp4.redhat.ren"),
+        tlv(kind::UNIQUE_ID, &[7; 128]),
+        tlv(kind::SSL, &ssl()),
+        tlv(0xea, b""),
+    ];
+    first.tlvs = told.to_vec();
+    first.tlvs.insert(1, tlv(kind::CRC32C, b""));
+    first.tlvs.push(tlv(kind::NOOP, b"..."));
+    let octets = header(&written(&first)).extensions();
+    let second = Header::relayed(Version::V2, source, destination).with_extensions(&octets);
+    assert_eq!(header(&written(&second)).tlvs, told);
+    assert_eq!(second.authority(), Some("api.ocp4.redhat.ren"));
+    // What is cut off is not told.
+    let cut = octets.split_last().unwrap().1;
+    let third = Header::relayed(Version::V2, source, destination).with_extensions(cut);
+    assert_eq!(third.tlvs, told[..3]);
+    assert!(Header::local(Version::V2).extensions().is_empty());
+}

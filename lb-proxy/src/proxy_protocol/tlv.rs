@@ -69,6 +69,21 @@ impl<'a> Ssl<'a> {
     }
 }
 
+/// Appends those of `extensions` that are of the connection, as they are on the wire, and may come with
+/// another header; not those that are of the header itself.
+pub(super) fn put_lasting(extensions: &[Tlv], out: &mut Vec<u8>) {
+    for Tlv { kind, value } in extensions {
+        let Ok(length) = u16::try_from(value.len()) else {
+            continue;
+        };
+        if !matches!(*kind, kind::CRC32C | kind::NOOP) {
+            out.push(*kind);
+            out.extend_from_slice(&length.to_be_bytes());
+            out.extend_from_slice(value);
+        }
+    }
+}
+
 /// Goes through extensions as they are on the wire.
 #[derive(Clone, Debug)]
 pub(super) struct Extensions<'a>(pub(super) &'a [u8]);

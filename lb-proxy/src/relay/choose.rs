@@ -176,8 +176,10 @@ impl Worker {
 
     /// Everybody had time to come back.
     pub(super) fn paused_long_enough(&mut self, index: u32) {
+        let table = self.table.shared();
         if let Some(session) = self.sessions.get_mut(index) {
             session.early().tried.clear();
+            session.renew_backend(&table);
             self.choose(index);
         }
     }
@@ -226,15 +228,10 @@ impl Worker {
             if !matches!(session.stage, Stage::Queued | Stage::Pausing) {
                 continue;
             }
-            let newest = session
-                .backend_name()
-                .and_then(|name| table.backend(name))
-                .map(Arc::clone);
-            if let Some(backend) = newest {
-                if !backends.iter().any(|known| Arc::ptr_eq(known, &backend)) {
-                    backends.push(Arc::clone(&backend));
-                }
-                session.backend = Some(backend);
+            if let Some(backend) = session.renew_backend(&table)
+                && !backends.iter().any(|known| Arc::ptr_eq(known, backend))
+            {
+                backends.push(Arc::clone(backend));
             }
         }
         for backend in backends {
@@ -508,8 +505,10 @@ fn header(session: &Session) -> Vec<u8> {
         SendProxy::V1 => Version::V1,
         SendProxy::V2 => Version::V2,
     };
+    let extensions = session.early.as_deref().map(|early| &*early.extensions);
     let header = match session.destination() {
-        Some(destination) => Header::relayed(version, session.source(), destination),
+        Some(destination) => Header::relayed(version, session.source(), destination)
+            .with_extensions(extensions.unwrap_or_default()),
         None => Header::local(version),
     };
     match version {

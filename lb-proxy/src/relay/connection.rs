@@ -13,7 +13,7 @@ use super::timers::TICK;
 use crate::limits::Admission;
 use crate::pool::{Server, Slot, Tried};
 use crate::queue::Ticket;
-use crate::table::{Backend, Frontend};
+use crate::table::{Backend, Frontend, Table};
 
 /// A session.
 #[derive(Debug)]
@@ -53,6 +53,10 @@ pub(crate) struct Session {
     pub(super) counted: (u64, u64),
     /// A side has failed: the other one gets what is left, as long as it takes some before this tick.
     pub(super) parting: Option<Parting>,
+    /// When bytes were last moved, of a session of which a flow is gathered.
+    pub(super) gathers_since: Micros,
+    /// The worker has it among those that are gathered.
+    pub(super) is_listed: bool,
 }
 
 /// How far a session has come.
@@ -77,6 +81,8 @@ pub(crate) struct Early {
     pub(crate) bytes: Vec<u8>,
     /// The PROXY header was read, or none is expected.
     pub(crate) header_done: bool,
+    /// What else it has told, as it is on the wire.
+    pub(crate) extensions: Vec<u8>,
     /// Servers that have refused.
     pub(super) tried: Tried,
     /// What the last of them did.
@@ -140,7 +146,14 @@ impl Session {
             named: None,
             counted: (0, 0),
             parting: None,
+            gathers_since: Micros::default(),
+            is_listed: false,
         }
+    }
+
+    /// True when the kernel may have bytes of this session that it does not report.
+    pub(super) fn is_gathering(&self) -> bool {
+        self.up.is_gathering() || self.down.is_gathering()
     }
 
     /// Where the client comes from, by the PROXY header if there was one.
@@ -199,6 +212,13 @@ impl Session {
             && filter
                 .client
                 .is_none_or(|network| network.contains(&self.source().ip().to_canonical()))
+    }
+
+    /// Takes the backend of this table instead of an earlier one's, if it has it still.
+    pub(super) fn renew_backend<'a>(&mut self, table: &'a Table) -> Option<&'a Arc<Backend>> {
+        let newest = table.backend(self.backend_name()?)?;
+        self.backend = Some(Arc::clone(newest));
+        Some(newest)
     }
 
     pub(super) fn backend_name(&self) -> Option<&Arc<str>> {
@@ -304,6 +324,11 @@ impl Micros {
     pub(super) fn since(self, earlier: Self) -> Duration {
         let micros = self.0.saturating_sub(earlier.0);
         Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+    }
+
+    pub(super) fn after(self, duration: Duration) -> Self {
+        let micros = i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
+        Self(self.0.saturating_add(micros))
     }
 
     /// The tick of the timers in which it falls.

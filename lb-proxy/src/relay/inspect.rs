@@ -145,7 +145,9 @@ fn find(session: &mut Session, patience: Patience) -> Found {
     if !session.early().header_done && accept_proxy != AcceptProxy::No {
         match proxy_protocol::parse(&session.early().bytes) {
             Parsed::Header { header, length } => {
-                session.early().bytes.drain(..length);
+                let early = session.early();
+                early.bytes.drain(..length);
+                early.extensions = header.extensions();
                 if let Some(source) = header.source {
                     let named = session.named();
                     named.source = Some(source);

@@ -11,7 +11,8 @@ use super::pipes::Pipe;
 use super::pump::{End, Flow, FlowParts, Side, Signs};
 use crate::handover::message::{self, Connection};
 use crate::pool::{Registry, Server, ServerSettings, Settings, Standing};
-use crate::table::{Backend, Frontend, Policy, Route, Table};
+use crate::proxy_protocol;
+use crate::table::{AcceptProxy, Backend, Frontend, Policy, Route, Table};
 
 //--- Out
 
@@ -52,6 +53,11 @@ impl Parcel {
                 .early
                 .as_ref()
                 .is_some_and(|early| early.header_done),
+            extensions: session
+                .early
+                .as_ref()
+                .map_or_else(Vec::new, |early| early.extensions.clone()),
+            chosen_in_service: target.is_some_and(|server| server.standing.keeps_sessions()),
         }
     }
 
@@ -139,7 +145,7 @@ impl Assembler {
             message::Stage::Relaying => Stage::Relaying,
         };
         let connects = matches!(session.stage, Stage::Connecting | Stage::Relaying);
-        if connects != server.is_some() {
+        if connects != server.is_some() || it.extensions.len() > proxy_protocol::LONGEST {
             return None;
         }
         session.server = server;
@@ -158,6 +164,7 @@ impl Assembler {
         if session.stage != Stage::Relaying {
             let early = session.early();
             early.header_done = it.header_done;
+            early.extensions = it.extensions;
             early.bytes = std::mem::take(&mut up_held);
         }
         for (flow, place) in [(it.up, &mut up_pipe), (it.down, &mut down_pipe)] {
@@ -179,15 +186,15 @@ impl Assembler {
         }
         if connects {
             let backend = session.backend.clone()?;
-            let server = self.server(&backend, it.server, it.server_address?)?;
+            let chosen = match it.chosen_in_service {
+                true => Standing::Up { since: None },
+                false => Standing::Down,
+            };
+            let server = self.server(&backend, it.server, it.server_address?, chosen)?;
             session.slot = Some(server.load.adopt());
             session.target = Some(server);
         }
-        if session.stage != Stage::Inspecting
-            && let Some(limits) = session.frontend.limits.clone()
-        {
-            session.admission = Some(limits.adopt(session.source().ip(), super::now()));
-        }
+        admit(&mut session);
         Some(Parcel(session))
     }
 
@@ -213,23 +220,35 @@ impl Assembler {
         Arc::clone(lost)
     }
 
+    /// The server of a session as it was when it was `chosen`: what became of it since is found out
+    /// when the session is adopted.
     fn server(
         &mut self,
         backend: &Backend,
         name: String,
         address: SocketAddr,
+        chosen: Standing,
     ) -> Option<Arc<Server>> {
         let known = backend
             .pool
             .servers
             .iter()
             .find(|server| *server.name == *name && server.address == address);
-        if let Some(server) = known {
+        if let Some(server) = known
+            && (server.standing.keeps_sessions() || !chosen.keeps_sessions())
+        {
             return Some(Arc::clone(server));
         }
         let key = (backend.pool.name.to_string(), name, address);
-        if let Some(lost) = self.servers.get(&key) {
-            return Some(Arc::clone(lost));
+        if let Some(made_up) = self.servers.get(&key) {
+            return Some(Arc::clone(made_up));
+        }
+        if let Some(server) = known {
+            let mut before = Server::clone(server);
+            before.standing = chosen;
+            let before = Arc::new(before);
+            self.servers.insert(key, Arc::clone(&before));
+            return Some(before);
         }
         let mut server = ServerSettings::new(key.1.as_str(), address);
         server.standing = Standing::Drain;
@@ -239,6 +258,16 @@ impl Assembler {
         let lost = Arc::clone(pool.servers.first()?);
         self.servers.insert(key, Arc::clone(&lost));
         Some(lost)
+    }
+}
+
+/// Counts a session against its source. Who comes through another proxy is counted once its header has
+/// named that.
+fn admit(session: &mut Session) {
+    let is_named =
+        session.stage != Stage::Inspecting || session.frontend.accept_proxy == AcceptProxy::No;
+    if is_named && let Some(limits) = &session.frontend.limits {
+        session.admission = Some(limits.adopt(session.source().ip(), super::now()));
     }
 }
 

@@ -13,7 +13,8 @@
 //!
 //! A flow never reads while bytes of an earlier read wait, so a slow reader slows the sender down and
 //! costs at most one scratch buffer or one pipe. And it never splices into a pipe that is not empty,
-//! so that `EAGAIN` can only mean that the source has nothing.
+//! so that `EAGAIN` can only mean that the source has nothing. A flow that stays bulk is gathered
+//! in the kernel before it is read ([`Gathering`]).
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -22,7 +23,9 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use rustix::pipe::SpliceFlags;
 
+use super::gather::{Gathering, MARK};
 use super::pipes::{Pipe, Pipes, ROUND};
+use super::sys;
 
 /// The scratch buffer; larger ones gain nothing, and this one stays in the cache.
 pub(super) const SCRATCH: usize = 64 << 10;
@@ -141,6 +144,7 @@ pub(crate) struct Flow {
     mode: Mode,
     /// Full reads in a row while copying, small rounds in a row while splicing.
     streak: u8,
+    gathering: Gathering,
 }
 
 /// How far a flow has come.
@@ -416,6 +420,9 @@ impl Flow {
                 if self.streak >= PROOF {
                     self.mode = Mode::Copy;
                     self.streak = 0;
+                    self.stop_gathering(source);
+                } else if self.gathering.count(received) {
+                    mark(source, MARK);
                 }
                 Read::Some
             }
@@ -429,6 +436,34 @@ impl Flow {
             }
         }
     }
+}
+
+//--- Gathering
+
+impl Flow {
+    /// True when the flow waits for its source, and the kernel may have something that it does not report.
+    pub(super) fn is_gathering(&self) -> bool {
+        self.gathering.is_on() && self.end == End::Open && self.is_empty()
+    }
+
+    /// The mark was not reached in time: it goes, and what there is below it is read next.
+    pub(super) fn wait_no_longer(&mut self, source: &mut Side) {
+        if self.is_gathering() && self.gathering.miss() {
+            mark(source, 1);
+            source.signs.set(Signs::READABLE);
+        }
+    }
+
+    fn stop_gathering(&mut self, source: &Side) {
+        if self.gathering.stop() {
+            mark(source, 1);
+        }
+    }
+}
+
+/// Where the mark cannot be set, it stays at one octet, and rounds are smaller.
+fn mark(source: &Side, octets: i32) {
+    sys::set_low_water_mark(&source.socket, octets).ok();
 }
 
 /// True when a side was reset, or is about to be found so.
@@ -474,8 +509,12 @@ pub(crate) struct FlowParts {
 }
 
 impl Flow {
-    /// Leaves a worker, with the pipe if bytes are in it.
-    pub(super) fn leave(&mut self, pipes: &mut Pipes) {
+    /// Leaves a worker, with the pipe if bytes are in it. Its source is marked no more: who goes on
+    /// with it may not know of the mark.
+    pub(super) fn leave(&mut self, source: Option<&Side>, pipes: &mut Pipes) {
+        if let Some(source) = source {
+            self.stop_gathering(source);
+        }
         if self.in_pipe == 0 {
             self.release(pipes);
         } else if self.pipe.is_some() {

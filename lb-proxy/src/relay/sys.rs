@@ -1,5 +1,8 @@
 //! System calls no safe wrapper offers, and the limit of open files.
-#![expect(unsafe_code, reason = "IP_BIND_ADDRESS_NO_PORT and SIOCOUTQ")]
+#![expect(
+    unsafe_code,
+    reason = "IP_BIND_ADDRESS_NO_PORT, SO_RCVLOWAT and SIOCOUTQ"
+)]
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -21,15 +24,32 @@ const INT: libc::socklen_t = size_of::<libc::c_int>() as libc::socklen_t;
 ///
 /// What the system says.
 pub(super) fn bind_address_no_port(socket: impl AsFd) -> io::Result<()> {
-    let one: libc::c_int = 1;
+    set_option(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)
+}
+
+/// Sets how much must have arrived before the socket is reported as readable.
+///
+/// # Errors
+///
+/// What the system says.
+pub(super) fn set_low_water_mark(socket: impl AsFd, octets: libc::c_int) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, octets)
+}
+
+fn set_option(
+    socket: impl AsFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
     // SAFETY: The descriptor is borrowed, and the pointer is to a value of the length given, which the
     // call only reads.
     let result = unsafe {
         libc::setsockopt(
             socket.as_fd().as_raw_fd(),
-            libc::IPPROTO_IP,
-            libc::IP_BIND_ADDRESS_NO_PORT,
-            (&raw const one).cast(),
+            level,
+            name,
+            (&raw const value).cast(),
             INT,
         )
     };
@@ -38,6 +58,24 @@ pub(super) fn bind_address_no_port(socket: impl AsFd) -> io::Result<()> {
     } else {
         Err(io::Error::last_os_error())
     }
+}
+
+/// The mark that is set.
+#[cfg(test)]
+pub(super) fn low_water_mark(socket: impl AsFd) -> libc::c_int {
+    let (mut octets, mut length): (libc::c_int, _) = (0, INT);
+    // SAFETY: The descriptor is borrowed, and the call writes one int and its length.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVLOWAT,
+            (&raw mut octets).cast(),
+            &raw mut length,
+        )
+    };
+    assert_eq!(result, 0, "{}", io::Error::last_os_error());
+    octets
 }
 
 /// Bytes in the socket's queue that the peer has not acknowledged; none if that cannot be told.

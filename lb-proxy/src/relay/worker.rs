@@ -23,6 +23,7 @@ use rustix::time::Timespec;
 
 use super::command::Mailbox;
 use super::connection::{Micros, Session, Stage};
+use super::gather::PATIENCE;
 use super::pump::{Signs, Tools};
 use super::slab::{Slab, Token};
 use super::timers::{TICK, Wheel, ticks};
@@ -61,11 +62,16 @@ pub(super) struct Worker {
     epoll: OwnedFd,
     pub(super) table: Reader<Table>,
     listeners: Vec<Option<Listening>>,
+    /// Places of listeners that have connections: taken once those that are here had their turn.
+    knocked: Vec<usize>,
     pub(super) sessions: Slab<Session>,
     pub(super) wheel: Wheel,
     pub(super) tools: Tools,
     /// Sessions that have more to move, and let others come first.
     pub(super) again: Vec<Token>,
+    /// Sessions of which the kernel does not report everything, and when they are looked at at the
+    /// earliest; each once.
+    gathering: VecDeque<(Token, Micros)>,
     /// Sessions whose sockets get their options once they are old enough.
     young: VecDeque<(Token, u64)>,
     /// Sessions in a row that have ended before they were old.
@@ -133,10 +139,12 @@ impl Worker {
             mailbox,
             table,
             listeners: Vec::new(),
+            knocked: Vec::new(),
             sessions: Slab::new(),
             wheel: Wheel::new(),
             tools: Tools::new(),
             again: Vec::new(),
+            gathering: VecDeque::new(),
             young: VecDeque::new(),
             brief: 0,
             n_queued: 0,
@@ -195,11 +203,13 @@ impl Worker {
             for event in events.drain(..) {
                 self.on_event(event.data.u64(), event.flags);
             }
+            self.accept_knocked();
             self.move_on();
             self.wheel.advance(self.now.tick(), &mut due);
             for index in due.drain(..) {
                 self.on_deadline(index);
             }
+            self.look_below_marks();
             self.raise_young();
             self.wake_listeners();
             self.stir_now_and_then();
@@ -222,7 +232,10 @@ impl Worker {
             Duration::ZERO
         };
         let most = if self.n_queued > 0 { STIR } else { SLEEP };
-        let sleep = sleep.min(most);
+        let mut sleep = sleep.min(most);
+        if let Some((_, due)) = self.gathering.front() {
+            sleep = sleep.min(due.since(self.now));
+        }
         Timespec {
             tv_sec: 0,
             tv_nsec: i64::from(sleep.subsec_nanos()),
@@ -236,7 +249,7 @@ impl Worker {
                 self.obey();
             } else {
                 let place = usize::try_from(data - 1).unwrap_or(usize::MAX);
-                self.accept(place);
+                self.knocked.push(place);
             }
             return;
         }
@@ -296,6 +309,43 @@ impl Worker {
 
     pub(super) fn indices(&self) -> Vec<u32> {
         self.sessions.iter().map(|(index, _)| index).collect()
+    }
+
+    /// Fetches what has waited below a mark for [`PATIENCE`], and less than twice that.
+    fn look_below_marks(&mut self) {
+        while let Some((token, due)) = self.gathering.front().copied() {
+            if due > self.now {
+                break;
+            }
+            self.gathering.pop_front();
+            if !self.sessions.is_current(token) {
+                continue;
+            }
+            let Some(session) = self.sessions.get_mut(token.index) else {
+                continue;
+            };
+            session.is_listed = false;
+            // Bytes only ever move the moment away: that is found out when it comes.
+            if self.now.since(session.gathers_since) < PATIENCE {
+                self.gather(token);
+                continue;
+            }
+            if let Some(server) = &mut session.server {
+                session.up.wait_no_longer(&mut session.client);
+                session.down.wait_no_longer(server);
+            }
+            self.step(token.index);
+        }
+    }
+
+    /// Sees to it that a session is looked at even if the kernel reports nothing of it.
+    pub(super) fn gather(&mut self, token: Token) {
+        if let Some(session) = self.sessions.get_mut(token.index)
+            && !session.is_listed
+        {
+            session.is_listed = true;
+            self.gathering.push_back((token, self.now.after(PATIENCE)));
+        }
     }
 
     fn raise_young(&mut self) {

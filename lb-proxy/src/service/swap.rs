@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::keeper::{ServerKey, View};
+use crate::keeper::{Keeper, ServerKey, View};
 use crate::routes;
 use crate::standing::Override;
 use crate::vrrp::machine::State;
@@ -30,11 +30,9 @@ pub(super) struct Left {
 }
 
 impl Left {
-    /// Out of what a predecessor gave.
-    pub(super) fn read(others: &mut Vec<(String, OwnedFd)>) -> Self {
-        let Some(place) = others.iter().position(|(name, _)| name == NAME) else {
-            return Self::default();
-        };
+    /// Out of what a predecessor gave; none when it has not said, or cannot be understood.
+    pub(super) fn read(others: &mut Vec<(String, OwnedFd)>) -> Option<Self> {
+        let place = others.iter().position(|(name, _)| name == NAME)?;
         let (_, fd) = others.swap_remove(place);
         let mut file = File::from(fd);
         let mut text = String::new();
@@ -42,12 +40,18 @@ impl Left {
             .seek(SeekFrom::Start(0))
             .and_then(|_| (&file).take(MAX_STATE).read_to_string(&mut text));
         match read.map(|_| serde_json::from_str::<Value>(&text)) {
-            Ok(Ok(value)) => Self::parse(&value),
+            Ok(Ok(value)) => Some(Self::parse(&value)),
             _ => {
                 tracing::warn!("The predecessor's state cannot be read");
-                Self::default()
+                None
             }
         }
+    }
+
+    /// Tells the keeper what operators said; who is active is left.
+    pub(super) fn tell(self, keeper: &Keeper) -> BTreeSet<Arc<str>> {
+        keeper.take_over(self.overrides);
+        self.active
     }
 
     fn parse(value: &Value) -> Self {

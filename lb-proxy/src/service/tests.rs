@@ -101,6 +101,13 @@ async fn echo(mut stream: TcpStream) -> (TcpStream, bool) {
     .unwrap()
 }
 
+/// Waits until a session that says nothing is ended.
+async fn until_ended(mut stream: TcpStream) {
+    let read = tokio::task::spawn_blocking(move || stream.read(&mut [0; 4]));
+    let read = read.await.unwrap().map_err(|error| error.kind());
+    assert_eq!(read, Err(std::io::ErrorKind::ConnectionReset));
+}
+
 #[tokio::test]
 async fn an_operator_takes_a_server_out_and_back() {
     let proxy = start(&pair(&[("a", server("A")), ("b", server("B"))])).await;
@@ -129,8 +136,7 @@ async fn an_operator_takes_a_server_out_and_back() {
         .keeper
         .set_state("back", "b", AdminState::Maintenance)
         .unwrap();
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    assert!(!echo(stream).await.1);
+    until_ended(stream).await;
     assert_eq!(connect(address).await.1, "A");
     assert!(proxy.drain(Duration::from_secs(2)).await);
 }
@@ -295,8 +301,36 @@ async fn what_a_predecessor_leaves_is_read_back() {
     proxy.keeper.set_weight("back", "a", Some(9)).unwrap();
     let state = swap::state(&proxy.keeper.view(), &[]).unwrap();
     let mut others = vec![state];
-    let left = Left::read(&mut others);
+    let left = Left::read(&mut others).unwrap();
     assert!(others.is_empty() && left.active.is_empty());
     assert_eq!(left.overrides[0].1.weight, Some(9));
-    assert!(Left::read(&mut others).overrides.is_empty());
+    assert!(Left::read(&mut others).is_none());
+}
+
+#[tokio::test]
+async fn what_is_said_while_a_successor_starts_counts() {
+    let home = tempfile::tempdir().unwrap();
+    let socket = home.path().join("swap");
+    let text = pair(&[("a", server("A"))]);
+    let old = start(&text).await;
+    let keeper = Arc::clone(&old.keeper);
+    let next = std::sync::atomic::AtomicU16::new(1);
+    // An operator speaks before each time that the state is asked for.
+    let state: State = Box::new(move || {
+        let weight = next.fetch_add(1, Ordering::Relaxed);
+        keeper.set_weight("back", "a", Some(weight)).unwrap();
+        swap::state(&keeper.view(), &[])
+    });
+    let engine = Arc::clone(&old.engine);
+    let flows = Box::new(old.datagrams.clone());
+    let nobody_ends = Box::new(|| {});
+    let others: Others = Box::new(Vec::new);
+    let giver = Giver::start(&socket, engine, others, state, flows, nobody_ends).unwrap();
+    let swaps = format!("swap.socket = \"{}\"", socket.display());
+    let new = start(&text.replace("swap.socket = \"none\"", &swaps)).await;
+    let said = new.keeper.view().overrides.clone();
+    let weights: Vec<_> = said.values().map(|said| said.weight).collect();
+    assert_eq!(weights, [Some(2)]);
+    drop((giver, old));
+    assert!(new.drain(LONG).await);
 }

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use daemon_base::config::{Problem, Problems};
+use daemon_base::config::Problem;
 use daemon_base::exit;
 use daemon_base::run::StartError;
 use tokio::sync::{Mutex, watch};
@@ -12,10 +13,17 @@ use tokio::task::JoinHandle;
 
 use crate::config::Config;
 use crate::keeper::Keeper;
+use crate::kernel::{self, Forwarded};
 use crate::relay::Engine;
 use crate::vrrp::machine::Departure;
 use crate::vrrp::status::{Board, RouterStatus};
-use crate::vrrp::{Hooks, Observations, Prepared, VirtualRouter, Vrrp};
+use crate::vrrp::{Hooks, Observations, Prepared, Resetting, VirtualRouter, Vrrp};
+
+use super::kernel_path::{self, KernelPath};
+
+/// How long the address of a client that was asked where it stands stays here: what it answers is
+/// refused where the address is.
+const ANSWER_TIME: Duration = Duration::from_millis(20);
 
 /// The virtual routers of this node; without any, nothing is opened for them.
 #[derive(Debug)]
@@ -35,19 +43,15 @@ impl Vips {
         resumed: BTreeSet<Arc<str>>,
         keeper: &Arc<Keeper>,
         engine: &Arc<Engine>,
+        kernel: &KernelPath,
     ) -> Result<PreparedVips, StartError> {
-        let engine = Arc::clone(engine);
+        let flows = Flows {
+            engine: Arc::clone(engine),
+            keeper: Arc::clone(keeper),
+            kernel: kernel.clone(),
+        };
         let hooks = Hooks {
-            // Blocks for the milliseconds that workers need: the resets have to leave before the
-            // addresses do.
-            reset_flows: Arc::new(move |addresses: &[IpAddr]| {
-                let sessions = engine.reset_local(addresses);
-                tracing::info!(
-                    ?addresses,
-                    sessions,
-                    "Sessions are reset: their address goes"
-                );
-            }),
+            reset_flows: Arc::new(move |addresses| flows.reset(addresses)),
         };
         let mut views = keeper.subscribe();
         let first = Arc::new(views.borrow_and_update().abilities.clone());
@@ -100,21 +104,23 @@ impl Vips {
         *self.vrrp.lock().await = Some(vrrp);
     }
 
-    /// Takes up another configuration in place.
-    pub(super) async fn apply(&self, config: &Config) -> Result<(), Problems> {
-        let mut vrrp = self.vrrp.lock().await;
-        match &mut *vrrp {
-            Some(vrrp) => vrrp.apply(routers(config)).await,
-            None if config.vips.is_empty() => {}
-            None => {
-                drop(vrrp);
-                let none = BTreeSet::new();
-                let prepared = self.prepare_routers(config, &none).await;
-                let prepared = prepared.map_err(|error| Problem::new(exit::chain(&error)))?;
-                self.begin(prepared, &none).await;
-            }
+    /// Opens what the first virtual routers need and may not get; nothing is changed by that.
+    pub(super) async fn prepare_first(&self, config: &Config) -> Result<Option<Prepared>, Problem> {
+        if config.vips.is_empty() || self.vrrp.lock().await.is_some() {
+            return Ok(None);
         }
-        Ok(())
+        let prepared = self.prepare_routers(config, &BTreeSet::new()).await;
+        let prepared = prepared.map_err(|error| Problem::new(exit::chain(&error)))?;
+        Ok(Some(prepared))
+    }
+
+    /// Takes up another configuration in place; `first` is what has been prepared for it.
+    pub(super) async fn apply(&self, config: &Config, first: Option<Prepared>) {
+        if let Some(prepared) = first {
+            self.begin(prepared, &BTreeSet::new()).await;
+        } else if let Some(vrrp) = &mut *self.vrrp.lock().await {
+            vrrp.apply(routers(config)).await;
+        }
     }
 
     /// Where the routers show themselves, once there have been any.
@@ -135,6 +141,66 @@ impl Vips {
     }
 }
 
+//--- Flows to addresses that go
+
+/// Whoever has flows to a virtual IP.
+struct Flows {
+    engine: Arc<Engine>,
+    keeper: Arc<Keeper>,
+    kernel: KernelPath,
+}
+
+impl Flows {
+    /// Resets those to these addresses. Blocks for the milliseconds that workers need: their resets have
+    /// to leave before the addresses do.
+    fn reset(&self, addresses: &[IpAddr]) -> Resetting {
+        let forwarded = self.reset_forwarded(addresses);
+        let sessions = self.engine.reset_local(addresses);
+        tracing::info!(
+            ?addresses,
+            sessions,
+            "Sessions are reset: their address goes"
+        );
+        forwarded
+    }
+
+    /// Those that the kernel forwards, in a thread of its own: it may know a great many.
+    fn reset_forwarded(&self, addresses: &[IpAddr]) -> Resetting {
+        let view = self.keeper.view();
+        let config = view.config.as_ref();
+        let frontends = config.map(|config| kernel_path::frontends(config, &view.table));
+        let frontends = frontends.unwrap_or_default();
+        if frontends.is_empty() {
+            return Box::pin(std::future::ready(()));
+        }
+        let (kernel, addresses) = (self.kernel.clone(), addresses.to_vec());
+        let ended = tokio::task::spawn_blocking(move || {
+            let is_meant = |session: &Forwarded| addresses.contains(&session.local.ip());
+            let sessions = kernel::Sessions::new(&frontends);
+            match sessions.kill(is_meant, || kernel.pause()) {
+                Ok(0) => false,
+                Ok(sessions) => {
+                    tracing::info!(
+                        ?addresses,
+                        sessions,
+                        "Sessions that the kernel forwards are reset: their address goes"
+                    );
+                    true
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "The kernel does not end what it forwards");
+                    false
+                }
+            }
+        });
+        Box::pin(async move {
+            if ended.await.unwrap_or(false) {
+                tokio::time::sleep(ANSWER_TIME).await;
+            }
+        })
+    }
+}
+
 /// Virtual routers that only have to be told to begin, which does not fail.
 #[derive(Debug)]
 pub(super) struct PreparedVips {
@@ -144,10 +210,12 @@ pub(super) struct PreparedVips {
 }
 
 impl PreparedVips {
-    /// Starts them: a predecessor, if there was one, has left its addresses on the interfaces.
-    pub(super) async fn begin(self) -> Vips {
+    /// Starts them: a predecessor, if there was one, has left its addresses on the interfaces. `resumed`
+    /// are those that it was active for at last, if it has said.
+    pub(super) async fn begin(self, resumed: Option<BTreeSet<Arc<str>>>) -> Vips {
         if let Some(prepared) = self.prepared {
-            self.vips.begin(prepared, &self.resumed).await;
+            let resumed = resumed.unwrap_or(self.resumed);
+            self.vips.begin(prepared, &resumed).await;
         }
         self.vips
     }

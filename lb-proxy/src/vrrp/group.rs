@@ -66,7 +66,7 @@ impl Group {
         deadlines.flatten().min()
     }
 
-    /// Adds a member, not started, and says which it is.
+    /// Adds a member, not started or from another group, and says which it is.
     pub fn push(&mut self, machine: Machine) -> usize {
         self.members.push(machine);
         self.members.len() - 1
@@ -85,14 +85,13 @@ impl Group {
         let before = machine.state();
         act(machine);
         self.collect(member);
-        if self.members.len() > 1 {
-            let yielded = before == State::Active && self.state(member) == State::Backup;
-            if yielded {
-                self.tell_others(member, &Input::GroupYields, now);
-            }
-            self.share_faults(now);
-            self.claim_together(now);
+        let yielded = before == State::Active && self.state(member) == State::Backup;
+        if yielded {
+            self.tell_others(member, &Input::GroupYields, now);
         }
+        // One that is alone may have had others until a moment ago, whose faults are gone with them.
+        self.share_faults(now);
+        self.claim_together(now);
     }
 
     fn state(&self, member: usize) -> State {
@@ -103,7 +102,10 @@ impl Group {
     }
 
     fn share_faults(&mut self, now: Instant) {
-        let at_fault: Vec<bool> = self.members.iter().map(Machine::has_own_fault).collect();
+        // One that has not started does not know yet how its link is.
+        let is_at_fault =
+            |machine: &Machine| machine.state() != State::Initialize && machine.has_own_fault();
+        let at_fault: Vec<bool> = self.members.iter().map(is_at_fault).collect();
         for member in 0..self.members.len() {
             let others = at_fault.iter().enumerate();
             let has_other = others

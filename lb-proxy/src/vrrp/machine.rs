@@ -14,7 +14,8 @@
 //!   heard and has announced them (`depart`). An unmodified peer takes over after its skew time; nobody
 //!   is without the addresses. The last words of a rival that has just yielded are no takeover: where
 //!   there was one lately, what is heard at once does not count. Who has never heard anybody waits for
-//!   one skew time, the longest there is.
+//!   one skew time, the longest there is. Addresses of IPv6 stay longer, until the heir's kernel surely has
+//!   them, and are announced by both meanwhile; so who has just become active does not defend them.
 //! - **Yielding** to a higher priority goes the same way, from the heir's advertisement on.
 //! - **Lower priority heard while active**: two were active, and caches may point to the other one. It
 //!   is answered at once, and the addresses are announced anew.
@@ -238,7 +239,7 @@ impl Machine {
                 Some(question.map_or(down, |question| question.min(down)))
             }
             Phase::Active(active) => match &active.going {
-                Some(going) if going.is_silent() => Some(going.until),
+                Some(going) if going.is_silent() => Some(going.next()),
                 going => {
                     let until = going.as_ref().map(|going| going.until);
                     let others = [until, active.announcements.next()];
@@ -445,7 +446,7 @@ impl Machine {
                 return self.leave(now);
             }
             if going.is_silent() {
-                return;
+                return self.ask_heir(now);
             }
         }
         let count = active.announcements.due(&self.settings.announce, now);

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot, watch};
@@ -14,7 +15,7 @@ use super::machine::{Departure, Start};
 use super::netlink::Netlink;
 use super::notify::Notify;
 use super::priority::PrioritySettings;
-use super::session::{Command, Context, Session};
+use super::session::{Carried, Command, Context, Session};
 use super::settings::RouterSettings;
 use super::status::{Board, RouterStatus};
 
@@ -38,12 +39,16 @@ pub type Observations = BTreeMap<Arc<str>, bool>;
 /// What virtual routers have others do.
 #[derive(Clone)]
 pub struct Hooks {
-    /// Ends, with a reset, every connection that came to one of the addresses. Must not wait.
+    /// Ends, with a reset, every connection that came to one of the addresses. The call itself must not
+    /// wait.
     pub reset_flows: ResetFlows,
 }
 
 /// Given the addresses that are about to go.
-pub type ResetFlows = Arc<dyn Fn(&[IpAddr]) + Send + Sync>;
+pub type ResetFlows = Arc<dyn Fn(&[IpAddr]) -> Resetting + Send + Sync>;
+
+/// Ends when the clients have heard it. Who does not wait for it does not stop it.
+pub type Resetting = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl fmt::Debug for Hooks {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -98,11 +103,15 @@ enum TaskKey {
     Router(Arc<str>, u8, bool),
 }
 
+/// Routers by the task that they are to share.
+type Wanted = BTreeMap<TaskKey, Vec<VirtualRouter>>;
+
 #[derive(Debug)]
 struct Task {
     commands: mpsc::Sender<Command>,
     handle: JoinHandle<()>,
-    addresses: BTreeSet<IpAddr>,
+    /// What it was told to be.
+    routers: Vec<Arc<RouterSettings>>,
 }
 
 /// Virtual routers that have everything they need and have not been started: what can fail has not.
@@ -203,38 +212,72 @@ impl Vrrp {
         self.context.board.routers()
     }
 
-    /// Makes these the virtual routers. Those that stay are edited in place; those that go hand over
-    /// their addresses, unless another one here wants them.
+    /// Makes these the virtual routers. Those that stay are edited in place, also where they join a group
+    /// or leave it; those that go hand over their addresses, unless another one here wants them.
     pub async fn apply(&mut self, routers: Vec<VirtualRouter>) {
-        let mut wanted = by_task(routers);
+        let wanted = by_task(routers);
+        let mut carried = self.take_out(&wanted).await;
+        self.end_unwanted(&wanted).await;
+        // Removals within groups come before what may want their addresses.
+        let (running, new): (BTreeMap<_, _>, BTreeMap<_, _>) = wanted
+            .into_iter()
+            .partition(|(key, _)| self.tasks.contains_key(key));
+        for (key, routers) in running.into_iter().chain(new) {
+            let carried = carried.remove(&key).unwrap_or_default();
+            self.edit(key, routers, carried).await;
+        }
+    }
+
+    /// Takes routers that are to share another task out of the one they are in; by the task to come.
+    async fn take_out(&mut self, wanted: &Wanted) -> BTreeMap<TaskKey, Vec<Carried>> {
+        let mut carried: BTreeMap<TaskKey, Vec<Carried>> = BTreeMap::new();
+        for (key, routers) in wanted {
+            for (other, task) in self.tasks.iter_mut().filter(|(other, _)| *other != key) {
+                let stays = wanted.get(other).map_or(&[][..], Vec::as_slice);
+                let moving = task.part_with(routers, stays);
+                if moving.is_empty() {
+                    continue;
+                }
+                let (given, are_given) = oneshot::channel();
+                task.say(Command::GiveAway(moving, given)).await;
+                // A task that has ended has said why, and what it had begins anew.
+                let given = are_given.await.unwrap_or_default();
+                carried.entry(key.clone()).or_default().extend(given);
+            }
+        }
+        carried
+    }
+
+    async fn end_unwanted(&mut self, wanted: &Wanted) {
         let all: BTreeSet<IpAddr> = wanted.values().flat_map(|list| addresses(list)).collect();
         let gone: Vec<TaskKey> = self.tasks.keys().cloned().collect();
         for key in gone.into_iter().filter(|key| !wanted.contains_key(key)) {
             let Some(task) = self.tasks.remove(&key) else {
                 continue;
             };
-            if task.addresses.is_disjoint(&all) {
-                // On its own: it may take five intervals.
-                task.say(Command::ShutDown(Departure::HandOver)).await;
-            } else {
+            if task.routers.is_empty() || task.addresses().any(|address| all.contains(&address)) {
                 task.say(Command::ShutDown(Departure::Release)).await;
                 finish(task).await;
+            } else {
+                // On its own: it may take five intervals.
+                task.say(Command::ShutDown(Departure::HandOver)).await;
             }
         }
-        // Removals within groups come before what may want their addresses.
-        let running: Vec<TaskKey> = self.tasks.keys().cloned().collect();
-        for key in running {
-            if let (Some(task), Some(routers)) = (self.tasks.get_mut(&key), wanted.remove(&key)) {
-                task.addresses = addresses(&routers).collect();
-                let (done, is_done) = oneshot::channel();
-                task.say(Command::Apply(routers, done)).await;
-                // A task that has ended has said why.
-                drop(is_done.await);
-            }
+    }
+
+    /// Tells a task what its routers are, and starts it if there is none.
+    async fn edit(&mut self, key: TaskKey, routers: Vec<VirtualRouter>, carried: Vec<Carried>) {
+        if !self.tasks.contains_key(&key) {
+            let (session, commands) = self.session(&[]);
+            self.run(key.clone(), session, commands).await;
         }
-        for (key, routers) in wanted {
-            let (session, commands) = self.session(&routers);
-            self.run(key, session, commands).await;
+        if let Some(task) = self.tasks.get_mut(&key) {
+            let settings = routers.iter().map(|router| Arc::clone(&router.settings));
+            task.routers = settings.collect();
+            let (done, is_done) = oneshot::channel();
+            task.say(Command::Apply(routers, carried, done)).await;
+            // A task that has ended has said why.
+            drop(is_done.await);
         }
     }
 
@@ -264,7 +307,7 @@ impl Vrrp {
         session.begin().await;
         let task = Task {
             commands,
-            addresses: session.addresses(),
+            routers: session.routers(),
             handle: tokio::spawn(session.run()),
         };
         self.tasks.insert(key, task);
@@ -276,6 +319,28 @@ impl Task {
         if self.commands.send(command).await.is_err() {
             warn!("A virtual router's task has ended");
         }
+    }
+
+    /// Which of its routers are among `others`, which are another task's from here on.
+    fn part_with(
+        &mut self,
+        others: &[VirtualRouter],
+        stays: &[VirtualRouter],
+    ) -> Vec<Arc<RouterSettings>> {
+        let is_in = |list: &[VirtualRouter], own: &RouterSettings| {
+            list.iter().any(|one| one.settings.is_same_router(own))
+        };
+        let goes = |own: &Arc<RouterSettings>| is_in(others, own) && !is_in(stays, own);
+        let (gone, kept) = std::mem::take(&mut self.routers)
+            .into_iter()
+            .partition(goes);
+        self.routers = kept;
+        gone
+    }
+
+    fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        let entries = self.routers.iter().flat_map(|router| &router.addresses);
+        entries.map(|entry| entry.address)
     }
 }
 
@@ -298,8 +363,8 @@ fn addresses(routers: &[VirtualRouter]) -> impl Iterator<Item = IpAddr> {
     entries.map(|entry| entry.address)
 }
 
-fn by_task(routers: Vec<VirtualRouter>) -> BTreeMap<TaskKey, Vec<VirtualRouter>> {
-    let mut tasks: BTreeMap<TaskKey, Vec<VirtualRouter>> = BTreeMap::new();
+fn by_task(routers: Vec<VirtualRouter>) -> Wanted {
+    let mut tasks = Wanted::new();
     for router in routers {
         let settings = &router.settings;
         let key = settings.group.as_ref().map_or_else(

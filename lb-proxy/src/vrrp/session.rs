@@ -12,7 +12,8 @@
 //! group wants done is done in its order. What has come goes first because after a pause the timer has
 //! run out too, and what others said meanwhile decides what that means.
 //!
-//! Never waits for anything but the kernel's answer about an address.
+//! Never waits for anything but the kernel's answer about an address, and, for part of an interval, for
+//! the last clients of one that goes.
 
 use std::collections::BTreeSet;
 use std::future::poll_fn;
@@ -22,19 +23,25 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot, watch};
-use tracing::{debug, error, info, warn};
+use tracing::{debug, info, warn};
 
 use super::group::Group;
-use super::machine::{Action, Departure, Event, Fault, Input, Machine, Reason, Start, State};
+use super::machine::{Action, Departure, Fault, Input, Machine, Reason, Start, State};
 use super::member::Member;
 use super::netlink::{Netlink, View};
 use super::packet::{self, MAX_LENGTH};
+use super::report;
 use super::routers::{Hooks, Observations, VirtualRouter};
+use super::settings::RouterSettings;
 use super::socket::LONGEST_HEADER;
 use super::status::{Board, RouterStatus};
 
 /// Datagrams, and frames, taken of one router before timers are looked at.
 const RECEIVE_BATCH: usize = 64;
+
+/// How long clients may take to hear that an address goes; a quarter of an interval where that is less:
+/// another may have it already.
+const RESET_LIMIT: Duration = Duration::from_millis(250);
 
 /// How long an ending task waits for its scripts to be told so.
 const SCRIPTS_LIMIT: Duration = Duration::from_secs(2);
@@ -53,10 +60,20 @@ pub(super) struct Context {
 /// What a task is told.
 #[derive(Debug)]
 pub(super) enum Command {
-    /// These are the routers; says when those that are gone have let go.
-    Apply(Vec<VirtualRouter>, oneshot::Sender<()>),
+    /// These are the routers, some of which come from another task; says when those that are gone have
+    /// let go.
+    Apply(Vec<VirtualRouter>, Vec<Carried>, oneshot::Sender<()>),
+    /// These go on in another task.
+    GiveAway(Vec<Arc<RouterSettings>>, oneshot::Sender<Vec<Carried>>),
     /// End.
     ShutDown(Departure),
+}
+
+/// A router on its way from one task to another, as it is: it does not notice.
+#[derive(Debug)]
+pub(super) struct Carried {
+    machine: Machine,
+    member: Member,
 }
 
 /// Routers that share a task.
@@ -150,11 +167,11 @@ impl Session {
         self.publish();
     }
 
-    /// The addresses of all its routers.
-    pub(super) fn addresses(&self) -> BTreeSet<IpAddr> {
+    /// What its routers are told.
+    pub(super) fn routers(&self) -> Vec<Arc<RouterSettings>> {
         let members = self.members.iter();
-        let entries = members.flat_map(|member| &member.settings().addresses);
-        entries.map(|entry| entry.address).collect()
+        let routers = members.map(|member| Arc::clone(&member.router.settings));
+        routers.collect()
     }
 
     /// Runs until all routers have ended.
@@ -197,10 +214,16 @@ impl Session {
                 self.put_back(now).await;
             }
             Wake::Observations => self.observe(now),
-            Wake::Command(Some(Command::Apply(routers, done))) => {
-                self.apply(routers, now).await;
+            Wake::Command(Some(Command::Apply(routers, carried, done))) => {
+                self.apply(routers, carried, now).await;
                 if done.send(()).is_err() {
                     debug!("Nobody waits for the edit to be done");
+                }
+            }
+            Wake::Command(Some(Command::GiveAway(routers, given))) => {
+                let carried = self.give_away(&routers).await;
+                if given.send(carried).is_err() {
+                    warn!("Nobody takes virtual routers; their addresses are released");
                 }
             }
             Wake::Command(Some(Command::ShutDown(departure))) => self.shut_down(departure, now),
@@ -344,7 +367,7 @@ impl Session {
 
     /// Edits the routers in place. One that is not there goes at once, or somebody else's edit would
     /// wait for it.
-    async fn apply(&mut self, routers: Vec<VirtualRouter>, now: Instant) {
+    async fn apply(&mut self, routers: Vec<VirtualRouter>, carried: Vec<Carried>, now: Instant) {
         for index in 0..self.members.len() {
             let Some(member) = self.members.get_mut(index) else {
                 break;
@@ -360,6 +383,10 @@ impl Session {
         }
         self.perform().await;
         self.forget_ended().await;
+        for Carried { machine, member } in carried {
+            self.group.push(machine);
+            self.members.push(member);
+        }
         for router in routers {
             let mut members = self.members.iter_mut().enumerate();
             let settings = &router.settings;
@@ -377,6 +404,23 @@ impl Session {
             }
         }
         self.begin().await;
+    }
+
+    /// Takes routers out, and leaves everything of theirs as it is.
+    async fn give_away(&mut self, routers: &[Arc<RouterSettings>]) -> Vec<Carried> {
+        // What they have decided is done here.
+        self.perform().await;
+        let mut carried = Vec::new();
+        for settings in routers {
+            let is_meant = |member: &Member| member.settings().is_same_router(settings);
+            if let Some(index) = self.members.iter().position(is_meant)
+                && let Some(machine) = self.group.remove(index)
+            {
+                let member = self.members.remove(index);
+                carried.push(Carried { machine, member });
+            }
+        }
+        carried
     }
 
     fn shut_down(&mut self, departure: Departure, now: Instant) {
@@ -420,12 +464,24 @@ impl Session {
             Action::RemoveAddresses(entries) => member.remove(&entries, netlink).await,
             Action::Announce { addresses, count } => member.announce(&addresses, count),
             Action::Probe(addresses) => member.probe(&addresses),
-            Action::ResetFlows(addresses) => (self.context.hooks.reset_flows)(&addresses),
+            Action::ResetFlows(addresses) => self.reset_flows(index, &addresses).await,
             Action::StateChanged { from, to, reason } => self.changed(index, from, to, reason),
-            Action::Report(event) => report(&member.router.settings.name, &event),
+            Action::Report(event) => report::tell(&member.router.settings.name, &event),
             // The group asks its members itself.
             Action::WouldClaim => {}
             Action::Stopped => member.has_ended = true,
+        }
+    }
+
+    async fn reset_flows(&self, index: usize, addresses: &[IpAddr]) {
+        let Some(member) = self.members.get(index) else {
+            return;
+        };
+        let limit = RESET_LIMIT.min(member.settings().interval / 4);
+        let resetting = (self.context.hooks.reset_flows)(addresses);
+        if tokio::time::timeout(limit, resetting).await.is_err() {
+            let router = &member.router.settings.name;
+            warn!(%router, ?addresses, "Addresses go before all of their clients have heard it");
         }
     }
 
@@ -470,69 +526,6 @@ impl Session {
             }
         }
     }
-}
-
-fn report(router: &str, event: &Event) {
-    match event {
-        Event::Refused { source, refusal } => {
-            warn!(router, %source, %refusal, "Advertisement refused");
-        }
-        Event::AddressesDiffer { source, addresses } => {
-            warn!(router, %source, ?addresses, "Another router's addresses are not ours");
-        }
-        Event::ChecksumDiffers { source } => {
-            warn!(router, %source, "Another router uses the other form of checksum");
-        }
-        Event::UnknownPeer { source } => {
-            warn!(router, %source, "Advertisement of somebody who is not among the peers");
-        }
-        Event::TwoOwners { source } => warn!(router, %source, "Two routers own the addresses"),
-        Event::LowerHeard { source, priority } => {
-            warn!(router, %source, priority, "Two routers were active; this one stays");
-        }
-        Event::Duplicate { address, by } => {
-            let by = show(*by);
-            warn!(router, %address, by, "Somebody else has an address that this node holds");
-        }
-        Event::AddressTaken {
-            address,
-            by,
-            is_waited_for: true,
-        } => {
-            let by = show(*by);
-            error!(
-                router, %address, by,
-                "Somebody has an address and does not advertise it; this node waits"
-            );
-        }
-        Event::AddressTaken { address, by, .. } => {
-            let by = show(*by);
-            error!(
-                router, %address, by,
-                "Somebody keeps an address and does not advertise it; this node takes it"
-            );
-        }
-        Event::Paused { late } => {
-            warn!(
-                router,
-                ?late,
-                "This node did not run in time; it steps back"
-            );
-        }
-        Event::HandOverStarted => info!(router, "Asking the next router to take over"),
-        Event::HandOverTimedOut => warn!(router, "Nobody took over"),
-        Event::LeftAlone => info!(
-            router,
-            "No other router is there; the addresses go with this one"
-        ),
-        Event::IntervalLearnt { source, interval } => {
-            debug!(router, %source, ?interval, "Another interval was learnt");
-        }
-    }
-}
-
-fn show(hardware: [u8; 6]) -> String {
-    hardware.map(|octet| format!("{octet:02x}")).join(":")
 }
 
 //--- Waiting

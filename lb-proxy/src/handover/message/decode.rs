@@ -148,6 +148,10 @@ impl Connection {
                 tag::RETRIES => [it.retries] = exact(tag, octets)?,
                 tag::HAS_SERVER => it.has_server = exact::<1>(tag, octets)? != [0],
                 tag::HEADER_DONE => it.header_done = exact::<1>(tag, octets)? != [0],
+                tag::EXTENSIONS => it.extensions = octets.to_vec(),
+                tag::CHOSEN_IN_SERVICE => {
+                    it.chosen_in_service = exact::<1>(tag, octets)? != [0];
+                }
                 _ => {}
             }
             Ok(())

@@ -111,6 +111,14 @@ impl Connection {
         put(&mut out, tag::RETRIES, &[self.retries]);
         put(&mut out, tag::HAS_SERVER, &[u8::from(self.has_server)]);
         put(&mut out, tag::HEADER_DONE, &[u8::from(self.header_done)]);
+        put(
+            &mut out,
+            tag::CHOSEN_IN_SERVICE,
+            &[u8::from(self.chosen_in_service)],
+        );
+        if !self.extensions.is_empty() {
+            put(&mut out, tag::EXTENSIONS, &self.extensions);
+        }
         out
     }
 }

@@ -35,6 +35,8 @@ fn connection() -> Connection {
         retries: 2,
         has_server: true,
         header_done: true,
+        extensions: vec![2, 0, 1, b'a'],
+        chosen_in_service: true,
     }
 }
 

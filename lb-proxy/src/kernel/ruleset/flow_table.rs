@@ -8,11 +8,12 @@
 //! - Only what a frontend forwards to a server that keeps its sessions: one that goes gets nothing in
 //!   again that was taken out.
 //! - After the rules of everybody else have had their say, once: they see no more of a connection then.
+//! - However many frontends there are, a packet that is not in it yet is looked up twice: the port that
+//!   its client connected to, and among the servers of that port its own. nftables has no key of both.
 
-use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Devices, Family, KernelFrontend, list};
+use super::{Devices, Family, KernelFrontend, line, list};
 
 /// The flow table's name within its table.
 pub(super) const NAME: &str = "established";
@@ -30,41 +31,68 @@ pub(super) fn declaration(devices: &Devices) -> String {
     )
 }
 
-/// What puts connections into it.
-pub(super) fn chain(frontends: &[KernelFrontend]) -> String {
-    let mut text = format!("\t\ttype filter hook forward priority {PRIORITY}; policy accept;\n");
-    text.push_str("\t\tct status and dnat != dnat return\n\t\tct state != established return\n");
+/// What puts connections into it: a chain for each port that clients connect to, and then the hook that
+/// leads to them.
+pub(super) fn chains(frontends: &[KernelFrontend]) -> Vec<(String, String)> {
+    let by_port = servers_by_port(frontends);
+    let mut hook = format!("\t\ttype filter hook forward priority {PRIORITY}; policy accept;\n");
+    hook.push_str("\t\tct status and dnat != dnat return\n\t\tct state != established return\n");
+    if !by_port.is_empty() {
+        let ports = by_port
+            .keys()
+            .map(|port| format!("{port} : goto {}", port_chain(*port)));
+        let ports = ports.collect::<Vec<_>>().join(", ");
+        // A port is one of a protocol's, or nftables does not know what it reads.
+        line(
+            &mut hook,
+            format_args!(
+                "\t\tmeta l4proto {{ tcp, udp }} ct original proto-dst vmap {{ {ports} }}"
+            ),
+        );
+    }
+    let mut chains: Vec<(String, String)> = by_port
+        .iter()
+        .map(|(port, servers)| (port_chain(*port), rules(servers)))
+        .collect();
+    chains.push(("forward".to_owned(), hook));
+    chains
+}
+
+/// The servers that get what clients send to one port, as nftables looks them up.
+type Servers = BTreeMap<Family, BTreeSet<String>>;
+
+fn servers_by_port(frontends: &[KernelFrontend]) -> BTreeMap<u16, Servers> {
+    let mut by_port: BTreeMap<u16, Servers> = BTreeMap::new();
     for frontend in frontends {
-        for family in frontend.families() {
-            if let Some(rule) = rule(frontend, family) {
-                text.push_str(&rule);
+        for listen in &frontend.listen {
+            let family = Family::of(listen.ip());
+            for server in frontend.servers_of(family).filter(|server| server.keeps) {
+                let (ip, port) = (server.address.ip(), server.address.port());
+                let servers = by_port.entry(listen.port()).or_default();
+                let of_family = servers.entry(family).or_default();
+                of_family.insert(format!("{ip} . {} . {port}", frontend.protocol));
             }
         }
     }
-    text
+    by_port
 }
 
-fn rule(frontend: &KernelFrontend, family: Family) -> Option<String> {
-    let servers: BTreeSet<String> = frontend
-        .servers_of(family)
-        .filter(|server| server.keeps)
-        .map(|server| format!("{} . {}", server.address.ip(), server.address.port()))
-        .collect();
-    if servers.is_empty() {
-        return None;
+fn port_chain(port: u16) -> String {
+    format!("{NAME}/{port}")
+}
+
+fn rules(servers: &Servers) -> String {
+    let mut text = String::new();
+    for (family, servers) in servers {
+        let (word, servers) = (family.word(), list(servers));
+        line(
+            &mut text,
+            format_args!(
+                "\t\t{word} daddr . meta l4proto . th dport {{ {servers} }} flow add @{NAME}"
+            ),
+        );
     }
-    let ports: BTreeSet<String> = frontend
-        .listen
-        .iter()
-        .map(SocketAddr::port)
-        .map(|port| port.to_string())
-        .collect();
-    let (word, protocol) = (family.word(), frontend.protocol);
-    let (ports, servers) = (list(&ports), list(&servers));
-    Some(format!(
-        "\t\tmeta l4proto {protocol} ct original proto-dst {{ {ports} }} \
-         {word} daddr . {protocol} dport {{ {servers} }} flow add @{NAME}\n"
-    ))
+    text
 }
 
 /// A table named as `table` with a flow table and a rule for it, to find out whether there can be one.

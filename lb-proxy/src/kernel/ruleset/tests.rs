@@ -68,16 +68,21 @@ fn a_flow_table_is_part_of_the_transaction() {
 \t\tdevices = { \"eth0\", \"eth0.100\" }
 \t\tcounter
 \t}
+\tchain established/6443 {
+\t\tip daddr . meta l4proto . th dport { 10.0.0.1 . tcp . 1 } flow add @established
+\t}
 \tchain forward {
 \t\ttype filter hook forward priority 300; policy accept;
 \t\tct status and dnat != dnat return
 \t\tct state != established return
-\t\tmeta l4proto tcp ct original proto-dst { 6443 } ip daddr . tcp dport { 10.0.0.1 . 1 } flow add @established
+\t\tmeta l4proto { tcp, udp } ct original proto-dst vmap { 6443 : goto established/6443 }
 \t}
 }
 ";
     assert_eq!(two.update(&none), added);
-    let removed = "flush chain inet outpost_lb forward
+    let removed = "flush chain inet outpost_lb established/6443
+flush chain inet outpost_lb forward
+delete chain inet outpost_lb established/6443
 delete chain inet outpost_lb forward
 delete flowtable inet outpost_lb established
 ";
@@ -101,6 +106,52 @@ delete flowtable inet outpost_lb established
         !update.contains("flowtable") && !update.contains("flow add"),
         "{update}"
     );
+}
+
+/// However many frontends there are, a packet sees the same rules of the hook.
+#[test]
+fn the_way_into_the_flow_table_is_as_long_for_many_frontends_as_for_one() {
+    let mut frontends = Vec::new();
+    for (port, protocol, server) in [
+        (6443, Protocol::Tcp, "10.0.0.1:1"),
+        (53, Protocol::Tcp, "10.0.0.1:2"),
+        (53, Protocol::Udp, "10.0.0.2:2"),
+        (53, Protocol::Udp, "10.0.0.3:2"),
+    ] {
+        let mut one = frontend(Share::Random, &[(server, 1, true)]);
+        one.protocol = protocol;
+        one.listen = vec![SocketAddr::new("192.0.2.100".parse().unwrap(), port)];
+        frontends.push(one);
+    }
+    let mut six = frontend(Share::Random, &[]);
+    six.listen = vec!["[2001:db8::100]:53".parse().unwrap()];
+    six.servers = vec![KernelServer {
+        name: "six".into(),
+        address: "[2001:db8::1]:2".parse().unwrap(),
+        weight: 1,
+        in_use: false,
+        keeps: true,
+    }];
+    frontends.push(six);
+    let mut chains: BTreeMap<_, _> = flow_table::chains(&frontends).into_iter().collect();
+    let mut rules = |name: &str| chains.remove(name).unwrap();
+    // A port of two protocols: each with its own servers.
+    assert_eq!(
+        rules("established/53"),
+        "\t\tip daddr . meta l4proto . th dport { 10.0.0.1 . tcp . 2, 10.0.0.2 . udp . 2, \
+         10.0.0.3 . udp . 2 } flow add @established\n\
+         \t\tip6 daddr . meta l4proto . th dport { 2001:db8::1 . tcp . 2 } flow add @established\n"
+    );
+    assert_eq!(
+        rules("established/6443"),
+        "\t\tip daddr . meta l4proto . th dport { 10.0.0.1 . tcp . 1 } flow add @established\n"
+    );
+    let hook = rules("forward");
+    let lookup =
+        "ct original proto-dst vmap { 53 : goto established/53, 6443 : goto established/6443 }";
+    assert!(hook.contains(lookup), "{hook}");
+    assert_eq!(hook.lines().count(), 4, "{hook}");
+    assert!(chains.is_empty(), "{chains:?}");
 }
 
 fn check_update(before: &[&KernelFrontend], after: &[&KernelFrontend], expected: &[&str]) {

@@ -122,3 +122,27 @@ fn small_turns_after_bulk_are_not_delayed() {
         assert_eq!(read_exact(&mut far, 1), [turn]);
     }
 }
+
+/// More than it takes to be found steady.
+const LONG: usize = 40 << 20;
+
+#[test]
+fn what_stays_below_the_mark_is_not_held_back() {
+    let (listener, address) = server();
+    let rig = Rig::new(&[address]).start();
+    let mut client = rig.connect();
+    let mut far = accept(&listener);
+    for round in 0..3_u64 {
+        let bytes = pattern(LONG, 7 + round);
+        let expected = bytes.clone();
+        let mut writer = far.try_clone().unwrap();
+        let thread = std::thread::spawn(move || writer.write_all(&bytes).unwrap());
+        assert!(read_exact(&mut client, LONG) == expected);
+        thread.join().unwrap();
+        // Nobody closes and nothing follows: unless it is looked, the kernel never says that these are there.
+        far.write_all(b"the last words").unwrap();
+        assert_eq!(read_exact(&mut client, 14), *b"the last words");
+        client.write_all(b"thanks").unwrap();
+        assert_eq!(read_exact(&mut far, 6), *b"thanks");
+    }
+}

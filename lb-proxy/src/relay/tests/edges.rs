@@ -208,12 +208,12 @@ fn urgent_data_does_not_stop_what_follows() {
 fn quiet_sessions_end_when_and_only_when_there_is_a_timeout() {
     let (listener, address) = server();
     let mut rig = Rig::new(&[address]).with_log();
-    rig.policy.idle_timeout = Some(Duration::from_millis(120));
+    rig.policy.idle_timeout = Some(Duration::from_secs(1));
     let rig = rig.start();
     let mut client = rig.connect();
     let mut far = accept(&listener);
     for _ in 0..5 {
-        std::thread::sleep(Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(300));
         client.write_all(b"x").unwrap();
         assert_eq!(read_exact(&mut far, 1), b"x");
     }

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::rig::{
-    Rig, accept, is_reset, named_echo, nobody, patient, pattern, read_exact, read_to_end, reset,
-    server, until,
+    Rig, accept, free, is_reset, named_echo, nobody, patient, pattern, read_exact, read_to_end,
+    reset, server, until,
 };
 use crate::pool::Standing;
 use crate::table::{OnDown, OnUp};
@@ -110,7 +110,7 @@ fn with_nobody_to_go_to_clients_are_reset_with_the_code_for_it() {
 
 #[test]
 fn the_only_server_is_tried_again_when_it_had_time_to_come_back() {
-    let address = nobody();
+    let address = free();
     let rig = Rig::new(&[address]).start();
     let mut client = rig.connect();
     until("failure", || !rig.failures.list().is_empty());
@@ -142,7 +142,7 @@ fn clients_wait_for_a_server_with_room_in_their_order() {
         let mut far = accept(&listener);
         far.write_all(&[number]).unwrap();
         assert_eq!(read_exact(client, 1), [number]);
-        assert_eq!(rig.n_sessions(), 5 - u64::from(number));
+        rig.until_sessions(5 - u64::from(number));
         client.shutdown(std::net::Shutdown::Both).unwrap();
         drop(far);
         rig.until_sessions(4 - u64::from(number));
@@ -155,7 +155,7 @@ fn a_full_queue_and_a_long_wait_have_their_codes() {
     let mut rig = Rig::new(&[address]).with_log();
     rig.pool.servers[0].max_connections = Some(1);
     rig.pool.queue = 2;
-    rig.policy.queue_timeout = Duration::from_millis(150);
+    rig.policy.queue_timeout = Duration::from_secs(2);
     let rig = rig.start();
     let first = rig.connect();
     let far = accept(&listener);
@@ -220,6 +220,21 @@ fn sessions_of_a_server_that_goes_down_end_as_the_policy_has_it() {
             assert!(is_reset(&read_to_end(&mut rig.connect())));
         }
     }
+}
+
+#[test]
+fn who_waits_for_a_server_to_come_back_goes_to_the_one_that_has() {
+    let mut rig = Rig::new(&[nobody(), named_echo("b")]);
+    rig.policy.on_down = OnDown::Reset;
+    rig.policy.retries = 100;
+    rig.pool.servers[1].standing = Standing::Down;
+    let mut rig = rig.start();
+    let mut client = rig.connect();
+    until("failure", || !rig.failures.list().is_empty());
+    rig.pool.servers[0].standing = Standing::Down;
+    rig.pool.servers[1].standing = Standing::Up { since: None };
+    rig.publish();
+    assert_eq!(read_exact(&mut client, 1), b"b");
 }
 
 #[test]

@@ -77,7 +77,7 @@ fn a_header_that_is_missing_or_broken_ends_the_session() {
     let (_listener, address) = server();
     let mut rig = Rig::new(&[address]).with_log();
     rig.frontend.accept_proxy = AcceptProxy::Required;
-    rig.frontend.route.inspect_timeout = Duration::from_millis(80);
+    rig.frontend.route.inspect_timeout = Duration::from_secs(1);
     let rig = rig.start();
     for sent in [
         &b"GET / HTTP/1.1\r\n\r\n"[..],
@@ -169,6 +169,39 @@ fn a_header_received_is_passed_on_with_its_addresses() {
     client.write_all(&[HEADER, b"x"].concat()).unwrap();
     let expected = [HEADER, b"x"].concat();
     assert_eq!(read_exact(&mut accept(&listener), expected.len()), expected);
+}
+
+/// A header of version 2 from 192.0.2.7:40000 to 192.0.2.1:443.
+fn binary(extensions: &[u8]) -> Vec<u8> {
+    let mut header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11".to_vec();
+    header.extend_from_slice(&length(12 + extensions.len()));
+    header.extend_from_slice(&[192, 0, 2, 7, 192, 0, 2, 1]);
+    header.extend_from_slice(&[40000_u16.to_be_bytes(), 443_u16.to_be_bytes()].concat());
+    header.extend_from_slice(extensions);
+    header
+}
+
+#[test]
+fn a_header_received_is_passed_on_with_its_extensions() {
+    // Of those, padding is of the header itself.
+    let (told, padding) = (&b"\x02\0\x03api\xea\0\x02\x01v"[..], &b"\x04\0\x02\0\0"[..]);
+    let received = [&binary(&[told, padding].concat())[..], b"x"].concat();
+    for (send, expected) in [
+        (SendProxy::V2, [&binary(told)[..], b"x"].concat()),
+        (SendProxy::V1, [HEADER, b"x"].concat()),
+    ] {
+        let (listener, address) = server();
+        let mut rig = Rig::new(&[address]);
+        rig.frontend.accept_proxy = AcceptProxy::Required;
+        rig.policy.send_proxy = send;
+        let rig = rig.start();
+        for piece in [1, 20, 1000] {
+            let mut client = rig.connect();
+            send_in_pieces(&mut client, &received, piece);
+            let mut far = accept(&listener);
+            assert_eq!(read_exact(&mut far, expected.len()), expected, "{piece}");
+        }
+    }
 }
 
 /// Two backends: `a` by name, `b` for everything else; what each listens on, and a running rig.

@@ -152,7 +152,7 @@ fn a_source_that_is_denied_is_reset() {
     let rig = rig.start();
     assert!(is_reset(&read_to_end(&mut rig.connect())));
     assert_eq!(rig.frontend.tally.denied.load(Ordering::Relaxed), 1);
-    assert_eq!(rig.n_sessions(), 0);
+    rig.until_sessions(0);
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn listeners_change_in_place() {
     let kept = rig.address();
     let mut client = rig.connect();
     assert_eq!(read_exact(&mut client, 1), b"a");
-    let added = super::rig::nobody();
+    let added = super::rig::free();
     let api: Arc<str> = "api".into();
     let wanted = [(Arc::clone(&api), kept), (Arc::clone(&api), added)];
     rig.engine().set_listeners(&wanted, options).unwrap();

@@ -232,11 +232,19 @@ pub(crate) fn named_echo(name: &'static str) -> SocketAddr {
     address
 }
 
-/// An address where nobody listens.
+/// An address where nobody listens, nor will: what is bound but does not listen refuses.
 pub(crate) fn nobody() -> SocketAddr {
-    let (listener, address) = server();
-    drop(listener);
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    socket.bind(&any.into()).unwrap();
+    let address = socket.local_addr().unwrap().as_socket().unwrap();
+    let _kept: &mut socket2::Socket = Box::leak(Box::new(socket));
     address
+}
+
+/// An address that is free.
+pub(crate) fn free() -> SocketAddr {
+    server().1
 }
 
 pub(crate) fn patient(stream: TcpStream) -> TcpStream {

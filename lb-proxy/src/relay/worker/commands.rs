@@ -179,25 +179,38 @@ impl Worker {
             .sessions
             .iter()
             .filter_map(|(index, session)| {
+                // One that waits has left the server that it has tried.
+                session.slot.as_ref()?;
                 let cause = gone.get(&session.target.as_ref()?.load.id())?;
                 Some((index, *cause))
             })
             .collect();
         for (index, cause) in on_gone {
-            // One that is not connected yet can go elsewhere.
-            let connects = self.sessions.get(index).map(|s| s.stage) == Some(Stage::Connecting);
-            if connects && cause == Cause::Down {
-                self.attempt_failed(index, rustix::io::Errno::CONNABORTED);
-                continue;
-            }
-            self.counters()
-                .reset_on_down
-                .fetch_add(1, Ordering::Relaxed);
-            if let Some(server) = self.sessions.get(index).and_then(|s| s.target.as_ref()) {
-                let tally = &server.load.tally;
-                tally.resets.fetch_add(1, Ordering::Relaxed);
-            }
-            self.end(index, Ending::reset(cause));
+            self.leave_server(index, cause);
+        }
+    }
+
+    /// Ends a session whose server is gone.
+    fn leave_server(&mut self, index: u32, cause: Cause) {
+        // One that is not connected yet can go elsewhere.
+        let connects = self.sessions.get(index).map(|s| s.stage) == Some(Stage::Connecting);
+        if connects && cause == Cause::Down {
+            return self.attempt_failed(index, rustix::io::Errno::CONNABORTED);
+        }
+        // A backup server that is not needed any more is no server that went away.
+        if cause == Cause::Down {
+            self.count_reset(index);
+        }
+        self.end(index, Ending::reset(cause));
+    }
+
+    fn count_reset(&self, index: u32) {
+        self.counters()
+            .reset_on_down
+            .fetch_add(1, Ordering::Relaxed);
+        if let Some(server) = self.sessions.get(index).and_then(|s| s.target.as_ref()) {
+            let tally = &server.load.tally;
+            tally.resets.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -220,12 +233,15 @@ impl Worker {
                 if let Some(early) = &mut session.early {
                     early.ticket = None;
                 }
-                session.up.leave(&mut self.tools.pipes);
-                session.down.leave(&mut self.tools.pipes);
+                let pipes = &mut self.tools.pipes;
+                session.up.leave(Some(&session.client), pipes);
+                session.down.leave(session.server.as_ref(), pipes);
+                session.is_listed = false;
                 parcels.push(Parcel(session));
             }
         }
         self.again.clear();
+        self.gathering.clear();
         self.n_queued = 0;
         parcels
     }
@@ -265,6 +281,7 @@ impl Worker {
         let Some(session) = self.sessions.get(token.index) else {
             return;
         };
+        let has_lost_server = has_lost_server(session, &self.table.shared());
         let mut watched = self.watch_client(token, &session.client.socket);
         if let Some(server) = &session.server {
             watched = watched.and_then(|()| self.watch_server(token, &server.socket));
@@ -275,6 +292,9 @@ impl Worker {
         }
         self.grow(token);
         match stage {
+            Stage::Connecting | Stage::Relaying if has_lost_server => {
+                self.leave_server(token.index, Cause::Down);
+            }
             Stage::Inspecting => {
                 self.arm(token.index, wait);
                 self.inspect(token.index);
@@ -321,6 +341,21 @@ fn gone(before: &Table, after: &Table) -> HashMap<u32, Cause> {
     gone
 }
 
+/// True when the server of a session was in service when it was chosen, and is not by this table, which
+/// has such sessions end.
+fn has_lost_server(session: &Session, table: &Table) -> bool {
+    let (Some(server), Some(name)) = (&session.target, session.backend_name()) else {
+        return false;
+    };
+    let backend = table.backend(name);
+    let ends = backend.filter(|backend| backend.policy.on_down == OnDown::Reset);
+    let known = ends.and_then(|backend| {
+        let mut servers = backend.pool.servers.iter();
+        servers.find(|known| known.load.id() == server.load.id())
+    });
+    !is_gone(&server.standing) && known.is_some_and(|known| is_gone(&known.standing))
+}
+
 /// True when new connections go to backup servers.
 fn uses_backups(backend: &Backend) -> bool {
     backend.pool.in_use().any(|(_, server)| server.backup)
@@ -333,5 +368,5 @@ fn uses_first(backend: &Backend) -> bool {
 }
 
 fn is_gone(standing: &Standing) -> bool {
-    matches!(standing, Standing::Down | Standing::Maintenance)
+    !standing.keeps_sessions()
 }

@@ -71,10 +71,17 @@ impl Worker {
             Verdict::End(ending) => self.end(index, ending),
             Verdict::Part(cause) => self.part(index, cause),
             Verdict::GoOn => {
-                if turn == Turn::Again
+                let gathers = session.is_gathering();
+                if gathers {
+                    session.gathers_since = self.now;
+                }
+                if (turn == Turn::Again || gathers)
                     && let Some(token) = self.sessions.token(index)
                 {
-                    self.again.push(token);
+                    match turn {
+                        Turn::Again => self.again.push(token),
+                        Turn::Rest => self.gather(token),
+                    }
                 }
                 self.set_deadline(index);
             }
@@ -184,6 +191,7 @@ impl Worker {
             }
         }
         tell(&mut session);
+        count_abort(&session, ending.cause);
         self.note_age(self.now.since(session.accepted));
         if session.frontend.log && self.shared.log.is_on() {
             let record = self.record(&session, termination(&session, ending.cause));
@@ -358,6 +366,20 @@ fn termination(session: &Session, cause: Cause) -> Termination {
         Stage::Relaying => Phase::Data,
     };
     Termination::new(cause, phase)
+}
+
+/// Counts a session that one side broke off while data was passed.
+fn count_abort(session: &Session, cause: Cause) {
+    let Some(server) = &session.target else {
+        return;
+    };
+    let tally = &server.load.tally;
+    let aborts = match (session.stage, cause) {
+        (Stage::Relaying, Cause::Client) => &tally.client_aborts,
+        (Stage::Relaying, Cause::Server) => &tally.server_aborts,
+        _ => return,
+    };
+    aborts.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Tells the counters what was moved since they were last told.

@@ -97,9 +97,8 @@ impl Pair {
         )
     }
 
-    fn states(&self) -> [State; 2] {
-        let states: Vec<_> = self.group.members().iter().map(Machine::state).collect();
-        states.try_into().unwrap()
+    fn states(&self) -> Vec<State> {
+        self.group.members().iter().map(Machine::state).collect()
     }
 }
 
@@ -222,9 +221,21 @@ fn an_owner_in_a_group_waits_for_the_others() {
 fn a_member_joins_and_leaves_while_the_others_stay() {
     let mut pair = Pair::active();
     let third = pair.group.push(Machine::new(router("192.168.7.101", true)));
-    // It does not know its source yet, which is nobody's fault but its own until it starts.
-    assert_eq!(pair.states_of(0), State::Active);
-    pair.tell(third, Input::Source(Some(ip("192.168.7.14"))));
+    // The others are told of their links before it is told of its own: that it does not know its
+    // source yet is nobody's fault but its own until it starts.
+    for (member, source) in [
+        (0, "192.168.7.14"),
+        (1, "fe80::14"),
+        (third, "192.168.7.14"),
+    ] {
+        let actions = pair.tell(member, Input::Source(Some(ip(source))));
+        assert_eq!(actions, []);
+        assert_eq!(
+            pair.tell(member, Input::FaultCleared(Fault::Link)),
+            Vec::new()
+        );
+        assert_eq!(pair.states_of(0), State::Active);
+    }
     pair.tell(third, Input::Startup(Start::Fresh));
     pair.pass(Duration::from_secs(4));
     assert_eq!(pair.states_of(third), State::Active);
@@ -233,6 +244,51 @@ fn a_member_joins_and_leaves_while_the_others_stay() {
     assert_eq!(machine.state(), State::Active);
     assert_eq!(pair.group.members().len(), 2);
     assert!(pair.group.remove(7).is_none());
+}
+
+#[test]
+fn who_starts_with_a_fault_has_the_others_fail_with_it() {
+    let mut pair = Pair::active();
+    let third = pair.group.push(Machine::new(router("192.168.7.101", true)));
+    pair.tell(third, Input::Startup(Start::Fresh));
+    assert_eq!(pair.states(), [State::Fault; 3]);
+    pair.tell(third, Input::Source(Some(ip("192.168.7.14"))));
+    assert_eq!(pair.states(), [State::Backup; 3]);
+}
+
+#[test]
+fn a_fault_of_one_that_leaves_goes_with_it() {
+    let mut pair = Pair::active();
+    pair.tell(1, Input::FaultFound(Fault::Kernel));
+    assert_eq!(pair.states(), [State::Fault; 2]);
+    pair.group.remove(1).unwrap();
+    pair.tell(0, Input::Source(Some(ip("192.168.7.14"))));
+    assert_eq!(pair.states(), [State::Backup]);
+    pair.pass(Duration::from_secs(4));
+    assert_eq!(pair.states(), [State::Active]);
+}
+
+#[test]
+fn a_member_goes_over_to_another_group_as_it_is() {
+    let mut pair = Pair::active();
+    let mut alone = Pair::new();
+    alone.now = pair.now;
+    alone.group = Group::new(Vec::new());
+    let machine = pair.group.remove(1).unwrap();
+    assert_eq!(alone.group.push(machine), 0);
+    let source = Some(ip("fe80::14"));
+    assert_eq!(alone.tell(0, Input::Source(source)), []);
+    let settings = router("fd00::100", false);
+    alone.tell(0, Input::Reconfigured(settings.into()));
+    alone.pass(Duration::from_secs(4));
+    assert_eq!(alone.states(), [State::Active]);
+    assert_eq!(alone.group.members()[0].status().counters.become_master, 1);
+    // And back again.
+    let machine = alone.group.remove(0).unwrap();
+    pair.now = alone.now;
+    pair.group.push(machine);
+    pair.tell(1, Input::Source(source));
+    assert_eq!(pair.states_of(1), State::Active);
 }
 
 impl Pair {
@@ -245,6 +301,16 @@ impl Pair {
 fn a_router_in_no_group_is_the_only_member_of_its_own() {
     let mut alone = Pair::new();
     alone.group = Group::new(vec![Machine::new(router("192.168.7.100", false))]);
+    alone.tell(0, Input::Source(Some(ip("192.168.7.14"))));
+    alone.tell(0, Input::Startup(Start::Fresh));
+    alone.pass(Duration::from_secs(4));
+    assert_eq!(alone.states_of(0), State::Active);
+}
+
+#[test]
+fn who_is_alone_in_a_group_claims_when_it_would() {
+    let mut alone = Pair::new();
+    alone.group = Group::new(vec![Machine::new(router("192.168.7.100", true))]);
     alone.tell(0, Input::Source(Some(ip("192.168.7.14"))));
     alone.tell(0, Input::Startup(Start::Fresh));
     alone.pass(Duration::from_secs(4));

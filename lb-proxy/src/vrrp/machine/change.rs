@@ -15,6 +15,9 @@ impl Machine {
             return;
         }
         self.note_holder(address, by);
+        if self.is_settling(now) {
+            return;
+        }
         let Phase::Active(active) = &mut self.phase else {
             return;
         };
@@ -35,6 +38,14 @@ impl Machine {
                 count: 1,
             });
         }
+    }
+
+    /// Whether its predecessor may still say to have the addresses, while it waits until this node's kernel
+    /// has them. That takes a quarter of an interval, and messages.
+    fn is_settling(&self, now: Instant) -> bool {
+        let lately = |since: Instant| now < since + self.settings.interval / 2;
+        let is_active = matches!(self.phase, Phase::Active(_));
+        is_active && self.settings.is_ipv6() && self.since.is_some_and(lately)
     }
 
     pub(super) fn find_fault(&mut self, fault: Fault, now: Instant) {

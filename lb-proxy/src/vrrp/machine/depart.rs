@@ -18,6 +18,20 @@
 //! for the first time in that moment may learn the wrong place, and so may whoever is itself asked by the
 //! router that leaves, which says that it has the address. So a last word comes when the addresses are
 //! gone: an active router that hears a lower priority announces its addresses again.
+//!
+//! # Over IPv6
+//!
+//! ```text
+//!    heir has announced           half the overlap later            heir has announced again
+//!   ────(announced back)──► kept ───────(last word)───────► asked ──────────────────────────► left
+//! ```
+//!
+//! An address of IPv6 has a route in the heir's kernel only some time after it was put on the interface:
+//! milliseconds, and many of them on a busy machine. keepalived announces at once, and what clients then
+//! send is lost. Nothing tells from outside when the route is there. So the router that leaves announces
+//! the address back, and goes on serving, for much longer than a kernel takes; then a last word has the
+//! heir announce itself, and this router goes by that announcement. To stay without announcing would not
+//! help: clients are at the heir by then.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -37,6 +51,10 @@ const LONGEST_OVERLAP: Duration = Duration::from_millis(250);
 /// heard it. A tenth of an interval where that is less.
 const GRACE: Duration = Duration::from_millis(10);
 
+/// How often the announcement of one address is taken back: an heir says it five times, and as often again
+/// when it hears what this router said last. Not for ever: an heir that defends itself would go on too.
+const MOST_TAKEN_BACK: usize = 16;
+
 /// When nothing that a rival said before it gave way is on its way any more, in quarters of an interval:
 /// its last word comes up to half an interval after its first.
 const QUIET_QUARTERS: u32 = 3;
@@ -51,6 +69,20 @@ pub(super) struct Going {
     heir: Option<Heir>,
     /// What another router has been seen to announce.
     announced: BTreeSet<IpAddr>,
+    stay: Stay,
+    /// How often an announcement was taken back.
+    n_taken_back: usize,
+}
+
+/// What a router that has an heir waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stay {
+    /// That it announces itself.
+    Unannounced,
+    /// It has, and is asked to again at this time.
+    Kept { ask: Instant },
+    /// It was asked to.
+    Asked,
 }
 
 /// Why an active router goes.
@@ -70,6 +102,26 @@ struct Heir {
 }
 
 impl Going {
+    fn new(purpose: Purpose, now: Instant, until: Instant) -> Self {
+        Self {
+            purpose,
+            since: now,
+            until,
+            heir: None,
+            announced: BTreeSet::new(),
+            stay: Stay::Unannounced,
+            n_taken_back: 0,
+        }
+    }
+
+    /// When something is to be done, if nothing is said any more.
+    pub(super) fn next(&self) -> Instant {
+        match self.stay {
+            Stay::Kept { ask } => self.until.min(ask),
+            Stay::Unannounced | Stay::Asked => self.until,
+        }
+    }
+
     /// Whether nothing is said any more: somebody else is active.
     pub(super) fn is_silent(&self) -> bool {
         self.heir.is_some()
@@ -91,13 +143,7 @@ impl Machine {
             going.purpose = Purpose::HandOver;
             return;
         }
-        active.going = Some(Going {
-            purpose: Purpose::HandOver,
-            since: now,
-            until: now + limit,
-            heir: None,
-            announced: BTreeSet::new(),
-        });
+        active.going = Some(Going::new(Purpose::HandOver, now, now + limit));
         // What is learnt from it would have to be forgotten again.
         active.announcements = Announcements::default();
         self.actions
@@ -113,13 +159,7 @@ impl Machine {
             return;
         };
         active.announcements = Announcements::default();
-        active.going = Some(Going {
-            purpose: Purpose::Yield,
-            since: now,
-            until: now,
-            heir: None,
-            announced: BTreeSet::new(),
-        });
+        active.going = Some(Going::new(Purpose::Yield, now, now));
         self.find_heir(source, heard, now);
     }
 
@@ -139,9 +179,15 @@ impl Machine {
         let Phase::Active(active) = &mut self.phase else {
             return;
         };
-        let Some(going) = active.going.as_ref().filter(|going| !going.is_silent()) else {
+        let Some(going) = &mut active.going else {
             return;
         };
+        if let Some(heir) = &mut going.heir {
+            if heir.heard.source == source {
+                heir.heard.at = now;
+            }
+            return;
+        }
         if is_heir {
             self.find_heir(source, heard, now);
         } else {
@@ -166,7 +212,7 @@ impl Machine {
     }
 
     fn find_heir(&mut self, source: IpAddr, heard: &Advertisement, now: Instant) {
-        let overlap = LONGEST_OVERLAP.min(self.settings.interval / 2);
+        let overlap = self.overlap();
         if let Phase::Active(active) = &mut self.phase
             && let Some(going) = &mut active.going
         {
@@ -181,6 +227,22 @@ impl Machine {
             });
         }
         self.go_if_announced(now);
+        if self.is_kept() {
+            // Announced before it was heard.
+            self.announce(1);
+        }
+    }
+
+    fn overlap(&self) -> Duration {
+        LONGEST_OVERLAP.min(self.settings.interval / 2)
+    }
+
+    fn is_kept(&self) -> bool {
+        let Phase::Active(active) = &self.phase else {
+            return false;
+        };
+        let stay = active.going.as_ref().map(|going| going.stay);
+        matches!(stay, Some(Stay::Kept { .. }))
     }
 
     /// Somebody else says to have an address. Whether that was to be expected.
@@ -194,18 +256,70 @@ impl Machine {
         if going.announced.insert(address) {
             self.go_if_announced(now);
         }
+        self.take_back(address);
         true
     }
 
     fn go_if_announced(&mut self, now: Instant) {
         let all = self.all_addresses();
         let grace = GRACE.min(self.settings.interval / 10);
+        let (half, is_ipv6) = (self.overlap() / 2, self.settings.is_ipv6());
         if let Phase::Active(active) = &mut self.phase
             && let Some(going) = &mut active.going
             && going.heir.is_some()
             && all.iter().all(|address| going.announced.contains(address))
         {
-            going.until = going.until.min(now + grace);
+            match going.stay {
+                Stay::Unannounced if is_ipv6 => {
+                    let ask = now + half;
+                    going.stay = Stay::Kept { ask };
+                    going.until = ask + half;
+                }
+                Stay::Kept { .. } => {}
+                Stay::Unannounced | Stay::Asked => going.until = going.until.min(now + grace),
+            }
+        }
+    }
+
+    /// Has clients find this router again: the heir's kernel may not have the address yet.
+    fn take_back(&mut self, address: IpAddr) {
+        let most = MOST_TAKEN_BACK * self.settings.addresses.len();
+        if let Phase::Active(active) = &mut self.phase
+            && let Some(going) = &mut active.going
+            && address.is_ipv6()
+            && going.heir.is_some()
+            && going.stay != Stay::Asked
+            && going.n_taken_back < most
+        {
+            going.n_taken_back += 1;
+            let addresses = vec![address];
+            self.actions.push_back(Action::Announce {
+                addresses,
+                count: 1,
+            });
+        }
+    }
+
+    /// The heir has had time to get the addresses, if they are kept for that: now it may announce them.
+    pub(super) fn ask_heir(&mut self, now: Instant) {
+        let Phase::Active(active) = &mut self.phase else {
+            return;
+        };
+        let Some(going) = &mut active.going else {
+            return;
+        };
+        if !matches!(going.stay, Stay::Kept { ask } if ask <= now) {
+            return;
+        }
+        going.stay = Stay::Asked;
+        going.announced.clear();
+        let priority = match going.purpose {
+            Purpose::HandOver => PRIORITY_LEAVING,
+            Purpose::Yield => self.priority,
+        };
+        if let Some(heir) = going.heir {
+            active.sent = now;
+            self.say_last_word(priority, heir.heard);
         }
     }
 
@@ -244,6 +358,8 @@ impl Machine {
                 if let Some(heir) = heir {
                     if let Phase::Backup(backup) = &mut self.phase {
                         backup.active = Some(heir.heard);
+                        // What has been waited since then counts, as of any backup.
+                        backup.set = heir.heard.at;
                     }
                     self.learn_interval(heir.heard.source, heir.interval, now);
                 }

@@ -20,6 +20,11 @@ const OWN: &str = "192.168.7.14";
 const LOWER: &str = "192.168.7.13";
 const HIGHER: &str = "192.168.7.15";
 
+/// The same, over IPv6.
+const OWN_6: &str = "fe80::14";
+const LOWER_6: &str = "fe80::13";
+const HIGHER_6: &str = "fe80::15";
+
 const fn millis(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
@@ -44,6 +49,18 @@ fn settings() -> RouterSettings {
     }
 }
 
+/// As [`settings`], with an address of IPv6.
+fn settings_6() -> RouterSettings {
+    let address = VirtualAddress {
+        address: ip("fd00::100"),
+        prefix_length: 128,
+    };
+    RouterSettings {
+        addresses: vec![address],
+        ..settings()
+    }
+}
+
 /// Skew and down intervals of these settings.
 const SKEW: Duration = Duration::from_micros(609_375);
 const DOWN: Duration = Duration::from_micros(3_609_375);
@@ -59,12 +76,13 @@ impl Bench {
     fn new(settings: RouterSettings) -> Self {
         #[expect(clippy::disallowed_methods, reason = "where a test's time begins")]
         let start = Instant::now();
+        let own = if settings.is_ipv6() { OWN_6 } else { OWN };
         let mut bench = Self {
             machine: Machine::new(settings),
             start,
             now: start,
         };
-        assert_eq!(bench.tell(Input::Source(Some(ip(OWN)))), "");
+        assert_eq!(bench.tell(Input::Source(Some(ip(own)))), "");
         bench
     }
 
@@ -129,7 +147,10 @@ impl Bench {
 
     /// Somebody else says to have an address.
     fn claimed(&mut self, last: u8) -> String {
-        let address = address(last).address;
+        self.claimed_this(address(last).address)
+    }
+
+    fn claimed_this(&mut self, address: IpAddr) -> String {
         let by = [2, 0, 0, 0, 0, 1];
         self.tell(Input::DuplicateSeen { address, by })
     }

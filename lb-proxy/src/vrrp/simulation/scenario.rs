@@ -169,6 +169,13 @@ impl Scenario {
         network.latency = interval / 20;
         network.lateness = interval / 20;
         let late = network.latency + network.lateness;
+        let overlap = (interval / 2).min(Duration::from_millis(250));
+        // Kept until the heir's kernel has it, and asked for again.
+        let is_ipv6 = network.nodes[0].settings.iter().any(|it| it.is_ipv6());
+        let kept = match is_ipv6 {
+            true => overlap / 2 + 2 * network.latency + network.lateness,
+            false => Duration::ZERO,
+        };
         let bounds = Bounds {
             vacancy: 3 * interval + 2 * late,
             patience: 3 * (interval + network.lateness),
@@ -176,8 +183,8 @@ impl Scenario {
                 Version::V2 => Duration::from_secs(1),
                 Version::V3 => interval,
             },
-            exchange: 2 * network.latency + interval / 10 + network.lateness,
-            overlap: interval + 2 * late + (interval / 2).min(Duration::from_millis(250)),
+            exchange: 2 * network.latency + interval / 10 + network.lateness + kept,
+            overlap: interval + 2 * late + if is_ipv6 { 2 * overlap } else { overlap },
             settling: 16 * interval + Duration::from_secs(1),
         };
         let mut scenario = Self {

@@ -193,7 +193,8 @@ fn a_router_that_yields_keeps_the_address_until_it_is_announced() {
         bench.wait_out(),
         "reset 100, remove 100, send 100, active > backup: 192.168.7.15 has a higher priority"
     );
-    assert_eq!(bench.until_deadline(), DOWN);
+    // Since the heir was heard.
+    assert_eq!(bench.until_deadline() + millis(50), DOWN);
     let active = bench.machine.status().active.unwrap();
     assert_eq!((active.source, active.priority), (ip(HIGHER), 200));
 }
@@ -206,5 +207,87 @@ fn a_router_that_yields_can_be_told_to_end() {
     assert_eq!(
         bench.wait_out(),
         "reset 100, remove 100, send 1, active > initialize: handed over to 192.168.7.15, stopped"
+    );
+}
+
+//--- Over IPv6
+
+const VIP_6: IpAddr = IpAddr::V6(std::net::Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0x100));
+
+#[test]
+fn an_address_of_ipv6_is_kept_until_the_heir_s_kernel_surely_has_it() {
+    let mut bench = Bench::leaving(settings_6());
+    bench.pass(millis(600));
+    assert_eq!(bench.hear(LOWER_6, 50), "");
+    // Clients come back, however often it is said.
+    for _ in 0..5 {
+        assert_eq!(bench.claimed_this(VIP_6), "announce 100 x1");
+    }
+    assert_eq!(bench.until_deadline(), millis(125));
+    assert_eq!(bench.wait_out(), "send 1");
+    assert_eq!(bench.machine.state(), State::Active);
+    // From here on it is the heir's.
+    assert_eq!(bench.hear(LOWER_6, 50), "");
+    assert_eq!(bench.claimed_this(VIP_6), "");
+    assert_eq!(bench.until_deadline(), millis(10));
+    assert_eq!(
+        bench.wait_out(),
+        "reset 100, remove 100, send 1, active > initialize: handed over to fe80::13, stopped"
+    );
+}
+
+#[test]
+fn a_router_that_yields_keeps_an_address_of_ipv6_too() {
+    let mut bench = Bench::active(settings_6());
+    assert_eq!(bench.hear(HIGHER_6, 200), "send 100");
+    assert_eq!(bench.until_deadline(), millis(250));
+    assert_eq!(bench.claimed_this(VIP_6), "announce 100 x1");
+    assert_eq!(bench.wait_out(), "send 100");
+    bench.claimed_this(VIP_6);
+    assert_eq!(
+        bench.wait_out(),
+        "reset 100, remove 100, send 100, active > backup: fe80::15 has a higher priority"
+    );
+}
+
+#[test]
+fn an_announcement_of_ipv6_before_the_advertisement_is_taken_back_with_it() {
+    let mut bench = Bench::leaving(settings_6());
+    bench.pass(millis(600));
+    assert_eq!(bench.claimed_this(VIP_6), "");
+    assert_eq!(bench.hear(LOWER_6, 50), "announce 100 x1");
+    assert_eq!(bench.until_deadline(), millis(125));
+}
+
+#[test]
+fn an_heir_that_does_not_announce_an_address_of_ipv6_again_is_not_waited_for_for_long() {
+    let mut bench = Bench::leaving(settings_6());
+    bench.pass(millis(600));
+    bench.hear(LOWER_6, 50);
+    bench.claimed_this(VIP_6);
+    assert_eq!(bench.wait_out(), "send 1");
+    assert_eq!(bench.until_deadline(), millis(125));
+    assert!(bench.wait_out().ends_with("stopped"));
+    // Nor is one that defends itself answered for ever.
+    let mut bench = Bench::leaving(settings_6());
+    bench.pass(millis(600));
+    bench.hear(LOWER_6, 50);
+    let taken_back = (0..100).filter(|_| !bench.claimed_this(VIP_6).is_empty());
+    assert_eq!(taken_back.count(), 16);
+    assert_eq!(bench.until_deadline(), millis(125));
+}
+
+/// Its predecessor keeps the address for a moment, and says so.
+#[test]
+fn who_has_just_taken_over_an_address_of_ipv6_does_not_defend_it() {
+    let mut bench = Bench::backup(settings_6());
+    bench.wait_out();
+    assert_eq!(bench.machine.state(), State::Active);
+    bench.oversleep(millis(400));
+    assert_eq!(bench.claimed_this(VIP_6), "");
+    bench.oversleep(millis(200));
+    assert_eq!(
+        bench.claimed_this(VIP_6),
+        "report Duplicate, send 100, announce 100 x1"
     );
 }
