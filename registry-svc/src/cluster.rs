@@ -193,6 +193,14 @@ impl Cluster {
         }
     }
 
+    /// Whether the certificate files could be read anew; nothing is taken up.
+    ///
+    /// # Errors
+    /// When they cannot be used.
+    pub fn check(&self) -> Result<(), TlsError> {
+        check(&self.0.settings)
+    }
+
     //--- Writes
 
     /// Whether a write could be acknowledged: asked before it is made, so that what a site refuses
@@ -223,6 +231,19 @@ impl Cluster {
             // The sender is in the server, which lives as long as this.
             drop(tokio::time::timeout_at(look, heard.changed()).await);
         }
+    }
+
+    /// Whether all that the other nodes have acknowledged is known here, but for what is on its way:
+    /// each is connected, this node has what it says it holds, and nothing waits for its content.
+    #[must_use]
+    pub fn has_heard_all(&self) -> bool {
+        let holds = self.0.store.vector();
+        let mut peers = self.0.peers.iter();
+        let is_heard = |peer: &Arc<Peer>| {
+            let known = peer.known();
+            peer.is_connected() && feed::behind(&holds, &known.holds) == 0
+        };
+        peers.all(is_heard) && self.0.feed.waiting().0 == 0
     }
 
     //--- Content
@@ -339,6 +360,17 @@ impl Cluster {
 
     fn fetcher(&self) -> &Fetcher {
         &self.0.fetcher
+    }
+}
+
+/// Whether the files that prove who a node is can be used.
+///
+/// # Errors
+/// When they cannot.
+pub fn check(settings: &Settings) -> Result<(), TlsError> {
+    match &settings.tls {
+        Some(files) => Identity::read(&settings.node, files).map(drop),
+        None => Ok(()),
     }
 }
 

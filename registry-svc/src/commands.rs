@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use daemon_base::args;
 use daemon_base::config::{Document, Problem, Problems};
-use daemon_base::{disk, errln, exit, outln, run};
+use daemon_base::{errln, exit, outln, run};
 
 use crate::args::{Cli, ConfigArgs, Verb};
 use crate::config::{Config, DEFAULT_ADMIN, v1};
@@ -17,7 +17,7 @@ use crate::service::{self, Registry};
 use crate::transfer::verbs;
 use crate::upkeep::Task;
 use crate::views::View;
-use crate::{status, tls, webhook};
+use crate::{mirror, status, tls, webhook};
 
 /// Runs the command line.
 pub fn run(arguments: Vec<String>) -> ExitCode {
@@ -93,14 +93,10 @@ fn named(config: &Config) -> Problems {
     if let Err(error) = webhook::check(&config.webhooks) {
         problems.push(Problem::new(exit::chain(&error)));
     }
-    let cluster = config.cluster.iter();
-    let of_nodes = cluster.flat_map(|it| [&it.ca, &it.certificate, &it.key]);
-    for path in of_nodes {
-        if let Err(error) = disk::read(path) {
-            let path = path.display();
-            problems.push(Problem::new(format!("cannot read {path}: {error}")));
-        }
+    if let Err(error) = mirror::check(&config.mirrors) {
+        problems.push(Problem::new(exit::chain(&error)));
     }
+    problems.extend(service::check_cluster(config).map(Problem::new));
     problems
 }
 
@@ -132,6 +128,39 @@ fn password(user: &str, cost: u32) -> ExitCode {
         Err(error) => {
             exit::report(&error);
             exit::code(exit::SOFTWARE)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is wrong with the files of a configuration; those that it names lie in a directory.
+    fn found(text: &str) -> Vec<String> {
+        let scratch = tempfile::tempdir().unwrap();
+        std::fs::write(scratch.path().join("no.pem"), "no certificate").unwrap();
+        let text = text.replace("DIR", &scratch.path().display().to_string());
+        let text = format!("version = \"v1\"\nplain = true\n{text}");
+        let config = v1::parse(&Document::inline("test", text)).unwrap();
+        named(&config).0.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn what_serve_would_not_start_with_is_found() {
+        let mirror = "[[mirror]]\nupstream = \"https://registry.example.org\"\nprefix = \"q\"\n";
+        assert_eq!(found(mirror), Vec::<String>::new());
+        let cluster = "[cluster]\nnode = \"a\"\npeers = [{ name = \"b\", address = \"b:5444\" }]\n";
+        let files = "ca = \"DIR/no.pem\"\ncertificate = \"DIR/no.pem\"\nkey = \"DIR/no.pem\"";
+        for wrong in [
+            format!("{mirror}ca = \"DIR/none.pem\""),
+            format!("{mirror}credentials = \"DIR/none\""),
+            format!("{mirror}credentials = \"DIR/no.pem\""),
+            format!("{cluster}{files}"),
+        ] {
+            let found = found(&wrong);
+            assert_eq!(found.len(), 1, "{wrong}: {found:?}");
+            assert!(found[0].contains("/no"), "{wrong}: {found:?}");
         }
     }
 }

@@ -10,6 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use config_text::counted;
 use daemon_base::config::Common;
 
 use crate::auth::acl::AclParts;
@@ -144,11 +145,11 @@ pub struct Limits {
     pub uploads: usize,
     /// Connections at a time.
     pub connections: usize,
-    /// How long a client may take to send the head of a request, or to finish a handshake.
+    /// How long a client may take to finish a TLS handshake.
     pub head: Duration,
     /// How long a client may send, or take, nothing of a body.
     pub body: Duration,
-    /// How long a connection may be idle between requests.
+    /// How long a connection of HTTP/1.1 may be idle between requests, and the head of one may take.
     pub idle: Duration,
     /// What manifests may lack.
     pub sparse: Sparse,
@@ -375,13 +376,6 @@ impl Config {
             text.push_str(", read-only");
         }
         text
-    }
-}
-
-fn counted(n: usize, what: &str) -> String {
-    match n {
-        1 => format!("1 {what}"),
-        n => format!("{n} {what}s"),
     }
 }
 

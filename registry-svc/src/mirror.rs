@@ -172,6 +172,17 @@ pub enum MirrorError {
     Store(#[from] StoreError),
 }
 
+/// Whether mirrors can be set up, with the files that they name.
+///
+/// # Errors
+///
+/// What is wrong with the first that cannot.
+pub fn check(mirrors: &[Mirror]) -> Result<(), SetupError> {
+    mirrors
+        .iter()
+        .try_for_each(|mirror| upstream(mirror).map(drop))
+}
+
 /// Why a mirror cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {

@@ -6,6 +6,7 @@
 use std::fmt::{self, Write as _};
 
 use config_text::web::{encoded, markup};
+use config_text::{counted, counted_as};
 use serde_json::Value;
 
 use crate::status::octets;
@@ -62,12 +63,12 @@ fn repositories(page: &mut String, seen: &Value) -> fmt::Result {
     let total = &seen["total"];
     write!(
         page,
-        "<p>{} tags, {} manifests, {} blobs; {} in all, what is shared counted once.</p>\
+        "<p>{}, {}, {}; {} in all, what is shared counted once.</p>\
          <table><thead><tr><th>Repository</th><th class=\"n\">Tags</th><th class=\"n\">Manifests</th>\
          <th class=\"n\">Blobs</th><th class=\"n\">Size</th></tr></thead><tbody>",
-        number(&total["tags"]),
-        number(&total["manifests"]),
-        number(&total["blobs"]),
+        counted(number(&total["tags"]), "tag"),
+        counted(number(&total["manifests"]), "manifest"),
+        counted(number(&total["blobs"]), "blob"),
         octets(number(&total["bytes"])),
     )?;
     for one in items(&seen["repositories"]).take(ROWS) {
@@ -97,13 +98,21 @@ fn replication(page: &mut String, cluster: &Value) -> fmt::Result {
     }
     write!(
         page,
-        "<h2>Replication</h2><p>This is node {}; {} records wait for content, {} blobs are being fetched, \
-         {} are nowhere to be had.</p><table><thead><tr><th>Node</th><th>Address</th><th>State</th>\
+        "<h2>Replication</h2><p>This is node {}; {}, {}, \
+         {} nowhere to be had.</p><table><thead><tr><th>Node</th><th>Address</th><th>State</th>\
          <th class=\"n\">Behind</th><th class=\"n\">Lacks</th><th class=\"n\">Differences</th></tr></thead><tbody>",
         markup(word(&cluster["node"])),
-        number(&cluster["records_waiting"]),
-        number(&cluster["fetching"]),
-        number(&cluster["missing_blobs"]),
+        counted_as(
+            number(&cluster["records_waiting"]),
+            "record waits for content",
+            "records wait for content"
+        ),
+        counted_as(
+            number(&cluster["fetching"]),
+            "blob is being fetched",
+            "blobs are being fetched"
+        ),
+        counted_as(number(&cluster["missing_blobs"]), "is", "are"),
     )?;
     for peer in items(&cluster["peers"]) {
         let state = match peer["connected"].as_bool() {

@@ -123,7 +123,7 @@ fn start(upkeep: &Upkeep, request: &Request) -> Reply {
     };
     match upkeep.start(task) {
         Some((number, _)) => Reply::json(202, &serde_json::json!({ "number": number })),
-        None => Reply::text(409, "a sweep or scrub is running: see GET /upkeep\n"),
+        None => Reply::text(409, "one is running: see GET /upkeep\n"),
     }
 }
 

@@ -14,12 +14,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use config_text::counted;
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
 use crate::cluster::Cluster;
 use crate::digest::{Algorithm, Digest, Hasher};
 use crate::disk::{ALIGNMENT, Access};
+use crate::index::key::MANIFEST;
 use crate::store::{Store, StoreError};
 use crate::sweep::mark;
 
@@ -82,7 +84,10 @@ pub async fn scrub(
     report.n_manifests = wholes.len() as u64;
     for (manifest, required) in wholes {
         for digest in required {
-            if !is_held(store, &digest).await? {
+            // A sweep may have deleted it since, with the manifest.
+            if store.lie_here(vec![digest]).await? == [false]
+                && !store.holders(&manifest, MANIFEST, 1)?.is_empty()
+            {
                 let fetched = match cluster {
                     Some(cluster) => cluster.fetch(&digest).await,
                     None => false,
@@ -201,16 +206,6 @@ async fn list(store: &Store, algorithm: Algorithm, shard: u8) -> Result<Vec<Dige
         .await
 }
 
-async fn is_held(store: &Store, digest: &Digest) -> Result<bool, StoreError> {
-    let digest = *digest;
-    store
-        .on_disk("look for a blob", move |disk, layout| {
-            Ok(disk.status(&layout.blob(&digest))?.is_some()
-                || disk.status(&layout.trashed(&digest))?.is_some())
-        })
-        .await
-}
-
 //--- Showing
 
 impl Report {
@@ -266,10 +261,10 @@ impl fmt::Display for Report {
         }
         write!(
             f,
-            "{} blobs, {} octets, {} manifests: {} damaged, {} unreadable, {} missing, {} repaired",
-            self.n_blobs,
-            self.octets,
-            self.n_manifests,
+            "{}, {}, {}: {} damaged, {} unreadable, {} missing, {} repaired",
+            counted(self.n_blobs, "blob"),
+            counted(self.octets, "octet"),
+            counted(self.n_manifests, "manifest"),
             self.damaged.len(),
             self.unreadable.len(),
             self.missing.len(),

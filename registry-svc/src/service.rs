@@ -48,6 +48,7 @@ use crate::{routes, self_check, tls};
 use workers::Workers;
 
 pub(crate) use access::{check as check_access, policy};
+pub(crate) use cluster::check as check_cluster;
 pub(crate) use storage::check as check_storage;
 
 /// How soon `/readyz` tells that the journal has failed.
@@ -207,6 +208,11 @@ impl Service for Registry {
             }
             _ => None,
         };
+        if let Some(cluster) = &self.cluster {
+            cluster
+                .check()
+                .map_err(|error| Problem::new(exit::chain(&error)))?;
+        }
         if before.webhooks != config.webhooks {
             self.tell(config.webhooks.clone()).await?;
         }
@@ -379,7 +385,7 @@ impl Registry {
             workers: self.workers.handle().clone(),
         };
         routes::add(&context.admin, &shown);
-        succession::offer(&context.admin);
+        succession::offer(context);
         say_read_only(&self.readiness, self.shown.current().read_only);
     }
 }

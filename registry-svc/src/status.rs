@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use config_text::{counted, counted_as};
 use daemon_base::run::headline;
 use serde_json::{Value, json};
 
@@ -102,11 +103,11 @@ fn write_detail(text: &mut String, detail: &Value) -> std::fmt::Result {
     if held.is_object() {
         writeln!(
             text,
-            "holds {} repositories, {} tags, {} manifests, {} blobs, {}",
-            number(&held["repositories"]),
-            number(&held["tags"]),
-            number(&held["manifests"]),
-            number(&held["blobs"]),
+            "holds {}, {}, {}, {}, {}",
+            counted(number(&held["repositories"]), "repository"),
+            counted(number(&held["tags"]), "tag"),
+            counted(number(&held["manifests"]), "manifest"),
+            counted(number(&held["blobs"]), "blob"),
             octets(number(&held["bytes"])),
         )?;
     }
@@ -115,8 +116,8 @@ fn write_detail(text: &mut String, detail: &Value) -> std::fmt::Result {
     let requests = &detail["requests"];
     writeln!(
         text,
-        "{} requests answered, {} received, {} sent",
-        number(&requests["answered"]),
+        "{} answered, {} received, {} sent",
+        counted(number(&requests["answered"]), "request"),
         octets(number(&requests["received_bytes"])),
         octets(number(&requests["sent_bytes"])),
     )?;
@@ -158,15 +159,15 @@ fn write_space(text: &mut String, space: &Value) -> std::fmt::Result {
 }
 
 fn write_upkeep(text: &mut String, upkeep: &Value) -> std::fmt::Result {
-    if let Some(task) = upkeep.pointer("/running/task").and_then(Value::as_str) {
-        writeln!(text, "{task} is running")?;
+    for running in items(&upkeep["running"]) {
+        writeln!(text, "{} is running", word(&running["task"]))?;
     }
     let of_sweep = |what: &str| upkeep.pointer(&format!("/last_sweep/report/{what}/blobs"));
     if let (Some(trashed), Some(deleted)) = (of_sweep("trashed"), of_sweep("deleted")) {
-        let (trashed, deleted) = (number(trashed), number(deleted));
+        let (trashed, deleted) = (counted(number(trashed), "blob"), number(deleted));
         writeln!(
             text,
-            "last sweep: {trashed} blobs to the trash, {deleted} deleted"
+            "last sweep: {trashed} to the trash, {deleted} deleted"
         )?;
     }
     if upkeep.pointer("/last_scrub/report/whole") == Some(&Value::Bool(false)) {
@@ -183,13 +184,21 @@ fn write_cluster(text: &mut String, cluster: &Value) -> std::fmt::Result {
         return Ok(());
     }
     write!(text, "node {}", word(&cluster["node"]))?;
-    for (key, words) in [
-        ("records_waiting", "records wait for content"),
-        ("fetching", "blobs are fetched"),
-        ("missing_blobs", "blobs are nowhere to be had"),
+    for (key, one, many) in [
+        (
+            "records_waiting",
+            "record waits for content",
+            "records wait for content",
+        ),
+        ("fetching", "blob is fetched", "blobs are fetched"),
+        (
+            "missing_blobs",
+            "blob is nowhere to be had",
+            "blobs are nowhere to be had",
+        ),
     ] {
         if number(&cluster[key]) > 0 {
-            write!(text, ", {} {words}", number(&cluster[key]))?;
+            write!(text, ", {}", counted_as(number(&cluster[key]), one, many))?;
         }
     }
     writeln!(text)?;
@@ -203,8 +212,8 @@ fn write_cluster(text: &mut String, cluster: &Value) -> std::fmt::Result {
         match peer["connected"].as_bool() {
             Some(true) => write!(
                 text,
-                "connected, {} records behind",
-                number(&peer["behind"])
+                "connected, {} behind",
+                counted(number(&peer["behind"]), "record")
             )?,
             _ => write!(text, "NOT CONNECTED ({})", word(&peer["error"]))?,
         }
@@ -212,7 +221,11 @@ fn write_cluster(text: &mut String, cluster: &Value) -> std::fmt::Result {
             write!(text, ", lacks {lacks} of ours")?;
         }
         if number(&peer["differences"]) > 0 {
-            write!(text, ", {} differences", number(&peer["differences"]))?;
+            write!(
+                text,
+                ", {}",
+                counted(number(&peer["differences"]), "difference")
+            )?;
         }
         writeln!(text)?;
     }

@@ -12,6 +12,12 @@
 //! comes back when somebody wants it. A blob is moved, and deleted, only under its digest's lock,
 //! which whoever makes a reference to it holds too; what was marked is looked at again there.
 //!
+//! Among several nodes, another one may have referred to a blob while this one could not hear it. So
+//! what repositories say of a blob is taken back only while every node has been heard, and as of a
+//! moment in the past: whoever has referred to it since has stated a link that holds against that on
+//! every node. Should one have been lost all the same, by a node that comes back after long, it is
+//! stated anew where its content is.
+//!
 //! Manifests without a tag stay unless configured otherwise: mirrors are pulled by digest.
 
 pub(crate) mod mark;
@@ -21,9 +27,11 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::cluster::Cluster;
 use crate::config::{Sweep as Settings, Untagged};
 use crate::digest::{Algorithm, Digest};
 use crate::disk::Disk;
+use crate::hlc::Hlc;
 use crate::index::key::{BLOB, MANIFEST};
 use crate::record::Key;
 use crate::store::layout::{Layout, remove_if_there};
@@ -35,6 +43,11 @@ pub use report::{Amount, Report};
 /// needed by some of them.
 const MOST_HOLDERS: usize = 1000;
 
+/// How far in the past it is at most that links are taken back as of. Longer than news between two
+/// nodes that are connected takes and than their clocks differ, and much shorter than tombstones are
+/// remembered.
+const MOST_BACK: Duration = Duration::from_hours(24);
+
 /// Whether a sweep changes anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -44,13 +57,18 @@ pub enum Mode {
     DryRun,
 }
 
-/// Takes away what nobody needs.
+/// Takes away what nobody needs, on a node of `cluster` if it is given.
 ///
 /// # Errors
 ///
 /// Fails when the index or the disk does; what was done until then stands. After the journal has
 /// failed nothing is swept: a manifest that was refused then may be there after the next start.
-pub async fn sweep(store: &Store, settings: &Settings, mode: Mode) -> Result<Report, StoreError> {
+pub async fn sweep(
+    store: &Store,
+    cluster: Option<&Cluster>,
+    settings: &Settings,
+    mode: Mode,
+) -> Result<Report, StoreError> {
     let begun = now();
     let mut report = Report {
         is_dry_run: mode == Mode::DryRun,
@@ -65,9 +83,11 @@ pub async fn sweep(store: &Store, settings: &Settings, mode: Mode) -> Result<Rep
     if settings.untagged == Untagged::Delete {
         mark::delete_untagged(store, settings.grace, mode, &mut report).await?;
     }
-    let marked = mark::marked(store, &mut report).await?;
+    let restates = cluster.is_some() && mode == Mode::Sweep;
+    let marked = mark::marked(store, restates, &mut report).await?;
     let sweep = Sweep {
         store,
+        cluster,
         settings,
         mode,
         marked,
@@ -84,6 +104,7 @@ pub async fn sweep(store: &Store, settings: &Settings, mode: Mode) -> Result<Rep
 
 struct Sweep<'a> {
     store: &'a Store,
+    cluster: Option<&'a Cluster>,
     settings: &'a Settings,
     mode: Mode,
     marked: HashSet<Digest>,
@@ -94,6 +115,14 @@ struct Found {
     digest: Digest,
     size: u64,
     modified: SystemTime,
+}
+
+/// What becomes of a blob that has been in the trash for long enough.
+enum Fate {
+    Deleted,
+    /// It stays there: another node has not been heard.
+    Waits,
+    Wanted,
 }
 
 impl Sweep<'_> {
@@ -159,17 +188,31 @@ impl Sweep<'_> {
         for blob in self.list(trash, Layout::parse_flat).await? {
             if self.is_younger(blob.modified, self.settings.trash) {
                 report.in_trash.add(blob.size);
-            } else if self.mode == Mode::DryRun || self.delete(&blob.digest).await? {
-                report.deleted.add(blob.size);
-            } else {
-                report.wanted.add(blob.size);
+                continue;
+            }
+            let fate = match self.mode {
+                Mode::DryRun if self.has_to_wait(&blob.digest)? => Fate::Waits,
+                Mode::DryRun => Fate::Deleted,
+                Mode::Sweep => self.delete(&blob.digest).await?,
+            };
+            match fate {
+                Fate::Deleted => report.deleted.add(blob.size),
+                Fate::Waits => report.waiting.add(blob.size),
+                Fate::Wanted => report.wanted.add(blob.size),
             }
         }
         Ok(())
     }
 
-    /// Deletes what is in the trash; false when somebody needs it.
-    async fn delete(&self, digest: &Digest) -> Result<bool, StoreError> {
+    /// Whether repositories have a blob, and another node may have referred to it without this one
+    /// knowing.
+    fn has_to_wait(&self, digest: &Digest) -> Result<bool, StoreError> {
+        let is_alone = self.cluster.is_none_or(Cluster::has_heard_all);
+        Ok(!is_alone && !self.store.holders(digest, BLOB, 1)?.is_empty())
+    }
+
+    /// Deletes what is in the trash unless somebody needs it, or may.
+    async fn delete(&self, digest: &Digest) -> Result<Fate, StoreError> {
         let _alone = self.store.alone(digest).await;
         let wanted = *digest;
         let is_back = move |disk: &dyn Disk, layout: &Layout| disk.status(&layout.blob(&wanted));
@@ -180,17 +223,25 @@ impl Sweep<'_> {
             // to have kept it.
             if self.marked.contains(digest) || self.is_wanted(digest)? {
                 self.store.take_back(digest).await?;
-                return Ok(false);
+                return Ok(Fate::Wanted);
+            }
+            if self.has_to_wait(digest)? {
+                return Ok(Fate::Waits);
             }
             // First what is said of it, then itself: repositories never have what is gone.
-            self.store.unlink_everywhere(digest).await?;
+            let back = self.settings.grace.min(MOST_BACK);
+            let as_of = Hlc::at(milliseconds(self.store.wall() - back));
+            if !self.store.unlink_everywhere(digest, as_of).await? {
+                self.store.take_back(digest).await?;
+                return Ok(Fate::Wanted);
+            }
         }
         self.store
             .on_disk("empty the trash", move |disk, layout| {
                 remove_if_there(disk, &layout.trashed(&wanted))
             })
             .await?;
-        Ok(true)
+        Ok(Fate::Deleted)
     }
 
     /// Whether somebody may rely on a blob, or has referred to it since everything was marked.

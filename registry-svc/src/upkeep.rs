@@ -1,4 +1,7 @@
-//! When the sweep and the scrub run, one at a time; what they are at, and what they did last.
+//! When the sweep and the scrub run; what they are at, and what they did last.
+//!
+//! One of each at a time, and neither waits for the other: a scrub takes hours, and a disk that is full
+//! has to be swept meanwhile.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -83,7 +86,8 @@ struct Inner {
 
 #[derive(Debug)]
 struct State {
-    running: Option<Running>,
+    sweeping: Option<Running>,
+    scrubbing: Option<Running>,
     /// How many have been started: a number for each.
     n_started: u64,
     /// The number, name and report of the last sweep and the last scrub.
@@ -91,6 +95,16 @@ struct State {
     last_scrub: Option<Value>,
     swept: Instant,
     scrubbed: Instant,
+}
+
+impl State {
+    /// What runs of a task's kind.
+    fn running(&mut self, task: Task) -> &mut Option<Running> {
+        match task.is_sweep() {
+            true => &mut self.sweeping,
+            false => &mut self.scrubbing,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -130,7 +144,8 @@ impl Upkeep {
             space: space.cloned(),
             config: Arc::clone(config),
             state: Mutex::new(State {
-                running: None,
+                sweeping: None,
+                scrubbing: None,
                 n_started: 0,
                 last_sweep: None,
                 last_scrub: None,
@@ -146,16 +161,14 @@ impl Upkeep {
     pub async fn run(self) {
         loop {
             tokio::time::sleep(LOOK).await;
-            if let Some(task) = self.due() {
-                // A second one at the same moment waits for the next look.
-                if let Some(running) = self.start(task) {
-                    drop(running.1.await);
-                }
+            for task in self.due() {
+                // One that runs already is not begun again.
+                drop(self.start(task));
             }
         }
     }
 
-    fn due(&self) -> Option<Task> {
+    fn due(&self) -> Vec<Task> {
         let config = self.0.config.current();
         let state = self.state();
         let is_past = |interval: Option<Duration>, last: Instant| {
@@ -165,10 +178,14 @@ impl Upkeep {
             true => config.sweep.interval.map(|it| it.min(SWEEP_WHEN_FULL)),
             false => config.sweep.interval,
         };
+        let mut due = Vec::new();
         if is_past(interval, state.swept) && !config.read_only {
-            return Some(Task::Sweep);
+            due.push(Task::Sweep);
         }
-        is_past(config.scrub.interval, state.scrubbed).then_some(Task::Scrub)
+        if is_past(config.scrub.interval, state.scrubbed) {
+            due.push(Task::Scrub);
+        }
+        due
     }
 
     fn is_full(&self) -> bool {
@@ -176,24 +193,26 @@ impl Upkeep {
         space.is_some_and(|space| space.standing() == Standing::Full)
     }
 
-    /// Starts a task and gives its number; none while another runs. Has to be called in the runtime
-    /// that does the work.
+    /// Starts a task and gives its number; none while another of its kind runs. Has to be called in the
+    /// runtime that does the work.
     #[must_use]
     pub fn start(&self, task: Task) -> Option<(u64, JoinHandle<()>)> {
         let mut state = self.state();
-        if state.running.is_some() {
+        if state.running(task).is_some() {
             return None;
         }
         state.n_started += 1;
         let number = state.n_started;
         let since = now();
-        state.running = Some(Running {
+        *state.running(task) = Some(Running {
             task,
             number,
             since,
         });
         drop(state);
-        self.0.read.store(0, Ordering::Relaxed);
+        if !task.is_sweep() {
+            self.0.read.store(0, Ordering::Relaxed);
+        }
         let this = self.clone();
         Some((
             number,
@@ -219,16 +238,20 @@ impl Upkeep {
                 Task::DryRun => Mode::DryRun,
                 _ => Mode::Sweep,
             };
-            let report = sweep::sweep(&self.0.store, &settings, mode).await?;
+            let cluster = self.0.cluster.as_ref();
+            let report = sweep::sweep(&self.0.store, cluster, &settings, mode).await?;
             if mode == Mode::Sweep {
                 self.0.totals.swept(&report);
                 if let Some(space) = &self.0.space {
+                    // What waits for another node may be there for long: no reason to come again.
                     space.expect(report.trashed.octets + report.in_trash.octets);
                 }
                 tracing::info!(
                     trashed = report.trashed.n,
                     deleted = report.deleted.n,
                     deleted_octets = report.deleted.octets,
+                    waiting = report.waiting.n,
+                    restated = report.n_restated,
                     took = ?report.took,
                     "Swept"
                 );
@@ -268,7 +291,7 @@ impl Upkeep {
         };
         let last = json!({ "number": number, "task": task.name(), "report": report });
         let mut state = self.state();
-        state.running = None;
+        *state.running(task) = None;
         if task.is_sweep() {
             state.last_sweep = Some(last);
             if task == Task::Sweep {
@@ -284,16 +307,18 @@ impl Upkeep {
     #[must_use]
     pub fn status(&self) -> Value {
         let state = self.state();
-        let running = state.running.as_ref().map(|running| {
+        let shown = |running: &Running| {
+            let read = || self.0.read.load(Ordering::Relaxed);
             json!({
                 "task": running.task.name(),
                 "number": running.number,
                 "seconds": running.since.elapsed().as_secs_f64(),
-                "read_bytes": self.0.read.load(Ordering::Relaxed),
+                "read_bytes": (!running.task.is_sweep()).then(read),
             })
-        });
+        };
+        let running = [&state.sweeping, &state.scrubbing].into_iter().flatten();
         json!({
-            "running": running,
+            "running": running.map(shown).collect::<Vec<_>>(),
             "last_sweep": state.last_sweep,
             "last_scrub": state.last_scrub,
         })
@@ -387,4 +412,43 @@ impl Totals {
 #[expect(clippy::disallowed_methods, reason = "a shell reads the clock")]
 fn now() -> Instant {
     Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use daemon_base::config::Document;
+
+    use super::*;
+    use crate::config::v1;
+    use crate::digest::{Algorithm, Digest};
+    use crate::disk::RealDisk;
+    use crate::store::Settings;
+
+    #[tokio::test]
+    async fn a_disk_is_swept_while_it_is_scrubbed() {
+        let scratch = tempfile::tempdir().unwrap();
+        let settings = Settings::new(scratch.path().join("store"), "node-0".parse().unwrap());
+        let (store, _) = Store::open(settings, Arc::new(RealDisk)).await.unwrap();
+        let content = Bytes::from_static(&[1; 100_000]);
+        let digest = Digest::of(Algorithm::Sha256, &content);
+        let body = tokio_stream::iter([Ok(content)]);
+        store.ingest(&digest, None, body).await.unwrap();
+        let document = Document::inline("test", "version = \"v1\"\nplain = true\n");
+        let mut config = v1::parse(&document).unwrap();
+        // It takes a day.
+        config.scrub.rate = 1;
+        let upkeep = Upkeep::new(&store, None, None, &Cell::new(config));
+
+        let (_, scrub) = upkeep.start(Task::Scrub).unwrap();
+        assert!(upkeep.start(Task::Verify).is_none());
+        let (number, sweep) = upkeep.start(Task::Sweep).unwrap();
+        assert!(upkeep.start(Task::DryRun).is_none());
+        sweep.await.unwrap();
+        let status = upkeep.status();
+        assert_eq!(status["last_sweep"]["number"], number);
+        assert_eq!(status["running"].as_array().unwrap().len(), 1);
+        assert_eq!(status["running"][0]["task"], "scrub");
+        scrub.abort();
+    }
 }

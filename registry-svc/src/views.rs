@@ -28,6 +28,9 @@ const TAGS: usize = 10_000;
 /// The most tags of one manifest that are looked for.
 const TAGS_OF_MANIFEST: usize = 1000;
 
+/// The most referrers of one manifest that are shown.
+const REFERRERS: usize = 1000;
+
 /// What is looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum View {
@@ -249,8 +252,13 @@ impl Looker {
         let parsed = manifest::parse(&stored.bytes, Some(&stored.media_type)).ok();
         let document: Value = serde_json::from_slice(&stored.bytes).unwrap_or_default();
         let mut referrers = Vec::new();
-        for referrer in self.store.referrers(repository, &stored.digest).await? {
-            referrers.push(referrer_value(&referrer));
+        let digests = self
+            .store
+            .referrers(repository, &stored.digest, None, REFERRERS)?;
+        for digest in digests {
+            let reference = Reference::Digest(digest);
+            let referrer = self.store.manifest(repository, &reference).await?;
+            referrers.extend(referrer.as_ref().map(referrer_value));
         }
         let mut missing = Vec::new();
         for digest in parsed.iter().flat_map(|parsed| parsed.closure.required()) {

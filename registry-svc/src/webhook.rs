@@ -74,6 +74,16 @@ impl Events {
         Self::default()
     }
 
+    /// Somebody is told who looks when it likes to.
+    #[cfg(test)]
+    pub(crate) fn overheard() -> (Self, impl Iterator<Item = Event>) {
+        let (sender, receiver) = sync_channel::<Happened>(CHANNEL);
+        let events = Self::none();
+        events.set(Some(sender));
+        let next = move || receiver.try_recv().ok().map(|happened| happened.event);
+        (events, std::iter::from_fn(next))
+    }
+
     /// Whether anybody is told: who has to work for an event asks this first.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
@@ -215,10 +225,16 @@ impl Webhooks {
     /// is being written.
     ///
     /// # Errors
-    /// When an endpoint cannot be used, and nothing has changed; or when a queue cannot, and nobody
-    /// is told any more.
+    /// When an endpoint or a queue cannot be used, and nothing has changed; or when there is no thread,
+    /// and nobody is told any more.
     pub fn configure(&self, settings: &[config::Webhook]) -> Result<(), WebhookError> {
         let clients = clients(settings)?;
+        // Those that are in use can be used.
+        let in_use = self.status();
+        let is_new = |of: &&config::Webhook| in_use.iter().all(|it| it.name != of.name);
+        for settings in settings.iter().filter(is_new) {
+            drop(self.open(settings)?);
+        }
         self.stop();
         self.begin(settings, clients)
     }
@@ -249,10 +265,7 @@ impl Webhooks {
         }
         let mut endpoints = Vec::new();
         for settings in settings {
-            let queue = open(&self.root, &settings.name).map_err(|source| WebhookError::Queue {
-                name: settings.name.clone(),
-                source,
-            })?;
+            let queue = self.open(settings)?;
             endpoints.push(Arc::new(Endpoint {
                 status: Mutex::new(EndpointStatus {
                     name: settings.name.clone(),
@@ -282,6 +295,13 @@ impl Webhooks {
         };
         self.events.set(Some(sender));
         Ok(())
+    }
+
+    fn open(&self, settings: &config::Webhook) -> Result<Queue, WebhookError> {
+        open(&self.root, &settings.name).map_err(|source| WebhookError::Queue {
+            name: settings.name.clone(),
+            source,
+        })
     }
 
     /// Lets go of the queues, once all that was said is in them.

@@ -22,6 +22,7 @@ use super::peer::Peer;
 use super::wire as form;
 use super::wire::Summary;
 use crate::digest::Digest;
+use crate::index::key::{BLOB, MANIFEST};
 use crate::record::{Fact, RecordError, Stamped};
 use crate::store::{Store, StoreError};
 
@@ -80,10 +81,14 @@ impl Content {
             .values()
             .filter_map(|register| spoken_of(&register.fact))
             .collect();
-        for digest in spoken_of {
-            match store.held(&digest).await? {
-                Some(_) => content.held.insert(digest),
-                None => content.missing.insert(digest),
+        let spoken_of: Vec<Digest> = spoken_of.into_iter().collect();
+        // Without a lease: all that repositories have would be under one for ever, and nothing of it
+        // would ever be swept. A peer that fetches takes one.
+        let lie_here = store.lie_here(spoken_of.clone()).await?;
+        for (digest, lies_here) in spoken_of.into_iter().zip(lie_here) {
+            match lies_here {
+                true => content.held.insert(digest),
+                false => content.missing.insert(digest),
             };
         }
         Ok(content)
@@ -205,7 +210,13 @@ impl Comparison {
             known.missing_blobs = n_missing_there as u64;
             known.differences = n_differences as u64;
         });
-        let missing_here: Vec<&Digest> = here.missing.iter().collect();
+        let mut missing_here = Vec::new();
+        for digest in &here.missing {
+            // The sweep may have deleted it since the registers were read.
+            if self.is_spoken_of(digest)? {
+                missing_here.push(digest);
+            }
+        }
         if !repairs.is_empty() || !missing_here.is_empty() {
             tracing::info!(
                 peer = peer.name.as_str(),
@@ -219,6 +230,16 @@ impl Comparison {
             self.fetcher.begin(digest, Some(&peer.name));
         }
         Ok(())
+    }
+
+    /// Whether a repository has content.
+    fn is_spoken_of(&self, digest: &Digest) -> Result<bool, StoreError> {
+        for kind in [BLOB, MANIFEST] {
+            if !self.store.holders(digest, kind, 1)?.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// What this node and a peer do not have alike, and have not for a moment.

@@ -1,6 +1,7 @@
 //! Nodes on loopback with real stores.
 
 mod read_through;
+mod sweeping;
 mod trust;
 
 use std::future::Future;
@@ -24,6 +25,7 @@ use super::settings::{PeerSettings, Settings, TlsFiles};
 use super::{Caller, Cluster, Remote, compare, nowhere};
 use crate::digest::{Algorithm, Digest};
 use crate::disk::RealDisk;
+use crate::hlc::Hlc;
 use crate::manifest;
 use crate::record::Position;
 use crate::reference::{NodeName, Reference, RepositoryName, Tag, UploadId};

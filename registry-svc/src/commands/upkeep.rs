@@ -94,7 +94,7 @@ async fn done(args: &LookArgs, task: Task) -> Result<Value, LookError> {
                     progress.end();
                     return Ok(report);
                 }
-                progress.show(&status);
+                progress.show(&status, number);
             }
         }
         Reached::Disk(opened) => {
@@ -109,11 +109,12 @@ async fn done(args: &LookArgs, task: Task) -> Result<Value, LookError> {
             let report = match upkeep.start(task) {
                 None => Value::Null,
                 Some((number, mut work)) => {
+                    let number = Value::from(number);
                     while tokio::time::timeout(ASK, &mut work).await.is_err() {
-                        progress.show(&upkeep.status());
+                        progress.show(&upkeep.status(), &number);
                     }
                     progress.end();
-                    report_of(&upkeep.status(), &number.into()).unwrap_or_default()
+                    report_of(&upkeep.status(), &number).unwrap_or_default()
                 }
             };
             opened.store.close().await;
@@ -147,8 +148,10 @@ impl Progress {
         }
     }
 
-    fn show(&mut self, status: &Value) {
-        let Some(running) = status.get("running").filter(|it| !it.is_null()) else {
+    fn show(&mut self, status: &Value, number: &Value) {
+        let running = status.get("running").and_then(Value::as_array);
+        let is_it = |it: &&Value| it.get("number") == Some(number);
+        let Some(running) = running.and_then(|running| running.iter().find(is_it)) else {
             return;
         };
         if self.is_quiet {

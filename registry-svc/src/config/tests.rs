@@ -108,6 +108,25 @@ fn every_key_of_the_template_is_understood() {
 }
 
 #[test]
+fn nobody_is_known_by_a_certificate_where_none_is_asked_for() {
+    for of_tls in ["plain = true\n[access]", &format!("{OWN}[access]")] {
+        let found = problems(&format!("{of_tls}\ncertificates = \"dns\""));
+        let line = of_tls.lines().count() + 2;
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(
+            found[0].contains(&format!("x.toml:{line}:16:")),
+            "{found:?}"
+        );
+        assert!(found[0].contains("client-ca"), "{found:?}");
+        parse(&format!("{of_tls}\ncertificates = \"none\"")).unwrap();
+    }
+    parse(&format!(
+        "{OWN}client-ca = \"ca.pem\"\n[access]\ncertificates = \"dns\""
+    ))
+    .unwrap();
+}
+
+#[test]
 fn every_problem_is_named_with_its_place() {
     let text = r#"
 listen = []

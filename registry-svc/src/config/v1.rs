@@ -15,7 +15,8 @@ use daemon_base::config::{ByteSize, Common, Document, HumanDuration, Problems};
 use toml::Spanned;
 
 use self::spec::{
-    ClientSpec, IndexKindSpec, LimitsSpec, ScrubSpec, SpaceSpec, SparseSpec, Spec, SweepSpec,
+    CertificatesSpec, ClientSpec, IndexKindSpec, LimitsSpec, ScrubSpec, SpaceSpec, SparseSpec,
+    Spec, SweepSpec,
 };
 use super::{
     Certificate, Config, DEFAULT_ADMIN, DEFAULT_ROOT, Index, IndexKind, Limits, Quota, Scrub,
@@ -63,6 +64,7 @@ impl Reader<'_> {
             n => n,
         };
         let tls = self.tls(&spec);
+        self.client_certificates(&spec);
         let listen = self.listen(spec.listen);
         let access = self.access(spec.access);
         let is_reachable = listen.iter().any(|address| !address.ip().is_loopback());
@@ -101,6 +103,23 @@ impl Reader<'_> {
             webhooks: self.webhooks(spec.webhook),
             s3: spec.s3.map(|s3| self.s3(s3)),
             warnings: std::mem::take(&mut self.warnings),
+        }
+    }
+
+    /// Clients are known by their certificates only where they are asked for one.
+    fn client_certificates(&mut self, spec: &Spec) {
+        let has_authority = spec
+            .tls
+            .as_ref()
+            .is_some_and(|tls| tls.get_ref().client_ca.is_some());
+        if let Some(certificates) = &spec.access.certificates
+            && *certificates.get_ref() != CertificatesSpec::None
+            && !has_authority
+        {
+            self.problem(
+                certificates.span(),
+                "`certificates` needs a `client-ca` in [tls]: nobody could show one",
+            );
         }
     }
 

@@ -194,6 +194,11 @@ impl Call<'_> {
     ) -> Result<Answer, Refused> {
         self.admit_write()?;
         let reference = reference_of(reference)?;
+        // Afterwards nobody knows.
+        let media_type = match self.api.parts.events.is_wanted() {
+            true => self.store().media_type(name, &reference)?,
+            false => None,
+        };
         let position = match &reference {
             Reference::Tag(tag) => self.store().delete_tag(name, tag).await?,
             Reference::Digest(digest) => self.store().delete_manifest(name, digest).await?,
@@ -202,7 +207,7 @@ impl Call<'_> {
             action: EventAction::Delete,
             repository: name,
             digest: reference.digest(),
-            media_type: manifest::OCI_IMAGE,
+            media_type: media_type.as_deref().unwrap_or(manifest::OCI_IMAGE),
             size: None,
             tag: reference.tag(),
             from: None,

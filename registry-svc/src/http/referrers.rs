@@ -22,6 +22,9 @@ const INDEX: HeaderValue = HeaderValue::from_static(OCI_INDEX);
 
 const ARTIFACT_TYPE: HeaderValue = HeaderValue::from_static("artifactType");
 
+/// Digests of referrers that are looked up at once.
+const STEP: usize = 1_000;
+
 impl Call<'_> {
     /// `GET`, `HEAD`: always a list, also for what is not there.
     pub(super) async fn referrers(
@@ -38,14 +41,12 @@ impl Call<'_> {
             .query
             .first("artifactType")
             .filter(|kind| !kind.is_empty());
-        let all = self.list(name, subject).await?;
-        let mut listed: Vec<Descriptor> = all
-            .into_values()
-            .filter(|listed| after.is_none_or(|after| listed.digest > after))
-            .filter(|listed| {
-                wanted.is_none() || listed.artifact_type.as_deref() == wanted.as_deref()
-            })
-            .collect();
+        let asked = Asked {
+            after,
+            kind: wanted.as_deref(),
+            most: page.length,
+        };
+        let mut listed = self.list(name, subject, &asked).await?;
         let page = within_size(page, &listed);
         let more = page.cut(&mut listed);
         let mut answer = answer::octets(StatusCode::OK, INDEX, manifest::index_of(&listed));
@@ -65,22 +66,51 @@ impl Call<'_> {
         Ok(answer)
     }
 
-    /// Every referrer, by its digest.
+    /// The referrers that a page begins with, in the order of their digests: up to the first that does
+    /// not belong to it any more. Each manifest is read by itself and only what is told of it kept.
     async fn list(
         &self,
         name: &RepositoryName,
         subject: &Digest,
-    ) -> Result<BTreeMap<Digest, Descriptor>, Refused> {
-        let mut listed = self.under_fallback_tag(name, subject).await?;
-        for stored in self.store().referrers(name, subject).await? {
-            // It was read when it was pushed, and its octets are the same.
-            let Ok(read) = manifest::parse(&stored.bytes, Some(&stored.media_type)) else {
-                continue;
-            };
-            let size = stored.bytes.len() as u64;
-            listed.insert(stored.digest, read.descriptor(stored.digest, size));
+        asked: &Asked<'_>,
+    ) -> Result<Vec<Descriptor>, Refused> {
+        let mut others = self.under_fallback_tag(name, subject).await?;
+        let mut list = List::default();
+        let mut after = asked.after;
+        loop {
+            let digests = self
+                .store()
+                .referrers(name, subject, after.as_ref(), STEP)?;
+            let is_last = digests.len() < STEP;
+            for digest in digests {
+                after = Some(digest);
+                while let Some(entry) = others.first_entry()
+                    && *entry.key() < digest
+                {
+                    list.add(asked, entry.remove());
+                }
+                let reference = Reference::Digest(digest);
+                let Some(stored) = self.store().manifest(name, &reference).await? else {
+                    continue;
+                };
+                // It was read when it was pushed, and its octets are the same.
+                if let Ok(read) = manifest::parse(&stored.bytes, Some(&stored.media_type)) {
+                    others.remove(&digest);
+                    let size = stored.bytes.len() as u64;
+                    list.add(asked, read.descriptor(digest, size));
+                }
+                if list.is_beyond(asked.most) {
+                    return Ok(list.entries);
+                }
+            }
+            if is_last {
+                break;
+            }
         }
-        Ok(listed)
+        for entry in others.into_values() {
+            list.add(asked, entry);
+        }
+        Ok(list.entries)
     }
 
     /// What clients have listed themselves, as far as it is there.
@@ -105,6 +135,40 @@ impl Call<'_> {
             }
         }
         Ok(listed)
+    }
+}
+
+/// Which referrers are asked for.
+struct Asked<'a> {
+    /// Those up to and with this one are left away.
+    after: Option<Digest>,
+    /// Those of other types are left away.
+    kind: Option<&'a str>,
+    /// So many at most.
+    most: usize,
+}
+
+/// The referrers that were found.
+#[derive(Default)]
+struct List {
+    entries: Vec<Descriptor>,
+    /// What they take in an answer.
+    size: usize,
+}
+
+impl List {
+    fn add(&mut self, asked: &Asked<'_>, entry: Descriptor) {
+        let is_asked_for = asked.after.is_none_or(|after| entry.digest > after)
+            && (asked.kind.is_none() || entry.artifact_type.as_deref() == asked.kind);
+        if is_asked_for {
+            self.size += octets_of(&entry);
+            self.entries.push(entry);
+        }
+    }
+
+    /// Whether there are more than a page holds.
+    fn is_beyond(&self, most: usize) -> bool {
+        self.entries.len() > most || (self.size > REFERRERS_SIZE && self.entries.len() > 1)
     }
 }
 

@@ -20,6 +20,7 @@ use crate::digest::Algorithm;
 use crate::disk::RealDisk;
 use crate::manifest::OCI_IMAGE;
 use crate::store::Settings;
+use crate::webhook::Event;
 
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
@@ -69,6 +70,17 @@ impl Registry {
         let limits = Arc::clone(&self.api.limits);
         self.api = Arc::new(Api::new(parts, limits).within(space));
         self
+    }
+
+    /// The same, with what webhooks would be told.
+    fn overheard(mut self) -> (Self, impl Iterator<Item = Event>) {
+        let (events, told) = Events::overheard();
+        let parts = Parts {
+            events,
+            ..self.api.parts.clone()
+        };
+        self.api = Arc::new(Api::new(parts, Arc::clone(&self.api.limits)));
+        (self, told)
     }
 
     /// The same directory, opened by a new process.

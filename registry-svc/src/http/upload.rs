@@ -1,7 +1,13 @@
 //! Upload sessions (distribution-spec, end-4, end-5, end-6, end-11, end-13 and end-14).
 
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
 use hyper::header::{CONTENT_RANGE, RANGE};
 use hyper::{Method, StatusCode};
+use tokio_stream::Stream;
 
 use super::answer::{self, Answer, Headers, UPLOAD};
 use super::body::Received;
@@ -15,6 +21,9 @@ use crate::range;
 use crate::reference::{RepositoryName, UploadId};
 use crate::upload::{Part, PartError};
 use crate::webhook::EventAction;
+
+/// After how many octets of a body it is looked again whether there is room.
+const STEP: u64 = 16 << 20;
 
 impl Call<'_> {
     /// `POST`: mounts, takes a whole blob at once, or opens a session.
@@ -80,11 +89,11 @@ impl Call<'_> {
         let length = self.length(received);
         let permit = self.admit_body(name, length)?;
         self.limit(received, length)?;
-        let pushed = self
-            .store()
-            .push(name, digest, length, &mut *received)
-            .await;
+        let mut metered = Metered::new(self, name, 0, received);
+        let pushed = self.store().push(name, digest, length, &mut metered).await;
+        let refused = metered.refused;
         drop(permit);
+        refused?;
         self.failure(received)?;
         let pushed = pushed?;
         self.tell(&Done::to(EventAction::Push, name, digest, BLOB).size(pushed.size));
@@ -173,6 +182,14 @@ impl Call<'_> {
             }
         }
         drop(permit);
+        // What has come in parts was counted part by part, or not at all.
+        if self.store().blob(name, &digest).await?.is_none() {
+            let size = self.store().offset(name, id).await?;
+            if let Err(refused) = self.admit_quota(name, size) {
+                self.store().cancel(name, id).await?;
+                return Err(refused);
+            }
+        }
         let pushed = self.store().finish(name, id, &digest).await?;
         self.tell(&Done::to(EventAction::Push, name, &digest, BLOB).size(pushed.size));
         Ok(created(name, &digest))
@@ -191,10 +208,13 @@ impl Call<'_> {
         received: &mut Received,
     ) -> Result<u64, Refused> {
         self.limit(received, part.length())?;
+        let before = self.store().offset(name, id).await?;
+        let mut metered = Metered::new(self, name, before, received);
         let appended = self
             .store()
-            .append(name, id, part.at(), part.length(), &mut *received)
+            .append(name, id, part.at(), part.length(), &mut metered)
             .await;
+        metered.refused?;
         // What is wrong with the body is said before what the store makes of it.
         self.failure(received)?;
         let offset = appended?;
@@ -272,10 +292,82 @@ impl Call<'_> {
         }
     }
 
+    /// Whether the disk may be written to further.
+    fn admit_room(&self) -> Result<(), Refused> {
+        match &self.api.space {
+            Some(space) => Ok(space.admit_room(0)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Room in the repository for what a push has brought.
+    fn admit_quota(&self, name: &RepositoryName, came: u64) -> Result<(), Refused> {
+        match &self.api.space {
+            Some(space) => Ok(space.admit_quota(name, came)?),
+            None => Ok(()),
+        }
+    }
+
     /// Room for a body, before any of it is read.
     fn admit_body(&self, name: &RepositoryName, length: Option<u64>) -> Result<Permit, Refused> {
         self.admit_octets(name, length.unwrap_or(0))?;
         self.api.uploads.admit(self.peer.address.ip(), self.limits)
+    }
+}
+
+/// A body for which room is asked again and again as it comes: its length may not have been said, and
+/// others come at the same time.
+struct Metered<'a> {
+    call: &'a Call<'a>,
+    name: &'a RepositoryName,
+    /// What the session had before.
+    before: u64,
+    /// At how many octets it is asked next.
+    next: u64,
+    received: &'a mut Received,
+    /// The answer, once it is no.
+    refused: Result<(), Refused>,
+}
+
+impl<'a> Metered<'a> {
+    fn new(
+        call: &'a Call<'a>,
+        name: &'a RepositoryName,
+        before: u64,
+        received: &'a mut Received,
+    ) -> Self {
+        Self {
+            call,
+            name,
+            before,
+            next: STEP,
+            received,
+            refused: Ok(()),
+        }
+    }
+}
+
+impl Stream for Metered<'_> {
+    type Item = io::Result<Bytes>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        let piece = ready!(Pin::new(&mut *this.received).poll_next(cx));
+        let came = this.received.taken();
+        let is_due = came >= this.next;
+        if piece.is_none() || is_due {
+            this.next = came + STEP;
+            let room = match is_due {
+                true => this.call.admit_room(),
+                false => Ok(()),
+            };
+            let quota = || this.call.admit_quota(this.name, this.before + came);
+            this.refused = room.and_then(|()| quota());
+            if this.refused.is_err() {
+                return Poll::Ready(Some(Err(io::ErrorKind::StorageFull.into())));
+            }
+        }
+        Poll::Ready(piece)
     }
 }
 

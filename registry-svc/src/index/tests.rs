@@ -227,7 +227,11 @@ fn check_repository(view: &View, name: &RepositoryName, registers: &[crate::reco
                 assert_eq!(view.manifest(name, digest), Ok(link.clone()));
                 assert!(view.holders(digest, MANIFEST, 99).unwrap().contains(name));
                 if let Some(subject) = link.as_ref().and_then(|link| link.subject) {
-                    assert!(view.referrers(name, &subject).unwrap().contains(digest));
+                    assert!(
+                        view.referrers(name, &subject, None, 100)
+                            .unwrap()
+                            .contains(digest)
+                    );
                 }
             }
             Fact::Tag { tag, target, .. } => {
@@ -247,7 +251,11 @@ fn check_repository(view: &View, name: &RepositoryName, registers: &[crate::reco
         tags.iter().find(|tag| tag.as_str() > "t1")
     );
     let n_referring: usize = (0..6)
-        .map(|number| view.referrers(name, &digest(number)).unwrap().len())
+        .map(|number| {
+            view.referrers(name, &digest(number), None, 100)
+                .unwrap()
+                .len()
+        })
         .sum();
     let refers = |fact: &&&Fact| matches!(fact, Fact::Manifest { link: Some(link), .. } if link.subject.is_some());
     assert_eq!(n_referring, facts.iter().filter(refers).count());

@@ -226,7 +226,8 @@ impl View {
         entries.iter().map(name).collect()
     }
 
-    /// Manifests of a repository that refer to a subject, in the order of their digests.
+    /// Manifests of a repository that refer to a subject, in the order of their digests, after one that
+    /// need not be there.
     ///
     /// # Errors
     ///
@@ -235,16 +236,16 @@ impl View {
         &self,
         repository: &RepositoryName,
         subject: &Digest,
+        after: Option<&Digest>,
+        limit: usize,
     ) -> Result<Vec<Digest>, IndexError> {
         let prefix = key::referrers(repository, subject);
-        let mut digests = Vec::new();
-        self.walk(&prefix, None, |key, _| {
-            digests.push(key::parse_digest(
-                key.strip_prefix(prefix.as_slice()).unwrap_or_default(),
-            )?);
-            Ok(Walk::On)
-        })?;
-        Ok(digests)
+        let after = after.map(|after| key::referrer(repository, subject, after));
+        let entries = self.index.scan(&prefix, after.as_deref(), limit)?;
+        let digest = |(key, _): &(Vec<u8>, Vec<u8>)| {
+            key::parse_digest(key.strip_prefix(prefix.as_slice()).unwrap_or_default())
+        };
+        entries.iter().map(digest).collect()
     }
 
     /// Registers in the order of their keys, tombstones included.

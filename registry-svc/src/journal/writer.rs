@@ -14,7 +14,7 @@ use super::frame::{self, Kind};
 use super::snapshot::{Boundary, Directory};
 use super::{JournalError, Place};
 use crate::disk::File;
-use crate::hlc::Clock;
+use crate::hlc::{Clock, Hlc};
 use crate::index::current::Current;
 use crate::record::{Fact, NodeId, Position, Record, Vector};
 
@@ -68,7 +68,25 @@ impl Writer {
     ///
     /// Fails when they could not be made durable.
     pub async fn state(&self, facts: Vec<Fact>) -> Result<Position, JournalError> {
-        let position = self.ask(Statement::Own(facts)).await?;
+        self.own(facts, None).await
+    }
+
+    /// States facts of this node as they were at a moment in the past: whatever was stated since,
+    /// anywhere, holds against them.
+    ///
+    /// # Errors
+    ///
+    /// Fails when they could not be made durable.
+    pub async fn state_as_of(
+        &self,
+        facts: Vec<Fact>,
+        as_of: Hlc,
+    ) -> Result<Position, JournalError> {
+        self.own(facts, Some(as_of)).await
+    }
+
+    async fn own(&self, facts: Vec<Fact>, as_of: Option<Hlc>) -> Result<Position, JournalError> {
+        let position = self.ask(Statement::Own { facts, as_of }).await?;
         // A record of this node always has a place.
         position.ok_or(JournalError::ReadOnly)
     }
@@ -120,7 +138,11 @@ impl Writer {
 /// What is to be written.
 #[derive(Debug)]
 enum Statement {
-    Own(Vec<Fact>),
+    Own {
+        facts: Vec<Fact>,
+        /// When they were so; none for now.
+        as_of: Option<Hlc>,
+    },
     Foreign(Vec<Record>),
 }
 
@@ -196,7 +218,7 @@ impl State {
     /// Makes the records of a request.
     fn add(&mut self, group: &mut Group, request: Request) {
         let result = match request.statement {
-            Statement::Own(facts) => self.add_own(group, facts).map(Some),
+            Statement::Own { facts, as_of } => self.add_own(group, facts, as_of).map(Some),
             Statement::Foreign(records) => self.add_foreign(group, records).map(|()| None),
         };
         match result {
@@ -206,11 +228,17 @@ impl State {
         }
     }
 
-    fn add_own(&mut self, group: &mut Group, facts: Vec<Fact>) -> Result<Position, JournalError> {
+    fn add_own(
+        &mut self,
+        group: &mut Group,
+        facts: Vec<Fact>,
+        as_of: Option<Hlc>,
+    ) -> Result<Position, JournalError> {
+        let now = self.clock.tick((self.wall)());
         let record = Record {
             origin: self.own.clone(),
             sequence: group.vector.of(&self.own) + 1,
-            stamp: self.clock.tick((self.wall)()),
+            stamp: as_of.map_or(now, |as_of| as_of.min(now)),
             facts,
         };
         let position = Position {

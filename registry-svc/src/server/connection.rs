@@ -43,6 +43,9 @@ const PONG: Duration = Duration::from_secs(20);
 /// How a client that knows says that it speaks HTTP/2 (RFC 9113 §3.4).
 const PREFACE: &[u8; 4] = b"PRI ";
 
+/// How long after the first octets of it came the rest is looked for: the next segment is close behind.
+const SECOND_LOOK: Duration = Duration::from_millis(5);
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Protocol {
     Http1,
@@ -95,11 +98,17 @@ pub(super) async fn serve(shared: Arc<Shared>, accepted: Accepted, guard: Guard)
 /// What a client speaks in the clear; nothing, if it is gone.
 async fn first_octets(stream: &TcpStream) -> Option<Protocol> {
     let mut octets = [0; PREFACE.len()];
-    let seen = stream.peek(&mut octets).await.ok()?;
-    match seen {
-        0 => None,
-        _ if octets == *PREFACE => Some(Protocol::Http2),
-        _ => Some(Protocol::Http1),
+    loop {
+        let n_seen = stream.peek(&mut octets).await.ok()?;
+        let seen = octets.get(..n_seen).unwrap_or_default();
+        match seen {
+            [] => return None,
+            _ if seen == PREFACE => return Some(Protocol::Http2),
+            _ if !PREFACE.starts_with(seen) => return Some(Protocol::Http1),
+            // A segment may end anywhere, and `P` begins `POST` too. What is looked at stays where it is and goes on
+            // being readable, so there is no waiting for more but by time.
+            _ => tokio::time::sleep(SECOND_LOOK).await,
+        }
     }
 }
 

@@ -201,6 +201,38 @@ fn both_protocols_are_spoken_in_the_clear() {
     });
 }
 
+/// A connection on which what the client says first arrives in two pieces.
+fn split(mut stream: TcpStream, n_first: usize) -> tokio::io::DuplexStream {
+    let (client, mut inner) = tokio::io::duplex(64 << 10);
+    tokio::spawn(async move {
+        let mut first = vec![0; n_first];
+        inner.read_exact(&mut first).await.unwrap();
+        stream.write_all(&first).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        // How the exchange ends is the client's to judge.
+        drop(tokio::io::copy_bidirectional(&mut inner, &mut stream).await);
+    });
+    client
+}
+
+#[test]
+fn what_is_spoken_is_told_apart_wherever_the_first_segment_ends() {
+    block_on(async {
+        let site = Site::plain(Settings::default(), Limits::default()).await;
+        for n_first in [1, 3, 4, 5] {
+            speak_http2(split(site.connect().await.0, n_first)).await;
+            speak_http1(split(site.connect().await.0, n_first)).await;
+        }
+        // Whoever goes no further is cut off as others are.
+        let site = Site::plain(short(), Limits::default()).await;
+        for said in ["P", "PRI"] {
+            let mut client = site.connect().await;
+            client.send(said).await;
+            client.is_closed().await;
+        }
+    });
+}
+
 #[test]
 fn both_protocols_are_spoken_in_tls_and_the_first_is_preferred() {
     block_on(async {

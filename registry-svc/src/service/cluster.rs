@@ -56,6 +56,13 @@ pub(super) async fn start(
     }
 }
 
+/// What is wrong with the files that prove who this node is.
+pub(crate) fn check(config: &config::Config) -> Option<String> {
+    let cluster = config.cluster.as_ref()?;
+    let checked = crate::cluster::check(&settings(cluster));
+    checked.err().map(|error| exit::chain(&error))
+}
+
 /// Serves the other nodes until the drain is asked for.
 pub(super) async fn serve(
     cluster: &Cluster,

@@ -3,6 +3,7 @@
 //! The reserve is a file that is given up when the disk is as good as full, whoever has filled it:
 //! then the journal can still be written, and so things can be deleted.
 
+use std::cmp::Reverse;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +12,7 @@ use std::time::Duration;
 use daemon_base::snapshot::Cell;
 
 use super::{Full, Standing, Watermarks, within_quota};
-use crate::config;
+use crate::config::{self, Quota};
 use crate::digest::Digest;
 use crate::disk::{Access, Room};
 use crate::record::{Fact, Key};
@@ -71,19 +72,32 @@ impl Space {
     /// # Errors
     /// When there is no room for them.
     pub fn admit(&self, repository: &RepositoryName, wanted: u64) -> Result<(), Full> {
+        self.admit_room(wanted)?;
+        self.admit_quota(repository, wanted)
+    }
+
+    /// Whether the disk has room for `wanted` octets.
+    ///
+    /// # Errors
+    /// When it has not.
+    pub fn admit_room(&self, wanted: u64) -> Result<(), Full> {
         let settings = self.0.settings.current();
         // A disk that does not say how full it is says so when it is written to.
         if let Ok(room) = self.room() {
             let freeable = self.0.freeable.load(Ordering::Relaxed);
             watermarks(&settings).admit(room.total, room.free, freeable, wanted)?;
         }
+        Ok(())
+    }
+
+    /// Whether a repository may hold `wanted` octets more.
+    ///
+    /// # Errors
+    /// When it may not.
+    pub fn admit_quota(&self, repository: &RepositoryName, wanted: u64) -> Result<(), Full> {
+        let settings = self.0.settings.current();
         let name = repository.as_str();
-        let quotas = settings.quotas.iter();
-        let most = quotas
-            .filter(|quota| quota.repositories.matches(name))
-            .map(|quota| quota.size)
-            .min();
-        match most {
+        match quota(&settings.quotas, name) {
             Some(most) => within_quota(most, self.held(repository), wanted),
             None => Ok(()),
         }
@@ -224,4 +238,14 @@ fn octets(fact: &Fact) -> u64 {
         Fact::Manifest { link, .. } => link.as_ref().map_or(0, |link| link.size),
         Fact::Tag { .. } => 0,
     }
+}
+
+/// The most that a repository may hold: the longest pattern that matches decides, wildcards not counted,
+/// and of equals the smallest size.
+fn quota(quotas: &[Quota], repository: &str) -> Option<u64> {
+    let matching = quotas
+        .iter()
+        .filter(|quota| quota.repositories.matches(repository));
+    let decides = matching.max_by_key(|quota| (quota.repositories.weight(), Reverse(quota.size)));
+    decides.map(|quota| quota.size)
 }

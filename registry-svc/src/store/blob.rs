@@ -14,6 +14,7 @@ use super::reader::{BlobReader, PIECE, read_piece};
 use super::{Inner, Pushed, Store, StoreError, Subject, blocking};
 use crate::digest::Digest;
 use crate::disk::{Access, File};
+use crate::hlc::Hlc;
 use crate::index::key::BLOB;
 use crate::index::view::View;
 use crate::record::{Fact, Key, Position};
@@ -136,23 +137,49 @@ impl Store {
     /// links one holds that too, so no lock of a repository is needed, and none may be waited for by
     /// one whom a push with that lock waits for.
     ///
+    /// It is taken as of a moment in the past: a link stated since, by this node or by one that this
+    /// node has not heard yet, holds against it on every node. False when there is one.
+    ///
     /// # Errors
     ///
     /// Fails when the index or the journal does.
-    pub async fn unlink_everywhere(&self, digest: &Digest) -> Result<(), StoreError> {
+    pub async fn unlink_everywhere(&self, digest: &Digest, as_of: Hlc) -> Result<bool, StoreError> {
+        let mut before = Vec::new();
         loop {
             let ask = |view: &View| view.holders(digest, BLOB, MOST_HOLDERS);
             let holders = self.inner.read(ask)?;
-            if holders.is_empty() {
-                return Ok(());
+            if holders.is_empty() || holders == before {
+                return Ok(holders.is_empty());
             }
-            let facts = holders.into_iter().map(|repository| Fact::Blob {
-                repository,
+            let facts = holders.iter().map(|repository| Fact::Blob {
+                repository: repository.clone(),
                 digest: *digest,
                 size: None,
             });
-            self.inner.writer.state(facts.collect()).await?;
+            let facts = facts.collect();
+            self.inner.writer.state_as_of(facts, as_of).await?;
+            before = holders;
         }
+    }
+
+    /// Which content is on the disk, in the trash too, in the order of the digests that are asked
+    /// about. Takes no lease: what is looked at is not what somebody relies on.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the disk does.
+    pub async fn lie_here(&self, digests: Vec<Digest>) -> Result<Vec<bool>, StoreError> {
+        self.on_disk("look for blobs", move |disk, layout| {
+            let lies = |digest: &Digest| -> io::Result<bool> {
+                let (path, trashed) = (layout.blob(digest), layout.trashed(digest));
+                // It may have been taken back from the trash between the first two.
+                Ok(disk.status(&path)?.is_some()
+                    || disk.status(&trashed)?.is_some()
+                    || disk.status(&path)?.is_some())
+            };
+            digests.iter().map(lies).collect()
+        })
+        .await
     }
 
     /// Takes content back from the trash, for whoever holds its digest.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use config_text::counted;
 use thiserror::Error;
 
 use crate::digest::Digest;
@@ -40,7 +41,7 @@ pub enum StoreError {
     #[error("the store is read-only")]
     ReadOnly,
     /// What a manifest refers to is not in the repository.
-    #[error("{} blobs unknown", .0.len())]
+    #[error("{} unknown", counted(.0.len(), "blob"))]
     MissingBlobs(Vec<Digest>),
     /// Whoever sent the content failed to.
     #[error("the content ended early")]

@@ -27,6 +27,10 @@ const BATCH: usize = 512 << 10;
 /// Pieces that are gathered at most, however small.
 const BATCH_PIECES: usize = 1024;
 
+/// How far ahead of what has come room is made: enough that files are in few pieces, and no more than
+/// a client may well claim and never send.
+const AHEAD: u64 = 16 << 20;
+
 /// What is read at once to hash what is on the disk.
 const CHUNK: usize = 256 << 10;
 
@@ -46,6 +50,8 @@ pub(crate) struct Incoming {
     /// Of all octets; none when some came before a restart.
     hasher: Option<Hasher>,
     algorithm: Algorithm,
+    /// How many octets there will be, as far as it is said.
+    expected: u64,
     /// Octets that room was made for.
     allocated: u64,
 }
@@ -62,6 +68,7 @@ impl Incoming {
             block: None,
             hasher: Some(Hasher::new(algorithm)),
             algorithm,
+            expected: 0,
             allocated: 0,
         }
     }
@@ -78,6 +85,8 @@ impl Incoming {
             file => {
                 let file: Arc<dyn File> = file?.into();
                 let size = file.size()?;
+                // Room may have been made for what did not come.
+                file.truncate(size)?;
                 incoming.size.store(size, Ordering::Release);
                 incoming.n_written = size;
                 incoming.file = Some(file);
@@ -97,23 +106,44 @@ impl Incoming {
         Arc::clone(&self.size)
     }
 
-    /// Makes room for `more` octets.
-    fn allocate(&mut self, more: u64) -> io::Result<()> {
-        let wanted = self.size().saturating_add(more);
-        if wanted > self.allocated {
+    /// `more` octets are said to come: room is made for them little by little.
+    fn expect(&mut self, more: u64) {
+        self.expected = self.size().saturating_add(more);
+    }
+
+    /// Makes room for `more` octets, and for some of those that are expected after them.
+    fn make_room(&mut self, more: u64) -> io::Result<()> {
+        let needed = self.size().saturating_add(more);
+        if needed > self.allocated && needed <= self.expected {
+            let wanted = needed.saturating_add(AHEAD).min(self.expected);
             self.file()?.allocate(wanted)?;
             self.allocated = wanted;
         }
         Ok(())
     }
 
+    /// Gives back room that was made and is not used; everything is in the file.
+    fn trim(&mut self) -> io::Result<()> {
+        let size = self.size();
+        if self.allocated > size {
+            self.file()?.truncate(size)?;
+            self.allocated = size;
+        }
+        Ok(())
+    }
+
     /// Adds pieces. When that fails, those of them that are in the file stay.
     pub(crate) fn write(&mut self, pieces: &[Bytes]) -> io::Result<()> {
-        let result = pieces.iter().try_for_each(|piece| {
-            if let Some(hasher) = &mut self.hasher {
-                hasher.update(piece);
-            }
-            self.put(piece)
+        let more = pieces.iter().map(|piece| piece.len() as u64).sum();
+        let room = self.make_room(more);
+        let mut pieces = pieces.iter();
+        let result = room.and_then(|()| {
+            pieces.try_for_each(|piece| {
+                if let Some(hasher) = &mut self.hasher {
+                    hasher.update(piece);
+                }
+                self.put(piece)
+            })
         });
         self.settle(result)
     }
@@ -186,10 +216,7 @@ impl Incoming {
     /// The order is what makes the name stand for whole content, whenever the power goes.
     fn place(&mut self, layout: &Layout, digest: &Digest) -> io::Result<u64> {
         let size = self.size();
-        if self.allocated > size {
-            // Room that was made and not used.
-            self.file()?.truncate(size)?;
-        }
+        self.trim()?;
         let file = self.file()?;
         file.seal()?;
         file.sync()?;
@@ -316,7 +343,7 @@ pub(crate) enum Ended<S> {
     Lost,
 }
 
-/// Writes a body to a slot, for whose `length` room is made first.
+/// Writes a body to a slot; room for its `length` is made ahead of what has come.
 ///
 /// When the future is dropped, what is being written is written to its end, and the slot is free
 /// again then.
@@ -361,7 +388,7 @@ pub(crate) async fn pump<S: Slot>(
 
 /// The slot, or whoever writes to it.
 enum AtWork<S> {
-    /// Nobody does; the room that is still to be made.
+    /// Nobody does; the length that the slot has not been told yet.
     Idle(S, Option<u64>),
     Writing(JoinHandle<(S, io::Result<()>)>),
 }
@@ -375,7 +402,9 @@ impl<S: Slot> AtWork<S> {
     /// The same with the last of them: what is acknowledged is in the file.
     async fn last(self, pieces: Vec<Bytes>) -> Result<Self, Ended<S>> {
         let write = |incoming: &mut Incoming, pieces: &[Bytes]| {
-            incoming.write(pieces).and_then(|()| incoming.flush())
+            incoming.write(pieces)?;
+            incoming.flush()?;
+            incoming.trim()
         };
         self.write(pieces, write).await
     }
@@ -388,9 +417,12 @@ impl<S: Slot> AtWork<S> {
         let (mut slot, length) = self.idle().await?;
         Ok(Self::Writing(spawn_blocking(move || {
             let result = match slot.incoming() {
-                Some(incoming) => length
-                    .map_or(Ok(()), |length| incoming.allocate(length))
-                    .and_then(|()| write(incoming, &pieces)),
+                Some(incoming) => {
+                    if let Some(length) = length {
+                        incoming.expect(length);
+                    }
+                    write(incoming, &pieces)
+                }
                 None => Err(io::ErrorKind::NotFound.into()),
             };
             (slot, result)

@@ -96,6 +96,20 @@ impl Store {
         }))
     }
 
+    /// The media type of a manifest of a repository.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the index does.
+    pub fn media_type(
+        &self,
+        repository: &RepositoryName,
+        reference: &Reference,
+    ) -> Result<Option<Arc<str>>, StoreError> {
+        let found = self.inner.resolve(repository, reference)?;
+        Ok(found.map(|(_, media_type)| media_type))
+    }
+
     /// Reads a manifest's content that is not in its place, and takes it back from the trash: it was
     /// moved there when no repository had the manifest yet.
     async fn load_from_trash(&self, digest: Digest) -> Result<bytes::Bytes, StoreError> {
@@ -192,23 +206,21 @@ impl Store {
     }
 
     /// Manifests of a repository whose subject is `digest`, whether that is there or not, in the
-    /// order of their digests. What stands under the fallback tag is the caller's.
+    /// order of their digests, after one that need not be there. What stands under the fallback tag is
+    /// the caller's.
     ///
     /// # Errors
     ///
-    /// Fails when the content of one is lost or the disk fails.
-    pub async fn referrers(
+    /// Fails when neither the index nor the journal can be read.
+    pub fn referrers(
         &self,
         repository: &RepositoryName,
         digest: &Digest,
-    ) -> Result<Vec<Stored>, StoreError> {
-        let digests = self.inner.read(|view| view.referrers(repository, digest))?;
-        let mut referrers = Vec::with_capacity(digests.len());
-        for digest in digests {
-            let reference = Reference::Digest(digest);
-            referrers.extend(self.manifest(repository, &reference).await?);
-        }
-        Ok(referrers)
+        after: Option<&Digest>,
+        limit: usize,
+    ) -> Result<Vec<Digest>, StoreError> {
+        self.inner
+            .read(|view| view.referrers(repository, digest, after, limit))
     }
 }
 

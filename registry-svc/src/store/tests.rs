@@ -524,14 +524,8 @@ fn a_deleted_manifest_takes_its_tags_and_a_deleted_tag_leaves_it() {
         let one = digest(b"{\"one\":1}");
         put("{\"two\":2}", Some(one), &["y", "z"]).await;
         let two = digest(b"{\"two\":2}");
-        let referrers = store.referrers(&name, &one).await.unwrap();
-        assert_eq!(
-            referrers
-                .iter()
-                .map(|found| found.digest)
-                .collect::<Vec<_>>(),
-            [two]
-        );
+        assert_eq!(store.referrers(&name, &one, None, 10).unwrap(), [two]);
+        assert_eq!(store.referrers(&name, &one, Some(&two), 10).unwrap(), []);
         assert_eq!(find("y".to_owned()).await.unwrap(), "{\"two\":2}");
         store
             .delete_tag(&name, &"y".parse().unwrap())
@@ -546,7 +540,7 @@ fn a_deleted_manifest_takes_its_tags_and_a_deleted_tag_leaves_it() {
             (find(two.to_string()).await, find("z".to_owned()).await),
             (None, None)
         );
-        assert_eq!(store.referrers(&name, &one).await.unwrap(), []);
+        assert_eq!(store.referrers(&name, &one, None, 10).unwrap(), []);
         let gone = store.delete_manifest(&name, &two).await;
         assert!(matches!(gone, Err(StoreError::Unknown(Subject::Manifest))));
         assert_eq!(find("x".to_owned()).await.unwrap(), "{\"one\":1}");

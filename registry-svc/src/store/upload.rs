@@ -167,8 +167,8 @@ impl Store {
         Ok(session.size.load(Ordering::Acquire))
     }
 
-    /// Adds a body to a session, at its end if `at` is not said; room for `length` octets is made
-    /// beforehand. Returns how many octets the session has. When the body ends early, what came
+    /// Adds a body to a session, at its end if `at` is not said; room for its `length` octets is made
+    /// ahead of them. Returns how many octets the session has. When the body ends early, what came
     /// stays; when the disk fails, the session ends.
     ///
     /// # Errors
@@ -333,4 +333,63 @@ fn parse(note: &[u8]) -> Option<(Algorithm, RepositoryName)> {
     let text = std::str::from_utf8(note).ok()?;
     let (algorithm, repository) = text.strip_suffix('\n')?.split_once(' ')?;
     Some((algorithm.parse().ok()?, repository.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
+    use super::*;
+    use crate::disk::{Access, RealDisk};
+    use crate::store::Settings;
+
+    /// What a client claims, and more than room is ever made for ahead.
+    const CLAIMED: u64 = 256 << 20;
+
+    async fn open(scratch: &tempfile::TempDir) -> Store {
+        let root = scratch.path().join("store");
+        let settings = Settings::new(root, "node-0".parse().unwrap());
+        Store::open(settings, Arc::new(RealDisk)).await.unwrap().0
+    }
+
+    /// What a session's file takes on the disk.
+    fn taken(store: &Store, id: &UploadId) -> u64 {
+        let path = store.layout().uploads().join(id.number());
+        512 * std::fs::metadata(path).unwrap().blocks()
+    }
+
+    #[tokio::test]
+    async fn a_session_keeps_no_room_for_what_was_only_claimed() {
+        let scratch = tempfile::tempdir().unwrap();
+        let store = open(&scratch).await;
+        let repository: RepositoryName = "a".parse().unwrap();
+        let id = store.begin(&repository, Algorithm::Sha256).await.unwrap();
+        let piece = Bytes::from(vec![7; 700_000]);
+        let body = [Ok(piece.clone()), Err(io::ErrorKind::BrokenPipe.into())];
+        let appended = store
+            .append(
+                &repository,
+                &id,
+                None,
+                Some(CLAIMED),
+                tokio_stream::iter(body),
+            )
+            .await;
+        assert!(matches!(appended, Err(StoreError::Body(_))), "{appended:?}");
+        assert_eq!(store.offset(&repository, &id).await.unwrap(), 700_000);
+        assert!(taken(&store, &id) < 2 << 20);
+
+        // And one that was killed meanwhile gives it back with the next start.
+        let path = store.layout().uploads().join(id.number());
+        let file = RealDisk.open(&path, Access::Write).unwrap();
+        file.allocate(CLAIMED).unwrap();
+        drop(file);
+        store.close().await;
+        drop(store);
+        let store = open(&scratch).await;
+        assert!(taken(&store, &id) < 2 << 20);
+        let digest = Digest::of(Algorithm::Sha256, &piece);
+        let pushed = store.finish(&repository, &id, &digest).await.unwrap();
+        assert_eq!(pushed.size, 700_000);
+    }
 }

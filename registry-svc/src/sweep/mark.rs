@@ -13,38 +13,65 @@ use crate::store::{Store, StoreError};
 /// Registers that are read at once.
 const PAGE: usize = 1000;
 
-/// Manifests of repositories and everything they refer to.
+/// Manifests of repositories and everything they refer to. If it `restates`, links that were taken back by
+/// another node are stated anew on the way: one that had not heard of the manifest.
 ///
 /// # Errors
 ///
-/// Fails when the index or the disk does, and when a manifest is lost: what it referred to is not
-/// known then, so nothing may go.
+/// Fails when the index, the disk or the journal does, and when a manifest is lost: what it referred to is
+/// not known then, so nothing may go.
 pub(super) async fn marked(
     store: &Store,
+    restates: bool,
     report: &mut Report,
 ) -> Result<HashSet<Digest>, StoreError> {
     let mut marked = HashSet::new();
     let mut read = HashSet::new();
     let mut registers = Registers::new(store);
-    while let Some(register) = registers.next()? {
-        let Fact::Manifest {
-            repository,
-            digest,
-            link: Some(_),
-        } = register.fact
-        else {
-            continue;
-        };
+    while let Some((repository, digest)) = registers.next_manifest()? {
         marked.insert(digest);
-        // Many repositories may have one manifest.
-        if !read.insert(digest) {
+        // Many repositories may have one manifest, and each has links of its own.
+        let is_new = read.insert(digest);
+        if !is_new && !restates {
             continue;
         }
-        report.n_manifests += 1;
         let closure = closure(store, &repository, digest).await?;
-        marked.extend(closure.kept().copied());
+        if restates {
+            restate_links(store, &repository, &closure, report).await?;
+        }
+        if is_new {
+            report.n_manifests += 1;
+            marked.extend(closure.kept().copied());
+        }
     }
     Ok(marked)
+}
+
+/// States anew the links to blobs that a manifest of their repository refers to and that are here, where
+/// they were taken back.
+async fn restate_links(
+    store: &Store,
+    repository: &RepositoryName,
+    closure: &Closure,
+    report: &mut Report,
+) -> Result<(), StoreError> {
+    for digest in &closure.blobs {
+        let key = Key::Blob {
+            repository: repository.clone(),
+            digest: *digest,
+        };
+        let link = store.register(&key)?;
+        if !link.is_some_and(|link| link.fact.is_tombstone()) {
+            continue;
+        }
+        match store.link(repository, digest).await {
+            Ok(_) => report.n_restated += 1,
+            // Its content is not here, so nothing can be said of it; or nothing at all.
+            Err(StoreError::Unknown(_) | StoreError::ReadOnly) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Every visible manifest, and what has to be there for it to be whole.
@@ -56,14 +83,8 @@ pub(crate) async fn closures(store: &Store) -> Result<Vec<(Digest, Vec<Digest>)>
     let mut all = Vec::new();
     let mut seen = HashSet::new();
     let mut registers = Registers::new(store);
-    while let Some(register) = registers.next()? {
-        if let Fact::Manifest {
-            repository,
-            digest,
-            link: Some(_),
-        } = register.fact
-            && seen.insert(digest)
-        {
+    while let Some((repository, digest)) = registers.next_manifest()? {
+        if seen.insert(digest) {
             let required = match closure(store, &repository, digest).await {
                 Ok(closure) => closure.required().copied().collect(),
                 // It lacks itself.
@@ -118,6 +139,21 @@ impl<'a> Registers<'a> {
             self.last = Some(register.fact.key());
         }
         Ok(next)
+    }
+
+    /// The next manifest that a repository has.
+    fn next_manifest(&mut self) -> Result<Option<(RepositoryName, Digest)>, StoreError> {
+        while let Some(register) = self.next()? {
+            if let Fact::Manifest {
+                repository,
+                digest,
+                link: Some(_),
+            } = register.fact
+            {
+                return Ok(Some((repository, digest)));
+            }
+        }
+        Ok(None)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use config_text::counted;
 use serde_json::{Value, json};
 
 /// Some blobs.
@@ -27,7 +28,12 @@ impl Amount {
 
 impl fmt::Display for Amount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} blobs, {} octets", self.n, self.octets)
+        write!(
+            f,
+            "{}, {}",
+            counted(self.n, "blob"),
+            counted(self.octets, "octet")
+        )
     }
 }
 
@@ -52,6 +58,10 @@ pub struct Report {
     pub wanted: Amount,
     /// In the trash before, and still.
     pub in_trash: Amount,
+    /// In the trash for long enough, and kept until every other node has been heard.
+    pub waiting: Amount,
+    /// Links stated anew that a manifest needs.
+    pub n_restated: u64,
     /// Deleted from the trash.
     pub deleted: Amount,
     /// How long it took.
@@ -72,6 +82,8 @@ impl Report {
             "young": self.young.json(),
             "wanted": self.wanted.json(),
             "in_trash": self.in_trash.json(),
+            "waiting_for_nodes": self.waiting.json(),
+            "links_restated": self.n_restated,
             "deleted": self.deleted.json(),
             "seconds": self.took.as_secs_f64(),
         })
@@ -86,14 +98,25 @@ impl fmt::Display for Report {
         };
         writeln!(
             f,
-            "{} blobs, {} manifests",
-            self.n_examined, self.n_manifests
+            "{}, {}",
+            counted(self.n_examined, "blob"),
+            counted(self.n_manifests, "manifest")
         )?;
         writeln!(f, "{would}moved to the trash: {}", self.trashed)?;
         writeln!(f, "{would}deleted from the trash: {}", self.deleted)?;
         writeln!(f, "not needed but young: {}", self.young)?;
         writeln!(f, "not needed but asked for: {}", self.wanted)?;
         writeln!(f, "waiting in the trash: {}", self.in_trash)?;
+        if self.waiting.n > 0 {
+            writeln!(
+                f,
+                "kept until all other nodes are connected and heard: {}",
+                self.waiting
+            )?;
+        }
+        if self.n_restated > 0 {
+            writeln!(f, "links of manifests stated anew: {}", self.n_restated)?;
+        }
         if self.n_untagged > 0 {
             writeln!(
                 f,

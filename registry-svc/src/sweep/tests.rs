@@ -118,29 +118,29 @@ fn what_no_manifest_refers_to_goes_to_the_trash_and_then_for_good() {
         tokio::time::sleep(Duration::from_millis(5)).await;
 
         let young = settings(Duration::from_hours(2), NONE);
-        let report = sweep(&store, &young, Mode::Sweep).await.unwrap();
+        let report = sweep(&store, None, &young, Mode::Sweep).await.unwrap();
         assert_eq!((report.trashed.n, report.young.n), (0, 1));
 
-        let tried = sweep(&store, &settings(NONE, NONE), Mode::DryRun)
+        let tried = sweep(&store, None, &settings(NONE, NONE), Mode::DryRun)
             .await
             .unwrap();
         assert_eq!((tried.trashed.n, tried.trashed.octets), (1, 5));
         assert!(is_there(&store, &loose));
 
         let waits = settings(NONE, Duration::from_hours(1));
-        let report = sweep(&store, &waits, Mode::Sweep).await.unwrap();
+        let report = sweep(&store, None, &waits, Mode::Sweep).await.unwrap();
         assert_eq!(
             (report.trashed.n, report.n_manifests, report.n_examined),
             (1, 2, 4)
         );
         assert!(!is_there(&store, &loose) && store.layout().trashed(&loose).exists());
-        let report = sweep(&store, &waits, Mode::Sweep).await.unwrap();
+        let report = sweep(&store, None, &waits, Mode::Sweep).await.unwrap();
         assert_eq!((report.in_trash.n, report.deleted.n), (1, 0));
 
         // Whoever asks for it has it back.
         assert_eq!(store.blob(&name("a"), &loose).await.unwrap(), Some(5));
         assert!(is_there(&store, &loose));
-        let report = sweep(&store, &settings(NONE, NONE), Mode::Sweep)
+        let report = sweep(&store, None, &settings(NONE, NONE), Mode::Sweep)
             .await
             .unwrap();
         assert_eq!((report.wanted.n, report.trashed.n), (1, 0));
@@ -148,11 +148,19 @@ fn what_no_manifest_refers_to_goes_to_the_trash_and_then_for_good() {
 
         let done = settings(NONE, NONE);
         assert_eq!(
-            sweep(&store, &done, Mode::Sweep).await.unwrap().trashed.n,
+            sweep(&store, None, &done, Mode::Sweep)
+                .await
+                .unwrap()
+                .trashed
+                .n,
             1
         );
         assert_eq!(
-            sweep(&store, &done, Mode::Sweep).await.unwrap().deleted.n,
+            sweep(&store, None, &done, Mode::Sweep)
+                .await
+                .unwrap()
+                .deleted
+                .n,
             1
         );
         assert!(!store.layout().trashed(&loose).exists());
@@ -178,7 +186,7 @@ fn what_a_deleted_manifest_alone_referred_to_goes() {
         store.delete_manifest(&name("a"), &goes).await.unwrap();
         forget(&store, &[shared, own, stays, goes]);
         tokio::time::sleep(Duration::from_millis(5)).await;
-        let report = sweep(&store, &settings(NONE, NONE), Mode::Sweep)
+        let report = sweep(&store, None, &settings(NONE, NONE), Mode::Sweep)
             .await
             .unwrap();
         assert_eq!(report.trashed.n, 2);
@@ -215,21 +223,21 @@ fn without_a_tag_manifests_go_only_where_that_is_asked_for_and_what_is_about_the
             found.unwrap().is_some()
         };
         let mut delete = settings(NONE, NONE);
-        sweep(&store, &delete, Mode::Sweep).await.unwrap();
+        sweep(&store, None, &delete, Mode::Sweep).await.unwrap();
         assert!(has(lost).await);
 
         delete.untagged = Untagged::Delete;
-        let tried = sweep(&store, &delete, Mode::DryRun).await.unwrap();
+        let tried = sweep(&store, None, &delete, Mode::DryRun).await.unwrap();
         assert_eq!(tried.n_untagged, 2);
         assert!(has(lost).await && has(about_lost).await);
-        sweep(&store, &delete, Mode::Sweep).await.unwrap();
+        sweep(&store, None, &delete, Mode::Sweep).await.unwrap();
         let left = [has(tagged).await, has(about).await, has(signed).await];
         assert_eq!(left, [true; 3]);
         assert!(!has(lost).await && !has(about_lost).await);
 
         store.delete_manifest(&name("a"), &tagged).await.unwrap();
         tokio::time::sleep(Duration::from_millis(5)).await;
-        sweep(&store, &delete, Mode::Sweep).await.unwrap();
+        sweep(&store, None, &delete, Mode::Sweep).await.unwrap();
         assert!(!has(about).await);
     });
 }
@@ -249,7 +257,7 @@ fn a_sweep_among_pushes_takes_nothing_that_was_acknowledged() {
             tokio::spawn(async move {
                 let mut n_trashed = 0;
                 while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                    let report = sweep(&store, &settings(lease, lease), Mode::Sweep).await;
+                    let report = sweep(&store, None, &settings(lease, lease), Mode::Sweep).await;
                     n_trashed += report.unwrap().trashed.n;
                 }
                 n_trashed
@@ -375,13 +383,13 @@ async fn cut_off(trash: Duration, end: End, n_operations: u64) -> bool {
     let settings = settings(NONE, trash);
     if trash == NONE {
         // The next finds it in the trash.
-        sweep(&store, &settings, Mode::Sweep).await.unwrap();
+        sweep(&store, None, &settings, Mode::Sweep).await.unwrap();
     }
     disk.set_faults(Faults {
         last_operation: Some(n_operations),
         ..Faults::default()
     });
-    drop(sweep(&store, &settings, Mode::Sweep).await);
+    drop(sweep(&store, None, &settings, Mode::Sweep).await);
     let is_over = disk.is_over();
     drop(store);
 
@@ -391,7 +399,7 @@ async fn cut_off(trash: Duration, end: End, n_operations: u64) -> bool {
     assert_eq!(store.blob(&name("a"), &used).await.unwrap(), Some(4));
     if trash != NONE {
         forget(&store, &[used, loose]);
-        sweep(&store, &settings, Mode::Sweep).await.unwrap();
+        sweep(&store, None, &settings, Mode::Sweep).await.unwrap();
         let size = store.blob(&name("a"), &loose).await.unwrap();
         assert_eq!(
             size,
@@ -423,7 +431,7 @@ fn a_manifest_that_was_refused_in_doubt_is_whole_when_it_turns_up() {
         disk.pass(milliseconds(store.wall()));
         tokio::time::sleep(Duration::from_millis(5)).await;
         for _ in 0..2 {
-            let swept = sweep(&store, &settings(NONE, NONE), Mode::Sweep).await;
+            let swept = sweep(&store, None, &settings(NONE, NONE), Mode::Sweep).await;
             assert!(matches!(swept, Err(StoreError::ReadOnly)), "{swept:?}");
         }
         drop(store);
@@ -477,7 +485,7 @@ fn a_sweep_waits_for_nobody_who_waits_for_it() {
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }
-        let unlinking = store.unlink_everywhere(&layer);
+        let unlinking = store.unlink_everywhere(&layer, Hlc::at(u64::MAX >> 16));
         let unlinked = tokio::time::timeout(Duration::from_secs(60), unlinking).await;
         unlinked.expect("it waits for the push").unwrap();
         drop(alone);
@@ -500,7 +508,7 @@ fn what_is_needed_comes_back_from_the_trash() {
         let (path, trashed) = (store.layout().blob(&layer), store.layout().trashed(&layer));
         std::fs::rename(&path, &trashed).unwrap();
         forget(&store, &[layer]);
-        let report = sweep(&store, &settings(NONE, NONE), Mode::Sweep)
+        let report = sweep(&store, None, &settings(NONE, NONE), Mode::Sweep)
             .await
             .unwrap();
         assert_eq!((report.wanted.n, report.deleted.n), (1, 0));

@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 use std::io::{self, Read};
 
 use bytes::Bytes;
+use config_text::counted;
 use flate2::read::MultiGzDecoder;
 use serde_json::Value;
 
@@ -112,7 +113,10 @@ impl Reading<'_> {
         let layers = layers.ok_or_else(|| here("it has no Layers"))?;
         if layers.len() != content.len() || layers.len() > MAX_LAYERS {
             let (n, m) = (layers.len(), content.len());
-            let what = format!("the archive has {n} layers, the configuration {m}");
+            let what = format!(
+                "the archive has {}, the configuration {m}",
+                counted(n, "layer")
+            );
             return Err((config.to_owned(), what));
         }
         let mut found = Vec::new();

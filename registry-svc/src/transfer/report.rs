@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use config_text::counted;
+
 use crate::transfer::catalogue::Problems;
 
 /// How a copy went.
@@ -92,15 +94,6 @@ impl fmt::Display for Report {
             write!(to, "; of no image: {}", counted(self.n_left, "file"))?;
         }
         Ok(())
-    }
-}
-
-/// A number and its noun.
-#[must_use]
-pub fn counted(number: u64, noun: &str) -> String {
-    match number {
-        1 => format!("1 {noun}"),
-        number => format!("{number} {noun}s"),
     }
 }
 

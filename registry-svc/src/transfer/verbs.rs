@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use config_text::counted;
 use daemon_base::config::{Document, Problems as ConfigProblems};
 use daemon_base::run::StartError;
 use daemon_base::succession::{Lock, LockError};
@@ -39,7 +40,7 @@ use crate::transfer::format::Format;
 use crate::transfer::name::{Host, ImageName, Naming, Selection};
 use crate::transfer::origin::Origin;
 use crate::transfer::progress::{self, Progress};
-use crate::transfer::report::{Report, counted, shown};
+use crate::transfer::report::{Report, shown};
 use crate::transfer::sink::{Layout, Sink};
 use crate::transfer::tree::{Tree, TreeError};
 use crate::transfer::{TransferError, items};
@@ -288,10 +289,7 @@ impl Taken {
                 shown(&problem.what)
             );
         }
-        errln!(
-            "{}",
-            counted(u64::try_from(self.items.len()).unwrap_or(u64::MAX), "image")
-        );
+        errln!("{}", counted(self.items.len(), "image"));
     }
 
     async fn copy(self, sink: Sink, which: &WhichArgs) -> Result<Report, VerbError> {

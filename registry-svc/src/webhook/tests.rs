@@ -176,6 +176,14 @@ fn an_endpoint_that_moves_gets_what_waited_for_it() {
         unfit.url = "https://:1/".to_owned();
         assert!(webhooks.configure(&[unfit]).is_err());
         assert!(events.is_wanted(), "nothing has changed");
+        let mut blocked = settings(address);
+        blocked.name = "blocked".to_owned();
+        let queue = scratch.path().join(DIRECTORY).join("blocked");
+        std::fs::write(queue, "no directory").unwrap();
+        let refused = webhooks.configure(&[blocked]);
+        assert!(matches!(refused, Err(WebhookError::Queue { .. })));
+        assert!(events.is_wanted(), "nothing has changed");
+        assert_eq!(webhooks.status()[0].name, "test");
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let there = settings(listener.local_addr().unwrap());
         let (sender, mut got) = mpsc::channel(16);

@@ -277,6 +277,32 @@ fn referrers_are_filtered_and_come_in_pages() {
     });
 }
 
+/// However many there are, no more of them are read than are told.
+#[test]
+fn a_page_of_referrers_reads_no_manifests_beyond_it() {
+    block_on(async {
+        let registry = Registry::open().await;
+        let subject = described(OCI_IMAGE, b"the subject");
+        let mut referrers = Vec::new();
+        for n in 0..5 {
+            referrers.push(refer(&registry, &subject, None, n).await);
+        }
+        referrers.sort();
+        let store = &registry.api.parts.store;
+        for digest in &referrers[3..] {
+            std::fs::remove_file(store.layout().blob(digest)).unwrap();
+            store.forget(digest);
+        }
+        let subject = subject["digest"].as_str().unwrap();
+        let reply = registry.get(format!("/v2/a/referrers/{subject}?n=2")).await;
+        let expected: Vec<String> = referrers[..2].iter().map(ToString::to_string).collect();
+        assert_eq!(digests(&reply), expected);
+        assert!(next(&reply).is_some());
+        let reply = registry.get(format!("/v2/a/referrers/{subject}")).await;
+        assert_ne!(reply.status, 200);
+    });
+}
+
 #[test]
 fn a_deleted_referrer_refers_no_more() {
     block_on(async {

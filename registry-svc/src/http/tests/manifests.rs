@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::manifest::{DOCKER_IMAGE, OCI_INDEX, Sparse};
+use crate::webhook::EventAction;
 
 fn octets(document: &Value) -> Vec<u8> {
     document.to_string().into_bytes()
@@ -259,6 +260,42 @@ fn layers_from_elsewhere_need_not_be_pushed() {
             .push(described(foreign, b"elsewhere"));
         let reply = registry.push("/v2/a/manifests/v1", OCI_IMAGE, &image).await;
         assert_eq!(reply.status, 201, "{reply:?}");
+    });
+}
+
+#[test]
+fn a_deletion_is_told_with_the_type_of_what_went() {
+    block_on(async {
+        let (registry, mut told) = Registry::open().await.overheard();
+        let image = registry.image("a", "1").await;
+        let index = json!({
+            "schemaVersion": 2, "mediaType": OCI_INDEX,
+            "manifests": [described(OCI_IMAGE, &octets(&image))],
+        });
+        for (tag, media_type, document) in [("one", OCI_IMAGE, &image), ("all", OCI_INDEX, &index)]
+        {
+            let path = format!("/v2/a/manifests/{tag}");
+            assert_eq!(registry.push(&path, media_type, document).await.status, 201);
+        }
+        told.by_ref().for_each(drop);
+        let (of_image, of_index) = (sha256(&octets(&image)), sha256(&octets(&index)));
+        for (reference, media_type) in [
+            ("all".to_owned(), OCI_INDEX),
+            (of_index.to_string(), OCI_INDEX),
+            ("one".to_owned(), OCI_IMAGE),
+            (of_image.to_string(), OCI_IMAGE),
+        ] {
+            let reply = registry
+                .delete(format!("/v2/a/manifests/{reference}"))
+                .await;
+            assert_eq!(reply.status, 202, "{reply:?}");
+            let event = told.next().unwrap();
+            assert_eq!(
+                (event.action, event.media_type.as_str()),
+                (EventAction::Delete, media_type),
+                "{reference}"
+            );
+        }
     });
 }
 

@@ -278,7 +278,13 @@ fn a_repository_holds_no_more_than_it_may() {
             size,
         };
         let bounds = config::Space {
-            quotas: vec![quota("a/**", 10), quota("a/b", 100)],
+            // The longest pattern decides, in whatever order, and of equals the smallest.
+            quotas: vec![
+                quota("a/b", 10),
+                quota("a/**", 5),
+                quota("a/b", 100),
+                quota("**", 1000),
+            ],
             ..ample()
         };
         let registry = registry.within(bounds);
@@ -301,5 +307,48 @@ fn a_repository_holds_no_more_than_it_may() {
             202
         );
         registry.push_blob("a/b", b"5678").await;
+    });
+}
+
+/// Neither a body whose length is not said nor a session of many parts gets around a quota.
+#[test]
+fn a_quota_holds_for_what_comes_without_a_length_or_in_parts() {
+    block_on(async {
+        let registry = Registry::open().await;
+        let bounds = config::Space {
+            quotas: vec![config::Quota {
+                repositories: auth::glob::Glob::parse("a/**").unwrap(),
+                size: 10,
+            }],
+            ..ample()
+        };
+        let registry = registry.within(bounds);
+        let content = b"twelve octets";
+        let digest = sha256(content);
+        let path = format!("/v2/a/b/blobs/uploads/?digest={digest}");
+        let body = StreamBody::new(tokio_stream::iter([Ok::<_, std::io::Error>(Frame::data(
+            Bytes::from_static(content),
+        ))]));
+        let reply = registry.send_body(Ask::new("POST", &path), body).await;
+        reply.is(403, "DENIED");
+
+        let location = registry.post("/v2/a/b/blobs/uploads/").await;
+        let mut location = location.location().to_owned();
+        let mut status = 202;
+        for part in content.chunks(5) {
+            let reply = registry.send(Ask::new("PATCH", &location).body(part)).await;
+            status = reply.status;
+            if status == 202 {
+                location = reply.location().to_owned();
+            }
+        }
+        assert_eq!(status, 403);
+        let path = format!("{location}?digest={digest}");
+        let reply = registry.send(Ask::new("PUT", &path)).await;
+        reply.is(403, "DENIED");
+        let blob = format!("/v2/a/b/blobs/{digest}");
+        assert_eq!(registry.get(&blob).await.status, 404);
+        // Within the bound, as ever.
+        registry.push_blob("a/b", b"ten octets").await;
     });
 }

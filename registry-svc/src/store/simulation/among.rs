@@ -366,5 +366,5 @@ async fn sweeping(store: Store) -> Result<crate::sweep::Report, StoreError> {
         untagged: Untagged::Keep,
         uploads: Duration::from_hours(24),
     };
-    sweep(&store, &settings, Mode::Sweep).await
+    sweep(&store, None, &settings, Mode::Sweep).await
 }
