@@ -12,6 +12,7 @@
 
 mod answer;
 mod cards;
+mod leaps;
 mod report;
 mod run;
 mod scribe;
@@ -34,7 +35,6 @@ use crate::drift_file;
 use crate::engine::{Command, Engine, Reply};
 use crate::estate_file::EstateFile;
 use crate::keys::KeyRing;
-use crate::leap_file;
 use crate::random::Random;
 use crate::resolver::Resolver;
 use crate::responder::Tables;
@@ -45,9 +45,10 @@ use crate::system::rivals::{self, Rival};
 use crate::system::timer::Waker;
 use crate::thermometer::Thermometer;
 use crate::time::{Reading, Span};
-use crate::timekeeper::{Estate, LeapSecond, Reference};
+use crate::timekeeper::{Estate, Reference};
 use crate::view::View;
 
+use leaps::Leaps;
 use run::Run;
 use scribe::Scribe;
 
@@ -158,7 +159,7 @@ enum Request {
 struct Reload {
     settings: Settings,
     keys: KeyRing,
-    leaps: Vec<LeapSecond>,
+    leaps: (Leaps, leaps::Table),
     scribe: Scribe,
     thermometer: Thermometer,
 }
@@ -292,7 +293,7 @@ impl Commander {
     /// Other settings and keys from here on; false if the thread has ended or is far behind.
     #[must_use]
     pub fn reload(&self, settings: Settings, keys: KeyRing) -> bool {
-        let leaps = leap_file::read(&settings.leap);
+        let leaps = Leaps::start(&settings.leap, &self.waker);
         let scribe = Scribe::new(&settings);
         let thermometer = Thermometer::start(settings.clock.temperature.as_ref(), &self.waker);
         self.send(Request::Reload(Box::new(Reload {
@@ -324,6 +325,7 @@ struct Parts {
     random: Random,
     resolver: Resolver,
     scribe: Scribe,
+    leaps: Leaps,
     thermometer: Thermometer,
 }
 
@@ -361,8 +363,9 @@ impl Parts {
         if settings.clock.precision.is_none() {
             engine.set_precision(clock::measure_precision());
         }
-        engine.set_leap_table(&leap_file::read(&settings.leap), now);
         let waker = Arc::new(Waker::new().map_err(system("make an event"))?);
+        let (leaps, table) = Leaps::start(&settings.leap, &waker);
+        engine.set_leap_table(&table, now);
         let mut resolver = Resolver::new(Arc::clone(&waker));
         let has_name = |source: &SourceSettings| matches!(source.host, Host::Name(_));
         if settings.sources.iter().any(has_name) {
@@ -386,6 +389,7 @@ impl Parts {
             random,
             resolver,
             scribe: Scribe::new(settings),
+            leaps,
             thermometer,
         };
         Ok((parts, commander))

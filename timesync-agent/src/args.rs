@@ -166,15 +166,15 @@ pub struct ServeArgs {
     pub base: BaseServeArgs<ConfigArgs>,
 
     /// Set the clock once and exit
-    #[arg(long = "set-once", short = 'q', conflicts_with = "measure_once")]
+    #[arg(long = "set-once", short = 'q', group = "once")]
     pub set_once: bool,
 
     /// Measure once, print how far the clock is off, and exit; the clock is left alone
-    #[arg(long = "measure-once", short = 'Q')]
+    #[arg(long = "measure-once", short = 'Q', group = "once")]
     pub measure_once: bool,
 
-    /// Stop after so many seconds
-    #[arg(long, short = 't', value_name = "SECONDS")]
+    /// Set or measure within so many seconds, or fail
+    #[arg(long, short = 't', value_name = "SECONDS", requires = "once")]
     pub timeout: Option<u32>,
 }
 
@@ -228,5 +228,19 @@ mod tests {
             "b",
         ];
         assert!(Cli::try_parse_from(both).is_err());
+        // What would be passed over in silence is refused.
+        for (flags, is_understood) in [
+            (&["-q", "-t", "5"][..], true),
+            (&["-Q", "-t", "5"], true),
+            (&["-t", "5"], false),
+            (&["-q", "-Q"], false),
+        ] {
+            let words = ["timesync-agent", "serve"].iter().chain(flags);
+            assert_eq!(
+                Cli::try_parse_from(words).is_ok(),
+                is_understood,
+                "{flags:?}"
+            );
+        }
     }
 }

@@ -95,6 +95,8 @@ pub struct Association {
     /// Requests since the last valid response.
     n_unanswered: u32,
     reach: u8,
+    /// Polls in a row that brought nothing to use.
+    n_useless: u32,
     /// The shortest round trip so far, in seconds.
     shortest: f64,
     packet: Option<PacketView>,
@@ -165,6 +167,7 @@ impl Association {
             last: None,
             n_unanswered: 0,
             reach: 0,
+            n_useless: 0,
             shortest: f64::INFINITY,
             packet: None,
             has_measured: false,
@@ -199,10 +202,10 @@ impl Association {
         self.reach
     }
 
-    /// Requests since the last valid response.
+    /// Polls in a row that brought nothing to use: no answer, one without time, or a kiss-o'-death.
     #[must_use]
-    pub fn n_unanswered(&self) -> u32 {
-        self.n_unanswered
+    pub fn n_useless(&self) -> u32 {
+        self.n_useless
     }
 
     /// Whether there ever was a valid response.
@@ -269,12 +272,12 @@ impl Association {
         }
     }
 
-    /// An answer to the request that is out would be of no use.
+    /// An answer to the request that is out would be of no use, or there will be none.
     pub fn forget_request(&mut self) {
         self.pending = None;
     }
 
-    /// The network has no way to the server.
+    /// The request that is out was never sent: the network has no way to the server.
     pub fn failed(&mut self) {
         self.pending = None;
         if self.options.connectivity == Connectivity::AutoOffline {
@@ -336,6 +339,15 @@ impl Association {
         Outcome::Answered(sample)
     }
 
+    /// A poll is over.
+    fn count_poll(&mut self, is_usable: bool) {
+        self.reach = (self.reach << 1) | u8::from(is_usable);
+        self.n_useless = match is_usable {
+            true => 0,
+            false => self.n_useless.saturating_add(1),
+        };
+    }
+
     fn is_authentic(&self, message: &Message<'_>, keys: &KeyRing) -> bool {
         match (self.options.key, &message.trailer) {
             (None, _) => true,
@@ -346,7 +358,7 @@ impl Association {
 
     /// RFC 5905 §7.4. The request was repeated in it, so whoever sent it has seen that.
     fn kissed(&mut self, code: [u8; 4], packet: &Packet, context: &Context<'_>) -> Outcome {
-        self.reach <<= 1;
+        self.count_poll(false);
         match &code {
             b"RATE" => self.schedule.slow_down(packet.poll, context.now.raw),
             // Anybody on the way could say so to part us from a server for good.
@@ -422,7 +434,7 @@ impl Association {
             }),
         );
         let is_usable = tests & test::USABLE == test::USABLE;
-        self.reach = (self.reach << 1) | u8::from(is_usable);
+        self.count_poll(is_usable);
         let view = self.describe(message, pending, times, measured, tests, context);
         self.packet = Some(view);
         self.has_measured = measured.is_some();
@@ -430,6 +442,8 @@ impl Association {
         if tests & test::GOOD != test::GOOD {
             return None;
         }
+        // Of a source that is copied, its own source is this node's.
+        let stratum = packet.stratum.saturating_sub(self.options.copy.into());
         self.shortest = self.shortest.min(measured.delay);
         self.schedule.is_near(self.shortest);
         self.filter(Sample {
@@ -439,8 +453,7 @@ impl Association {
             dispersion: measured.dispersion,
             root_delay: times.root_delay,
             root_dispersion: times.root_dispersion,
-            // Of a source that is copied, its own source is this node's.
-            stratum: packet.stratum.saturating_sub(self.options.copy.into()),
+            stratum: stratum.max(self.options.min_stratum),
             leap: packet.leap,
             reference_id: packet.reference_id,
             reference_time: packet.reference_time.near(context.now.wall.max(EPOCH)),
@@ -491,7 +504,8 @@ impl Association {
         }
     }
 
-    /// `filter`: of so many samples the one with the shortest round trip (RFC 5905 §10).
+    /// `filter`: of so many samples the one with the shortest round trip (RFC 5905 §10), not chronyd's median: what it waited on its
+    /// way is most of the error of a sample, and half of them waited for longer than the median.
     fn filter(&mut self, sample: Sample) -> Option<Sample> {
         let n = self.options.filter.unwrap_or(1) as usize;
         if n <= 1 {
@@ -542,12 +556,18 @@ impl Association {
         self.schedule.burst(good, total, now);
     }
 
-    /// Other limits of the polling interval.
+    /// Other limits of the polling interval. One that goes beyond the other takes it along, as in chrony.
     pub fn limit(&mut self, minpoll: Option<i8>, maxpoll: Option<i8>) {
-        self.options.minpoll = minpoll.unwrap_or(self.options.minpoll);
-        self.options.maxpoll = maxpoll.unwrap_or(self.options.maxpoll);
-        self.schedule
-            .limit(self.options.minpoll, self.options.maxpoll);
+        let options = &mut self.options;
+        if let Some(minpoll) = minpoll {
+            options.minpoll = minpoll;
+            options.maxpoll = options.maxpoll.max(minpoll);
+        }
+        if let Some(maxpoll) = maxpoll {
+            options.maxpoll = maxpoll;
+            options.minpoll = options.minpoll.min(maxpoll);
+        }
+        self.schedule.limit(options.minpoll, options.maxpoll);
     }
 
     /// What others see of it.

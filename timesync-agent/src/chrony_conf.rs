@@ -25,12 +25,13 @@ mod refclock;
 mod source;
 mod values;
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 pub use config_text::{Files, OneFile, Position, Problem, Rejected};
 use config_text::{MAX_PROBLEMS, MAX_WARNINGS};
 
-use crate::settings::{Settings, SourceSettings};
+use crate::settings::{Settings, SourceSettings, Whom};
 
 pub use access::whom;
 pub use directives::names;
@@ -104,6 +105,7 @@ impl<'f> Reader<'f> {
 
     fn finish(mut self) -> Result<ChronyConf, Rejected> {
         self.source_directories();
+        self.bind_both_families();
         for (position, lock) in std::mem::take(&mut self.locks) {
             let mut clocks = self.settings.refclocks.iter();
             if !clocks.any(|clock| clock.options.reference_id == lock) {
@@ -125,6 +127,32 @@ impl<'f> Reader<'f> {
                 problems: self.problems,
                 files: self.read,
             })
+        }
+    }
+
+    /// `bindaddress` of one family says nothing of the other one: chronyd has a socket of each that somebody may ask over.
+    fn bind_both_families(&mut self) {
+        let server = &mut self.settings.server;
+        if server.bind_addresses.is_empty() {
+            return;
+        }
+        let wildcards = [
+            IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        ];
+        for wildcard in wildcards {
+            let is_ipv4 = wildcard.is_ipv4();
+            let mut bound = server.bind_addresses.iter();
+            let may_ask = |whom: &Whom| match whom {
+                Whom::Network(network) => network.addr().is_ipv4() == is_ipv4,
+                Whom::Everybody | Whom::Name(_) => true,
+            };
+            let mut rules = server.access.iter();
+            if bound.all(|address| address.is_ipv4() != is_ipv4)
+                && rules.any(|rule| rule.allow && may_ask(&rule.whom))
+            {
+                server.bind_addresses.push(wildcard);
+            }
         }
     }
 

@@ -286,7 +286,9 @@ fn wait_sync(args: &WaitSyncArgs) -> Result<bool, AskError> {
                 let correction = tracking.current_correction.abs();
                 let skew = tracking.skew;
                 let id = tracking.reference_id;
-                if args.csv {
+                if args.json {
+                    outln!("{}", json::attempt(attempt, &tracking));
+                } else if args.csv {
                     outln!("{attempt},{id:08X},{correction:.9},{skew:.3}");
                 } else {
                     outln!(
@@ -303,6 +305,7 @@ fn wait_sync(args: &WaitSyncArgs) -> Result<bool, AskError> {
             }
             Ok(_) => return Err(AskError::BadReply),
             // It may start later.
+            Err(error) if args.json => outln!("{}", json::no_answer(attempt, &error)),
             Err(error) => outln!("{error}"),
         }
         print::flush();

@@ -13,7 +13,7 @@ use daemon_base::{errln, exit, outln, run};
 use crate::args::{Cli, ConfigArgs, Format, ServeArgs, SoloArgs, Verb};
 use crate::chronyc::{self, Verb as Ask};
 use crate::cmdmon::request::Command;
-use crate::config::{self, Config, DEFAULT_ADMIN};
+use crate::config::{self, Config, DEFAULT_ADMIN, files};
 use crate::keys::KeyRing;
 use crate::once::{self, Mode};
 use crate::replay::Replay;
@@ -129,7 +129,7 @@ fn keep(args: &SoloArgs) -> ExitCode {
 }
 
 fn read_keys(config: &Config) -> KeyRing {
-    let (ring, warnings) = keys::read(config.settings.key_file.as_deref());
+    let (ring, warnings) = keys::read(&config.settings);
     for warning in warnings {
         tracing::warn!(warning, "Keys are odd");
     }
@@ -152,8 +152,8 @@ fn read(args: &ConfigArgs, log: LogArgs) -> Result<Config, ExitCode> {
 fn check(args: &ConfigArgs) -> ExitCode {
     let checked = config::read(args);
     if let Ok(config) = &checked {
-        let (_, of_keys) = keys::read(config.settings.key_file.as_deref());
-        for warning in config.warnings.iter().chain(&of_keys) {
+        let of_files = files::warnings(&config.settings);
+        for warning in config.warnings.iter().chain(&of_files) {
             outln!("warning: {warning}");
         }
     }

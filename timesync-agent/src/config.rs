@@ -1,8 +1,9 @@
 //! What the agent does, as parsed: every value in it is legal.
 //!
-//! Fixed for the life of the process are the admin listener, where healthd is, whether the clock is touched, listeners and
-//! reference clocks; everything else is taken up on reload.
+//! Fixed for the life of the process are the admin listener, where healthd is, the node's name, whether the clock is touched, the
+//! sandbox, threads, and where clients are answered; everything else is taken up on reload.
 
+pub mod files;
 mod lint;
 pub mod v1;
 mod write;
@@ -10,6 +11,7 @@ mod write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use config_text::counted;
 use daemon_base::config::{Common, Document, Problems};
 use daemon_base::disk::Disk;
 use proto::endpoint::Endpoint;
@@ -78,13 +80,11 @@ impl Config {
             .collect();
         let mut text = match names.as_slice() {
             [] => "no server".to_owned(),
-            [name] => format!("1 server: {name}"),
-            names => format!("{} servers: {}", names.len(), names.join(" ")),
+            names => format!("{}: {}", counted(names.len(), "server"), names.join(" ")),
         };
         match settings.refclocks.len() {
             0 => {}
-            1 => text.push_str(", 1 reference clock"),
-            n => text.push_str(&format!(", {n} reference clocks")),
+            n => text.push_str(&format!(", {}", counted(n, "reference clock"))),
         }
         if let Some(local) = &settings.local {
             let orphan = if local.orphan { " orphan" } else { "" };
@@ -120,7 +120,7 @@ pub fn read(args: &ConfigArgs) -> Result<Config, Problems> {
     }
     config.corrects_clock &= !args.no_clock;
     config.warnings.extend(unused(&config.settings));
-    Ok(config)
+    files::problems(&config.settings).unless_empty(config)
 }
 
 /// Reads a chrony.conf and what it includes.

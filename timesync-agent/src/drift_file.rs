@@ -5,6 +5,9 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use config_text::{Position, Problem};
+use daemon_base::disk;
+
 use crate::timekeeper::Drift;
 
 /// The longest file that is read: two numbers, however they are written.
@@ -15,19 +18,36 @@ const MOST: f64 = 500_000.0;
 /// What the file says; nothing if there is none or it is damaged, which is worth a line and no more.
 #[must_use]
 pub fn read(path: &Path) -> Option<Drift> {
-    let text = match fs::read(path) {
+    look(path).unwrap_or_else(|problem| {
+        tracing::warn!(%problem, "The drift file is not used");
+        None
+    })
+}
+
+/// What the file says; nothing if there is none.
+///
+/// # Errors
+///
+/// It cannot be read, or is damaged.
+pub fn look(path: &Path) -> Result<Option<Drift>, Problem> {
+    let text = match disk::read(path) {
         Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => {
-            tracing::warn!(path = %path.display(), %error, "Cannot read the drift file");
-            return None;
+            let message = format!("cannot read the drift file {}: {error}", path.display());
+            return Err(Problem::new(message));
         }
     };
-    let drift = parse(&text);
-    if drift.is_none() {
-        tracing::warn!(path = %path.display(), "The drift file is damaged, and not used");
-    }
-    drift
+    let damaged = || {
+        let start = Position {
+            file: path.into(),
+            line: 1,
+            column: 1,
+        };
+        let message = "two numbers in parts per million are expected, and the second one is a bound: the frequency is learned anew";
+        Problem::at(start, message)
+    };
+    parse(&text).map(Some).ok_or_else(damaged)
 }
 
 fn parse(text: &[u8]) -> Option<Drift> {

@@ -28,20 +28,20 @@ use crate::keys::KeyRing;
 use crate::pool::{Change, Pool};
 use crate::random::Random;
 use crate::refclock::Made;
-use crate::settings::{self, LogSettings, RefclockSettings, Settings};
+use crate::settings::{self, LogSettings, RefclockSettings, SelectOptions, Settings};
 use crate::time::{RawTime, Reading, SECOND, Span};
 use crate::timekeeper::{
     Drift, Effect, Estate, LeapSecond, Reference, Sample, SourceId, Timekeeper, Verdict, Weighing,
 };
-use crate::view::{SourceMode, SourceState, SourceView};
+use crate::view::{Reason, SourceMode, SourceState, SourceView};
 
 /// Precision of a wall clock of which nothing is known, in seconds: that of Linux, read by a process.
 const DEFAULT_PRECISION: f64 = 1e-7;
 /// Between the first requests of two sources, so that they do not disturb each other.
 const STAGGER: Span = Span(SECOND / 50);
-/// Polls without answer after which a source is to be replaced: the whole reach register.
+/// Polls in a row that brought nothing to use after which a source is to be replaced: the whole reach register.
 const UNREACHED: u32 = 8;
-/// Samples in a row that were no good, as selection sees it, after which it is.
+/// Samples in a row by which it was a falseticker, too far or too variable, after which it is.
 const BAD_SELECTIONS: u32 = 4;
 /// Numbers of reference clocks begin here, far above those of servers.
 const FIRST_REFCLOCK: u32 = 1 << 31;
@@ -174,7 +174,8 @@ impl Engine {
                 stamp,
                 local,
             } => self.sent(socket, stamp, local, now),
-            Input::Failed { socket } => self.failed(socket),
+            Input::Failed { socket } => self.drop_request(socket, Association::failed),
+            Input::Refused { socket } => self.drop_request(socket, Association::forget_request),
             Input::Resolved { name, addresses } => {
                 self.pool.resolved(name, addresses, now.raw);
                 self.outputs.push_back(Output::Log(Record::Resolved {
@@ -235,6 +236,12 @@ impl Engine {
         self.timekeeper.applied(parts_per_billion, now);
     }
 
+    /// That rate.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        self.rate
+    }
+
     /// The temperature is not followed any more.
     pub fn forget_temperature(&mut self, now: Reading) {
         self.timekeeper.temper(0.0, now);
@@ -270,7 +277,7 @@ impl Engine {
         let due = member.association.handle_timeout(&context);
         let to = member.association.address();
         let reach = member.association.reach();
-        let n_unanswered = member.association.n_unanswered();
+        let n_useless = member.association.n_useless();
         match due {
             Some(Due::Request(octets)) => {
                 self.close(id);
@@ -285,7 +292,7 @@ impl Engine {
             Some(Due::GiveUp) | None => self.close(id),
         }
         self.timekeeper.reached(id, reach, now);
-        if reach == 0 && n_unanswered > UNREACHED {
+        if n_useless >= UNREACHED {
             self.pool.complain(id, now.raw);
         }
     }
@@ -297,12 +304,13 @@ impl Engine {
         }
     }
 
-    fn failed(&mut self, socket: SocketId) {
+    /// There will be no answer.
+    fn drop_request(&mut self, socket: SocketId, tell: fn(&mut Association)) {
         let Some(id) = self.sockets.get(&socket).copied() else {
             return;
         };
         if let Some(member) = self.members.get_mut(&id) {
-            member.association.failed();
+            tell(&mut member.association);
         }
         self.close(id);
     }
@@ -336,7 +344,10 @@ impl Engine {
                 .outputs
                 .push_back(Output::Log(Record::KissOfDeath { address, code })),
             Outcome::Answered(sample) => {
-                self.pool.confirm(id);
+                // Who has no time is none of those that are wanted.
+                if reach & 1 != 0 {
+                    self.pool.confirm(id);
+                }
                 self.timekeeper.reached(id, reach, now);
                 if let Some(sample) = sample {
                     self.take(id, sample, now);
@@ -360,7 +371,8 @@ impl Engine {
         self.timekeeper.source(id, now, &mut view);
         if let Some(member) = self.members.get_mut(&id) {
             member.association.judge(verdict, wish, now.raw);
-            member.n_bad = if view.state == SourceState::Falseticker {
+            let is_far = matches!(view.selection.reason, Reason::Distance | Reason::Jitter);
+            member.n_bad = if is_far || view.state == SourceState::Falseticker {
                 member.n_bad + 1
             } else {
                 0
@@ -536,12 +548,10 @@ impl Engine {
             maxpoll: options.maxpoll,
             polltarget: options.polltarget,
             max_delay_ratio: options.max_delay_ratio,
-            max_delay_deviation_ratio: options.max_delay_deviation_ratio,
             max_delay_quantile: options.max_delay_quantile,
             min_delay: options.min_delay,
             asymmetry: options.asymmetry,
             offset: options.offset,
-            min_samples: options.min_samples.unwrap_or(self.defaults.min_samples),
             max_samples: options.max_samples.or(self.defaults.max_samples),
             stratum: 0,
             copy: options.copy,
@@ -552,12 +562,15 @@ impl Engine {
         let options = &settings.options;
         Weighing {
             mode: SourceMode::ReferenceClock,
-            select: options.select,
+            select: SelectOptions {
+                // It is steady and not right: nobody may have the time from it.
+                noselect: options.select.noselect || options.local,
+                ..options.select
+            },
             minpoll: options.poll,
             maxpoll: options.poll,
             // The offset is in the sample already.
             offset: 0.0,
-            min_samples: options.min_samples.unwrap_or(self.defaults.min_samples),
             max_samples: options.max_samples.or(self.defaults.max_samples),
             // So is the stratum.
             ..Weighing::default()

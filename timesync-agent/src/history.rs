@@ -57,7 +57,7 @@ impl Ring {
 
     fn note(&mut self, view: &View) {
         let number = view.now.raw.0.div_euclid(i64::from(self.seconds) * SECOND);
-        let offset = view.tracking.last_offset;
+        let offset = view.tracking.update_offset;
         let new = Slot {
             number,
             wall: view.now.wall,
@@ -110,7 +110,7 @@ impl History {
     pub fn note(&mut self, view: &View) {
         let tracking = &view.tracking;
         let is_news = tracking.n_updates > 0 && self.n_updates != Some(tracking.n_updates);
-        if is_news && tracking.last_offset.is_finite() && tracking.frequency.is_finite() {
+        if is_news && tracking.update_offset.is_finite() && tracking.frequency.is_finite() {
             self.n_updates = Some(tracking.n_updates);
             self.hour.note(view);
             self.days.note(view);
@@ -124,7 +124,7 @@ mod tests {
     use crate::time::{RawTime, Reading};
     use crate::view::Tracking;
 
-    fn view(seconds: i64, n_updates: u64, last_offset: f64) -> View {
+    fn view(seconds: i64, n_updates: u64, update_offset: f64) -> View {
         View {
             now: Reading {
                 raw: RawTime(seconds * SECOND),
@@ -133,7 +133,7 @@ mod tests {
             state: ClockState::Locked,
             tracking: Tracking {
                 n_updates,
-                last_offset,
+                update_offset,
                 frequency: 1.5,
                 ..Tracking::default()
             },

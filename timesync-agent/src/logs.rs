@@ -17,6 +17,8 @@ use crate::view::{Leap, SourceMode, SourceView, StampSource, Tracking};
 pub enum Log {
     /// Responses of servers.
     Measurements,
+    /// What was made of each source when one was selected.
+    Selection,
     /// Updates of sources.
     Statistics,
     /// Updates of the clock.
@@ -33,6 +35,7 @@ impl Log {
     pub fn file(self) -> &'static str {
         match self {
             Self::Measurements => "measurements.log",
+            Self::Selection => "selection.log",
             Self::Statistics => "statistics.log",
             Self::Tracking => "tracking.log",
             Self::Refclocks => "refclocks.log",
@@ -46,6 +49,9 @@ impl Log {
         let names = match self {
             Self::Measurements => {
                 "   Date (UTC) Time     IP Address   L St 123 567 ABCD  LP RP Score    Offset  Peer del. Peer disp.  Root del. Root disp. Refid     MTxRx"
+            }
+            Self::Selection => {
+                "   Date (UTC) Time     IP Address   S EOpts Reach Score Last sample  Low end   High end"
             }
             Self::Statistics => {
                 "   Date (UTC) Time     IP Address    Std dev'n Est offset  Offset sd  Diff freq   Est skew  Stress  Ns  Bs  Nr  Asym"
@@ -72,6 +78,7 @@ pub fn line(record: &Record, settings: &LogSettings, now: UnixTime) -> Option<(L
             let is_wanted = settings.raw_measurements || (settings.measurements && is_good);
             is_wanted.then(|| (Log::Measurements, measured(measurement)))
         }
+        Record::Selection { view, age } => Some((Log::Selection, selection(view, *age, now))),
         Record::Statistics(view) => Some((Log::Statistics, statistics(view, now))),
         Record::Tracking(view) => Some((Log::Tracking, tracking(view, now))),
         Record::ReferenceClock(record) => Some((Log::Refclocks, reference_clock(record))),
@@ -127,6 +134,33 @@ fn temperature(reading: &Reading, now: UnixTime) -> String {
     let [temperature, compensation] =
         [reading.temperature, reading.compensation].map(|number| scientific(number, 4));
     format!("{} {temperature:>11} {compensation:>11}\n", moment(now))
+}
+
+/// A source at a selection; `age` is that of its last sample, in seconds. Limits are of the local clock, as chrony has them.
+fn selection(view: &SourceView, age: f64, now: UnixTime) -> String {
+    let selection = &view.selection;
+    let options = selection.effective;
+    let letters = [
+        (options.noselect, 'N'),
+        (options.prefer, 'P'),
+        (options.trust, 'T'),
+        (options.require, 'R'),
+    ];
+    let letters = letters.map(|(is_set, letter)| if is_set { letter } else { '-' });
+    // Of who has no samples nothing is known.
+    let limit = |limit: f64| exponent(if limit.is_finite() { 0.0 - limit } else { 0.0 });
+    format!(
+        "{} {:<15} {} -{} {:4o} {:5.2} {} {} {}\n",
+        moment(now),
+        name(view.mode, view.address, view.reference_id),
+        char::from(selection.reason.letter()),
+        String::from_iter(letters),
+        view.reach,
+        selection.score,
+        exponent(age),
+        limit(selection.high),
+        limit(selection.low),
+    )
 }
 
 fn statistics(view: &SourceView, now: UnixTime) -> String {
@@ -242,7 +276,8 @@ fn moment(at: UnixTime) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::{PacketView, SourceStatistics};
+    use crate::settings::SelectOptions;
+    use crate::view::{PacketView, Reason, SelectionView, SourceStatistics};
 
     const AT: UnixTime = UnixTime(1_413_178_850_123_456_789);
 
@@ -368,12 +403,45 @@ mod tests {
     }
 
     #[test]
+    fn a_selection_stands_in_chronys_columns() {
+        let view = SourceView {
+            address: Some("203.0.113.15".parse().unwrap()),
+            reach: 0o377,
+            selection: SelectionView {
+                reason: Reason::Best,
+                effective: SelectOptions {
+                    trust: true,
+                    ..SelectOptions::default()
+                },
+                score: 1.0,
+                low: -1.239e-4,
+                high: 1.575e-4,
+                ..SelectionView::default()
+            },
+            ..SourceView::default()
+        };
+        let record = Record::Selection {
+            view: Box::new(view),
+            age: 42.28,
+        };
+        // The example of chrony.conf's manual, but for its options.
+        let (log, text) = line(&record, &settings(), AT).unwrap();
+        assert_eq!(log, Log::Selection);
+        assert_eq!(
+            text,
+            "2014-10-13 05:40:50 203.0.113.15    * ---T-  377  1.00  4.228e+01 -1.575e-04  1.239e-04\n"
+        );
+    }
+
+    #[test]
     fn banners_are_as_wide_as_their_names() {
         for log in [
             Log::Measurements,
+            Log::Selection,
             Log::Statistics,
             Log::Tracking,
             Log::Refclocks,
+            Log::Tempcomp,
         ] {
             let banner = log.banner();
             let lines: Vec<&str> = banner.lines().collect();

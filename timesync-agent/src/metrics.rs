@@ -28,7 +28,7 @@ pub const STATE: &str = "timesync_clock_state";
 pub const SYNCHRONISED: &str = "timesync_synchronised";
 /// What is left to be corrected; positive if the clock is slow.
 pub const OFFSET: &str = "timesync_offset_seconds";
-/// Offset at the last update.
+/// What the last update added to the correction under way.
 pub const LAST_OFFSET: &str = "timesync_last_offset_seconds";
 /// Long-term average of the offset.
 pub const RMS_OFFSET: &str = "timesync_rms_offset_seconds";
@@ -205,7 +205,7 @@ fn estimate(page: &mut Page<'_, '_>, view: &View) -> fmt::Result {
         ),
         (
             LAST_OFFSET,
-            "Offset at the last update",
+            "What the last update added to the correction under way",
             tracking.last_offset,
         ),
         (

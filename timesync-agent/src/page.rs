@@ -326,7 +326,7 @@ mod tests {
     use crate::time::{RawTime, Reading, UnixTime};
     use crate::view::{ClockState, Tracking};
 
-    fn view(seconds: i64, n_updates: u64, last_offset: f64) -> View {
+    fn view(seconds: i64, n_updates: u64, update_offset: f64) -> View {
         View {
             now: Reading {
                 raw: RawTime(seconds * SECOND),
@@ -335,7 +335,8 @@ mod tests {
             state: ClockState::Locked,
             tracking: Tracking {
                 n_updates,
-                last_offset,
+                update_offset,
+                last_offset: update_offset,
                 stratum: 3,
                 address: "192.0.2.1".parse().ok(),
                 frequency: -12.5,

@@ -91,7 +91,7 @@ struct Entry {
 struct Server {
     id: SourceId,
     address: IpAddr,
-    /// It answered.
+    /// It answered, and has time to give.
     is_confirmed: bool,
 }
 
@@ -409,7 +409,7 @@ impl Pool {
         });
     }
 
-    /// A server answered. Once as many as are wanted did, the others of its pool are let go.
+    /// A server answered, and has time to give. Once as many as are wanted did, the others of its pool are let go.
     pub fn confirm(&mut self, id: SourceId) {
         let Some(entry) = self.entry_of(id) else {
             return;
@@ -430,7 +430,7 @@ impl Pool {
         self.changes.extend(removals);
     }
 
-    /// A server does not answer, is wrong, or is too far from the truth.
+    /// A server does not answer or has no time to give, is wrong, or is too far from the truth.
     pub fn complain(&mut self, id: SourceId, now: RawTime) {
         let Some(entry) = self.entry_of(id) else {
             return;

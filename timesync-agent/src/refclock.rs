@@ -65,6 +65,8 @@ pub enum Scale {
 /// What is known besides, when a clock is told something.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Context {
+    /// By how much the wall clock gains on the raw clock, in parts per billion.
+    pub rate: f64,
     /// TAI − UTC, in seconds.
     pub tai_offset: Option<i32>,
     /// Time by all other sources, if the clock is synchronised: wall time − raw time in nanoseconds, and a bound on its error
@@ -271,17 +273,23 @@ impl ReferenceClock {
     ) -> Result<i128, Unusable> {
         let options = &self.settings.options;
         let period = (i128::from(SECOND) / i128::from(options.rate.max(1))).max(1);
-        let (nearby, tolerance) = if options.lock.is_some() {
+        let (nearby, error, tolerance) = if options.lock.is_some() {
             let (when, ahead) = seconds.ok_or(Unusable::UnknownSecond)?;
             let age = i128::from((at - when).0).abs();
             if age > period * i128::from(options.max_lock_age) {
                 return Err(Unusable::UnknownSecond);
             }
-            (ahead, period / 5)
+            (ahead, 0, period / 5)
         } else {
             let (ahead, error) = context.estimate.ok_or(Unusable::UnknownSecond)?;
             let error = i128::from(Span::from_seconds(error).0);
-            (ahead, (period / 2 - error).max(0))
+            (ahead, error, (period / 2 - error).max(0))
+        };
+        let tolerance = match self.edge(period) {
+            // It may be either edge.
+            Some(edge) if error > edge => return Err(Unusable::UnknownSecond),
+            Some(edge) => tolerance.min(edge),
+            None => tolerance,
         };
         let away = (i128::from(nearby) - ahead).rem_euclid(period);
         // How far the nearest that fits is from there.
@@ -294,6 +302,12 @@ impl ReferenceClock {
             return Err(Unusable::OutOfPhase);
         }
         Ok(i128::from(nearby) - away)
+    }
+
+    /// Of pulses with a `width`, whose other edge may come, too: how near a pulse has to be to where it is expected.
+    fn edge(&self, period: i128) -> Option<i128> {
+        let width = i128::from(Span::from_seconds(self.settings.options.width).0);
+        (width > 0).then(|| width.min(period - width).max(0) / 2)
     }
 
     /// Makes what was told since the last time to one sample, if it is enough for that.

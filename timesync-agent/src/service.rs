@@ -151,7 +151,7 @@ impl Service for Timesync {
             resolve,
         );
         let health = Arc::new(Health::start(config.health.clone(), config.node.clone()));
-        succession::offer(&context.admin);
+        succession::offer(context);
         let follower = show(&config, context, &views, &supply, &health);
         if config.sandbox {
             forbid();
@@ -318,7 +318,7 @@ fn refused(error: AgentError) -> StartError {
 }
 
 fn read_keys(settings: &Settings) -> KeyRing {
-    let (ring, warnings) = keys::read(settings.key_file.as_deref());
+    let (ring, warnings) = keys::read(settings);
     for warning in warnings {
         tracing::warn!(warning, "Keys are odd");
     }

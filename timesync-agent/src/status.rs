@@ -2,6 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
+use config_text::counted_as;
 use daemon_base::calendar::Timestamp;
 use daemon_base::run::headline;
 use proto::clock::Link;
@@ -29,26 +30,26 @@ pub fn detail(view: &View, around: &Surroundings) -> Value {
     json!({
         "serves": words::summary(view),
         "state": words::state(view.state),
-        "corrects-clock": around.is_clock_corrected,
+        "corrects_clock": around.is_clock_corrected,
         "listeners": around.listeners,
         "reference": words::reference(view),
-        "reference-id": format!("{:08X}", tracking.reference_id),
-        "reference-time": time(tracking.reference_time),
+        "reference_id": format!("{:08X}", tracking.reference_id),
+        "reference_time": time(tracking.reference_time),
         "stratum": tracking.stratum,
         "leap": words::leap(tracking.leap),
-        "correction-seconds": finite(tracking.correction),
-        "last-offset-seconds": finite(tracking.last_offset),
-        "rms-offset-seconds": finite(tracking.rms_offset),
-        "frequency-ppm": finite(tracking.frequency),
-        "residual-frequency-ppm": finite(tracking.residual_frequency),
-        "skew-ppm": finite(tracking.skew),
-        "root-delay-seconds": finite(tracking.root_delay),
-        "root-dispersion-seconds": finite(tracking.root_dispersion),
-        "root-distance-seconds": finite(words::root_distance(view)),
-        "update-interval-seconds": finite(tracking.update_interval),
+        "correction_seconds": finite(tracking.correction),
+        "last_offset_seconds": finite(tracking.last_offset),
+        "rms_offset_seconds": finite(tracking.rms_offset),
+        "frequency_ppm": finite(tracking.frequency),
+        "residual_frequency_ppm": finite(tracking.residual_frequency),
+        "skew_ppm": finite(tracking.skew),
+        "root_delay_seconds": finite(tracking.root_delay),
+        "root_dispersion_seconds": finite(tracking.root_dispersion),
+        "root_distance_seconds": finite(words::root_distance(view)),
+        "update_interval_seconds": finite(tracking.update_interval),
         "updates": tracking.n_updates,
         "steps": tracking.n_steps,
-        "unresolved-names": view.n_unresolved,
+        "unresolved_names": view.n_unresolved,
         "sources": view.sources.iter().map(|one| source(one, view.now.raw)).collect::<Vec<_>>(),
         "healthd": around.healthd.as_ref().map(|link| json!({
             "connected": link.connected,
@@ -69,14 +70,14 @@ fn source(source: &SourceView, now: RawTime) -> Value {
         "stratum": source.stratum,
         "poll": source.poll,
         "reach": format!("{:o}", source.reach),
-        "last-sample-seconds": source.last_sample.map(|at| (now - at).seconds()),
-        "offset-seconds": finite(source.adjusted_offset),
-        "measured-offset-seconds": finite(source.measured_offset),
-        "error-seconds": finite(source.sample_error),
+        "last_sample_seconds": source.last_sample.map(|at| (now - at).seconds()),
+        "offset_seconds": finite(source.adjusted_offset),
+        "measured_offset_seconds": finite(source.measured_offset),
+        "error_seconds": finite(source.sample_error),
         "samples": statistics.n_samples,
-        "frequency-ppm": finite(statistics.frequency),
-        "skew-ppm": finite(statistics.skew),
-        "deviation-seconds": finite(statistics.deviation),
+        "frequency_ppm": finite(statistics.frequency),
+        "skew_ppm": finite(statistics.skew),
+        "deviation_seconds": finite(statistics.deviation),
         "interleaved": source.packet.is_some_and(|packet| packet.interleaved),
         "authenticated": source.packet.is_some_and(|packet| packet.authenticated),
     })
@@ -103,22 +104,22 @@ fn time(time: UnixTime) -> Value {
 pub fn render(status: &Value) -> String {
     let mut text = headline(status);
     let detail = status.get("detail").unwrap_or(&Value::Null);
-    let corrects = match detail.get("corrects-clock").and_then(Value::as_bool) {
+    let corrects = match detail.get("corrects_clock").and_then(Value::as_bool) {
         Some(false) => "; the clock is left alone",
         _ => "",
     };
     text.push_str(&format!("{}{corrects}\n", word(detail, "serves")));
     text.push_str(&format!(
-        "  offset {} now, {} at the last update, {} RMS\n",
-        words::offset(number(detail, "correction-seconds")),
-        words::offset(number(detail, "last-offset-seconds")),
-        words::seconds(number(detail, "rms-offset-seconds")),
+        "  offset {} now, {} new at the last update, {} RMS\n",
+        words::offset(number(detail, "correction_seconds")),
+        words::offset(number(detail, "last_offset_seconds")),
+        words::seconds(number(detail, "rms_offset_seconds")),
     ));
     text.push_str(&format!(
         "  frequency {:+.3} ppm within {:.3} ppm, root distance {}, leap: {}\n",
-        number(detail, "frequency-ppm"),
-        number(detail, "skew-ppm"),
-        words::seconds(number(detail, "root-distance-seconds")),
+        number(detail, "frequency_ppm"),
+        number(detail, "skew_ppm"),
+        words::seconds(number(detail, "root_distance_seconds")),
         word(detail, "leap"),
     ));
     for listener in rows(detail, "listeners").filter_map(Value::as_str) {
@@ -139,10 +140,11 @@ pub fn render(status: &Value) -> String {
     for source in &sources {
         text.push_str(&row(source, width));
     }
-    if let Some(n) = detail.get("unresolved-names").and_then(Value::as_u64)
+    if let Some(n) = detail.get("unresolved_names").and_then(Value::as_u64)
         && n > 0
     {
-        text.push_str(&format!("  {n} names have no address yet\n"));
+        let lost = counted_as(n, "name has no address yet", "names have no address yet");
+        text.push_str(&format!("  {lost}\n"));
     }
     text
 }
@@ -150,11 +152,11 @@ pub fn render(status: &Value) -> String {
 fn row(source: &Value, width: usize) -> String {
     let poll = source.get("poll").and_then(Value::as_i64).unwrap_or(0);
     let poll = words::poll(i8::try_from(poll).unwrap_or(0));
-    let sample = match source.get("last-sample-seconds").and_then(Value::as_f64) {
+    let sample = match source.get("last_sample_seconds").and_then(Value::as_f64) {
         Some(age) => format!(
             "{} ± {}, {age:.0} s ago",
-            words::offset(number(source, "offset-seconds")),
-            words::seconds(number(source, "error-seconds")),
+            words::offset(number(source, "offset_seconds")),
+            words::seconds(number(source, "error_seconds")),
         ),
         None => "no sample yet".to_owned(),
     };
@@ -263,13 +265,13 @@ mod tests {
             tail,
             [
                 "locked to ntp.example.org, stratum 3; the clock is left alone",
-                "  offset -12.000 µs now, +0.000 ns at the last update, 0.000 ns RMS",
+                "  offset -12.000 µs now, +0.000 ns new at the last update, 0.000 ns RMS",
                 "  frequency +1.571 ppm within 0.394 ppm, root distance 0.000 ns, leap: normal",
                 "  answers at udp 0.0.0.0:123",
                 "  healthd is not told: refused",
                 "  best         ntp.example.org (192.0.2.1)  stratum 2  every 64 s, reach 377, +20.000 µs ± 1.000 ms, 17 s ago",
                 "  unselectable 192.0.2.2                    stratum 0  every 1/2 s, reach 0, no sample yet",
-                "  1 names have no address yet",
+                "  1 name has no address yet",
             ]
         );
     }
@@ -277,11 +279,11 @@ mod tests {
     #[test]
     fn json_holds_numbers_and_times() {
         let detail = detail(&view(), &around());
-        assert_eq!(detail["reference-time"], "2026-11-21T02:57:25.000Z");
-        assert_eq!(detail["reference-id"], "C0000201");
-        assert_eq!(detail["root-distance-seconds"], Value::Null);
-        assert_eq!(detail["sources"][0]["last-sample-seconds"], 17.0);
-        assert_eq!(detail["sources"][1]["last-sample-seconds"], Value::Null);
+        assert_eq!(detail["reference_time"], "2026-11-21T02:57:25.000Z");
+        assert_eq!(detail["reference_id"], "C0000201");
+        assert_eq!(detail["root_distance_seconds"], Value::Null);
+        assert_eq!(detail["sources"][0]["last_sample_seconds"], 17.0);
+        assert_eq!(detail["sources"][1]["last_sample_seconds"], Value::Null);
     }
 
     #[test]

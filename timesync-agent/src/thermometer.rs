@@ -1,12 +1,14 @@
 //! Reads a temperature again and again, in a thread of its own: a sensor may take its time, and the time goes on.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::thread;
 use std::time::Duration;
+
+use daemon_base::disk;
 
 use crate::settings::{TemperatureCompensation, TemperatureLaw};
 use crate::system::timer::Waker;
@@ -111,17 +113,22 @@ pub fn law(settings: &TemperatureCompensation) -> Result<Law, ThermometerError> 
         }
         TemperatureLaw::Points(path) => path.clone(),
     };
-    let text = match fs::read_to_string(&path) {
-        Ok(text) => text,
+    let text = match disk::read(&path) {
+        Ok(octets) => octets,
         Err(source) => return Err(ThermometerError::Read { path, source }),
     };
-    let points = Points::parse(&text);
+    let points = Points::parse(&String::from_utf8_lossy(&text));
     points
         .map(Law::Points)
         .map_err(|source| ThermometerError::Content { path, source })
 }
 
-fn read(path: &Path, law: &Law) -> Result<Reading, ThermometerError> {
+/// What the sensor says now.
+///
+/// # Errors
+///
+/// It cannot be read, says no number, or one that is not believed.
+pub(crate) fn read(path: &Path, law: &Law) -> Result<Reading, ThermometerError> {
     let mut text = String::new();
     let read = File::open(path).and_then(|file| file.take(LONGEST).read_to_string(&mut text));
     let path = || path.to_owned();
@@ -166,6 +173,8 @@ fn watch(
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn settings(file: PathBuf, law: TemperatureLaw) -> TemperatureCompensation {
@@ -190,9 +199,8 @@ mod tests {
 
     #[test]
     fn a_sensor_is_read_again_and_again() {
-        let directory =
-            std::env::temp_dir().join(format!("outpost-thermometer-{}", std::process::id()));
-        fs::create_dir_all(&directory).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
         let (sensor, points) = (directory.join("t"), directory.join("points"));
         let waker = Arc::new(Waker::new().unwrap());
         assert!(Thermometer::start(None, &waker).reading().is_none());
@@ -210,6 +218,5 @@ mod tests {
             assert!((reading.compensation - compensation).abs() < 1e-9);
             fs::remove_file(&sensor).unwrap();
         }
-        fs::remove_dir_all(&directory).unwrap();
     }
 }

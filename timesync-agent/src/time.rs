@@ -65,6 +65,26 @@ pub struct Reading {
     pub wall: UnixTime,
 }
 
+impl Reading {
+    /// What the wall clock showed, or would have if it had not been touched since, where it gains so many parts per billion on the
+    /// raw clock.
+    #[must_use]
+    pub fn wall_at(self, raw: RawTime, rate: f64) -> UnixTime {
+        let elapsed = self.raw - raw;
+        let gained = Span::from_seconds(elapsed.seconds() * rate * 1e-9);
+        self.wall - elapsed - gained
+    }
+
+    /// What the raw clock showed.
+    #[must_use]
+    pub fn raw_at(self, wall: UnixTime, rate: f64) -> RawTime {
+        let elapsed = self.wall - wall;
+        let relative = rate * 1e-9;
+        let gained = Span::from_seconds(elapsed.seconds() * relative / (1.0 + relative));
+        self.raw - elapsed + gained
+    }
+}
+
 macro_rules! moment {
     ($name:ident) => {
         impl Add<Span> for $name {

@@ -8,22 +8,26 @@
 //! No packets, no names, no sockets, no clock: `now` is an argument. Offsets are positive if the wall clock is slow, that is,
 //! true time less wall time. Filters live on the raw clock, which nobody corrects.
 
+mod delays;
 mod discipline;
 mod estate;
 mod fallback;
 mod filter;
 mod leap;
 mod local;
+mod orders;
 mod select;
 mod smoothing;
 mod temperature;
 mod terms;
 #[cfg(test)]
 mod tests;
+mod told;
 mod update;
 
 use std::collections::VecDeque;
 
+use self::delays::Delays;
 use self::discipline::Discipline;
 pub use self::estate::Estate;
 use self::fallback::Fallback;
@@ -35,9 +39,9 @@ use self::smoothing::Smoothing;
 pub use self::terms::{
     Drift, Effect, LeapSecond, Note, Reference, Sample, SourceId, Status, Verdict, Weighing,
 };
-use crate::settings::{ClockSettings, Local, MakeStep, SelectionSettings, Settings};
+use crate::settings::{ClockSettings, Local, SelectionSettings, Settings};
 use crate::time::{RawTime, Reading, Span, UnixTime};
-use crate::view::{ClockState, SelectionView, SourceState, SourceView, Tracking};
+use crate::view::{SelectionView, SourceState};
 
 /// Reference ID of the own clock, 127.127.1.1.
 pub const LOCAL_REFERENCE_ID: u32 = 0x7F7F_0101;
@@ -46,13 +50,6 @@ const MAX_EFFECTS: usize = 1024;
 /// Of several sources, the first one that answers is not followed before half of them did, or this has passed: one that is
 /// wrong must not be followed for being quick.
 const PATIENCE: Span = Span(2 * crate::time::SECOND);
-/// Updates after which a clock that is within its root distance is locked.
-const LOCKED_UPDATES: u64 = 4;
-/// A clock that is as near as this is locked, however small the root distance: otherwise the state would follow the noise of single
-/// samples.
-const LOCKED_ANYWAY: f64 = 0.001;
-/// A clock further off than this is not locked, whatever the root distance.
-const LOCKED_WITHIN: f64 = 0.1;
 /// A frequency is not taken over from one source to another as if it were known better than this.
 const LEAST_SKEW: f64 = 1e-7;
 /// The polling interval is so long that the uncertainty it adds is this part of the noise of one sample.
@@ -73,6 +70,7 @@ struct Source {
     reference_id: u32,
     options: Weighing,
     filter: Filter,
+    delays: Delays,
     last: Option<Sample>,
     reach: u8,
     state: SourceState,
@@ -238,6 +236,7 @@ impl Timekeeper {
             id,
             reference_id,
             filter,
+            delays: Delays::default(),
             last: None,
             reach: 0,
             state: SourceState::Unselectable,
@@ -275,10 +274,11 @@ impl Timekeeper {
             return Verdict::LeapSecond;
         }
         let known = self.known_frequency();
+        let error_rate = self.error_rate();
         let Some(source) = self.source_mut(id) else {
             return Verdict::Unknown;
         };
-        let verdict = source.admit(&sample, now);
+        let verdict = source.admit(&sample, error_rate, now);
         if !matches!(verdict, Verdict::Good) {
             return verdict;
         }
@@ -386,59 +386,6 @@ impl Timekeeper {
         self.review_local(now);
     }
 
-    /// chronyc's `makestep` without arguments: what is left is corrected at once. False if the clock is let alone.
-    pub fn makestep(&mut self, now: Reading) -> bool {
-        if self.free_running {
-            return false;
-        }
-        if let Some(knowledge) = self.knowledge {
-            let span = Span::from_seconds(knowledge.offset(now));
-            self.step(span);
-            self.set_rate();
-        }
-        true
-    }
-
-    /// chronyc's `makestep` with arguments.
-    pub fn allow_steps(&mut self, makestep: Option<MakeStep>) {
-        self.clock.makestep = makestep;
-        self.discipline.allow_steps(makestep);
-    }
-
-    /// chronyc's `maxupdateskew`, in parts per million.
-    pub fn set_max_update_skew(&mut self, ppm: f64) {
-        self.clock.max_update_skew = ppm;
-    }
-
-    /// chronyc's `local` with and without arguments.
-    pub fn set_local(&mut self, local: Option<Local>, now: Reading) {
-        self.local = local;
-        self.reselect(None, now);
-    }
-
-    /// chronyc's `reselect`.
-    pub fn reselect_now(&mut self, now: Reading) {
-        self.root = None;
-        self.reselect(None, now);
-    }
-
-    /// chronyc's `reselectdist`, in seconds.
-    pub fn set_reselect_distance(&mut self, distance: f64) {
-        self.selection.reselect_distance = distance;
-    }
-
-    /// Forgets the samples of a source (`None`: of all), as chronyc's `reset sources` does.
-    pub fn reset_source(&mut self, id: Option<SourceId>, now: Reading) {
-        let known = self.known_frequency();
-        for source in &mut self.sources {
-            if id.is_none_or(|id| source.id == id) {
-                source.filter.restart(known);
-                source.last = None;
-            }
-        }
-        self.reselect(None, now);
-    }
-
     /// chronyc's `refresh` of the drift file: `writertc`'s neighbour, `dump`.
     #[must_use]
     pub fn drift(&self) -> Option<Drift> {
@@ -461,166 +408,6 @@ impl Timekeeper {
             let gained = knowledge.frequency * (raw - knowledge.at).seconds();
             UnixTime(raw.0.saturating_add(knowledge.ahead)) + Span::from_seconds(gained)
         })
-    }
-
-    /// How good the time is.
-    #[must_use]
-    pub fn state(&self, now: Reading) -> ClockState {
-        if self.local_active {
-            return ClockState::Local;
-        }
-        let (Some(knowledge), Some(root)) = (&self.knowledge, &self.root) else {
-            return ClockState::Unsynchronised;
-        };
-        if !self.following {
-            return ClockState::Holdover;
-        }
-        // A clock that is let alone stays where it is, and clients are told what it lacks: nothing is left to be corrected.
-        let left = match self.free_running {
-            true => 0.0,
-            false => knowledge.offset(now).abs(),
-        };
-        let distance = root.delay / 2.0 + root.dispersion;
-        let bound = distance.clamp(LOCKED_ANYWAY, LOCKED_WITHIN);
-        if self.discipline.n_updates >= LOCKED_UPDATES && left <= bound {
-            ClockState::Locked
-        } else {
-            ClockState::Syncing
-        }
-    }
-
-    /// What clients are told.
-    #[must_use]
-    pub fn reference(&self, now: Reading) -> Reference {
-        self.smoothed(self.own_reference(now), now)
-    }
-
-    /// What there is to tell, of the clock as it is.
-    fn own_reference(&self, now: Reading) -> Reference {
-        let offset = match &self.knowledge {
-            Some(knowledge) => knowledge.offset(now),
-            None => 0.0,
-        };
-        // While the clock is slewed, what is left of it is served already, as chronyd does: clients of a clock that is being
-        // corrected are not led astray.
-        let (slew, left) = self.discipline.slew(now.raw);
-        let base = Reference {
-            at: now.wall,
-            offset: if self.free_running { offset } else { left },
-            offset_rate: match &self.knowledge {
-                Some(knowledge) if self.free_running => knowledge.frequency,
-                // Of the wall clock's own seconds, which the slew makes longer or shorter.
-                _ => -slew / (1.0 + slew),
-            },
-            offset_ends: self
-                .discipline
-                .slew_ends_wall(now.raw, now.wall)
-                .filter(|_| !self.free_running)
-                .unwrap_or(UnixTime(i64::MAX)),
-            ..Reference::default()
-        };
-        if let (true, Some(local)) = (self.local_active, self.local) {
-            return Reference {
-                leap: self.leap.pending(),
-                stratum: local.stratum,
-                reference_id: LOCAL_REFERENCE_ID,
-                reference_time: now.wall,
-                ..base
-            };
-        }
-        let Some(root) = &self.root else {
-            return base;
-        };
-        let rate = self.dispersion_rate();
-        let left = if self.free_running {
-            0.0
-        } else {
-            (offset - left).abs()
-        };
-        Reference {
-            leap: self.leap.pending(),
-            stratum: root.stratum.saturating_add(1).min(16),
-            reference_id: root.reference_id,
-            reference_time: root.at.wall,
-            root_delay: root.delay,
-            root_dispersion: root.dispersion
-                + left
-                + rate * (now.raw - root.at.raw).seconds().max(0.0),
-            dispersion_rate: rate,
-            ..base
-        }
-    }
-
-    /// What chronyc's `tracking` says.
-    #[must_use]
-    pub fn tracking(&self, now: Reading) -> Tracking {
-        let reference = self.own_reference(now);
-        let leading = self.root.as_ref().and_then(|root| {
-            let source = self
-                .sources
-                .iter()
-                .find(|source| Some(source.id) == root.source)?;
-            source.filter.estimate(now.raw)
-        });
-        Tracking {
-            reference_id: reference.reference_id,
-            address: None,
-            stratum: if reference.is_synchronised() {
-                reference.stratum
-            } else {
-                0
-            },
-            leap: reference.leap,
-            reference_time: reference.reference_time,
-            correction: self.offset(now).unwrap_or(0.0),
-            last_offset: self.discipline.last_offset,
-            rms_offset: self.discipline.rms_offset(),
-            frequency: -self.crystal_frequency() * 1e6,
-            residual_frequency: leading.map_or(0.0, |estimate| {
-                (self.discipline.frequency - estimate.frequency) * 1e6
-            }),
-            skew: self.discipline.skew * 1e6,
-            root_delay: reference.root_delay,
-            root_dispersion: reference.root_dispersion,
-            update_interval: self.discipline.update_interval,
-            n_updates: self.discipline.n_updates,
-            n_steps: self.discipline.n_steps,
-        }
-    }
-
-    /// Fills in what is known here of a source.
-    pub fn source(&self, id: SourceId, now: Reading, view: &mut SourceView) {
-        let Some(source) = self.sources.iter().find(|source| source.id == id) else {
-            return;
-        };
-        view.reference_id = source.reference_id;
-        view.mode = source.options.mode;
-        view.state = source.state;
-        view.selection = source.selection;
-        view.poll = source.poll;
-        view.reach = source.reach;
-        if let Some(sample) = &source.last {
-            view.stratum = sample.stratum;
-            view.last_sample = Some(sample.at);
-            view.sample_error = sample.delay / 2.0 + sample.dispersion;
-            let wall_ahead = now.wall.0.saturating_sub(now.raw.0);
-            let gained = self.discipline.frequency * (now.raw - sample.at).seconds();
-            view.adjusted_offset = Span(sample.ahead.saturating_sub(wall_ahead)).seconds() + gained;
-            view.measured_offset = source.measured;
-        }
-        view.statistics = source.filter.statistics(now.raw, self.discipline.frequency);
-        if let Some(estimate) = source.filter.estimate(now.raw) {
-            view.statistics.offset = source.offset(&estimate, now);
-        }
-    }
-
-    /// The leading source.
-    #[must_use]
-    pub fn leading(&self) -> Option<SourceId> {
-        self.root
-            .as_ref()
-            .filter(|_| self.following)
-            .and_then(|root| root.source)
     }
 
     /// What was learned of the frequency of the crystal, and how well.

@@ -90,7 +90,9 @@ pub struct Tracking {
     pub reference_time: UnixTime,
     /// What is left to be corrected, in seconds; positive if the clock is slow (behind true time).
     pub correction: f64,
-    /// Estimated offset at the last update, in seconds; positive if the clock was slow.
+    /// What it was at the last update, before that was corrected.
+    pub update_offset: f64,
+    /// What the last update added to that, in seconds; positive if the clock was slow.
     pub last_offset: f64,
     /// Long-term average of the offset, in seconds.
     pub rms_offset: f64,

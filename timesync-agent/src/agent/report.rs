@@ -95,6 +95,7 @@ impl Reporter {
                 tracing::info!(name, %old, %new, "A source is replaced");
             }
             Record::Measurement(_)
+            | Record::Selection { .. }
             | Record::Statistics(_)
             | Record::Tracking(_)
             | Record::ReferenceClock(_)

@@ -34,6 +34,7 @@ use crate::words;
 
 use super::answer::Answerer;
 use super::cards::{Cards, Way};
+use super::leaps::Leaps;
 use super::report::Reporter;
 use super::scribe::Scribe;
 use super::{AgentError, Parts, Request, Seen};
@@ -62,6 +63,7 @@ pub(super) struct Run {
     own: Option<Own>,
     answerer: Option<Answerer>,
     scribe: Scribe,
+    leaps: Leaps,
     thermometer: Thermometer,
     reporter: Reporter,
     views: Arc<Cell<View>>,
@@ -116,6 +118,7 @@ impl Run {
             random,
             resolver,
             scribe,
+            leaps,
             thermometer,
         } = parts;
         let now = clock::read();
@@ -143,6 +146,7 @@ impl Run {
             own,
             answerer,
             scribe,
+            leaps,
             thermometer,
             reporter: Reporter::default(),
             views: options.views,
@@ -282,6 +286,7 @@ impl Run {
         let estimate = timekeeper.time_at(now.raw).filter(|_| is_known);
         let tracking = timekeeper.tracking(now);
         Context {
+            rate: self.engine.rate(),
             tai_offset: self.tai_offset,
             estimate: estimate.map(|time| {
                 let ahead = time.0.saturating_sub(now.raw.0);
@@ -468,7 +473,8 @@ impl Run {
                 Err(error) => {
                     tracing::debug!(%error, "A request was refused");
                     if events.error {
-                        self.fail(id);
+                        let input = Input::Refused { socket: id };
+                        self.engine.handle(input, clock::read());
                     }
                     return;
                 }

@@ -1,7 +1,7 @@
 //! What an association is told of the node: its clocks, its keys, and what its own clients are told.
 
 use crate::keys::KeyRing;
-use crate::time::{RawTime, Reading, Span, UnixTime};
+use crate::time::{RawTime, Reading, UnixTime};
 use crate::timekeeper::Reference;
 use crate::view::StampSource;
 
@@ -35,22 +35,12 @@ impl Context<'_> {
     /// What the wall clock showed, or would have if it had not been touched since.
     #[must_use]
     pub fn wall(&self, raw: RawTime) -> UnixTime {
-        let elapsed = self.now.raw - raw;
-        let gained = Span::from_seconds(elapsed.seconds() * self.relative());
-        self.now.wall - elapsed - gained
+        self.now.wall_at(raw, self.rate)
     }
 
     /// What the raw clock showed.
     #[must_use]
     pub fn raw(&self, wall: UnixTime) -> RawTime {
-        let elapsed = self.now.wall - wall;
-        let relative = self.relative();
-        let gained = Span::from_seconds(elapsed.seconds() * relative / (1.0 + relative));
-        self.now.raw - elapsed + gained
-    }
-
-    /// The rate as a number.
-    fn relative(&self) -> f64 {
-        self.rate * 1e-9
+        self.now.raw_at(wall, self.rate)
     }
 }

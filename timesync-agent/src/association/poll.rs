@@ -25,7 +25,7 @@ pub(super) struct Schedule {
     jitter: Random,
     minpoll: i8,
     maxpoll: i8,
-    /// The server asked for no less.
+    /// The server asked for no less, if it ever asked.
     asked: i8,
     advised: i8,
     /// Added while there are no answers.
@@ -62,7 +62,7 @@ impl Schedule {
             jitter,
             minpoll: options.minpoll,
             maxpoll: options.maxpoll,
-            asked: options.minpoll,
+            asked: i8::MIN,
             advised: options.minpoll,
             penalty: 0.0,
             initial_burst: options.iburst.then_some(INITIAL_BURST),
@@ -244,7 +244,7 @@ impl Schedule {
 
     pub(super) fn limit(&mut self, minpoll: i8, maxpoll: i8) {
         self.minpoll = minpoll;
-        self.maxpoll = maxpoll.max(minpoll);
-        self.asked = self.asked.clamp(self.minpoll, self.maxpoll);
+        self.maxpoll = maxpoll;
+        self.asked = self.asked.min(maxpoll);
     }
 }

@@ -18,7 +18,7 @@ impl Association {
     pub(super) fn request(&mut self, context: &Context<'_>) -> Option<Vec<u8>> {
         let now = context.now.raw;
         if self.n_unanswered > 0 {
-            self.reach <<= 1;
+            self.count_poll(false);
             self.schedule.missed();
         }
         self.pending = None;

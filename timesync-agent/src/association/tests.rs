@@ -1,3 +1,6 @@
+mod polling;
+mod trust;
+
 use super::*;
 use crate::keys::{Algorithm, Key};
 use crate::time::{Reading, Span};
@@ -437,254 +440,6 @@ fn interleaved_mode_survives_a_server_that_forgot() {
 }
 
 #[test]
-fn a_source_with_a_key_is_believed_with_that_key_alone() {
-    let mut keys = KeyRing::new();
-    keys.insert(1, Key::new(Algorithm::Sha256, b"secret").unwrap())
-        .unwrap();
-    keys.insert(2, Key::new(Algorithm::Sha256, b"other").unwrap())
-        .unwrap();
-    keys.insert(3, Key::new(Algorithm::Md5, b"short").unwrap())
-        .unwrap();
-    let options = |key| SourceOptions {
-        key: Some(key),
-        ..SourceOptions::default()
-    };
-    for (own, theirs, is_good) in [(1, Some(1), true), (1, Some(2), false), (1, None, false)] {
-        let mut client = Client::new(&options(own));
-        client.keys = keys.clone();
-        let mut server = Server::new();
-        server.keys = keys.clone();
-        server.key = theirs;
-        server.packet.version = 3;
-        let outcome = client.exchange(&mut server);
-        let expected = Outcome::Ignored(Ignored::Unauthenticated);
-        assert_eq!(outcome != expected, is_good, "{theirs:?}");
-        assert_eq!(matches!(outcome, Outcome::Answered(Some(_))), is_good);
-    }
-    // A digest that version 4 would cut makes a version 3 packet.
-    for (key, version, length) in [(1, 3, 48 + 4 + 32), (3, 4, 48 + 4 + 16)] {
-        let mut client = Client::new(&options(key));
-        client.keys = keys.clone();
-        let request = client.request();
-        let message = Message::parse(&request).unwrap();
-        assert_eq!((message.packet.version, request.len()), (version, length));
-        assert!(keys.verify_with(key, message.mac().unwrap()));
-    }
-    let mut client = Client::new(&options(9));
-    client.keys = keys;
-    assert_eq!(
-        client.next(),
-        None,
-        "nobody is asked with a key that is not there"
-    );
-}
-
-#[test]
-fn a_kiss_of_death_is_obeyed() {
-    let kiss = |code: &[u8; 4]| {
-        let mut server = Server::new();
-        server.packet.leap = Leap::Unsynchronised;
-        server.packet.stratum = 0;
-        server.packet.reference_id = u32::from_be_bytes(*code);
-        server
-    };
-    let options = SourceOptions {
-        iburst: true,
-        minpoll: 4,
-        maxpoll: 6,
-        ..SourceOptions::default()
-    };
-    let mut client = Client::new(&options);
-    let mut polls = Vec::new();
-    for _ in 0..3 {
-        let outcome = client.exchange(&mut kiss(b"RATE"));
-        assert_eq!(outcome, Outcome::KissOfDeath(*b"RATE"));
-        assert!(!client.association.is_bursting());
-        polls.push(client.association.poll());
-        let pause = (client.association.poll_timeout().unwrap() - client.now).seconds();
-        let interval = f64::from(client.association.poll()).exp2();
-        assert!((4.0 * interval..4.1 * interval).contains(&pause), "{pause}");
-    }
-    assert_eq!(polls, [6, 6, 6], "what the server says, within bounds");
-    // Whoever can write to the network must not be able to part us from a server.
-    assert!(matches!(
-        client.exchange(&mut kiss(b"DENY")),
-        Outcome::KissOfDeath(_)
-    ));
-    assert!(client.association.is_online());
-    let mut keys = KeyRing::new();
-    keys.insert(1, Key::new(Algorithm::Md5, b"secret").unwrap())
-        .unwrap();
-    let mut client = Client::new(&SourceOptions {
-        key: Some(1),
-        ..options
-    });
-    client.keys = keys.clone();
-    let mut server = kiss(b"DENY");
-    (server.keys, server.key) = (keys, Some(1));
-    assert!(matches!(
-        client.exchange(&mut server),
-        Outcome::KissOfDeath(_)
-    ));
-    assert!(!client.association.is_online());
-    assert_eq!(client.association.poll_timeout(), None);
-}
-
-#[test]
-fn a_server_without_time_gives_no_kiss() {
-    // What chronyd, ntpd and others say before they have a source: a stratum of 0 or 16 and no code.
-    for (stratum, reference_id) in [
-        (0, 0),
-        (16, 0),
-        (0, 0x7F7F_0101),
-        (0, u32::from_be_bytes(*b"ab\0c")),
-        (16, u32::from_be_bytes(*b"RATE")),
-    ] {
-        let mut server = Server::new();
-        server.packet.leap = Leap::Unsynchronised;
-        server.packet.stratum = stratum;
-        server.packet.reference_id = reference_id;
-        let mut client = Client::new(&SourceOptions::default());
-        let outcome = client.exchange(&mut server);
-        assert_eq!(
-            outcome,
-            Outcome::Answered(None),
-            "{stratum} {reference_id:#x}"
-        );
-        assert!(client.association.has_no_time());
-        assert_eq!(client.association.reach(), 0);
-    }
-    let mut short = Server::new();
-    short.packet.leap = Leap::Unsynchronised;
-    short.packet.stratum = 0;
-    short.packet.reference_id = u32::from_be_bytes(*b"GO\0\0");
-    let mut client = Client::new(&SourceOptions::default());
-    assert_eq!(
-        client.exchange(&mut short),
-        Outcome::KissOfDeath(*b"GO\0\0")
-    );
-}
-
-#[test]
-fn a_burst_at_the_start_ends_with_four_good_samples_or_eight_requests() {
-    let options = SourceOptions {
-        iburst: true,
-        ..SourceOptions::default()
-    };
-    let mut client = Client::new(&options);
-    let mut server = Server::new();
-    let mut times = Vec::new();
-    for _ in 0..6 {
-        client.sample(&mut server).unwrap();
-        times.push((client.now - RawTime(RAW)).seconds().floor());
-    }
-    assert_eq!(times[..4], [0.0, 2.0, 4.0, 6.0]);
-    assert!((70.0..72.0).contains(&times[4]), "{times:?}");
-    assert!((134.0..137.0).contains(&times[5]), "{times:?}");
-    let mut client = Client::new(&options);
-    let mut times = Vec::new();
-    for _ in 0..10 {
-        client.request();
-        times.push((client.now - RawTime(RAW)).seconds().floor());
-    }
-    assert_eq!(times[..8], [0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0]);
-    // Four unanswered ones are an interval twice as long.
-    assert!(
-        times[8] - times[7] >= 64.0 && times[9] - times[8] >= 128.0,
-        "{times:?}"
-    );
-}
-
-#[test]
-fn intervals_follow_the_timekeeper_within_bounds_and_grow_without_answers() {
-    let options = SourceOptions {
-        minpoll: 2,
-        maxpoll: 5,
-        ..SourceOptions::default()
-    };
-    let mut client = Client::new(&options);
-    let mut server = Server::new();
-    for (advised, expected) in [(3, 3), (9, 5), (-3, 2)] {
-        assert!(matches!(
-            client.exchange(&mut server),
-            Outcome::Answered(Some(_))
-        ));
-        client.judge(Verdict::Good, advised);
-        assert_eq!(client.association.poll(), expected);
-        let wait = (client.association.poll_timeout().unwrap() - client.now).seconds();
-        let interval = f64::from(expected).exp2();
-        assert!(wait > interval - 0.1 && wait < interval * 1.03, "{wait}");
-    }
-    let polls: Vec<i8> = (0..16)
-        .map(|_| {
-            client.request();
-            client.association.poll()
-        })
-        .collect();
-    assert_eq!(polls, [2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5]);
-    assert_eq!(client.view().reach, 0);
-    assert_eq!(client.association.n_unanswered(), 16);
-    client.sample(&mut server);
-    assert_eq!(client.view().reach, 1);
-}
-
-#[test]
-fn only_a_near_server_is_asked_more_than_once_a_second() {
-    let options = SourceOptions {
-        minpoll: -4,
-        maxpoll: -2,
-        ..SourceOptions::default()
-    };
-    for (back, expected) in [(MS, -4), (20 * MS, 0)] {
-        let mut client = Client::new(&options);
-        let mut server = Server::new();
-        server.back = back;
-        client.exchange(&mut server);
-        client.judge(Verdict::Good, -4);
-        assert_eq!(client.association.poll(), expected);
-    }
-}
-
-#[test]
-fn who_is_offline_is_not_asked_but_by_a_burst() {
-    let options = SourceOptions {
-        connectivity: Connectivity::Offline,
-        ..SourceOptions::default()
-    };
-    let mut client = Client::new(&options);
-    let mut server = Server::new();
-    assert_eq!(client.association.poll_timeout(), None);
-    client.association.burst(2, 3, client.now);
-    client.sample(&mut server).unwrap();
-    client.sample(&mut server).unwrap();
-    assert!(!client.association.is_bursting());
-    assert_eq!(client.association.poll_timeout(), None, "offline as before");
-    client.association.go_online(client.now);
-    client.sample(&mut server).unwrap();
-    client.association.go_offline();
-    assert_eq!(client.association.poll_timeout(), None);
-    let mut client = Client::new(&SourceOptions {
-        connectivity: Connectivity::AutoOffline,
-        ..SourceOptions::default()
-    });
-    client.request();
-    client.association.failed();
-    assert!(!client.association.is_online());
-}
-
-#[test]
-fn an_answer_is_waited_for_as_long_as_it_could_be_of_use() {
-    let mut client = Client::new(&SourceOptions::default());
-    client.request();
-    assert_eq!(client.next(), Some(Due::GiveUp));
-    assert_eq!(client.now, RawTime(RAW + 3 * SECOND));
-    assert_eq!(
-        client.receive(&[0; 48]),
-        Outcome::Ignored(Ignored::Malformed)
-    );
-}
-
-#[test]
 fn of_several_samples_the_one_with_the_shortest_round_trip_counts() {
     let mut client = Client::new(&SourceOptions {
         filter: Some(3),
@@ -732,48 +487,20 @@ fn any_octets_are_survived() {
 }
 
 #[test]
-fn far_apart_a_request_goes_ahead_of_the_one_that_counts() {
-    for (xleave, n_ahead) in [(false, 1), (true, 2)] {
-        let options = SourceOptions {
-            presend: Some(6),
-            xleave,
-            ..SourceOptions::default()
-        };
-        let mut server = Server::new();
-        server.interleaves = xleave;
-        let mut client = Client::new(&options);
-        for poll in 0..3 {
-            for ahead in 0..n_ahead {
-                assert_eq!(client.sample(&mut server), None, "{poll}.{ahead} counts");
-                let (sent, before) = (client.now, client.association.poll_timeout());
-                let pause = before.expect("another follows") - sent;
-                assert!((1.9..2.1).contains(&pause.seconds()), "{pause:?}");
-            }
-            assert!(
-                client.sample(&mut server).is_some(),
-                "{poll} does not count"
-            );
-            let pause = client.association.poll_timeout().expect("a poll") - client.now;
-            assert!(pause.seconds() > 60.0, "{pause:?}");
-        }
-    }
-    // Below that interval none does.
-    let options = SourceOptions {
-        presend: Some(7),
-        ..SourceOptions::default()
-    };
-    let mut client = Client::new(&options);
-    assert!(client.sample(&mut Server::new()).is_some());
-}
-
-#[test]
-fn a_source_that_is_copied_is_a_stratum_nearer() {
-    for (copy, stratum) in [(false, 2), (true, 1)] {
+fn a_source_that_is_copied_is_a_stratum_nearer_and_none_is_nearer_than_it_may_be() {
+    for (copy, min_stratum, stratum) in [
+        (false, 0, 2),
+        (true, 0, 1),
+        (false, 5, 5),
+        (true, 5, 5),
+        (true, 1, 1),
+    ] {
         let options = SourceOptions {
             copy,
+            min_stratum,
             ..SourceOptions::default()
         };
         let sample = Client::new(&options).sample(&mut Server::new());
-        assert_eq!(sample.expect("a sample").stratum, stratum);
+        assert_eq!(sample.expect("a sample").stratum, stratum, "{options:?}");
     }
 }

@@ -4,8 +4,8 @@ use super::Reader;
 use super::line::{Line, Word};
 use super::values::Options;
 use crate::settings::{
-    Connectivity, DEFAULT_POOL_SOURCES, Family, Host, MAX_POLL, MAX_POOL_SOURCES, MIN_POLL,
-    SourceOptions, SourceSettings,
+    Connectivity, DEFAULT_POOL_SOURCES, Family, Host, MAX_POLL, MAX_POOL_SOURCES, MAX_STRATUM,
+    MIN_POLL, SourceOptions, SourceSettings,
 };
 
 /// What a line of a source is.
@@ -40,6 +40,7 @@ pub(super) const OPTIONS: &[&str] = &[
     "mindelay",
     "minpoll",
     "minsamples",
+    "minstratum",
     "noselect",
     "nts",
     "ntsport",
@@ -261,6 +262,10 @@ impl Reader<'_> {
                     .integer(line, value, 0..=MAX_SAMPLES)
                     .filter(|n| *n > 0);
             }
+            "minstratum" => set(
+                &mut to.min_stratum,
+                self.integer(line, value, 0..=MAX_STRATUM),
+            ),
             "maxunreach" => set(&mut to.max_unreach, self.integer(line, value, 0..=u32::MAX)),
             "maxsources" => {
                 let most = u32::try_from(MAX_POOL_SOURCES).unwrap_or(1);

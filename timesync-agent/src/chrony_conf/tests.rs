@@ -1,5 +1,8 @@
 #![expect(clippy::float_cmp, reason = "numbers come back as they were written")]
 
+mod lines;
+mod whole;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -66,350 +69,6 @@ fn server(host: &str) -> SourceSettings {
     }
 }
 
-//--- Whole files
-
-const SEED: &str = "\
-pool 0.tw.pool.ntp.org iburst
-pool 3.tw.pool.ntp.org iburst
-driftfile /var/lib/chrony/drift
-makestep 1.0 3
-rtcsync
-keyfile /etc/chrony.keys
-leapsectz right/UTC
-logdir /var/log/chrony
-";
-
-#[test]
-fn the_file_of_an_openshift_node_is_read_as_it_is() {
-    let settings = quiet(SEED);
-    let pool = |name: &str| SourceSettings {
-        host: Host::Name(name.to_owned()),
-        pool: Some(4),
-        options: SourceOptions {
-            iburst: true,
-            ..SourceOptions::default()
-        },
-    };
-    assert_eq!(
-        settings.sources,
-        [pool("0.tw.pool.ntp.org"), pool("3.tw.pool.ntp.org")]
-    );
-    let expected = Settings {
-        sources: settings.sources.clone(),
-        clock: ClockSettings {
-            drift_file: Some("/var/lib/chrony/drift".into()),
-            makestep: Some(MakeStep {
-                threshold: 1.0,
-                limit: Some(3),
-            }),
-            rtcsync: true,
-            ..ClockSettings::default()
-        },
-        key_file: Some("/etc/chrony.keys".into()),
-        leap: LeapSettings {
-            time_zone: Some("right/UTC".to_owned()),
-            ..LeapSettings::default()
-        },
-        logs: LogSettings {
-            directory: Some("/var/log/chrony".into()),
-            ..LogSettings::default()
-        },
-        ..Settings::default()
-    };
-    assert_eq!(settings, expected);
-}
-
-/// What the documentation of OpenShift gives to the control plane of a disconnected cluster.
-const DISCONNECTED: &str = "\
-# Use public servers from the pool.ntp.org project.
-# Please consider joining the pool (https://www.pool.ntp.org/join.html).
-
-# This file is managed by the machine config operator
-server openshift-master-0.cluster.example.org iburst
-server openshift-master-1.cluster.example.org iburst
-server openshift-master-2.cluster.example.org iburst
-
-stratumweight 0
-driftfile /var/lib/chrony/drift
-rtcsync
-makestep 10 3
-bindcmdaddress 127.0.0.1
-bindcmdaddress ::1
-keyfile /etc/chrony.keys
-commandkey 1
-generatecommandkey
-noclientlog
-logchange 0.5
-logdir /var/log/chrony
-
-# Configure the control plane nodes to serve as local NTP servers
-# for all worker nodes, even if they are not in sync with an
-# upstream NTP server.
-
-# Allow NTP client access from the local network.
-allow all
-# Serve time even if not synchronized to a time source.
-local stratum 3 orphan
-";
-
-#[test]
-fn the_file_of_a_disconnected_control_plane_is_read_as_it_is() {
-    let conf = parse_bytes(DISCONNECTED.as_bytes()).unwrap();
-    let warnings: Vec<String> = conf.warnings.iter().map(ToString::to_string).collect();
-    assert_eq!(
-        warnings,
-        [
-            "chrony.conf:16:1: `commandkey` does nothing: chrony does not know it either any more",
-            "chrony.conf:17:1: `generatecommandkey` does nothing: chrony does not know it either any more",
-        ]
-    );
-    let settings = conf.settings;
-    assert_eq!(settings.sources.len(), 3);
-    assert!(settings.sources.iter().all(|source| source.options.iburst));
-    assert_eq!(settings.selection.stratum_weight, 0.0);
-    assert_eq!(settings.clock.log_change, 0.5);
-    assert!(settings.server.no_client_log && settings.server.is_open());
-    assert_eq!(
-        settings.server.access,
-        [AccessRule {
-            allow: true,
-            all: true,
-            whom: Whom::Everybody
-        }]
-    );
-    let local = Local {
-        stratum: 3,
-        orphan: true,
-        ..Local::default()
-    };
-    assert_eq!(settings.local, Some(local));
-    let listen: Vec<String> = settings
-        .commands
-        .listen()
-        .iter()
-        .map(ToString::to_string)
-        .collect();
-    assert_eq!(listen, ["127.0.0.1:323", "[::1]:323"]);
-}
-
-#[test]
-fn what_debian_installs_is_read_as_it_is() {
-    let mut files = Tree::new(&[
-        (
-            "/etc/chrony/chrony.conf",
-            "confdir /etc/chrony/conf.d\npool 2.debian.pool.ntp.org iburst\nsourcedir /run/chrony-dhcp\n\
-             sourcedir /etc/chrony/sources.d\nkeyfile /etc/chrony/chrony.keys\n\
-             driftfile /var/lib/chrony/chrony.drift\nntsdumpdir /var/lib/chrony\n\
-             #log tracking measurements statistics\nlogdir /var/log/chrony\nmaxupdateskew 100.0\nrtcsync\n\
-             makestep 1 3\nleapsectz right/UTC\n",
-        ),
-        ("/etc/chrony/conf.d/README", "server README"),
-        ("/etc/chrony/sources.d/README", "server README"),
-        (
-            "/etc/chrony/sources.d/site.sources",
-            "server ntp.example.org\nrtcsync\nserver\n# none\nserver 192.0.2.1 key\n",
-        ),
-    ]);
-    let conf = parse(Path::new("/etc/chrony/chrony.conf"), &mut files).unwrap();
-    let hosts: Vec<String> = conf
-        .settings
-        .sources
-        .iter()
-        .map(|s| s.host.to_string())
-        .collect();
-    assert_eq!(hosts, ["2.debian.pool.ntp.org", "ntp.example.org"]);
-    let warnings: Vec<String> = conf.warnings.iter().map(ToString::to_string).collect();
-    assert_eq!(
-        warnings,
-        [
-            "/etc/chrony/chrony.conf:7:1: `ntsdumpdir` does nothing: NTS is not spoken here",
-            "/etc/chrony/sources.d/site.sources:2:1: left out: only `server`, `pool` and `peer` stand in such a file",
-            "/etc/chrony/sources.d/site.sources:3:7: left out: `server` names no host",
-            "/etc/chrony/sources.d/site.sources:5:21: left out: `key` has no value",
-        ]
-    );
-    let (sources, warnings) =
-        parse_source_directories(&conf.settings.source_directories, &mut files);
-    assert_eq!((sources.len(), warnings.len()), (1, 3));
-}
-
-//--- Lines
-
-#[test]
-fn lines_are_taken_apart_as_chronyd_does() {
-    let settings = quiet(
-        "\t  SERVER\tNTP.Example.ORG \x0b IBurst MINPOLL\r 4  \n! a\n ; b\n#c\n  % d\n#\n\n  RtcSync  \n",
-    );
-    let source = settings.sources.first().unwrap();
-    assert_eq!(source.host, Host::Name("NTP.Example.ORG".to_owned()));
-    assert!(source.options.iburst && settings.clock.rtcsync);
-    assert_eq!(source.options.minpoll, 4);
-    // A comment behind a directive is none.
-    assert_eq!(
-        problem("rtcsync # always"),
-        "chrony.conf:1:9: `rtcsync` has too many arguments; a comment stands on a line of its own"
-    );
-    // Another encoding in a comment harms nobody, nor does a last line without an end.
-    assert!(
-        parse_bytes(b"# f\xfcr alle\nrtcsync")
-            .unwrap()
-            .settings
-            .clock
-            .rtcsync
-    );
-}
-
-#[test]
-#[expect(clippy::too_many_lines, reason = "a table")]
-fn every_problem_has_its_place_and_the_nearest_word() {
-    for (text, expected) in [
-        (
-            "rtcsinc",
-            "chrony.conf:1:1: chrony knows no directive `rtcsinc`; did you mean `rtcsync`?",
-        ),
-        (
-            "\nfrobnicate 1",
-            "chrony.conf:2:1: chrony knows no directive `frobnicate`",
-        ),
-        ("server", "chrony.conf:1:7: `server` names no host"),
-        (
-            "server a ibrust",
-            "chrony.conf:1:10: `server` has no option `ibrust`; did you mean `iburst`?",
-        ),
-        (
-            "server a minpoll",
-            "chrony.conf:1:17: `minpoll` has no value",
-        ),
-        (
-            "server ä minpoll x",
-            "chrony.conf:1:18: `x` is no whole number",
-        ),
-        (
-            "server a key 0",
-            "chrony.conf:1:14: `0` is no number of a key",
-        ),
-        (
-            "server a port 70000",
-            "chrony.conf:1:15: `70000` is no port, 0 to 65535",
-        ),
-        (
-            "driftfile",
-            "chrony.conf:1:10: `driftfile` has too few arguments",
-        ),
-        (
-            "driftfile a b",
-            "chrony.conf:1:13: `driftfile` has no option `b`",
-        ),
-        (
-            "makestep 1",
-            "chrony.conf:1:11: `makestep` has too few arguments",
-        ),
-        ("makestep 1 x", "chrony.conf:1:12: `x` is no whole number"),
-        ("makestep nan 1", "chrony.conf:1:10: `nan` is no number"),
-        (
-            "local stratum 16",
-            "chrony.conf:1:15: `16` is no stratum from 1 to 15",
-        ),
-        (
-            "log traking",
-            "chrony.conf:1:5: `log` has no option `traking`; did you mean `tracking`?",
-        ),
-        (
-            "allow 1.2.3.4/33",
-            "chrony.conf:1:7: a prefix of 33 bits is too long for 1.2.3.4",
-        ),
-        (
-            "allow all example.org/8",
-            "chrony.conf:1:11: `example.org/8` is no network",
-        ),
-        (
-            "allow 1.2.3.4 b",
-            "chrony.conf:1:15: `b` is one word too many",
-        ),
-        (
-            "bindaddress example.org",
-            "chrony.conf:1:13: `example.org` is no address",
-        ),
-        (
-            "refclock PHC",
-            "chrony.conf:1:13: `refclock` takes a driver and its parameter, as in `refclock PHC /dev/ptp0`",
-        ),
-        (
-            "refclock PCH /dev/ptp0",
-            "chrony.conf:1:10: no reference clock has the driver `PCH`; did you mean `PHC`?",
-        ),
-        (
-            "refclock SHM x",
-            "chrony.conf:1:14: `x` is no parameter of SHM",
-        ),
-        (
-            "refclock PHC /dev/ptp0:pps",
-            "chrony.conf:1:14: driver PHC has no option `pps`",
-        ),
-        (
-            "refclock PHC /dev/ptp0 refid ABCDE",
-            "chrony.conf:1:30: `ABCDE` is no refid, which has one to four letters",
-        ),
-        (
-            "refclock PPS /dev/pps0 lock GPS",
-            "chrony.conf:1:29: no reference clock has the refid `GPS`",
-        ),
-        (
-            "leapsecmode smear",
-            "chrony.conf:1:13: `smear` is none of `system`, `step`, `slew`, `ignore`",
-        ),
-        (
-            "hwtimestamp eth0 rxfilter x",
-            "chrony.conf:1:27: `x` is none of `none`, `ntp`, `ptp`, `all`",
-        ),
-        (
-            "include /none",
-            "chrony.conf:1:9: cannot read /none: entity not found",
-        ),
-        (
-            "server a nts",
-            "chrony.conf:1:10: NTS is not spoken here, and a source that is to be authenticated is not asked without: use `key`, or leave `nts` out",
-        ),
-    ] {
-        let mut files = Tree::new(&[("chrony.conf", text)]);
-        let rejected = parse(Path::new("chrony.conf"), &mut files).expect_err(text);
-        assert_eq!(rejected.to_string(), expected, "{text}");
-    }
-    assert_eq!(
-        parse_bytes(b"foo\nbar\n").unwrap_err().problems.len(),
-        2,
-        "all problems are told"
-    );
-}
-
-#[test]
-fn numbers_out_of_range_are_bent_and_told() {
-    let conf = parse_bytes(
-        b"server a minpoll 99\nserver b minpoll 8 maxpoll 3\nserver c minpoll 12\nserver d version 9\n\
-          pool e maxsources 99\nratelimit interval -30 burst 0 leak 9\nminsources 0\nmaxslewrate 1e9\n",
-    )
-    .unwrap();
-    let polls: Vec<(i8, i8)> = conf
-        .settings
-        .sources
-        .iter()
-        .map(|source| (source.options.minpoll, source.options.maxpoll))
-        .collect();
-    assert_eq!(polls, [(24, 24), (8, 8), (12, 12), (6, 10), (6, 10)]);
-    assert_eq!(conf.settings.sources[3].options.version, Some(4));
-    assert_eq!(conf.settings.sources[4].pool, Some(16));
-    let limit = RateLimit {
-        interval: -19,
-        burst: 1,
-        leak: 4,
-        kod: 0,
-    };
-    assert_eq!(conf.settings.server.rate_limit, Some(limit));
-    assert_eq!(conf.settings.selection.min_sources, 1);
-    assert_eq!(conf.settings.clock.max_slew_rate, 100_000.0);
-    assert_eq!(conf.warnings.len(), 9, "{:?}", conf.warnings);
-}
-
 //--- Directives
 
 #[test]
@@ -417,7 +76,7 @@ fn every_option_of_a_server_is_taken() {
     let settings = quiet(
         "server 192.0.2.1 port 124 minpoll -2 maxpoll 3 polltarget 20 iburst burst presend 9 xleave version 3 key 7 \
          auto_offline maxdelay 0.5 maxdelayratio 4 maxdelaydevratio 5 maxdelayquant 0.2 mindelay 1e-4 asymmetry -0.5 \
-         offset -5e-5 filter 4 minsamples 8 maxsamples 16 prefer noselect trust require copy ipv4 maxunreach 8 \
+         offset -5e-5 filter 4 minsamples 8 maxsamples 16 prefer noselect trust require copy ipv4 minstratum 5 maxunreach 8 \
          certset 1 ntsport 4460\n\
          server 2001:db8::1 offline ipv6 filter 0 maxsamples 0 maxdelayratio 0\n",
     );
@@ -452,6 +111,7 @@ fn every_option_of_a_server_is_taken() {
         select: all,
         copy: true,
         family: Some(Family::V4),
+        min_stratum: 5,
         max_unreach: 8,
     };
     assert_eq!(settings.sources[0].options, expected);
@@ -594,6 +254,29 @@ fn the_last_of_several_lines_counts() {
     assert!(settings.clock.smoothtime.unwrap().leap_only);
     assert!(settings.clock.temperature.is_some());
     assert_eq!(quiet("makestep 1 0").clock.makestep, None);
+}
+
+#[test]
+fn an_address_of_one_family_leaves_the_other_one_open_to_those_who_may_ask() {
+    for (lines, expected) in [
+        ("bindaddress 192.0.2.7\nallow", "192.0.2.7 ::"),
+        ("allow\nbindaddress ::1", "::1 0.0.0.0"),
+        (
+            "bindaddress 192.0.2.7\nallow ntp.example.org",
+            "192.0.2.7 ::",
+        ),
+        ("bindaddress 192.0.2.7\nallow 2001:db8::/32", "192.0.2.7 ::"),
+        (
+            "bindaddress 192.0.2.7\nallow 192.0.2.0/24\ndeny ::/0",
+            "192.0.2.7",
+        ),
+        ("bindaddress 192.0.2.7", "192.0.2.7"),
+        ("allow", ""),
+    ] {
+        let addresses = quiet(lines).server.bind_addresses;
+        let written: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        assert_eq!(written.join(" "), expected, "{lines}");
+    }
 }
 
 #[test]

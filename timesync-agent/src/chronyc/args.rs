@@ -72,8 +72,12 @@ pub struct WaitSyncArgs {
     pub link: LinkArgs,
 
     /// Values with commas between them
-    #[arg(long, short)]
+    #[arg(long, short, conflicts_with = "json")]
     pub csv: bool,
+
+    /// JSON, an object on a line for each look
+    #[arg(long)]
+    pub json: bool,
 
     /// How often to look; 0 is as often as it takes
     #[arg(value_name = "MAX-TRIES", default_value_t = 0)]

@@ -6,7 +6,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use serde_json::{Map, Value, json};
 
 use super::render::{Names, exponential, leap, letters, mode, stamp, timestamp};
-use crate::cmdmon::reply::{Address, Client, NEVER, NtpData, Report, SourceData};
+use crate::cmdmon::client::AskError;
+use crate::cmdmon::reply::{Address, Client, NEVER, NtpData, Report, SourceData, Tracking};
 
 /// All of them, or the only one.
 pub(super) fn reports(reports: &[Report], names: &HashMap<IpAddr, String>, is_list: bool) -> Value {
@@ -28,23 +29,23 @@ pub(super) fn reports(reports: &[Report], names: &HashMap<IpAddr, String>, is_li
 fn one(report: &Report, names: Names<'_>) -> Value {
     match report {
         Report::Tracking(it) => json!({
-            "reference-id": id(it.reference_id),
+            "reference_id": id(it.reference_id),
             "name": match it.address {
                 Address::Unspecified => letters(it.reference_id),
                 address => names.of(address),
             },
             "address": address(it.address),
             "stratum": it.stratum,
-            "reference-time": timestamp(it.reference_time),
+            "reference_time": timestamp(it.reference_time),
             "correction": it.current_correction,
-            "last-offset": it.last_offset,
-            "rms-offset": it.rms_offset,
+            "last_offset": it.last_offset,
+            "rms_offset": it.rms_offset,
             "frequency": it.frequency,
-            "residual-frequency": it.residual_frequency,
+            "residual_frequency": it.residual_frequency,
             "skew": it.skew,
-            "root-delay": it.root_delay,
-            "root-dispersion": it.root_dispersion,
-            "update-interval": it.last_update_interval,
+            "root_delay": it.root_delay,
+            "root_dispersion": it.root_dispersion,
+            "update_interval": it.last_update_interval,
             "leap": leap(it.leap),
         }),
         Report::SourceData(it) => source(it, names),
@@ -60,7 +61,7 @@ fn one(report: &Report, names: Names<'_>) -> Value {
             "frequency": it.residual_frequency,
             "skew": it.skew,
             "offset": it.offset,
-            "offset-error": it.offset_error,
+            "offset_error": it.offset_error,
             "deviation": it.deviation,
         }),
         Report::SelectData(it) => json!({
@@ -71,7 +72,7 @@ fn one(report: &Report, names: Names<'_>) -> Value {
             "address": address(it.address),
             "state": char::from(it.state).to_string(),
             "authenticated": it.authentication != 0,
-            "last-sample": seconds(it.since_sample),
+            "last_sample": seconds(it.since_sample),
             "score": it.score,
             "low": it.low,
             "high": it.high,
@@ -79,31 +80,31 @@ fn one(report: &Report, names: Names<'_>) -> Value {
         }),
         Report::Smoothing(it) => json!({
             "active": it.active,
-            "leap-only": it.leap_only,
+            "leap_only": it.leap_only,
             "offset": it.offset,
             "frequency": it.frequency,
             "wander": it.wander,
-            "last-update-ago": it.last_update_ago,
-            "remaining-time": it.remaining_time,
+            "last_update_ago": it.last_update_ago,
+            "remaining_time": it.remaining_time,
         }),
         Report::Activity(it) => json!({
             "online": it.online,
             "offline": it.offline,
-            "burst-online": it.burst_online,
-            "burst-offline": it.burst_offline,
+            "burst_online": it.burst_online,
+            "burst_offline": it.burst_offline,
             "unresolved": it.unresolved,
         }),
         Report::NtpData(it) => ntp_data(it),
         Report::ServerStats(it) => json!({
-            "ntp-received": it.ntp_hits,
-            "ntp-dropped": it.ntp_drops,
-            "commands-received": it.command_hits,
-            "commands-dropped": it.command_drops,
-            "clients-forgotten": it.log_drops,
-            "ntp-authenticated": it.ntp_auth_hits,
-            "ntp-interleaved": it.ntp_interleaved_hits,
-            "timestamps-held": it.ntp_timestamps,
-            "timestamps-span": it.ntp_span,
+            "ntp_received": it.ntp_hits,
+            "ntp_dropped": it.ntp_drops,
+            "commands_received": it.command_hits,
+            "commands_dropped": it.command_drops,
+            "clients_forgotten": it.log_drops,
+            "ntp_authenticated": it.ntp_auth_hits,
+            "ntp_interleaved": it.ntp_interleaved_hits,
+            "timestamps_held": it.ntp_timestamps,
+            "timestamps_span": it.ntp_span,
         }),
         _ => Value::Object(Map::new()),
     }
@@ -131,38 +132,38 @@ fn source(it: &SourceData, names: Names<'_>) -> Value {
         "stratum": it.stratum,
         "poll": it.poll,
         "reach": it.reachability,
-        "last-sample": seconds(it.since_sample),
-        "adjusted-offset": it.offset,
-        "measured-offset": it.original_offset,
+        "last_sample": seconds(it.since_sample),
+        "adjusted_offset": it.offset,
+        "measured_offset": it.original_offset,
         "error": it.error,
     })
 }
 
 fn ntp_data(it: &NtpData) -> Value {
     json!({
-        "remote-address": address(it.remote_address),
-        "remote-port": it.remote_port,
-        "local-address": address(it.local_address),
+        "remote_address": address(it.remote_address),
+        "remote_port": it.remote_port,
+        "local_address": address(it.local_address),
         "leap": leap(it.leap.into()),
         "version": it.version,
         "mode": mode(it.mode),
         "stratum": it.stratum,
         "poll": it.poll,
         "precision": exponential(it.precision),
-        "root-delay": it.root_delay,
-        "root-dispersion": it.root_dispersion,
-        "reference-id": id(it.reference_id),
-        "reference-time": timestamp(it.reference_time),
+        "root_delay": it.root_delay,
+        "root_dispersion": it.root_dispersion,
+        "reference_id": id(it.reference_id),
+        "reference_time": timestamp(it.reference_time),
         "offset": it.offset,
         "delay": it.peer_delay,
         "dispersion": it.peer_dispersion,
-        "response-time": it.response_time,
-        "jitter-asymmetry": it.jitter_asymmetry,
+        "response_time": it.response_time,
+        "jitter_asymmetry": it.jitter_asymmetry,
         "tests": format!("{:010b}", it.flags & 0x3ff),
         "interleaved": it.flags & 0x4000 != 0,
         "authenticated": it.flags & 0x8000 != 0,
-        "transmit-stamp": stamp(it.transmit_stamp),
-        "receive-stamp": stamp(it.receive_stamp),
+        "transmit_stamp": stamp(it.transmit_stamp),
+        "receive_stamp": stamp(it.receive_stamp),
         "sent": it.total_sent,
         "received": it.total_received,
         "valid": it.total_valid,
@@ -174,15 +175,30 @@ fn client(it: &Client) -> Value {
     let power = |power: i8| (power != i8::MAX).then_some(power);
     json!({
         "address": address(it.address),
-        "ntp-received": it.ntp_hits,
-        "ntp-dropped": it.ntp_drops,
-        "ntp-interval": power(it.ntp_interval),
-        "ntp-last": seconds(it.last_ntp_hit),
-        "commands-received": it.command_hits,
-        "commands-dropped": it.command_drops,
-        "commands-interval": power(it.command_interval),
-        "commands-last": seconds(it.last_command_hit),
+        "ntp_received": it.ntp_hits,
+        "ntp_dropped": it.ntp_drops,
+        "ntp_interval": power(it.ntp_interval),
+        "ntp_last": seconds(it.last_ntp_hit),
+        "commands_received": it.command_hits,
+        "commands_dropped": it.command_drops,
+        "commands_interval": power(it.command_interval),
+        "commands_last": seconds(it.last_command_hit),
     })
+}
+
+/// One look of `waitsync`.
+pub(super) fn attempt(n: u64, tracking: &Tracking) -> Value {
+    json!({
+        "try": n,
+        "reference_id": id(tracking.reference_id),
+        "correction": tracking.current_correction.abs(),
+        "skew": tracking.skew,
+    })
+}
+
+/// One look of `waitsync` at which nobody answered.
+pub(super) fn no_answer(n: u64, error: &AskError) -> Value {
+    json!({ "try": n, "error": error.to_string() })
 }
 
 fn id(id: u32) -> String {

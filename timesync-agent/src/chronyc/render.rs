@@ -1,15 +1,26 @@
 //! Reports as chronyc prints them: columns for people, values with commas between them for programs.
 
+mod heading;
+mod ntp_data;
+mod value;
+
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::calendar;
 use crate::cmdmon::reply::{
-    Activity, Address, Client, NEVER, NtpData, Report, SelectData, ServerStats, Smoothing,
-    SourceData, SourceStats, Tracking,
+    Activity, Address, Client, Report, SelectData, ServerStats, Smoothing, SourceData, SourceStats,
+    Tracking,
 };
-use crate::time::{SECOND, UnixTime};
+
+use heading::{
+    CLIENTS, SELECTDATA, SELECTDATA_LEGEND, SOURCES, SOURCES_LEGEND, SOURCESTATS,
+    SOURCESTATS_LEGEND,
+};
+use value::{fixed, interval, leap_letter, letter, ppm, signed, signed_ppm, signed_span, span};
+
+pub(super) use value::{exponential, leap, letters, mode, stamp, timestamp};
 
 /// For whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -358,113 +369,6 @@ impl<'a> Page<'a> {
         );
     }
 
-    #[expect(clippy::too_many_lines, reason = "a line or two for each field")]
-    fn ntp_data(&mut self, it: &NtpData) {
-        // Here sources have no names.
-        let none = HashMap::new();
-        let address = |address| Names(&none).of(address);
-        let id = if it.stratum <= 1 {
-            letters(it.reference_id)
-        } else {
-            String::new()
-        };
-        let tests = [it.flags >> 7 & 7, it.flags >> 4 & 7, it.flags & 15];
-        let [first, second, third] = tests;
-        let tests = [
-            format!("{first:03b}"),
-            format!("{second:03b}"),
-            format!("{third:04b}"),
-        ];
-        let (poll, precision) = (exponential(it.poll), exponential(it.precision));
-        let yes = |bit: u16| if it.flags & bit == 0 { "No" } else { "Yes" }.to_owned();
-        let (interleaved, authenticated) = (yes(0x4000), yes(0x8000));
-        if self.form == Form::Csv {
-            let mut values = vec![
-                address(it.remote_address),
-                format!("{:08X}", id_of(it.remote_address)),
-                it.remote_port.to_string(),
-                address(it.local_address),
-                format!("{:08X}", id_of(it.local_address)),
-                leap(it.leap.into()).to_owned(),
-                it.version.to_string(),
-                mode(it.mode).to_owned(),
-                it.stratum.to_string(),
-                it.poll.to_string(),
-                fixed(poll, 0),
-                it.precision.to_string(),
-                fixed(precision, 9),
-                fixed(it.root_delay, 6),
-                fixed(it.root_dispersion, 6),
-                format!("{:08X}", it.reference_id),
-                id,
-                timestamp(it.reference_time),
-                fixed(it.offset, 9),
-                fixed(it.peer_delay, 9),
-                fixed(it.peer_dispersion, 9),
-                fixed(it.response_time, 9),
-                fixed(it.jitter_asymmetry, 2),
-            ];
-            values.extend(tests);
-            values.extend([interleaved, authenticated]);
-            values.extend([it.transmit_stamp, it.receive_stamp].map(|by| stamp(by).to_owned()));
-            let totals = [
-                it.total_sent,
-                it.total_received,
-                it.total_valid,
-                it.total_good,
-            ];
-            values.extend(totals.map(|n| n.to_string()));
-            return self.csv(&values);
-        }
-        let seconds = |value: f64, digits: usize| format!("{} seconds", fixed(value, digits));
-        let remote = it.remote_address;
-        let local = it.local_address;
-        self.labelled(
-            16,
-            &[
-                (
-                    "Remote address",
-                    format!("{} ({:08X})", address(remote), id_of(remote)),
-                ),
-                ("Remote port", it.remote_port.to_string()),
-                (
-                    "Local address",
-                    format!("{} ({:08X})", address(local), id_of(local)),
-                ),
-                ("Leap status", leap(it.leap.into()).to_owned()),
-                ("Version", it.version.to_string()),
-                ("Mode", mode(it.mode).to_owned()),
-                ("Stratum", it.stratum.to_string()),
-                (
-                    "Poll interval",
-                    format!("{} ({} seconds)", it.poll, fixed(poll, 0)),
-                ),
-                (
-                    "Precision",
-                    format!("{} ({} seconds)", it.precision, fixed(precision, 9)),
-                ),
-                ("Root delay", seconds(it.root_delay, 6)),
-                ("Root dispersion", seconds(it.root_dispersion, 6)),
-                ("Reference ID", format!("{:08X} ({id})", it.reference_id)),
-                ("Reference time", calendar::text(it.reference_time)),
-                ("Offset", format!("{} seconds", signed(it.offset, 9))),
-                ("Peer delay", seconds(it.peer_delay, 9)),
-                ("Peer dispersion", seconds(it.peer_dispersion, 9)),
-                ("Response time", seconds(it.response_time, 9)),
-                ("Jitter asymmetry", signed(it.jitter_asymmetry, 2)),
-                ("NTP tests", tests.join(" ")),
-                ("Interleaved", interleaved),
-                ("Authenticated", authenticated),
-                ("TX timestamping", stamp(it.transmit_stamp).to_owned()),
-                ("RX timestamping", stamp(it.receive_stamp).to_owned()),
-                ("Total TX", it.total_sent.to_string()),
-                ("Total RX", it.total_received.to_string()),
-                ("Total valid RX", it.total_valid.to_string()),
-                ("Total good RX", it.total_good.to_string()),
-            ],
-        );
-    }
-
     fn server_stats(&mut self, it: &ServerStats) {
         let lines = [
             ("NTP packets received", it.ntp_hits),
@@ -520,212 +424,3 @@ impl<'a> Page<'a> {
         );
     }
 }
-
-//--- Values
-
-/// A number with so many digits behind the point.
-fn fixed(value: f64, digits: usize) -> String {
-    format!("{value:.digits$}")
-}
-
-/// The same, with its sign.
-fn signed(value: f64, digits: usize) -> String {
-    format!("{value:+.digits$}")
-}
-
-/// Seconds since 1970, with nanoseconds.
-pub(super) fn timestamp(time: UnixTime) -> String {
-    let (seconds, rest) = (time.0.div_euclid(SECOND), time.0.rem_euclid(SECOND));
-    format!("{seconds}.{rest:09}")
-}
-
-/// A power of two in seconds.
-pub(super) fn exponential(power: i8) -> f64 {
-    2_f64.powi(power.into())
-}
-
-/// Whole seconds in four places.
-fn interval(seconds: u32) -> String {
-    match seconds {
-        NEVER => "   -".to_owned(),
-        0..1200 => format!("{seconds:4}"),
-        1200..36_000 => format!("{:3}m", seconds / 60),
-        36_000..345_600 => format!("{:3}h", seconds / 3600),
-        _ => match seconds / 86_400 {
-            days @ 0..=999 => format!("{days:3}d"),
-            days => format!("{:3}y", days / 365),
-        },
-    }
-}
-
-const MINUTE: f64 = 60.0;
-const HOUR: f64 = 3600.0;
-const DAY: f64 = 86_400.0;
-const YEAR: f64 = 365.0 * DAY;
-
-/// A span in six or seven places.
-fn signed_span(seconds: f64) -> String {
-    let size = seconds.abs();
-    if size < 9999.5e-9 {
-        format!("{:+5.0}ns", seconds * 1e9)
-    } else if size < 9999.5e-6 {
-        format!("{:+5.0}us", seconds * 1e6)
-    } else if size < 9999.5e-3 {
-        format!("{:+5.0}ms", seconds * 1e3)
-    } else if size < 999.5 {
-        format!("{seconds:+6.1}s")
-    } else {
-        let (unit, name) = large(size);
-        format!("{:+6.0}{name}", seconds / unit)
-    }
-}
-
-/// A span without sign in six places.
-fn span(seconds: f64) -> String {
-    let size = seconds.abs();
-    if size < 9999.5e-9 {
-        format!("{:4.0}ns", size * 1e9)
-    } else if size < 9999.5e-6 {
-        format!("{:4.0}us", size * 1e6)
-    } else if size < 9999.5e-3 {
-        format!("{:4.0}ms", size * 1e3)
-    } else if size < 999.5 {
-        format!("{size:5.1}s")
-    } else {
-        let (unit, name) = large(size);
-        format!("{:5.0}{name}", size / unit)
-    }
-}
-
-fn large(size: f64) -> (f64, char) {
-    if size < 99_999.5 {
-        (1.0, 's')
-    } else if size < 99_999.5 * MINUTE {
-        (MINUTE, 'm')
-    } else if size < 99_999.5 * HOUR {
-        (HOUR, 'h')
-    } else if size < 99_999.5 * DAY {
-        (DAY, 'd')
-    } else {
-        (YEAR, 'y')
-    }
-}
-
-/// Parts per million in ten places.
-fn ppm(value: f64) -> String {
-    if value.abs() < 99_999.5 {
-        format!("{value:10.3}")
-    } else {
-        format!("{value:10.0}")
-    }
-}
-
-fn signed_ppm(value: f64) -> String {
-    if value.abs() < 99_999.5 {
-        format!("{value:+10.3}")
-    } else {
-        format!("{value:+10.0}")
-    }
-}
-
-/// The letters of a reference ID.
-pub(super) fn letters(id: u32) -> String {
-    let octets = id.to_be_bytes().into_iter();
-    octets
-        .filter(|octet| octet.is_ascii_graphic() || *octet == b' ')
-        .map(char::from)
-        .collect()
-}
-
-/// The number of an address that a reference ID is made of (RFC 5905 §7.3); that of an IPv6 address takes MD5.
-pub(super) fn id_of(address: Address) -> u32 {
-    match address {
-        Address::Ip(address) => crate::association::reference_id(address),
-        Address::Unspecified | Address::Id(_) => 0,
-    }
-}
-
-fn letter(letters: &[u8], index: u16) -> char {
-    letters
-        .get(usize::from(index))
-        .map_or(' ', |letter| char::from(*letter))
-}
-
-pub(super) fn leap(leap: u16) -> &'static str {
-    match leap {
-        0 => "Normal",
-        1 => "Insert second",
-        2 => "Delete second",
-        3 => "Not synchronised",
-        _ => "Invalid",
-    }
-}
-
-fn leap_letter(leap: u8) -> char {
-    match leap {
-        0 => 'N',
-        1 => '+',
-        2 => '-',
-        _ => '?',
-    }
-}
-
-pub(super) fn mode(mode: u8) -> &'static str {
-    match mode {
-        1 => "Symmetric active",
-        2 => "Symmetric passive",
-        4 => "Server",
-        _ => "Invalid",
-    }
-}
-
-pub(super) fn stamp(by: u8) -> &'static str {
-    match by {
-        b'D' => "Daemon",
-        b'K' => "Kernel",
-        b'H' => "Hardware",
-        _ => "Invalid",
-    }
-}
-
-//--- Headings, letter by letter those of chronyc
-
-const SOURCES: &str =
-    "MS Name/IP address         Stratum Poll Reach LastRx Last sample               ";
-const SOURCESTATS: &str =
-    "Name/IP Address            NP  NR  Span  Frequency  Freq Skew  Offset  Std Dev";
-const SELECTDATA: &str = "S Name/IP Address        Auth COpts EOpts Last Score     Interval  Leap";
-const CLIENTS: &str =
-    "Hostname                      NTP   Drop Int IntL Last     Cmd   Drop Int  Last";
-
-const SOURCES_LEGEND: &str = r"
-  .-- Source mode  '^' = server, '=' = peer, '#' = local clock.
- / .- Source state '*' = current best, '+' = combined, '-' = not combined,
-| /             'x' = may be in error, '~' = too variable, '?' = unusable.
-||                                                 .- xxxx [ yyyy ] +/- zzzz
-||      Reachability register (octal) -.           |  xxxx = adjusted offset,
-||      Log2(Polling interval) --.      |          |  yyyy = measured offset,
-||                                \     |          |  zzzz = estimated error.
-||                                 |    |           \
-";
-
-const SOURCESTATS_LEGEND: &str = r"                             .- Number of sample points in measurement set.
-                            /    .- Number of residual runs with same sign.
-                           |    /    .- Length of measurement set (time).
-                           |   |    /      .- Est. clock freq error (ppm).
-                           |   |   |      /           .- Est. error in freq.
-                           |   |   |     |           /         .- Est. offset.
-                           |   |   |     |          |          |   On the -.
-                           |   |   |     |          |          |   samples. \
-                           |   |   |     |          |          |             |
-";
-
-const SELECTDATA_LEGEND: &str = r"  . State: N - noselect, s - unsynchronised, M - missing samples,
- /         d/D - large distance, ~ - jittery, w/W - waits for others,
-|          S - stale, O - orphan, T - not trusted, P - not preferred,
-|          U - waits for update,, x - falseticker, + - combined, * - best.
-|   Effective options   ---------.  (N - noselect, P - prefer
-|   Configured options  ----.     \  T - trust, R - require)
-|   Auth. enabled (Y/N) -.   \     \     Offset interval --.
-|                        |    |     |                       |
-";

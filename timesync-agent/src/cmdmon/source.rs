@@ -3,8 +3,8 @@
 use super::reply::Status;
 use super::wire::{Input, Output};
 use crate::settings::{
-    Connectivity, Family, Host, MAX_POLL, MAX_POOL_SOURCES, MIN_POLL, SelectOptions, SourceOptions,
-    SourceSettings,
+    Connectivity, Family, Host, MAX_POLL, MAX_POOL_SOURCES, MAX_STRATUM, MIN_POLL, SelectOptions,
+    SourceOptions, SourceSettings,
 };
 
 /// Octets of the name.
@@ -160,7 +160,7 @@ impl NewSource {
         if name.is_empty() || !name.chars().all(plain) {
             return Err(Status::InvalidName);
         }
-        if self.flags & flag::NTS != 0 || self.min_stratum != 0 {
+        if self.flags & flag::NTS != 0 {
             return Err(Status::NotEnabled);
         }
         Ok(SourceSettings {
@@ -219,6 +219,7 @@ impl NewSource {
                 require: has(flag::REQUIRE),
             },
             copy: has(flag::COPY),
+            min_stratum: u8::try_from(self.min_stratum).map_or(MAX_STRATUM, |n| n.min(MAX_STRATUM)),
             family: match (has(flag::IPV4), has(flag::IPV6)) {
                 (true, false) => Some(Family::V4),
                 (false, true) => Some(Family::V6),
@@ -272,6 +273,7 @@ mod tests {
             minpoll: -3,
             maxpoll: -5,
             presend: 9,
+            min_stratum: 5,
             polltarget: 11,
             version: 3,
             max_sources: 99,
@@ -316,6 +318,7 @@ mod tests {
                 require: true,
             },
             copy: true,
+            min_stratum: 5,
             ..SourceOptions::default()
         };
         assert_eq!(settings.options, expected);
@@ -344,13 +347,6 @@ mod tests {
             (
                 NewSource {
                     flags: flag::NTS,
-                    ..plain("a")
-                },
-                Status::NotEnabled,
-            ),
-            (
-                NewSource {
-                    min_stratum: 1,
                     ..plain("a")
                 },
                 Status::NotEnabled,

@@ -1,6 +1,8 @@
 //! What is said and does nothing.
 
-use crate::settings::{DEFAULT_MAX_UNREACH, Settings, SourceOptions};
+use crate::settings::{
+    ClientSettings, DEFAULT_MAX_UNREACH, RefclockOptions, Settings, SourceOptions,
+};
 
 /// A sentence on each setting that does nothing, seeing what else is set.
 #[must_use]
@@ -10,22 +12,43 @@ pub fn unused(settings: &Settings) -> Vec<String> {
         let mut sources = settings.sources.iter();
         sources.any(|source| has(&source.options))
     };
+    let of_clocks = |has: fn(&RefclockOptions) -> bool| {
+        let mut clocks = settings.refclocks.iter();
+        clocks.any(|clock| has(&clock.options))
+    };
     let said = [
         (
             logs.temperature && clock.temperature.is_none(),
             "`log tempcomp` does nothing without `tempcomp`",
         ),
         (
-            logs.selection,
-            "`log selection` does nothing: what was selected is in `tracking` and in the metrics",
-        ),
-        (
-            logs.directory.is_none() && (logs.measurements || logs.statistics || logs.tracking),
+            logs.directory.is_none() && logs.is_any(),
             "`log` does nothing without `logdir`",
         ),
         (
             of_sources(|options| options.max_unreach != DEFAULT_MAX_UNREACH),
-            "`maxunreach` does nothing: a source that is not reached is not selected once its distance is too large",
+            "`maxunreach` does nothing: a source that did not answer eight times in a row is not selected at all",
+        ),
+        (
+            of_sources(|options| {
+                let default = SourceOptions::default().max_delay_deviation_ratio;
+                options.max_delay_deviation_ratio.to_bits() != default.to_bits()
+            }),
+            "`maxdelaydevratio` does nothing: the longer a round trip, the less its sample counts; `maxdelayratio` and `maxdelayquant` leave samples out",
+        ),
+        (
+            settings.client.min_samples != ClientSettings::default().min_samples
+                || of_sources(|options| options.min_samples.is_some())
+                || of_clocks(|options| options.min_samples.is_some()),
+            "`minsamples` does nothing: no sample is dropped because others do not fit, it counts less as it ages",
+        ),
+        (
+            of_clocks(|options| options.local),
+            "`local` of a reference clock does not steady the clock: such a clock is shown, and never followed",
+        ),
+        (
+            of_clocks(|options| options.max_unreach != DEFAULT_MAX_UNREACH),
+            "`maxunreach` of a reference clock does nothing: one that said nothing eight times in a row is not selected at all",
         ),
         (
             !settings.server.is_open() && settings.local.is_some() && settings.sources.is_empty(),
@@ -45,9 +68,16 @@ mod tests {
     fn what_does_nothing_is_told() {
         for (text, word) in [
             ("logdir /l\nlog tempcomp", "tempcomp"),
-            ("log selection", "log selection"),
+            ("log selection", "logdir"),
             ("log tracking", "logdir"),
+            ("log refclocks", "logdir"),
             ("server a maxunreach 8", "maxunreach"),
+            ("refclock SHM 0 maxunreach 8", "maxunreach"),
+            ("server a maxdelaydevratio 4", "maxdelaydevratio"),
+            ("server a minsamples 8", "minsamples"),
+            ("minsamples 8", "minsamples"),
+            ("refclock SHM 0 minsamples 8", "minsamples"),
+            ("refclock PHC /dev/ptp0 local", "local"),
             ("local stratum 10", "allow"),
         ] {
             let said = unused(&parse_bytes(text.as_bytes()).unwrap().settings);

@@ -18,7 +18,7 @@ fn problem(text: &str) -> String {
 const EVERYTHING: &str = "\
 server 192.0.2.1 port 124 minpoll -2 maxpoll 3 polltarget 20 iburst burst presend 9 xleave version 3 key 7 auto_offline \
 maxdelay 0.5 maxdelayratio 4 maxdelaydevratio 5 maxdelayquant 0.2 mindelay 1e-4 asymmetry -0.5 offset -5e-5 filter 4 \
-minsamples 8 maxsamples 16 prefer noselect trust require copy ipv4 maxunreach 8
+minsamples 8 maxsamples 16 prefer noselect trust require copy ipv4 minstratum 5 maxunreach 8
 pool pool.example.org maxsources 3
 server ntp.example.org offline ipv6 minpoll 12
 pool pool.example.net

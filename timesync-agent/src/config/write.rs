@@ -162,6 +162,7 @@ impl Page {
             Family::V6 => "\"ipv6\"",
         });
         self.some("family", family);
+        self.unless(&default.min_stratum, "minstratum", &options.min_stratum);
         self.unless(&default.max_unreach, "maxunreach", &options.max_unreach);
     }
 

@@ -47,8 +47,13 @@ pub enum Input<'a> {
         /// From where.
         local: Option<IpAddr>,
     },
-    /// The request of a socket could not be sent, or the network says that nobody received it.
+    /// The request of a socket could not be sent: the network has no way to the server.
     Failed {
+        /// Which one.
+        socket: SocketId,
+    },
+    /// It was sent, and the network says that nobody received it: the server may be starting again.
+    Refused {
         /// Which one.
         socket: SocketId,
     },
@@ -99,6 +104,13 @@ pub enum Record {
     Temperature(crate::temperature::Reading),
     /// A valid response, and what was made of it.
     Measurement(Box<Measurement>),
+    /// What selection made of a source; chrony's `selection`.
+    Selection {
+        /// The source.
+        view: Box<SourceView>,
+        /// How long ago its last sample was taken, in seconds; 0 if it has none.
+        age: f64,
+    },
     /// A source as a sample left it; chrony's `statistics`.
     Statistics(Box<SourceView>),
     /// The clock as a sample left it; chrony's `tracking`.

@@ -12,20 +12,22 @@ impl Engine {
     /// Everything. What PTP slaves say of themselves is the caller's to give.
     #[must_use]
     pub fn view(&self, ptp: Vec<PtpView>, now: Reading) -> View {
-        let servers = self.pool.ids();
-        let clocks = self.clocks.iter().map(|clock| clock.id);
         View {
             now,
             state: self.timekeeper.state(now),
             tracking: self.tracking(now),
-            sources: servers
-                .chain(clocks)
-                .filter_map(|id| self.source(id, now))
-                .collect(),
+            sources: self.sources(now).collect(),
             n_unresolved: u32::try_from(self.pool.n_unresolved()).unwrap_or(u32::MAX),
             ptp,
             smoothing: self.timekeeper.smoothing(now.raw),
         }
+    }
+
+    /// Servers, then reference clocks, each as configured.
+    fn sources(&self, now: Reading) -> impl Iterator<Item = SourceView> {
+        let clocks = self.clocks.iter().map(|clock| clock.id);
+        let ids = self.pool.ids().chain(clocks);
+        ids.filter_map(move |id| self.source(id, now))
     }
 
     /// Whether any source is asked many times in a row.
@@ -114,6 +116,15 @@ impl Engine {
         {
             self.outputs
                 .push_back(Output::Log(Record::Statistics(Box::new(view))));
+        }
+        if self.logs.selection {
+            let views: Vec<SourceView> = self.sources(now).collect();
+            for view in views {
+                let age = view.last_sample.map_or(0.0, |at| (now.raw - at).seconds());
+                let view = Box::new(view);
+                self.outputs
+                    .push_back(Output::Log(Record::Selection { view, age }));
+            }
         }
         if self.logs.tracking {
             let tracking = Box::new(self.tracking(now));

@@ -1,3 +1,5 @@
+mod trouble;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -21,6 +23,8 @@ struct World {
     rate: f64,
     /// By how much each server is ahead of true time, in nanoseconds; none does not answer.
     servers: BTreeMap<IpAddr, Option<i64>>,
+    /// What becomes of the answers of some.
+    spoils: BTreeMap<IpAddr, fn(&mut [u8])>,
     names: BTreeMap<String, Vec<IpAddr>>,
     /// What arrives: when, where, what.
     flying: Vec<(i64, SocketId, Vec<u8>)>,
@@ -62,6 +66,7 @@ impl World {
             wall,
             rate: 0.0,
             servers: BTreeMap::new(),
+            spoils: BTreeMap::new(),
             names: BTreeMap::new(),
             flying: Vec::new(),
             open: BTreeMap::new(),
@@ -176,7 +181,10 @@ impl World {
             return;
         };
         let there = UnixTime(START + self.raw + WAY + ahead);
-        let answer = answer(request, there);
+        let mut answer = answer(request, there);
+        if let Some(spoil) = self.spoils.get(&to.ip()) {
+            spoil(&mut answer);
+        }
         self.flying.push((self.raw + 2 * WAY, socket, answer));
     }
 
@@ -383,6 +391,23 @@ fn commands_reach_the_sources_they_name() {
 }
 
 #[test]
+fn a_limit_of_the_polling_interval_takes_the_other_one_along() {
+    for (minpoll, maxpoll, poll) in [(Some(8), None, 8), (None, Some(1), 1)] {
+        let mut world = World::new(&settings(&["192.0.2.1"]), 0.0).with("192.0.2.1", Some(0.0));
+        world.run(30);
+        let command = Command::SetPolling {
+            whom: Whom::All,
+            minpoll,
+            maxpoll,
+        };
+        let now = world.now();
+        assert_eq!(world.engine.command(&command, now), Reply::Done);
+        world.run(1200);
+        assert_eq!(world.view().sources[0].poll, poll, "{command:?}");
+    }
+}
+
+#[test]
 fn makestep_corrects_at_once_what_is_left() {
     let mut world = World::new(&settings(&["192.0.2.1"]), 0.0).with("192.0.2.1", Some(0.0));
     world.run(60);
@@ -428,8 +453,8 @@ fn a_reload_takes_sources_away_and_adds_others() {
     );
 }
 
-#[test]
-fn a_reference_clock_leads_and_is_lost() {
+/// A reference clock and nothing else; the own clock is 20 ms off.
+fn beside_a_clock(is_local: bool) -> World {
     let mut settings = Settings::default();
     settings.refclocks.push(RefclockSettings {
         driver: settings::RefclockDriver::Shm {
@@ -438,13 +463,18 @@ fn a_reference_clock_leads_and_is_lost() {
         },
         options: settings::RefclockOptions {
             reference_id: 0x4750_5300,
+            local: is_local,
             ..settings::RefclockOptions::default()
         },
     });
-    let mut world = World::new(&settings, 0.02);
-    for second in 0..200 {
+    World::new(&settings, 0.02)
+}
+
+impl World {
+    /// The reference clock has something to say, or nothing.
+    fn hear_clock(&mut self, has_sample: bool) {
         let made = Made {
-            at: RawTime(world.raw),
+            at: RawTime(self.raw),
             ahead: START,
             dispersion: 1e-6,
             delay: 1e-9,
@@ -455,9 +485,31 @@ fn a_reference_clock_leads_and_is_lost() {
         };
         let input = Input::ReferenceClock {
             index: 0,
-            made: (second < 100).then_some(made),
+            made: has_sample.then_some(made),
         };
-        world.engine.handle(input, world.now());
+        self.engine.handle(input, self.now());
+    }
+}
+
+#[test]
+fn a_reference_clock_that_is_steady_and_not_right_is_shown_and_not_followed() {
+    let mut world = beside_a_clock(true);
+    for _ in 0..20 {
+        world.hear_clock(true);
+        world.run(16);
+    }
+    let view = world.view();
+    assert_eq!(view.sources[0].reach, 0xFF);
+    assert_eq!(view.sources[0].state, SourceState::Unselectable);
+    assert_eq!((world.rate, world.steps.len()), (0.0, 0), "{}", world.off());
+    assert_eq!(view.state, ClockState::Unsynchronised);
+}
+
+#[test]
+fn a_reference_clock_leads_and_is_lost() {
+    let mut world = beside_a_clock(false);
+    for second in 0..200 {
+        world.hear_clock(second < 100);
         world.run(16);
         if second == 99 {
             let view = world.view();
@@ -480,6 +532,7 @@ fn logs_get_what_was_asked_for_and_nothing_else() {
     for is_wanted in [false, true] {
         let mut settings = settings(&["192.0.2.1"]);
         settings.logs.measurements = is_wanted;
+        settings.logs.selection = is_wanted;
         settings.logs.statistics = is_wanted;
         settings.logs.tracking = is_wanted;
         let mut world = World::new(&settings, 0.0).with("192.0.2.1", Some(0.0));
@@ -488,6 +541,7 @@ fn logs_get_what_was_asked_for_and_nothing_else() {
             |is: fn(&Record) -> bool| world.records.iter().filter(|record| is(record)).count();
         let counts = [
             count(|record| matches!(record, Record::Measurement(_))),
+            count(|record| matches!(record, Record::Selection { .. })),
             count(|record| matches!(record, Record::Statistics(_))),
             count(|record| matches!(record, Record::Tracking(_))),
         ];

@@ -4,32 +4,30 @@
 //! a clock; what statime takes for its clock is the raw clock of the last call, far enough from zero that no correction gets
 //! below it.
 
-use std::cell::{Cell, RefCell};
+mod adapter;
+
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
-use std::convert::Infallible;
 use std::fmt;
 use std::rc::Rc;
 
-use rand_core::RngCore;
+use statime::PtpInstance;
 use statime::config::{
     AcceptAnyMaster, ClockIdentity, DelayMechanism, InstanceConfig, LeapIndicator, PortConfig,
     PtpMinorVersion, SdoId, TimePropertiesDS, TimeSource,
 };
-use statime::filters::{Filter, FilterEstimate, FilterUpdate};
 use statime::observability::port::PortState;
 use statime::port::{Measurement, Port, PortAction, PortActionIterator, Running, TimestampContext};
-use statime::time::{Duration, Interval, Time};
-use statime::{Clock, PtpInstance};
+use statime::time::{Duration, Interval};
 
+use self::adapter::{Chance, EPOCH, RawClock, Recorded, nanoseconds, offset, span, time};
+pub use self::adapter::{Queue, Recorder};
 use super::path::Path;
 use crate::random::Random;
 use crate::refclock::{Scale, Told, What};
 use crate::settings::{PtpDelay, PtpSettings};
 use crate::time::{RawTime, Reading, SECOND, Span, UnixTime};
 use crate::view::{Leap, PtpRole, PtpState, PtpView};
-
-/// Zero of the raw clock, as statime sees it: in 2001, so that nothing before it is reached.
-const EPOCH: i64 = 1_000_000_000 * SECOND;
 
 /// Messages that were sent and whose stamps have not come: more only if the card has none to give.
 const MOST_SENT: usize = 16;
@@ -499,125 +497,6 @@ fn due(timer: &mut Option<RawTime>, now: RawTime) -> bool {
         *timer = None;
     }
     due
-}
-
-//--- statime's forms
-
-fn span(duration: std::time::Duration) -> Span {
-    Span(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
-}
-
-fn time(at: RawTime) -> Time {
-    Time::from_nanos(u64::try_from(at.0.saturating_add(EPOCH)).unwrap_or(0))
-}
-
-fn nanoseconds(time: Time) -> i64 {
-    i64::try_from((time - Time::from_nanos(0)).nanos_rounded()).unwrap_or(i64::MAX)
-}
-
-/// Raw time − the master's, without statime's zero.
-fn offset(offset: Duration) -> Option<i64> {
-    i64::try_from(offset.nanos_rounded())
-        .ok()?
-        .checked_sub(EPOCH)
-}
-
-/// What was measured, in the order in which it was.
-#[derive(Debug)]
-enum Recorded {
-    /// Another master.
-    Reset,
-    Measured(Measurement),
-}
-
-/// A filter that passes everything on, and leaves the clock alone.
-#[derive(Debug)]
-pub struct Recorder(Rc<RefCell<VecDeque<Recorded>>>);
-
-impl Filter for Recorder {
-    type Config = Queue;
-
-    fn new(queue: Self::Config) -> Self {
-        Self(queue.0)
-    }
-
-    fn measurement<C: Clock>(&mut self, measurement: Measurement, _: &mut C) -> FilterUpdate {
-        self.0
-            .borrow_mut()
-            .push_back(Recorded::Measured(measurement));
-        FilterUpdate::default()
-    }
-
-    fn update<C: Clock>(&mut self, _: &mut C) -> FilterUpdate {
-        FilterUpdate::default()
-    }
-
-    fn demobilize<C: Clock>(self, _: &mut C) {
-        self.0.borrow_mut().push_back(Recorded::Reset);
-    }
-
-    fn current_estimates(&self) -> FilterEstimate {
-        FilterEstimate {
-            offset_from_master: Duration::ZERO,
-            mean_delay: Duration::ZERO,
-        }
-    }
-}
-
-/// Where a [`Recorder`] puts it.
-#[derive(Clone, Debug, Default)]
-pub struct Queue(Rc<RefCell<VecDeque<Recorded>>>);
-
-/// The raw clock, which cannot be set.
-#[derive(Debug)]
-struct RawClock(Rc<Cell<RawTime>>);
-
-impl Clock for RawClock {
-    type Error = Infallible;
-
-    fn now(&self) -> Time {
-        time(self.0.get())
-    }
-
-    fn step_clock(&mut self, _: Duration) -> Result<Time, Self::Error> {
-        Ok(self.now())
-    }
-
-    fn set_frequency(&mut self, _: f64) -> Result<Time, Self::Error> {
-        Ok(self.now())
-    }
-
-    fn set_properties(&mut self, _: &TimePropertiesDS) -> Result<(), Self::Error> {
-        Ok(())
-    }
-}
-
-/// Our generator as statime wants it.
-#[derive(Debug)]
-struct Chance(Random);
-
-impl RngCore for Chance {
-    fn next_u32(&mut self) -> u32 {
-        let [a, b, c, d, ..] = self.0.bits().to_ne_bytes();
-        u32::from_ne_bytes([a, b, c, d])
-    }
-
-    fn next_u64(&mut self) -> u64 {
-        self.0.bits()
-    }
-
-    fn fill_bytes(&mut self, octets: &mut [u8]) {
-        for chunk in octets.chunks_mut(8) {
-            for (octet, value) in chunk.iter_mut().zip(self.0.bits().to_ne_bytes()) {
-                *octet = value;
-            }
-        }
-    }
-
-    fn try_fill_bytes(&mut self, octets: &mut [u8]) -> Result<(), rand_core::Error> {
-        self.fill_bytes(octets);
-        Ok(())
-    }
 }
 
 impl fmt::Debug for Machine<'_> {

@@ -3,6 +3,8 @@
 //! It lives in the thread that keeps the time and never waits: a driver is read when its time has come, a socket when the poll
 //! loop says that it has something. A slave of PTP has a thread of its own, and what it tells is read like any other driver.
 
+mod pulses;
+
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
@@ -17,6 +19,8 @@ use crate::time::{RawTime, Reading, Span, UnixTime};
 use crate::view::{Leap, PtpView};
 
 use super::{Context, Made, ReferenceClock, Scale, Told, What, phc, pps, shm, sock, sys};
+
+use pulses::Pulses;
 
 pub(crate) use sys::reading;
 
@@ -99,7 +103,8 @@ impl Clocks {
         let Some(readable) = self.clocks.get_mut(clock) else {
             return;
         };
-        let told = readable.driver.as_mut().map(Driver::receive);
+        let driver = readable.driver.as_mut();
+        let told = driver.map(|driver| driver.receive(context.rate));
         self.tell(clock, &told.unwrap_or_default(), context);
     }
 
@@ -112,7 +117,8 @@ impl Clocks {
             };
             let due = clock.core.handle_timeout(now);
             if due.read {
-                let told = clock.driver.as_mut().map(Driver::read);
+                let driver = clock.driver.as_mut();
+                let told = driver.map(|driver| driver.read(context.rate));
                 self.tell(index, &told.unwrap_or_default(), context);
             }
             if due.make
@@ -139,7 +145,11 @@ impl Clocks {
             Driver::Ptp4l(ptp4l) => Some(ptp4l.client.view(index)),
             #[cfg(feature = "ptp")]
             Driver::Ptp(slave, _) => Some(slave.view()),
-            Driver::Phc(_) | Driver::Shm(_) | Driver::Sock { .. } | Driver::Pps(_) => None,
+            Driver::Phc(_)
+            | Driver::Pulses(_)
+            | Driver::Shm(_)
+            | Driver::Sock { .. }
+            | Driver::Pps(_) => None,
         })
     }
 
@@ -171,6 +181,7 @@ impl Clocks {
 #[derive(Debug)]
 enum Driver {
     Phc(Phc),
+    Pulses(Box<Pulses>),
     Shm(sys::Segment),
     Sock {
         socket: OwnedFd,
@@ -186,11 +197,11 @@ impl Driver {
     fn open(driver: &RefclockDriver, index: usize) -> io::Result<Self> {
         match driver {
             RefclockDriver::Phc { device, options } => {
-                if options.external_pulses.is_some() {
-                    // Its pulses would be a second clock; the time of the clock itself is what is read here.
-                    return Err(io::ErrorKind::Unsupported.into());
+                let phc = Phc::open(device, options.no_cross)?;
+                match options.external_pulses {
+                    Some(pulses) => Ok(Self::Pulses(Box::new(Pulses::open(phc, pulses)?))),
+                    None => Ok(Self::Phc(phc)),
                 }
-                Phc::open(device, options.no_cross).map(Self::Phc)
             }
             RefclockDriver::Shm { segment, mode } => {
                 let key = shm::FIRST_KEY.wrapping_add(*segment);
@@ -218,22 +229,27 @@ impl Driver {
         match self {
             Self::Sock { socket, .. } => Some(socket.as_raw_fd()),
             Self::Ptp4l(ptp4l) => Some(ptp4l.socket.as_raw_fd()),
+            Self::Pulses(pulses) => Some(pulses.descriptor()),
             Self::Phc(_) | Self::Shm(_) | Self::Pps(_) => None,
             #[cfg(feature = "ptp")]
             Self::Ptp(..) => None,
         }
     }
 
-    /// Its time has come.
-    fn read(&mut self) -> Vec<Told> {
+    /// Its time has come. `rate` is that of the wall clock ([`Context::rate`]).
+    fn read(&mut self, rate: f64) -> Vec<Told> {
         match self {
-            Self::Phc(phc) => phc.read().into_iter().collect(),
-            Self::Shm(segment) => shared(segment).into_iter().collect(),
-            Self::Pps(pps) => pps.read().into_iter().collect(),
+            Self::Phc(phc) => phc.read(rate).into_iter().collect(),
+            Self::Shm(segment) => shared(segment, rate).into_iter().collect(),
+            Self::Pps(pps) => pps.read(rate).into_iter().collect(),
             #[cfg(feature = "ptp")]
             Self::Ptp(_, receiver) => receiver.try_iter().take(AT_ONCE).collect(),
             Self::Ptp4l(ptp4l) => {
                 ptp4l.ask();
+                Vec::new()
+            }
+            Self::Pulses(pulses) => {
+                pulses.read();
                 Vec::new()
             }
             Self::Sock { .. } => Vec::new(),
@@ -241,10 +257,11 @@ impl Driver {
     }
 
     /// Its descriptor has something.
-    fn receive(&mut self) -> Vec<Told> {
+    fn receive(&mut self, rate: f64) -> Vec<Told> {
         match self {
-            Self::Sock { socket, .. } => received(socket),
-            Self::Ptp4l(ptp4l) => ptp4l.receive(),
+            Self::Sock { socket, .. } => received(socket, rate),
+            Self::Ptp4l(ptp4l) => ptp4l.receive(rate),
+            Self::Pulses(pulses) => pulses.receive(),
             Self::Phc(_) | Self::Shm(_) | Self::Pps(_) => Vec::new(),
             #[cfg(feature = "ptp")]
             Self::Ptp(..) => Vec::new(),
@@ -261,34 +278,29 @@ impl Drop for Driver {
     }
 }
 
-/// A time of the wall clock on the raw clock, by a reading of both shortly after.
-fn on_raw(wall: UnixTime, now: Reading) -> RawTime {
-    now.raw - (now.wall - wall)
-}
-
-/// What a clock said at a time of the wall clock.
-fn told(wall: UnixTime, clock: UnixTime, leap: Leap, dispersion: f64) -> Told {
+/// What a clock said at a time of the wall clock, which has gained so many parts per billion since: that may be seconds ago.
+fn told(wall: UnixTime, clock: UnixTime, leap: Leap, rate: f64) -> Told {
     Told {
-        at: on_raw(wall, reading()),
+        at: reading().raw_at(wall, rate),
         what: What::Time {
             time: clock,
             scale: Scale::Configured,
         },
-        dispersion,
+        dispersion: 0.0,
         leap,
     }
 }
 
 //--- SHM
 
-fn shared(segment: &sys::Segment) -> Option<Told> {
+fn shared(segment: &sys::Segment, rate: f64) -> Option<Told> {
     let (copy, count) = segment.copy();
     let decoded = shm::decode(&copy, count);
     if decoded != Err(shm::NoSample::NotValid) {
         segment.take();
     }
     let sample = decoded.ok()?;
-    Some(told(sample.received, sample.clock, sample.leap, 0.0))
+    Some(told(sample.received, sample.clock, sample.leap, rate))
 }
 
 //--- SOCK
@@ -304,7 +316,7 @@ fn listen(path: &Path) -> io::Result<Driver> {
     Ok(Driver::Sock { socket, path })
 }
 
-fn received(socket: &OwnedFd) -> Vec<Told> {
+fn received(socket: &OwnedFd, rate: f64) -> Vec<Told> {
     // One octet more, so that what is too long is not taken for a sample.
     let mut buffer = [0; sock::SIZE + 1];
     let mut all = Vec::new();
@@ -315,7 +327,7 @@ fn received(socket: &OwnedFd) -> Vec<Told> {
         let Some(sample) = buffer.get(..length).and_then(sock::decode) else {
             continue;
         };
-        let mut told = told(sample.local, sample.clock(), sample.leap, 0.0);
+        let mut told = told(sample.local, sample.clock(), sample.leap, rate);
         if sample.is_pulse {
             told.what = What::Pulse {
                 time: sample.clock(),
@@ -389,19 +401,13 @@ impl Phc {
     /// It and the raw clock, at one moment, and how long it took to read them.
     pub(crate) fn both(&self) -> Option<(UnixTime, RawTime, Span)> {
         let pair = self.pair().ok()??;
-        let raw = match pair.system {
-            phc::System::Raw(raw) => raw,
-            phc::System::Wall(wall) => on_raw(wall, reading()),
-        };
-        Some((pair.clock, raw, pair.took))
+        // What the wall clock gains since it was read, just before, is nothing.
+        Some((pair.clock, pair.raw(0.0), pair.took))
     }
 
-    fn read(&self) -> Option<Told> {
+    fn read(&self, rate: f64) -> Option<Told> {
         let pair = self.pair().ok()??;
-        let at = match pair.system {
-            phc::System::Raw(raw) => raw,
-            phc::System::Wall(wall) => on_raw(wall, reading()),
-        };
+        let at = pair.raw(rate);
         Some(Told {
             at,
             what: What::Time {
@@ -411,6 +417,16 @@ impl Phc {
             dispersion: pair.took.seconds() / 2.0,
             leap: Leap::Normal,
         })
+    }
+}
+
+impl phc::Pair {
+    /// When it was read, just before.
+    fn raw(&self, rate: f64) -> RawTime {
+        match self.system {
+            phc::System::Raw(raw) => raw,
+            phc::System::Wall(wall) => reading().raw_at(wall, rate),
+        }
     }
 }
 
@@ -442,7 +458,7 @@ impl Pps {
         })
     }
 
-    fn read(&mut self) -> Option<Told> {
+    fn read(&mut self, rate: f64) -> Option<Told> {
         let mut answer = pps::request();
         sys::request(&self.device, pps::FETCH, &mut answer).ok()?;
         let pulse = pps::decode(&answer, self.clear)?;
@@ -451,7 +467,7 @@ impl Pps {
         }
         Some(Told {
             what: What::Pulse { time: UnixTime(0) },
-            ..told(pulse.at, pulse.at, Leap::Normal, 0.0)
+            ..told(pulse.at, pulse.at, Leap::Normal, rate)
         })
     }
 }
@@ -512,7 +528,7 @@ impl Ptp4l {
         }
     }
 
-    fn receive(&mut self) -> Vec<Told> {
+    fn receive(&mut self, rate: f64) -> Vec<Told> {
         let mut buffer = [0; pmc::LONGEST];
         let mut all = Vec::new();
         for _ in 0..AT_ONCE {
@@ -521,7 +537,7 @@ impl Ptp4l {
             };
             let datagram = buffer.get(..length).unwrap_or_default();
             if let Some(measured) = self.client.handle(datagram) {
-                all.push(told(measured.local, measured.master, measured.leap, 0.0));
+                all.push(told(measured.local, measured.master, measured.leap, rate));
             }
         }
         all

@@ -1,9 +1,10 @@
-//! PTP hardware clocks: what the kernel's `PTP_SYS_OFFSET*` requests answer (`linux/ptp_clock.h`).
+//! PTP hardware clocks: what the kernel's `PTP_SYS_OFFSET*` requests answer, and pulses that they stamp (`linux/ptp_clock.h`).
 //!
 //! Only layouts and decoding. There are three requests, in the order of how exact they are: both clocks latched at one moment by
 //! the hardware; the wall clock read right before and right after the register of the hardware clock; and the wall clock read
 //! between whole requests.
 
+use crate::settings::ExternalPulses;
 use crate::time::{RawTime, SECOND, Span, UnixTime};
 
 /// Readings in one request: enough that one of them was not disturbed.
@@ -26,6 +27,29 @@ pub const EXTENDED_SIZE: usize = HEAD + 3 * MOST * TIME;
 
 /// Length of `struct ptp_sys_offset_precise`.
 pub const PRECISE_SIZE: usize = 3 * TIME + 16;
+
+/// Length of `struct ptp_extts_request`.
+pub const PULSES_SIZE: usize = 16;
+
+/// Length of `struct ptp_pin_desc`.
+pub const PIN_SIZE: usize = 96;
+
+/// Length of `struct ptp_extts_event`.
+pub const PULSE_SIZE: usize = TIME + 16;
+
+/// `PTP_EXTTS_REQUEST`.
+pub const PULSES: u32 = request(WRITE, 2, PULSES_SIZE);
+
+/// `PTP_PIN_SETFUNC`.
+pub const PIN: u32 = request(WRITE, 7, PIN_SIZE);
+
+/// Where a pin has its number, after its name; its use and its channel follow.
+const PIN_INDEX: usize = 64;
+
+/// `PTP_ENABLE_FEATURE`, and `PTP_RISING_EDGE` or `PTP_FALLING_EDGE`.
+const ENABLE: u32 = 1;
+const RISING: u32 = 2;
+const FALLING: u32 = 4;
 
 /// `PTP_SYS_OFFSET`.
 pub const PLAIN: u32 = request(WRITE, 5, PLAIN_SIZE);
@@ -124,6 +148,44 @@ pub fn plain(answer: &[u8; PLAIN_SIZE]) -> Option<Pair> {
     triples.min_by_key(|pair| pair.took)
 }
 
+/// A request that pulses of a channel are stamped, or that they are no more.
+#[must_use]
+pub fn pulses(pulses: &ExternalPulses, on: bool) -> [u8; PULSES_SIZE] {
+    let edge = if pulses.clear { FALLING } else { RISING };
+    let mut request = [0; PULSES_SIZE];
+    numbers(
+        &mut request,
+        [pulses.channel, if on { ENABLE | edge } else { 0 }],
+    );
+    request
+}
+
+/// A request that a pin feeds a channel, or is free again; nothing if there is nothing to set up.
+#[must_use]
+pub fn pin(pulses: &ExternalPulses, on: bool) -> Option<[u8; PIN_SIZE]> {
+    let index = u32::try_from(pulses.pin).ok()?;
+    let mut request = [0; PIN_SIZE];
+    // `PTP_PF_NONE`, `PTP_PF_EXTTS`.
+    let used = [index, u32::from(on), pulses.channel];
+    numbers(request.get_mut(PIN_INDEX..)?, used);
+    Some(request)
+}
+
+/// Decodes what a device has of pulses: when each came, by the hardware clock, and in which channel.
+pub fn stamps(octets: &[u8]) -> impl Iterator<Item = (UnixTime, u32)> {
+    octets.chunks_exact(PULSE_SIZE).filter_map(|event| {
+        let channel = event.get(TIME..)?.first_chunk()?;
+        Some((moment(event, 0)?, u32::from_ne_bytes(*channel)))
+    })
+}
+
+fn numbers<const N: usize>(to: &mut [u8], numbers: [u32; N]) {
+    let octets = numbers.into_iter().flat_map(u32::to_ne_bytes);
+    for (to, octet) in to.iter_mut().zip(octets) {
+        *to = octet;
+    }
+}
+
 /// How many readings the kernel says that it made, and not more than there can be.
 fn n_readings(answer: &[u8]) -> usize {
     let n = answer.first_chunk().copied().map_or(0, u32::from_ne_bytes);
@@ -167,6 +229,51 @@ mod tests {
         assert_eq!((PLAIN_SIZE, PLAIN), (832, 0x4340_3d05));
         assert_eq!((EXTENDED_SIZE, EXTENDED), (1216, 0xc4c0_3d09));
         assert_eq!((PRECISE_SIZE, PRECISE), (64, 0xc040_3d08));
+        assert_eq!((PULSES_SIZE, PULSES), (16, 0x4010_3d02));
+        assert_eq!((PIN_SIZE, PIN), (96, 0x4060_3d07));
+    }
+
+    #[test]
+    fn a_pin_is_set_up_and_let_go() {
+        let wanted = ExternalPulses {
+            pin: 3,
+            channel: 2,
+            clear: false,
+        };
+        let at =
+            |request: &[u8], at: usize| u32::from_ne_bytes(request[at..at + 4].try_into().unwrap());
+        let (on, off) = (pin(&wanted, true).unwrap(), pin(&wanted, false).unwrap());
+        assert_eq!([64, 68, 72, 76].map(|place| at(&on, place)), [3, 1, 2, 0]);
+        assert_eq!([64, 68, 72, 76].map(|place| at(&off, place)), [3, 0, 2, 0]);
+        let (on, off) = (pulses(&wanted, true), pulses(&wanted, false));
+        assert_eq!([0, 4, 8].map(|place| at(&on, place)), [2, 1 | 2, 0]);
+        assert_eq!([0, 4, 8].map(|place| at(&off, place)), [2, 0, 0]);
+        let falling = ExternalPulses {
+            pin: -1,
+            clear: true,
+            ..wanted
+        };
+        assert_eq!(pin(&falling, true), None);
+        assert_eq!(at(&pulses(&falling, true), 4), 1 | 4);
+    }
+
+    #[test]
+    fn pulses_have_their_time_and_channel() {
+        let mut octets = [0; 3 * PULSE_SIZE + 5];
+        put(&mut octets, 0, 40, 5);
+        octets[16] = 2;
+        // No time at all.
+        put(&mut octets, 32, 41, u32::MAX);
+        put(&mut octets, 64, 42, 7);
+        let all: Vec<(UnixTime, u32)> = stamps(&octets).collect();
+        assert_eq!(
+            all,
+            [
+                (UnixTime(40_000_000_005), u32::from_ne_bytes([2, 0, 0, 0])),
+                (UnixTime(42_000_000_007), 0)
+            ]
+        );
+        assert_eq!(stamps(&octets[..31]).count(), 0);
     }
 
     #[test]

@@ -78,6 +78,14 @@ pub(super) fn request(device: &OwnedFd, number: u32, argument: &mut [u8]) -> io:
     checked(result).map(drop)
 }
 
+/// Takes what a device has. One that has nothing may wait: to be called when the poll loop says that it has something.
+pub(super) fn read(device: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: The device is open, and the kernel writes to memory of ours, no more than is said.
+    let length =
+        unsafe { libc::read(device.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) };
+    usize::try_from(length).map_err(|_| io::Error::last_os_error())
+}
+
 //--- Shared memory
 
 /// A segment that another program writes to, for as long as this lives.

@@ -233,6 +233,52 @@ fn pulses_are_counted_by_the_clock_that_lock_names() {
 }
 
 #[test]
+fn of_pulses_with_a_width_the_other_edge_does_not_count() {
+    let mut clock = clock(RefclockOptions {
+        filter: 1,
+        width: 0.2,
+        ..RefclockOptions::default()
+    });
+    let mut tell = |at: i64, error| {
+        let context = Context {
+            estimate: Some((AHEAD, error)),
+            ..Context::default()
+        };
+        tell(&mut clock, &pulse(at), &context)
+    };
+    assert_eq!(tell(HOUR, 0.01), Ok(()));
+    // A fifth of a second later it ends; up to half of that is the beginning still.
+    let end = HOUR + SECOND / 5;
+    assert_eq!(tell(end, 0.01), Err(Unusable::OutOfPhase));
+    assert_eq!(tell(end + SECOND, 0.01), Err(Unusable::OutOfPhase));
+    assert_eq!(tell(HOUR + 2 * SECOND + SECOND / 11, 0.01), Ok(()));
+    assert_eq!(
+        tell(HOUR + 3 * SECOND, 0.11),
+        Err(Unusable::UnknownSecond),
+        "it may be either edge"
+    );
+    for (width, beginning) in [(0.9, SECOND / 25), (0.9, -SECOND / 25)] {
+        let mut clock = ReferenceClock::new(
+            RefclockSettings {
+                driver: clock.settings().driver.clone(),
+                options: RefclockOptions {
+                    filter: 1,
+                    width,
+                    lock: Some(1),
+                    ..RefclockOptions::default()
+                },
+            },
+            reading(HOUR),
+        );
+        let now = reading(HOUR + SECOND);
+        let lock = Some((RawTime(HOUR), AHEAD));
+        let mut tell = |at| clock.tell(&pulse(at), lock, &Context::default(), now);
+        assert_eq!(tell(HOUR + beginning), Ok(()));
+        assert_eq!(tell(HOUR + SECOND * 9 / 10), Err(Unusable::OutOfPhase));
+    }
+}
+
+#[test]
 fn of_a_clock_with_wrong_seconds_the_phase_counts() {
     let mut clock = clock(RefclockOptions {
         filter: 1,
@@ -266,6 +312,7 @@ fn every_time_that_a_clock_can_say_is_survived() {
                     let context = Context {
                         tai_offset: Some(i32::MIN),
                         estimate,
+                        ..Context::default()
                     };
                     let what = What::Time {
                         time: UnixTime(value),

@@ -202,8 +202,10 @@ const REQUESTS: &[i64] = &[
     0x8946,
     0x89b0,
     0x89b1,
-    // PTP clocks: capabilities and the ways to read them (linux/ptp_clock.h).
+    // PTP clocks: capabilities and the ways to read them, and pulses that they stamp (linux/ptp_clock.h).
     0x8050_3d01,
+    0x4010_3d02,
+    0x4060_3d07,
     0x4340_3d05,
     0xc040_3d08,
     0xc4c0_3d09,

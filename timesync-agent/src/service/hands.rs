@@ -93,7 +93,7 @@ impl Hands {
                 .retain(|source| !old.contains(source));
             known.settings.sources.extend(new);
         }
-        let (keys, odd) = keys::read(known.settings.key_file.as_deref());
+        let (keys, odd) = keys::read(&known.settings);
         for warning in odd {
             tracing::warn!(warning, "A key is odd");
         }
@@ -130,15 +130,13 @@ impl Hands {
         }
     }
 
-    /// Has the sources changed, which lasts until the configuration is read again.
-    fn change(&self, command: engine::Command) -> Outcome {
+    /// Has something done, which lasts until the configuration is read again.
+    fn command(&self, command: engine::Command) -> Outcome {
         let (commander, known) = (self.commander.clone(), Arc::clone(&self.known));
         Box::pin(async move {
-            let reply = commander.command(command).await;
-            if let Reply::Sources(sources) = &reply {
-                let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-                known.settings.sources.clone_from(sources);
-            }
+            let reply = commander.command(command.clone()).await;
+            let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+            remember(&mut known.settings, &command, &reply);
             reply.into()
         })
     }
@@ -152,12 +150,7 @@ impl Control for Hands {
     fn perform(&self, errand: Errand) -> Outcome {
         let commander = self.commander.clone();
         match errand {
-            Errand::Engine(
-                command @ (engine::Command::AddSource(_) | engine::Command::DeleteSource(_)),
-            ) => self.change(command),
-            Errand::Engine(command) => {
-                Box::pin(async move { commander.command(command).await.into() })
-            }
+            Errand::Engine(command) => self.command(command),
             Errand::Access { commands, rule } => ready(self.admit(commands, rule)),
             Errand::OnOffline => Box::pin(async move { commander.on_offline().await.into() }),
             Errand::Rekey | Errand::CycleLogs => ready(self.tell(false)),
@@ -171,6 +164,48 @@ impl Control for Hands {
     }
 }
 
+/// Has what was done stand where the configuration would say it: the agent is told its settings again with other keys, say.
+fn remember(settings: &mut Settings, command: &engine::Command, reply: &Reply) {
+    use engine::Command as Done;
+    match (command, reply) {
+        (_, Reply::Sources(sources)) => settings.sources.clone_from(sources),
+        (Done::SetMakeStep(rule), Reply::Done) => settings.clock.makestep = *rule,
+        (Done::SetMaxUpdateSkew(ppm), Reply::Done) => settings.clock.max_update_skew = *ppm,
+        (Done::SetLocal(local), Reply::Done) => settings.local = *local,
+        _ => {}
+    }
+}
+
 fn ready(status: Status) -> Outcome {
     Box::pin(std::future::ready(status))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{Local, MakeStep};
+
+    #[test]
+    fn what_chronyc_has_said_is_remembered_once_it_is_done() {
+        let before = Settings::default();
+        let after = |command: engine::Command, reply: Reply| {
+            let mut settings = before.clone();
+            remember(&mut settings, &command, &reply);
+            settings
+        };
+        let local = Some(Local::default());
+        let step = Some(MakeStep {
+            threshold: 1.0,
+            limit: None,
+        });
+        let set_local = engine::Command::SetLocal(local);
+        assert_eq!(after(set_local.clone(), Reply::Done).local, local);
+        assert_eq!(after(set_local, Reply::Failed), before);
+        let set_step = engine::Command::SetMakeStep(step);
+        assert_eq!(after(set_step, Reply::Done).clock.makestep, step);
+        let set_skew = engine::Command::SetMaxUpdateSkew(5.0);
+        let skew = after(set_skew, Reply::Done).clock.max_update_skew;
+        assert!((skew - 5.0).abs() < 1e-9);
+        assert_eq!(after(engine::Command::Refresh, Reply::Done), before);
+    }
 }

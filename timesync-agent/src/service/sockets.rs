@@ -48,14 +48,16 @@ pub(super) fn handed_over(inherited: &mut Inherited) -> Result<Vec<UdpSocket>, S
     Ok(listen::udp(inherited, NAME, &[], UdpOptions::default())?)
 }
 
-/// What is bound: a family without an address of its own has its wildcard, unless the other one has, as chronyd does it.
+/// What is bound: the addresses that are given, and without any each one of the machine. Where there is no IPv6, its wildcard is
+/// not missed beside others.
 fn addresses(settings: &ServerSettings, has_ipv6: bool) -> Vec<SocketAddr> {
+    let every = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
     let mut addresses = settings.bind_addresses.clone();
     if addresses.is_empty() {
-        addresses.push(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-        if has_ipv6 {
-            addresses.push(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
-        }
+        addresses = vec![IpAddr::V4(Ipv4Addr::UNSPECIFIED), every];
+    }
+    if !has_ipv6 && addresses.iter().any(|address| *address != every) {
+        addresses.retain(|address| *address != every);
     }
     addresses
         .into_iter()
@@ -114,6 +116,12 @@ mod tests {
         assert_eq!(written(&[], true), ["0.0.0.0:1123", "[::]:1123"]);
         assert_eq!(written(&[], false), ["0.0.0.0:1123"]);
         assert_eq!(written(&["192.0.2.7"], true), ["192.0.2.7:1123"]);
+        assert_eq!(
+            written(&["192.0.2.7", "::"], true),
+            ["192.0.2.7:1123", "[::]:1123"]
+        );
+        assert_eq!(written(&["192.0.2.7", "::"], false), ["192.0.2.7:1123"]);
+        assert_eq!(written(&["::"], false), ["[::]:1123"], "which fails");
         assert_eq!(
             written(&["192.0.2.7", "::1"], false),
             ["192.0.2.7:1123", "[::1]:1123"]

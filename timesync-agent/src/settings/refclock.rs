@@ -121,13 +121,13 @@ pub struct RefclockOptions {
     pub max_dispersion: Option<f64>,
     /// `tai`: it keeps TAI.
     pub tai: bool,
-    /// `local`: it is steady, and not right.
+    /// `local`: it is steady, and not right. It is shown and never followed; chronyd would steady the clock by it.
     pub local: bool,
-    /// `minsamples`.
+    /// `minsamples`: does nothing.
     pub min_samples: Option<u32>,
     /// `maxsamples`.
     pub max_samples: Option<u32>,
-    /// `maxunreach`: polls without sample after which it is not selected; chrony 4.8.
+    /// `maxunreach`: does nothing, since it is not selected after eight polls without sample; chrony 4.8.
     pub max_unreach: u32,
     /// `prefer`, `noselect`, `trust`, `require`.
     pub select: SelectOptions,

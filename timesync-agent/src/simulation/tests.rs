@@ -190,14 +190,17 @@ fn island(upstream_until: f64, seed: u64) -> World {
     world
 }
 
-/// The clocks of the nodes, each second, and how far time ever went back.
+/// Which clocks were stepped and when, and how slow the slowest ever was, in seconds per second beside true time.
 #[derive(Debug, Default)]
 struct Watch {
     steps: Vec<(f64, HostId)>,
+    slowest: f64,
 }
 
 impl Observer for Watch {
-    fn second(&mut self, _now: f64, _host: HostId, _offset: f64, _frequency: f64) {}
+    fn second(&mut self, _now: f64, _host: HostId, _offset: f64, frequency: f64) {
+        self.slowest = self.slowest.min(frequency);
+    }
 
     fn stepped(&mut self, now: f64, host: HostId, _span: Span) {
         self.steps.push((now, host));
@@ -272,6 +275,28 @@ fn upstream_comes_back_and_nothing_steps() {
             world.offset(host)
         );
     }
+}
+
+#[test]
+fn time_is_held_back_and_never_turned_back() {
+    let mut world = World::new(5, Network::new(lan()));
+    // Less than makestep asks for.
+    let clock = LocalClock::new(0.9, 5e-6, 1e-9);
+    let node = Node::new(&asking(1..4), 0, 5, clock.reading());
+    world.add(clock, Box::new(node));
+    for seed in 0..3 {
+        world.add(LocalClock::perfect(), perfect(Leap::Normal, seed));
+    }
+    let mut watch = Watch::default();
+    world.run(300.0, &mut watch);
+    assert_eq!(watch.steps, []);
+    assert!(world.offset(0).abs() < 100e-6, "{}", world.offset(0));
+    // maxslewrate, and the error of the oscillator.
+    assert!(
+        (-0.0835..-0.01).contains(&watch.slowest),
+        "{}",
+        watch.slowest
+    );
 }
 
 //--- Leap seconds

@@ -20,6 +20,9 @@ const NAMES: [&str; 9] = [
     "timesync-agent",
 ];
 
+/// `CAP_SYS_TIME` (linux/capability.h).
+const SET_TIME: u64 = 1 << 25;
+
 /// A program that may correct the clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rival {
@@ -48,7 +51,9 @@ pub fn find(processes: &Path, with_ptp: bool) -> Option<Rival> {
             let name = fs::read_to_string(entry.path().join("comm")).ok()?;
             let arguments = fs::read(entry.path().join("cmdline")).unwrap_or_default();
             let name = name.trim_end();
-            is_rival(name, &arguments, with_ptp).then(|| Rival {
+            let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
+            let is_one = is_rival(name, &arguments, with_ptp) && may_set_clock(&status);
+            is_one.then(|| Rival {
                 name: name.to_owned(),
                 pid,
             })
@@ -57,6 +62,16 @@ pub fn find(processes: &Path, with_ptp: bool) -> Option<Rival> {
         .collect();
     rivals.sort_by_key(|rival| rival.pid);
     rivals.into_iter().next()
+}
+
+/// Whether a process has what it takes, by what the kernel says of it: who may not set the clock corrects none, whatever it is. An
+/// agent whose configuration leaves the clock alone has given it up.
+fn may_set_clock(status: &str) -> bool {
+    let set = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    set.is_none_or(|set| set & SET_TIME != 0)
 }
 
 /// Whether a program corrects the clock, by its name and its arguments (each ends with a zero).
@@ -122,6 +137,26 @@ mod tests {
         ] {
             let found = is_rival(name, arguments.as_bytes(), with_ptp);
             assert_eq!(found, expected, "{name} {arguments:?}");
+        }
+    }
+
+    #[test]
+    fn who_may_not_set_the_clock_is_no_rival() {
+        for (status, expected) in [
+            (
+                "Name:\tchronyd\nCapPrm:\t0000000000000000\nCapEff:\t0000000002000400\n",
+                true,
+            ),
+            ("CapEff:\t000001ffffffffff\n", true),
+            (
+                "CapPrm:\t0000000002000000\nCapEff:\t0000000000000400\n",
+                false,
+            ),
+            ("CapEff:\t0000000000000000\n", false),
+            ("CapEff:\tnobody knows\n", true),
+            ("", true),
+        ] {
+            assert_eq!(may_set_clock(status), expected, "{status:?}");
         }
     }
 

@@ -394,6 +394,8 @@ mod tests {
             let options = Options::default().with_cards(to.is_ipv4());
             let socket = Socket::open(to, &options).unwrap();
             assert_eq!(socket.local_address(), Some(to.ip()));
+            // The kernel begins to stamp a moment after it was asked to.
+            thread::sleep(Duration::from_millis(50));
             let before = clock::wall();
             let daemon = socket.send(b"request").unwrap();
             let mut buffer = [0; 64];
@@ -451,6 +453,7 @@ mod tests {
             let port = listener.local_address().unwrap().port();
             let to = SocketAddr::new(target.parse().unwrap(), port);
             let socket = Socket::open(to, &Options::default()).unwrap();
+            thread::sleep(Duration::from_millis(50));
             let mut buffer = [0; 64];
             for number in 0..2 {
                 let sent = socket.send(b"request").unwrap();

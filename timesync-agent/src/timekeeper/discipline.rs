@@ -22,6 +22,8 @@ const AVERAGE: f64 = 0.1;
 pub(super) struct Update {
     /// True time less wall time, in seconds.
     pub(super) offset: f64,
+    /// What of it is news: that, less what was known before and is being corrected.
+    pub(super) change: f64,
     /// Its standard deviation.
     pub(super) deviation: f64,
     /// Gain of true time on raw time in a second.
@@ -66,6 +68,8 @@ pub(super) struct Discipline {
     ignored: u32,
     pub(super) n_updates: u64,
     pub(super) n_steps: u64,
+    /// The offset at the last update, and what of it was news.
+    pub(super) update_offset: f64,
     pub(super) last_offset: f64,
     average: f64,
     pub(super) last_update: Option<RawTime>,
@@ -89,6 +93,7 @@ impl Discipline {
             ignored: 0,
             n_updates: 0,
             n_steps: 0,
+            update_offset: 0.0,
             last_offset: 0.0,
             average: 0.0,
             last_update: None,
@@ -132,7 +137,7 @@ impl Discipline {
     ) -> Correction {
         let offset = update.offset;
         let may_step = self.count_step(offset);
-        if let Some(refused) = self.refuse(clock, offset) {
+        if let Some(refused) = self.refuse(clock, update.change) {
             return refused;
         }
         if update.skew * 1e6 < clock.max_update_skew {
@@ -141,7 +146,7 @@ impl Discipline {
             self.skew = update.skew;
             self.frequency_known = true;
         }
-        self.count(offset, now.raw);
+        self.count(update, now.raw);
         if may_step {
             self.slew = None;
             self.n_steps += 1;
@@ -151,22 +156,20 @@ impl Discipline {
         Correction::Slewed
     }
 
-    /// The clock is let alone, and this is what would be done. `change` is what the offset differs by from what was known before:
-    /// the whole of it stays, as nobody corrects it.
+    /// The clock is let alone, and this is what would be done.
     pub(super) fn observe(
         &mut self,
         clock: &ClockSettings,
         update: Update,
-        change: f64,
         at: RawTime,
     ) -> Correction {
-        if let Some(refused) = self.refuse(clock, change) {
+        if let Some(refused) = self.refuse(clock, update.change) {
             return refused;
         }
         self.frequency = update.frequency;
         self.skew = update.skew;
         self.frequency_known = true;
-        self.count(update.offset, at);
+        self.count(update, at);
         Correction::Slewed
     }
 
@@ -185,12 +188,14 @@ impl Discipline {
     }
 
     /// Statistics of updates.
-    fn count(&mut self, offset: f64, at: RawTime) {
-        self.last_offset = offset;
+    fn count(&mut self, update: Update, at: RawTime) {
+        let change = update.change;
+        self.update_offset = update.offset;
+        self.last_offset = change;
         self.average = if self.n_updates == 0 {
-            offset * offset
+            change * change
         } else {
-            self.average + AVERAGE * (offset * offset - self.average)
+            self.average + AVERAGE * (change * change - self.average)
         };
         self.n_updates += 1;
         if let Some(last) = self.last_update {
@@ -222,6 +227,7 @@ impl Discipline {
     pub(super) fn slew_at_once(&mut self, clock: &ClockSettings, offset: f64, at: RawTime) {
         let update = Update {
             offset,
+            change: offset,
             deviation: 0.0,
             frequency: self.frequency,
             skew: self.skew,

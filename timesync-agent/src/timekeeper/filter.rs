@@ -153,10 +153,6 @@ impl Filter {
         self.path.spread()
     }
 
-    pub(super) fn path_quantile(&self, quantile: f64) -> f64 {
-        self.path.quantile(quantile)
-    }
-
     /// Noise that is seen in the samples and that round trips do not explain.
     pub(super) fn noise(&self) -> f64 {
         let best = self

@@ -69,7 +69,10 @@ impl Timekeeper {
             }),
             _ => self.note(Note::LocalEnded),
         }
-        self.tell_kernel(now);
+        // Since a source was heard the kernel counts on by itself, and that the own time is given by now does not concern it.
+        if self.root.is_none() {
+            self.tell_kernel(now);
+        }
     }
 
     /// When the own time is to be given, if nothing changes until then.

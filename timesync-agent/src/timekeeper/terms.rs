@@ -43,7 +43,7 @@ pub enum Verdict {
     Good,
     /// The round trip is above `maxdelayratio` times the shortest (test B).
     DelayRatio,
-    /// It is above the shortest by `maxdelaydevratio` deviations, or above the quantile (test C).
+    /// It is above the quantile of `maxdelayquant` (test C).
     DelayDeviation,
     /// Older than the newest one, or not a number.
     Disordered,
@@ -72,8 +72,6 @@ pub struct Weighing {
     pub polltarget: u32,
     /// `maxdelayratio`.
     pub max_delay_ratio: Option<f64>,
-    /// `maxdelaydevratio`.
-    pub max_delay_deviation_ratio: f64,
     /// `maxdelayquant`.
     pub max_delay_quantile: Option<f64>,
     /// `mindelay`: the shortest round trip, in seconds, where it is known.
@@ -82,8 +80,6 @@ pub struct Weighing {
     pub asymmetry: Option<f64>,
     /// `offset`: added to what is measured, in seconds.
     pub offset: f64,
-    /// `minsamples`.
-    pub min_samples: u32,
     /// `maxsamples`.
     pub max_samples: Option<u32>,
     /// `stratum` that is added, of a reference clock.
@@ -102,12 +98,10 @@ impl Default for Weighing {
             maxpoll: 10,
             polltarget: 8,
             max_delay_ratio: None,
-            max_delay_deviation_ratio: 10.0,
             max_delay_quantile: None,
             min_delay: None,
             asymmetry: None,
             offset: 0.0,
-            min_samples: 6,
             max_samples: None,
             stratum: 0,
             copy: false,
@@ -189,7 +183,7 @@ pub enum Note {
     Falseticker(SourceId),
     /// This source contradicted itself, and what was known of it is gone.
     SourceReset(SourceId),
-    /// The clock was wrong by this (more than `logchange`); positive if slow.
+    /// The clock was wrong by this beside what was being corrected (more than `logchange`); positive if slow.
     Offset(Span),
     /// The clock was stepped.
     Stepped(Span),

@@ -1,13 +1,15 @@
+mod chance;
 mod heir;
 mod smoothing;
+mod sources;
 mod temperature;
 
 use super::*;
-use crate::settings::{FallbackDrift, MaxChange, SelectOptions};
+use crate::settings::{FallbackDrift, MakeStep, MaxChange, SelectOptions};
 use crate::simulation::oscillator::LocalClock;
 use crate::simulation::random::Random;
 use crate::time::SECOND;
-use crate::view::{Leap, SourceMode};
+use crate::view::{ClockState, Leap, SourceMode, SourceView};
 
 const SERVER: u32 = 0x0A00_0001;
 
@@ -43,6 +45,8 @@ struct Bench {
     rate: f64,
     steps: Vec<Span>,
     notes: Vec<Note>,
+    /// What the kernel was told last.
+    status: Option<Status>,
     gave_up: bool,
 }
 
@@ -56,6 +60,7 @@ impl Bench {
             rate: 0.0,
             steps: Vec::new(),
             notes: Vec::new(),
+            status: None,
             gave_up: false,
         };
         bench.drain();
@@ -95,7 +100,10 @@ impl Bench {
                 }
                 Effect::Note(note) => self.notes.push(note),
                 Effect::GiveUp(_) => self.gave_up = true,
-                Effect::SetStatus(status) => assert!(status.max_error.is_finite()),
+                Effect::SetStatus(status) => {
+                    assert!(status.max_error.is_finite());
+                    self.status = Some(status);
+                }
                 Effect::SaveDrift(drift) => assert!(drift.ppm.is_finite() && drift.skew >= 0.0),
             }
         }
@@ -240,6 +248,42 @@ fn maxchange_ignores_and_gives_up() {
 }
 
 #[test]
+fn what_is_left_of_a_slew_is_no_change() {
+    let mut settings = settings();
+    settings.clock.makestep = None;
+    settings.clock.max_change = Some(MaxChange {
+        offset: 1000.0,
+        delay: 1,
+        ignore: Some(2),
+    });
+    settings.clock.log_change = 1.0;
+    let mut bench = Bench::new(&settings);
+    bench.add(0, SelectOptions::default());
+    // Hours of slewing.
+    for _ in 0..12 {
+        bench.hear(0, 2000.0, |_| ());
+        bench.pass(64.0);
+    }
+    assert!(bench.offset() < 1000.0, "{}", bench.offset());
+    let told: Vec<&Note> = bench
+        .notes
+        .iter()
+        .filter(|note| matches!(note, Note::ChangeIgnored(_) | Note::Offset(_)))
+        .collect();
+    assert!(matches!(told[..], [Note::Offset(_)]), "{told:?}");
+    let tracking = bench.timekeeper.tracking(bench.now());
+    assert!(!bench.gave_up && tracking.last_offset.abs() < 1e-3);
+    assert!(tracking.update_offset > 1000.0, "{tracking:?}");
+    // Somebody sets the clock, and that is one.
+    bench.ahead += 2000e9;
+    for _ in 0..3 {
+        bench.hear(0, 2000.0, |_| ());
+        bench.pass(64.0);
+    }
+    assert!(bench.gave_up);
+}
+
+#[test]
 fn a_clock_that_is_let_alone_is_let_alone() {
     let mut bench = Bench::new(&settings());
     bench.timekeeper.set_free_running(true);
@@ -269,201 +313,6 @@ fn what_is_left_of_a_slew_is_served_already() {
         assert!((served - 0.8).abs() < 1e-3, "{served} {reference:?}");
         bench.pass(1.0);
     }
-}
-
-//--- Sources
-
-#[test]
-fn the_majority_decides_and_the_options_do() {
-    let of = |options: [SelectOptions; 3], ahead: [f64; 3]| {
-        let mut bench = Bench::new(&settings());
-        for (id, options) in (0..).zip(options) {
-            bench.add(id, options);
-        }
-        for _ in 0..6 {
-            for (id, ahead) in (0..).zip(ahead) {
-                bench.hear(id, ahead, |_| ());
-                bench.pass(0.1);
-            }
-            bench.pass(16.0);
-        }
-        let states = [0, 1, 2].map(|id| bench.state(id));
-        (bench, states)
-    };
-    let usual = SelectOptions::default();
-    let (bench, states) = of([usual; 3], [0.3, 0.0, 0.0]);
-    assert_eq!(states[0], SourceState::Falseticker);
-    assert!(bench.offset().abs() < 1e-3, "{}", bench.offset());
-
-    let trusted = SelectOptions {
-        trust: true,
-        ..usual
-    };
-    let (bench, states) = of([trusted, usual, usual], [0.3, 0.0, 0.0]);
-    assert_eq!(
-        states,
-        [
-            SourceState::Best,
-            SourceState::Falseticker,
-            SourceState::Falseticker
-        ]
-    );
-    assert!((bench.offset() - 0.3).abs() < 1e-3, "{}", bench.offset());
-
-    let preferred = SelectOptions {
-        prefer: true,
-        ..usual
-    };
-    let (_, states) = of([usual, preferred, usual], [0.0; 3]);
-    assert_eq!(
-        states,
-        [
-            SourceState::Outlier,
-            SourceState::Best,
-            SourceState::Outlier
-        ]
-    );
-
-    let ignored = SelectOptions {
-        noselect: true,
-        ..usual
-    };
-    let (bench, states) = of([ignored, ignored, usual], [0.3, 0.3, 0.0]);
-    assert_eq!(
-        states,
-        [
-            SourceState::Unselectable,
-            SourceState::Unselectable,
-            SourceState::Best
-        ]
-    );
-    assert!(bench.offset().abs() < 1e-3);
-
-    let required = SelectOptions {
-        require: true,
-        ..usual
-    };
-    let (bench, states) = of([required, usual, usual], [0.3, 0.0, 0.0]);
-    assert!(!states.contains(&SourceState::Best), "{states:?}");
-    assert_eq!(bench.timekeeper.tracking(bench.now()).n_updates, 0);
-
-    let (bench, states) = of([ignored, usual, usual], [0.0, 0.0, 0.3]);
-    assert_eq!(states[1..], [SourceState::Falseticker; 2], "no majority");
-    assert!(bench.notes.contains(&Note::NoMajority));
-}
-
-#[test]
-fn too_few_sources_are_not_followed() {
-    let mut settings = settings();
-    settings.selection.min_sources = 2;
-    let mut bench = Bench::new(&settings);
-    bench.add(0, SelectOptions::default());
-    bench.hear(0, 0.5, |_| ());
-    assert_eq!(bench.state(0), SourceState::Outlier);
-    assert!(bench.notes.contains(&Note::TooFewSources { n_agreeing: 1 }));
-    bench.add(1, SelectOptions::default());
-    bench.hear(1, 0.5, |_| ());
-    bench.pass(10.0);
-    assert!((bench.offset() - 0.5).abs() < 2e-3);
-}
-
-#[test]
-fn a_source_that_is_far_or_has_no_time_is_of_no_use() {
-    let changes: [fn(&mut Sample); 4] = [
-        |sample| sample.root_dispersion = 3.1,
-        |sample| sample.root_delay = 6.1,
-        |sample| sample.stratum = 16,
-        |sample| sample.leap = Leap::Unsynchronised,
-    ];
-    for change in changes {
-        let mut bench = Bench::new(&settings());
-        bench.add(0, SelectOptions::default());
-        bench.hear(0, 0.5, change);
-        assert_eq!(bench.state(0), SourceState::Unselectable);
-        assert_eq!(
-            bench.timekeeper.state(bench.now()),
-            ClockState::Unsynchronised
-        );
-    }
-}
-
-#[test]
-fn a_source_that_is_not_reached_or_follows_us_leads_no_more() {
-    let mut bench = Bench::new(&settings());
-    bench.add(0, SelectOptions::default());
-    bench.hear(0, 0.0, |_| ());
-    bench.timekeeper.reached(SourceId(0), 0, bench.now());
-    bench.drain();
-    assert_eq!(bench.timekeeper.state(bench.now()), ClockState::Holdover);
-    bench.pass(16.0);
-    bench.hear(0, 0.0, |_| ());
-    assert_eq!(bench.state(0), SourceState::Best);
-    bench.timekeeper.withdraw(SourceId(0), bench.now());
-    assert_eq!(bench.timekeeper.leading(), None);
-    assert!(bench.notes.contains(&Note::Holdover));
-}
-
-#[test]
-fn delays_beyond_the_configured_ratio_are_no_samples() {
-    let mut bench = Bench::new(&settings());
-    let options = Weighing {
-        max_delay_ratio: Some(2.0),
-        ..Weighing::default()
-    };
-    bench.timekeeper.add_source(SourceId(0), SERVER, options);
-    for _ in 0..5 {
-        bench.hear(0, 0.0, |_| ());
-        bench.pass(16.0);
-    }
-    assert_eq!(
-        bench.hear(0, 0.0, |sample| sample.delay = 2.1e-3),
-        Verdict::DelayRatio
-    );
-    bench.pass(16.0);
-    assert_eq!(bench.hear(0, 0.0, |_| ()), Verdict::Good);
-    assert_eq!(
-        bench.hear(0, 0.0, |_| ()),
-        Verdict::Disordered,
-        "the same moment again"
-    );
-    bench.pass(1.0);
-    assert_eq!(
-        bench.hear(0, 0.0, |sample| sample.delay = f64::NAN),
-        Verdict::Disordered
-    );
-    assert_eq!(bench.hear(9, 0.0, |_| ()), Verdict::Unknown);
-}
-
-#[test]
-fn a_reference_clock_with_noise_is_averaged() {
-    let mut bench = Bench::new(&settings());
-    let options = Weighing {
-        mode: SourceMode::ReferenceClock,
-        minpoll: 2,
-        maxpoll: 4,
-        ..Weighing::default()
-    };
-    bench
-        .timekeeper
-        .add_source(SourceId(0), 0x5050_5300, options);
-    let mut random = Random::new(3);
-    let (mut squares, mut n) = (0.0, 0.0);
-    for index in 0..400 {
-        let noise = 20e-6 * random.normal();
-        bench.hear(0, 0.01 + noise, |sample| {
-            sample.delay = 0.0;
-            sample.stratum = 0;
-        });
-        bench.pass(4.0);
-        if index > 100 {
-            squares += (bench.offset() - 0.01).powi(2);
-            n += 1.0;
-        }
-    }
-    let rms = f64::sqrt(squares / n);
-    assert!(rms < 10e-6, "half of the noise of a sample: {rms}");
-    assert_eq!(bench.timekeeper.reference(bench.now()).stratum, 1);
-    assert!(!bench.notes.contains(&Note::SourceReset(SourceId(0))));
 }
 
 //--- Local
@@ -498,6 +347,32 @@ fn the_own_time_is_given_while_there_is_no_other() {
 }
 
 #[test]
+fn the_kernel_hears_of_sources_and_never_of_the_own_time() {
+    let mut settings = settings();
+    settings.local = Some(Local {
+        stratum: 8,
+        ..Local::default()
+    });
+    let mut bench = Bench::new(&settings);
+    let told = |bench: &Bench| {
+        let status = bench.status.expect("the kernel was told");
+        (status.synchronised, status.max_error)
+    };
+    assert_eq!(bench.timekeeper.state(bench.now()), ClockState::Local);
+    assert_eq!(told(&bench), (false, 16.0), "nobody was ever heard");
+    bench.add(0, SelectOptions::default());
+    bench.hear(0, 0.0, |_| ());
+    let (is_synchronised, error) = told(&bench);
+    assert!(is_synchronised && error < 0.01, "{error}");
+    // Without sources the kernel's own bound grows, whatever clients are told.
+    bench.status = None;
+    bench.timekeeper.reached(SourceId(0), 0, bench.now());
+    bench.pass(13.0 * 86_400.0);
+    assert_eq!(bench.timekeeper.state(bench.now()), ClockState::Local);
+    assert_eq!(bench.status, None);
+}
+
+#[test]
 fn a_drift_file_is_where_the_frequency_begins() {
     let drift = Drift {
         ppm: 42.0,
@@ -509,101 +384,7 @@ fn a_drift_file_is_where_the_frequency_begins() {
     assert!((kept.ppm - 42.0).abs() < 1e-9);
 }
 
-//--- Whatever comes
-
-/// Sources that lie, jump, come and go, with any delay: nothing becomes infinite, time does not go back, and no step comes after the
-/// limit.
-#[test]
-fn sim_nothing_that_sources_say_breaks_the_clock() {
-    let seeds = std::env::var("SIM_SEEDS")
-        .ok()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(24);
-    let first = std::env::var("SIM_SEED").ok().and_then(|n| n.parse().ok());
-    let seeds = first.map_or(0..seeds, |seed: u64| seed..seed + 1);
-    for seed in seeds {
-        let mut random = Random::new(seed);
-        let mut bench = Bench::new(&settings());
-        let n = 1 + u32::try_from(random.bits() % 4).unwrap();
-        for id in 0..n {
-            bench.add(id, SelectOptions::default());
-        }
-        for step in 0..300 {
-            let what = format!("seed {seed} step {step}");
-            let id = u32::try_from(random.bits() % u64::from(n)).unwrap();
-            let size = 10_f64.powf(random.uniform() * 12.0 - 9.0);
-            let ahead = size * random.normal();
-            let delay = 10_f64.powf(random.uniform() * 9.0 - 7.0);
-            let stratum = u8::try_from(random.bits() % 18).unwrap();
-            bench.hear(id, ahead, |sample| {
-                sample.delay = delay;
-                sample.stratum = stratum;
-                sample.dispersion = delay * 0.01;
-            });
-            let now = bench.now();
-            match random.bits() % 16 {
-                0 => bench.timekeeper.reached(SourceId(id), 0, now),
-                1 => bench.timekeeper.withdraw(SourceId(id), now),
-                2 => bench.timekeeper.reset_source(None, now),
-                3 => bench.timekeeper.reselect_now(now),
-                _ => {}
-            }
-            bench.drain();
-            bench.pass(10_f64.powf(random.uniform() * 5.0 - 2.0));
-            let tracking = bench.timekeeper.tracking(bench.now());
-            let numbers = [
-                tracking.correction,
-                tracking.frequency,
-                tracking.skew,
-                tracking.root_delay,
-                tracking.root_dispersion,
-                tracking.rms_offset,
-                bench.rate,
-            ];
-            assert!(
-                numbers.iter().all(|number| number.is_finite()),
-                "{what}: {tracking:?}"
-            );
-            assert!(bench.rate.abs() < 0.7, "{what}: {}", bench.rate);
-            assert!(bench.steps.len() <= 3, "{what}: {:?}", bench.steps);
-            let poll = bench.timekeeper.advise_poll(SourceId(id));
-            assert!((4..=6).contains(&poll), "{what}: {poll}");
-        }
-    }
-}
-
-#[test]
-fn sim_the_estimate_is_as_good_as_it_says() {
-    let (mut n, mut inside) = (0, 0);
-    for seed in 0..6 {
-        let mut random = Random::new(seed);
-        let mut filter = Filter::new(None, None);
-        let mut clock = LocalClock::new(0.0, 30e-6, 1e-9);
-        let mut now = 0.0;
-        for index in 0..120 {
-            for _ in 0..16 {
-                clock.run(1.0);
-                now += 1.0;
-                clock.wander(now, &mut random);
-            }
-            let reading = clock.reading();
-            let (there, back) = (random.exponential() * 1e-4, random.exponential() * 1e-4);
-            // True time less raw time, which is what the wall clock of a perfect one would show.
-            let truth = -clock.offset(now);
-            let ahead = Span::from_seconds(truth + (there - back) / 2.0);
-            filter.sample(reading.raw, ahead.0, 2e-4 + there + back, 1e-7);
-            if index > 10 {
-                let estimate = filter.estimate(reading.raw).unwrap();
-                let offset = Span(filter.base()).seconds() + estimate.offset;
-                let error = (offset - truth).abs();
-                n += 1;
-                inside += u32::from(error < 2.0 * estimate.offset_variance.sqrt());
-            }
-        }
-    }
-    // Of a normal distribution 95 % are within two deviations.
-    assert!(inside * 100 > n * 85, "{inside} of {n}");
-}
+//--- Left alone, or without sources
 
 #[test]
 fn a_clock_that_is_let_alone_is_not_stepped_on_demand() {
@@ -682,26 +463,4 @@ fn without_sources_for_long_the_clock_goes_on_with_the_frequency_of_as_long() {
     hear(&mut bench);
     bench.pass(300.0);
     assert_eq!(fell_back(&bench), 2);
-}
-
-#[test]
-fn who_copies_a_source_says_what_it_says() {
-    let mut bench = Bench::new(&settings());
-    let options = Weighing {
-        copy: true,
-        ..Weighing::default()
-    };
-    bench.timekeeper.add_source(SourceId(0), SERVER, options);
-    for _ in 0..4 {
-        // Its own stratum is 3: the association takes one off for the way.
-        bench.hear(0, 0.0, |sample| {
-            (sample.stratum, sample.reference_id) = (2, 0x4750_5300);
-        });
-        bench.pass(16.0);
-    }
-    let reference = bench.timekeeper.reference(bench.now());
-    assert_eq!(
-        (reference.stratum, reference.reference_id),
-        (3, 0x4750_5300)
-    );
 }

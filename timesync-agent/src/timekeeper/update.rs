@@ -14,6 +14,8 @@ use crate::view::{Leap, Reason, SelectionView, SourceMode, SourceState};
 
 /// Uncertainty of an asymmetry that nobody can see, as a part of the shortest round trip: what sources differ by for it.
 const ASYMMETRY: f64 = 0.02;
+/// The error of a clock of which nothing is known, in seconds: the most that the kernel keeps of it.
+const UNBOUNDED: f64 = 16.0;
 
 /// What several sources together say.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,7 +29,7 @@ struct Combined {
 
 impl Source {
     /// Tests a sample before it is weighed.
-    pub(super) fn admit(&self, sample: &Sample, now: Reading) -> Verdict {
+    pub(super) fn admit(&mut self, sample: &Sample, error_rate: f64, now: Reading) -> Verdict {
         let numbers = [
             sample.delay,
             sample.dispersion,
@@ -41,20 +43,35 @@ impl Source {
         if !finite || !ordered || sample.at > now.raw {
             return Verdict::Disordered;
         }
-        if self.filter.n_samples() < 4 || self.options.mode == SourceMode::ReferenceClock {
+        if self.options.mode == SourceMode::ReferenceClock {
             return Verdict::Good;
         }
-        let shortest = self.filter.path_shortest();
-        let ratio = self.options.max_delay_ratio;
-        if ratio.is_some_and(|ratio| sample.delay > ratio * shortest) {
-            return Verdict::DelayRatio;
+        let quantile = self.options.max_delay_quantile;
+        let is_above = quantile.is_some_and(|q| self.delays.is_above(q, sample.delay));
+        self.delays.remember(sample.delay);
+        if self.filter.n_samples() < 4 {
+            Verdict::Good
+        } else if self.is_beyond_ratio(sample, error_rate) {
+            Verdict::DelayRatio
+        } else if is_above {
+            Verdict::DelayDeviation
+        } else {
+            Verdict::Good
         }
-        if let Some(quantile) = self.options.max_delay_quantile
-            && sample.delay > self.filter.path_quantile(quantile)
-        {
-            return Verdict::DelayDeviation;
-        }
-        Verdict::Good
+    }
+
+    /// `maxdelayratio`; below 1 it is none. As in chrony a longer round trip counts for more than nothing once the clock may have gone
+    /// as wrong since the last sample: a way that has become longer is not shut for good.
+    fn is_beyond_ratio(&self, sample: &Sample, error_rate: f64) -> bool {
+        let Some(ratio) = self.options.max_delay_ratio.filter(|ratio| *ratio >= 1.0) else {
+            return false;
+        };
+        let shortest = self.options.min_delay;
+        let shortest = shortest.unwrap_or_else(|| self.filter.path_shortest());
+        let last = self.filter.last().unwrap_or(sample.at);
+        let estimate = self.filter.estimate(sample.at).unwrap_or_default();
+        let gained = error_rate + estimate.frequency_variance.sqrt();
+        sample.delay > ratio * shortest + gained * (sample.at - last).seconds()
     }
 
     /// True time less wall time by this source, in seconds.
@@ -250,6 +267,7 @@ impl Timekeeper {
         };
         let update = Update {
             offset: combined.offset,
+            change: combined.offset - self.expected(now),
             deviation: combined.offset_variance.sqrt(),
             frequency: combined.frequency,
             skew: combined.frequency_variance.sqrt(),
@@ -257,10 +275,7 @@ impl Timekeeper {
         };
         self.vote_leap(selection, now);
         let correction = if self.free_running {
-            let known = self.offset(now).unwrap_or(0.0);
-            let change = combined.offset - known;
-            self.discipline
-                .observe(&self.clock, update, change, now.raw)
+            self.discipline.observe(&self.clock, update, now.raw)
         } else {
             self.discipline.update(&self.clock, update, now)
         };
@@ -273,8 +288,8 @@ impl Timekeeper {
                 self.note(Note::Stepped(span));
             }
         }
-        if combined.offset.abs() > self.clock.log_change {
-            self.note(Note::Offset(Span::from_seconds(combined.offset)));
+        if update.change.abs() > self.clock.log_change {
+            self.note(Note::Offset(Span::from_seconds(update.change)));
         }
         let before = self.knowledge;
         let wall_ahead = now.wall.0.saturating_sub(now.raw.0);
@@ -294,6 +309,16 @@ impl Timekeeper {
         self.set_rate();
         self.tell_kernel(now);
         self.keep_drift(now.raw);
+    }
+
+    /// True time less wall time as it was before an update: what is left of a slew, and of a clock that is let alone all that it is
+    /// off. A clock that somebody else has set is not where it is expected.
+    fn expected(&self, now: Reading) -> f64 {
+        if self.free_running {
+            self.offset(now).unwrap_or(0.0)
+        } else {
+            self.discipline.slew(now.raw).1
+        }
     }
 
     /// Weighs sources by what is not known of each.
@@ -383,17 +408,19 @@ impl Timekeeper {
         self.tell_kernel(now);
     }
 
-    /// The kernel keeps an own bound on the error, which it copies nowhere unless told that the clock is synchronised.
+    /// The kernel keeps an own bound on the error, and a clock that is synchronised is copied to the real-time clock. It hears of what
+    /// sources said alone: the own time (`local`) is for clients, and may be any.
     pub(super) fn tell_kernel(&mut self, now: Reading) {
         if self.free_running {
             return;
         }
-        let reference = self.own_reference(now);
+        let heard = self.root.as_ref();
+        let distance = |root: &Root| root.delay / 2.0 + self.root_dispersion(root, now);
         let status = Status {
-            synchronised: reference.is_synchronised(),
+            synchronised: heard.is_some(),
             leap: self.leap.for_kernel(),
-            max_error: reference.root_delay / 2.0 + reference.root_dispersion,
-            estimated_error: self.knowledge.map_or(0.0, |knowledge| knowledge.deviation),
+            max_error: heard.map_or(UNBOUNDED, distance),
+            estimated_error: self.knowledge.map_or(UNBOUNDED, |known| known.deviation),
             tai_offset: self.leap.tai_offset(now.wall),
         };
         self.effect(Effect::SetStatus(status));
@@ -461,7 +488,7 @@ impl Timekeeper {
     }
 
     /// By how much the clock may go wrong on its own, in seconds per second.
-    fn error_rate(&self) -> f64 {
+    pub(super) fn error_rate(&self) -> f64 {
         self.clock.max_clock_error * 1e-6
     }
 

@@ -22,6 +22,9 @@ impl Run {
             let input = Input::Temperature(reading);
             self.engine.handle(input, clock::read());
         }
+        while let Some(table) = self.leaps.table() {
+            self.engine.set_leap_table(&table, clock::read());
+        }
         while let Ok(request) = self.requests.try_recv() {
             let now = clock::read();
             match request {
@@ -43,7 +46,7 @@ impl Run {
         let Reload {
             settings,
             keys,
-            leaps,
+            leaps: (leaps, table),
             scribe,
             thermometer,
         } = reload;
@@ -66,7 +69,8 @@ impl Run {
             self.refclocks.clone_from(&settings.refclocks);
         }
         self.engine.configure(&settings, keys, now);
-        self.engine.set_leap_table(&leaps, now);
+        self.leaps = leaps;
+        self.engine.set_leap_table(&table, now);
         if let (Some(own), None) = (&mut self.own, &self.answerer)
             && settings.server.is_open()
         {

@@ -96,6 +96,7 @@ pub(super) struct SourceSpec {
     #[serde(default)]
     pub(super) copy: bool,
     pub(super) family: Option<FamilySpec>,
+    pub(super) minstratum: Option<Int>,
     pub(super) maxunreach: Option<Int>,
 }
 

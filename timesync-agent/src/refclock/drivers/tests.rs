@@ -97,6 +97,38 @@ fn the_phase_of_a_pulse_comes_through_a_socket() {
 }
 
 #[test]
+fn an_old_stamp_is_put_on_the_raw_clock_by_the_rate_in_force() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("gps.sock");
+    let mut clocks = open(RefclockDriver::Sock { path: path.clone() });
+    let before = reading();
+    let stamp = before.wall - Span(10 * SECOND);
+    let told = sock::Sample {
+        local: stamp,
+        offset: 0.0,
+        is_pulse: false,
+        leap: Leap::Normal,
+    };
+    let writer = UnixDatagram::unbound().unwrap();
+    writer.send_to(&told.encode(), &path).unwrap();
+    // As in a slew: ten seconds of the wall clock are eight of the raw clock.
+    let context = Context {
+        rate: 250_000_000.0,
+        ..Context::default()
+    };
+    clocks.handle_readable(0, &context);
+    let after = reading();
+    let at = sample(&mut clocks).unwrap().at;
+    let earliest = before.raw - Span(8 * SECOND);
+    let latest = after.raw - Span::from_seconds((after.wall - stamp).seconds() / 1.25);
+    let noise = Span(NOISE);
+    assert!(
+        earliest - noise < at && at < latest + noise,
+        "{earliest:?} {at:?} {latest:?}"
+    );
+}
+
+#[test]
 fn samples_come_through_shared_memory() {
     // Nobody else uses segments so high.
     let segment = 0x0100_0000 + std::process::id();

@@ -109,7 +109,7 @@ impl Path {
     }
 
     /// The quantile of the round trips that are remembered one by one.
-    pub(super) fn quantile(&self, quantile: f64) -> f64 {
+    fn quantile(&self, quantile: f64) -> f64 {
         let mut sorted: Vec<f64> = self.recent.iter().copied().collect();
         sorted.sort_by(f64::total_cmp);
         nth(&sorted, quantile)

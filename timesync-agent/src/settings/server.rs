@@ -1,0 +1,104 @@
+//! How clients are answered, and which of them.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+/// How clients are answered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerSettings {
+    /// `port`; 0 is none.
+    pub port: u16,
+    /// `bindaddress`, one of each family in chrony; every address of the node if there is none. A family without is closed where the
+    /// other one has some, but chrony.conf means its wildcard by that.
+    pub bind_addresses: Vec<IpAddr>,
+    /// `binddevice`.
+    pub bind_device: Option<String>,
+    /// `allow` and `deny`, in order; nobody is answered without.
+    pub access: Vec<AccessRule>,
+    /// `ratelimit`.
+    pub rate_limit: Option<RateLimit>,
+    /// `clientloglimit`: octets for what is remembered of clients.
+    pub client_log_limit: u64,
+    /// `noclientlog`: nothing is remembered of clients.
+    pub no_client_log: bool,
+}
+
+impl Default for ServerSettings {
+    fn default() -> Self {
+        Self {
+            port: 123,
+            bind_addresses: Vec::new(),
+            bind_device: None,
+            access: Vec::new(),
+            rate_limit: None,
+            client_log_limit: 524_288,
+            no_client_log: false,
+        }
+    }
+}
+
+impl ServerSettings {
+    /// Whether anybody may be answered at all: without `allow` no port is opened, as chrony has it.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.port != 0 && self.access.iter().any(|rule| rule.allow)
+    }
+}
+
+/// A line of an access list. The most specific network decides; of the same one, the last line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessRule {
+    /// `allow`, not `deny`.
+    pub allow: bool,
+    /// `all`: what more specific lines before it said is forgotten.
+    pub all: bool,
+    /// For whom.
+    pub whom: Whom,
+}
+
+/// For whom a line of an access list is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Whom {
+    /// Everybody, over IPv4 and IPv6.
+    Everybody,
+    /// A network or an address.
+    Network(IpNet),
+    /// The addresses of a name, resolved at start.
+    Name(String),
+}
+
+/// How often one address is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateLimit {
+    /// `interval` between answers, as a power of two in seconds.
+    pub interval: i8,
+    /// `burst`: answers at once.
+    pub burst: u32,
+    /// `leak`: of what is above the limit, one in two to the power of this is answered.
+    pub leak: u32,
+    /// `kod`: of what is above the limit, one in two to the power of this gets a kiss-o'-death (RFC 5905 §7.4); 0 is never.
+    pub kod: u32,
+}
+
+impl Default for RateLimit {
+    /// Of NTP.
+    fn default() -> Self {
+        Self {
+            interval: 3,
+            burst: 8,
+            leak: 2,
+            kod: 0,
+        }
+    }
+}
+
+impl RateLimit {
+    /// `cmdratelimit`'s.
+    pub const COMMANDS: Self = Self {
+        interval: -4,
+        burst: 8,
+        leak: 2,
+        kod: 0,
+    };
+}
