@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use config_text::Position;
+use config_text::{Position, counted};
 use daemon_base::config::{Problem, Problems};
 use daemon_base::{disk, exit, outln};
 
@@ -189,10 +189,6 @@ fn certificates(octets: &[u8]) -> Vec<(usize, &'static str)> {
 
 /// A site in one line.
 fn summary(site: &Site) -> String {
-    let count = |n: usize, one: &str, many: &str| match n {
-        1 => format!("1 {one}"),
-        n => format!("{n} {many}"),
-    };
     let of_role = |role| site.nodes.iter().filter(|node| node.role == role).count();
     let n_records = site.hosts.len() + site.records.len();
     let n_instances: usize = Service::ALL
@@ -204,11 +200,11 @@ fn summary(site: &Site) -> String {
         .sum();
     [
         format!("site {} ({})", site.name, site.domain),
-        count(of_role(Role::Master), "master", "masters"),
-        count(of_role(Role::Worker), "worker", "workers"),
-        count(n_instances, "service", "services"),
-        count(site.vips.len(), "virtual IP", "virtual IPs"),
-        count(n_records, "further record", "further records"),
+        counted(of_role(Role::Master), "master"),
+        counted(of_role(Role::Worker), "worker"),
+        counted(n_instances, "service"),
+        counted(site.vips.len(), "virtual IP"),
+        counted(n_records, "further record"),
     ]
     .join(", ")
 }

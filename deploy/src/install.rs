@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use daemon_base::acl::is_own;
 use daemon_base::{errln, exit, outln};
 
 use self::args::{InstallArgs, UninstallArgs};
@@ -84,7 +85,7 @@ fn try_run(args: &InstallArgs) -> anyhow::Result<()> {
 
     let manifest = bundle.manifest().clone();
     let host = system::host_name();
-    let node = which::which(&manifest, args.node.as_deref(), &host, system::is_own)?;
+    let node = which::which(&manifest, args.node.as_deref(), &host, is_own)?;
     let system = System::at(&args.root);
     let record = Record::read(&args.root)?;
     if let Some(record) = &record {

@@ -95,12 +95,23 @@ pub(crate) fn node(site: &Site, node: &Node, secrets: &Secrets) -> Vec<NodeFile>
 fn configuration(service: Service, site: &Site, layout: &Layout) -> String {
     match service {
         Service::Healthd => healthd::render(site, layout),
-        Service::DnsAuthd => dns_authd::render(layout),
+        Service::DnsAuthd => dns_authd::render(site, layout),
         Service::DnsRecursor => dns_recursor::render(site, layout),
         Service::LbProxy => lb_proxy::render(site, layout),
         Service::RegistrySvc => registry_svc::render(site, layout),
         Service::TimesyncAgent => timesync_agent::render(site, layout),
     }
+}
+
+/// Who may ask for names: the node itself, the networks of the site, and those of its clients, such as
+/// pods, whose own resolver asks the node's.
+fn askers(site: &Site) -> Vec<String> {
+    let own = ["127.0.0.0/8", "::1/128"].map(str::to_owned);
+    let networks = site.networks.iter().chain(&site.clients);
+    let networks = networks.map(ipnet::IpNet::trunc);
+    own.into_iter()
+        .chain(networks.map(|network| network.to_string()))
+        .collect()
 }
 
 /// The zones of a site, and the list of them.

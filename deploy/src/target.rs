@@ -33,8 +33,10 @@ mod yaml;
 
 use std::path::PathBuf;
 
+pub(crate) use self::host::RIVALS;
 use self::ignition::Config;
 use self::scope::Scope;
+pub(crate) use self::slot::HOLDER;
 use self::unit::Host;
 use crate::render::{self, NodeFile, Output};
 use crate::secrets::Secrets;

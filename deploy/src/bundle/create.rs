@@ -8,6 +8,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use config_text::counted;
 use daemon_base::config::Problems;
 use daemon_base::outln;
 
@@ -67,7 +68,7 @@ pub(crate) fn run(args: &BundleArgs) -> anyhow::Result<()> {
         "{}: {} for {} of {}, manifest {}",
         output.display(),
         mebibytes(size),
-        nodes_in_words(manifest.nodes.len()),
+        counted(manifest.nodes.len(), "node"),
         site.domain,
         Sha256::of(&text).short()
     );
@@ -77,13 +78,6 @@ pub(crate) fn run(args: &BundleArgs) -> anyhow::Result<()> {
 /// The command prints each of them on a line of its own.
 fn problems(problems: Problems) -> anyhow::Error {
     anyhow::Error::new(problems)
-}
-
-fn nodes_in_words(number: usize) -> String {
-    match number {
-        1 => "1 node".to_owned(),
-        more => format!("{more} nodes"),
-    }
 }
 
 /// `SOURCE_DATE_EPOCH`, or else the time of the newest image: never that of the making.

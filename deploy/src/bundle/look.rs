@@ -5,6 +5,7 @@ use std::io::BufReader;
 use std::path::Path;
 
 use anyhow::Context as _;
+use config_text::counted;
 use daemon_base::outln;
 
 use crate::bundle::args::{BundleList, BundleVerify};
@@ -41,7 +42,8 @@ pub(super) fn verify(args: &BundleVerify) -> anyhow::Result<()> {
     let number = bundle.manifest().members.len();
     outln!("signed by {}: {comment}", signature::key_id(&key));
     outln!(
-        "{number} members, {}: all as they were signed",
+        "{}, {}: all as they were signed",
+        counted(number, "member"),
         mebibytes(total)
     );
     Ok(())
@@ -87,12 +89,12 @@ pub(super) fn list(args: &BundleList) -> anyhow::Result<()> {
     for node in &manifest.nodes {
         let addresses: Vec<String> = node.addresses.iter().map(ToString::to_string).collect();
         outln!(
-            "node {} ({}): {}; {} files, {} units",
+            "node {} ({}): {}; {}, {}",
             node.name,
             addresses.join(", "),
             node.services.join(", "),
-            node.files.len(),
-            node.units.len()
+            counted(node.files.len(), "file"),
+            counted(node.units.len(), "unit")
         );
     }
     Ok(())

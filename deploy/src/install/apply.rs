@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Context as _;
+use config_text::counted;
 use daemon_base::{errln, outln};
 
 use crate::bundle::COMMAND_PATH;
@@ -21,6 +22,7 @@ use crate::install::record::{self, Foreign, Record, RecordFile, below};
 use crate::install::system::System;
 use crate::service::Service;
 use crate::swap::slot::Slot;
+use crate::target::HOLDER;
 
 /// All that is known when a plan is carried out.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +56,8 @@ impl Install<'_> {
         let _held = shelf.hold()?;
         let mut record = self.intend(bundle, before)?;
         self.write_files(bundle)?;
+        // Before their files go: systemd forgets how a unit is stopped with the next look at its files.
+        self.retire()?;
         self.remove_files(&mut record)?;
         self.fill_shelf(bundle)?;
         // A swap takes it for itself.
@@ -73,11 +77,11 @@ impl Install<'_> {
     fn summary(&self) -> String {
         let plan = self.plan;
         format!(
-            "{} files written, {} removed, {} images put by, {} units enabled",
-            plan.writes.len(),
+            "{} written, {} removed, {} put by, {} enabled",
+            counted(plan.writes.len(), "file"),
             plan.removals.len(),
-            plan.archives.len(),
-            plan.enable.len()
+            counted(plan.archives.len(), "image"),
+            counted(plan.enable.len(), "unit")
         )
     }
 
@@ -102,6 +106,7 @@ impl Install<'_> {
             directories: [].into(),
             units: [].into(),
             pending: [].into(),
+            halted: [].into(),
         });
         for (path, file) in &self.wanted.files {
             let known = record.files.get(path);
@@ -202,14 +207,26 @@ impl Install<'_> {
 
     //--- Units and services
 
-    fn enable(&self) -> anyhow::Result<()> {
-        if !self.plan.disable.is_empty() {
-            let units: Vec<String> = self.plan.disable.iter().cloned().collect();
-            self.system.manage(&["disable"], &units)?;
-            if self.system.runs() {
-                self.system.manage(&["stop"], &units)?;
+    /// Stops what the node is not to run any more.
+    fn retire(&self) -> anyhow::Result<()> {
+        let plan = self.plan;
+        for unit in plan.stop.iter().filter(|_| self.system.runs()) {
+            let stopped = self.system.manage(&["stop"], std::slice::from_ref(unit));
+            // One that is gone already is no reason to keep the rest.
+            if stopped.is_err() && self.system.is_active(unit) {
+                return stopped;
             }
         }
+        match plan.disable.is_empty() {
+            true => Ok(()),
+            false => {
+                let units: Vec<String> = plan.disable.iter().cloned().collect();
+                self.system.manage(&["disable"], &units)
+            }
+        }
+    }
+
+    fn enable(&self) -> anyhow::Result<()> {
         if !self.plan.enable.is_empty() {
             if self.system.runs() {
                 self.system.manage(&["daemon-reload"], &[])?;
@@ -229,7 +246,7 @@ impl Install<'_> {
         let mut failed = Vec::new();
         for deed in &self.plan.deeds {
             outln!("{deed}");
-            match self.take(deed, bundle) {
+            match self.take(deed, bundle, record) {
                 Ok(()) => {
                     record.pending.remove(&deed.to_string());
                     record.write(self.root)?;
@@ -248,7 +265,12 @@ impl Install<'_> {
         Ok(())
     }
 
-    fn take(&self, deed: &Deed, bundle: &mut Bundle<impl Read + Seek>) -> anyhow::Result<()> {
+    fn take(
+        &self,
+        deed: &Deed,
+        bundle: &mut Bundle<impl Read + Seek>,
+        record: &mut Record,
+    ) -> anyhow::Result<()> {
         let system = self.system;
         match deed {
             Deed::Users => system.run("systemd-sysusers", &[]),
@@ -262,7 +284,21 @@ impl Install<'_> {
             ),
             Deed::Manager => system.manage(&["daemon-reload"], &[]),
             Deed::Images => self.load_images(),
+            Deed::Halt(unit) if system.is_active(unit) => {
+                record.halted.insert(unit.clone());
+                // First: who does not know of it does not start it again.
+                record.write(self.root)?;
+                system.manage(&["stop"], std::slice::from_ref(unit))
+            }
+            Deed::Halt(_) => Ok(()),
+            Deed::Resume(unit) if record.halted.contains(unit) => {
+                system.manage(&["start"], std::slice::from_ref(unit))?;
+                record.halted.remove(unit);
+                Ok(())
+            }
+            Deed::Resume(_) => Ok(()),
             Deed::Start => {
+                self.open_sockets()?;
                 let enabled: Vec<String> = self.wanted.enabled.iter().cloned().collect();
                 system.manage(&["start"], &enabled)?;
                 // Conditions let only the slot on record start.
@@ -312,13 +348,34 @@ impl Install<'_> {
             .filter(|service| stem.starts_with(service.name()))
             .max_by_key(|service| service.name().len());
         let Some(service) = service else {
-            return self.system.manage(&["restart"], &[socket.to_owned()]);
+            return self.reopen(socket);
         };
         outln!("{service} stops for a moment: {socket} listens elsewhere");
         let unit = found::live(self.root, service).unit(service);
         self.system.manage(&["stop"], std::slice::from_ref(&unit))?;
-        self.system.manage(&["restart"], &[socket.to_owned()])?;
-        self.system.manage(&["start"], &[unit])
+        let listening = self.reopen(socket);
+        // Whatever came of that: its other sockets are there.
+        self.system.manage(&["start"], &[unit])?;
+        listening
+    }
+
+    fn reopen(&self, socket: &str) -> anyhow::Result<()> {
+        let socket = [socket.to_owned()];
+        self.system.manage(&["stop"], &socket)?;
+        self.open_sockets()?;
+        // It is open, unless its port is taken: this says so.
+        self.system.manage(&["start"], &socket)
+    }
+
+    /// Opens sockets that are not open yet. Where what holds them is up, systemd opens none but with a
+    /// restart of that, which the others do not feel.
+    fn open_sockets(&self) -> anyhow::Result<()> {
+        let mut sockets = self.wanted.enabled.iter();
+        let is_closed = |unit: &String| unit.ends_with(".socket") && !self.system.is_active(unit);
+        match self.system.is_active(HOLDER) && sockets.any(is_closed) {
+            true => self.system.manage(&["restart"], &[HOLDER.to_owned()]),
+            false => Ok(()),
+        }
     }
 
     fn swap(&self, service: Service, bundle: &mut Bundle<impl Read + Seek>) -> anyhow::Result<()> {

@@ -3,6 +3,7 @@
 use std::io::{Read, Seek};
 use std::path::Path;
 
+use config_text::counted;
 use daemon_base::{outln, print};
 use similar::TextDiff;
 
@@ -51,6 +52,9 @@ pub(crate) fn show(
             "{}",
             one(path, *how, new.mode, &old_bytes, &new_bytes)
         ));
+    }
+    for unit in &plan.stop {
+        outln!("stop {unit}");
     }
     for path in &plan.removals {
         outln!("remove {}", path.display());
@@ -106,7 +110,7 @@ fn one(path: &Path, how: Write, mode: u32, old: &[u8], new: &[u8]) -> String {
             let body = difference.unified_diff().context_radius(3).to_string();
             format!("{head}{body}")
         }
-        _ => format!("{head}(binary, {} bytes)\n", new.len()),
+        _ => format!("{head}(binary, {})\n", counted(new.len(), "byte")),
     }
 }
 

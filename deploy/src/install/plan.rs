@@ -7,6 +7,8 @@ use std::str::FromStr;
 
 use crate::image_format::digest::Sha256;
 use crate::service::Service;
+use crate::swap::slot::Slot;
+use crate::target::{HOLDER, RIVALS};
 
 /// A file, as it is or as it is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +71,8 @@ pub(crate) enum Deed {
     Manager,
     /// Images are loaded.
     Images,
+    /// Another program that sets the clock stops: its unit.
+    Halt(String),
     /// What is not running is started.
     Start,
     /// A socket listens elsewhere: its service stops for it.
@@ -81,6 +85,8 @@ pub(crate) enum Deed {
     Reload(Service),
     /// `NetworkManager` reads its configuration again.
     Resolver,
+    /// What was stopped for timesync-agent may run again: its unit.
+    Resume(String),
 }
 
 impl fmt::Display for Deed {
@@ -90,12 +96,14 @@ impl fmt::Display for Deed {
             Self::Directories => f.write_str("make directories"),
             Self::Manager => f.write_str("reload systemd"),
             Self::Images => f.write_str("load images"),
+            Self::Halt(unit) => write!(f, "halt: {unit}"),
             Self::Start => f.write_str("start what is new"),
             Self::Socket(unit) => write!(f, "listen anew: {unit}"),
             Self::Rerun(unit) => write!(f, "run again: {unit}"),
             Self::Swap(service) => write!(f, "swap {service}"),
             Self::Reload(service) => write!(f, "reload {service}"),
             Self::Resolver => f.write_str("reload NetworkManager"),
+            Self::Resume(unit) => write!(f, "resume: {unit}"),
         }
     }
 }
@@ -122,14 +130,15 @@ impl FromStr for Deed {
         {
             return Ok(deed);
         }
-        let socket = text
-            .strip_prefix("listen anew: ")
-            .map(|unit| Self::Socket(unit.to_owned()));
-        let rerun = || {
-            text.strip_prefix("run again: ")
-                .map(|unit| Self::Rerun(unit.to_owned()))
+        let (verb, unit) = text.split_once(": ").ok_or(NoDeed)?;
+        let of_unit = match verb {
+            "listen anew" => Self::Socket,
+            "run again" => Self::Rerun,
+            "halt" => Self::Halt,
+            "resume" => Self::Resume,
+            _ => return Err(NoDeed),
         };
-        socket.or_else(rerun).ok_or(NoDeed)
+        Ok(of_unit(unit.to_owned()))
     }
 }
 
@@ -151,6 +160,9 @@ pub(crate) struct Plan {
     pub(crate) enable: BTreeSet<String>,
     /// Units to start with the machine no more.
     pub(crate) disable: BTreeSet<String>,
+    /// Units that end before their files go: those that are not to start any more, and slots of services
+    /// that the node is not to have, which do not always start by being enabled.
+    pub(crate) stop: BTreeSet<String>,
     /// What is done then.
     pub(crate) deeds: BTreeSet<Deed>,
 }
@@ -164,8 +176,12 @@ impl Plan {
 
 /// Compares.
 pub(crate) fn plan(wanted: &Wanted, found: &Found) -> Plan {
+    let pending = found.pending.iter();
     let mut plan = Plan {
-        deeds: found.pending.clone(),
+        deeds: pending
+            .filter(|deed| is_about(deed, wanted))
+            .cloned()
+            .collect(),
         ..Plan::default()
     };
     for (path, file) in &wanted.files {
@@ -189,6 +205,9 @@ pub(crate) fn plan(wanted: &Wanted, found: &Found) -> Plan {
     if plan.removals.iter().any(|path| is_read_by_manager(path)) {
         plan.deeds.insert(Deed::Manager);
     }
+    let free = plan.removals.iter().filter_map(|path| rival_of(path));
+    plan.deeds
+        .extend(free.map(|unit| Deed::Resume(unit.to_owned())));
     for (service, archive) in &wanted.archives {
         match found.archives.get(service) {
             None => {
@@ -210,11 +229,50 @@ pub(crate) fn plan(wanted: &Wanted, found: &Found) -> Plan {
         .filter(|unit| found.enabled.contains(*unit))
         .cloned()
         .collect();
+    plan.stop = slots_among(&plan.removals)
+        .filter(|(service, _)| !wanted.archives.contains_key(service))
+        .map(|(service, slot)| slot.unit(service))
+        .chain(plan.disable.iter().cloned())
+        .collect();
     // Who takes over reads everything anew.
     let swapped: Vec<Service> = plan.deeds.iter().filter_map(swapped).collect();
     plan.deeds
         .retain(|deed| !matches!(deed, Deed::Reload(service) if swapped.contains(service)));
     plan
+}
+
+/// Whether what was left undone is about something that is still wanted: the rest has nothing to be done to.
+fn is_about(deed: &Deed, wanted: &Wanted) -> bool {
+    match deed {
+        Deed::Swap(service) | Deed::Reload(service) => wanted.archives.contains_key(service),
+        Deed::Socket(unit) | Deed::Rerun(unit) => wanted
+            .files
+            .keys()
+            .any(|path| path.ends_with(unit) && is_read_by_manager(path)),
+        Deed::Halt(unit) => is_held_back(unit, wanted),
+        Deed::Resume(unit) => !is_held_back(unit, wanted),
+        Deed::Users
+        | Deed::Directories
+        | Deed::Manager
+        | Deed::Images
+        | Deed::Start
+        | Deed::Resolver => true,
+    }
+}
+
+/// Whether a unit is another's that sets the clock, and is not to.
+fn is_held_back(unit: &str, wanted: &Wanted) -> bool {
+    wanted.files.keys().any(|path| rival_of(path) == Some(unit))
+}
+
+/// The unit that an addition keeps from the clock.
+fn rival_of(path: &Path) -> Option<&'static str> {
+    let directory = path.parent()?;
+    let mut rivals = RIVALS.into_iter();
+    rivals.find(|unit| {
+        directory.parent() == Some(Path::new("/etc/systemd/system"))
+            && directory.file_name() == Some(format!("{unit}.d").as_ref())
+    })
 }
 
 fn swapped(deed: &Deed) -> Option<Service> {
@@ -262,15 +320,23 @@ fn deeds_of(path: &Path, how: Write, found: &Found) -> Vec<Deed> {
         return Vec::new();
     }
     let mut deeds = vec![Deed::Manager];
+    if let (Some(rival), Write::New) = (rival_of(path), how) {
+        // A condition keeps it from starting, and stops nothing.
+        deeds.push(Deed::Halt(rival.to_owned()));
+    }
     match (slot_of(name), how) {
-        (Some(service), Write::Contents) if runs(&service) => deeds.push(Deed::Swap(service)),
+        (Some((service, _)), Write::Contents) if runs(&service) => deeds.push(Deed::Swap(service)),
         (Some(_), _) | (None, Write::Rights) => {}
         (None, Write::Contents) if name.ends_with(".socket") => {
             deeds.push(Deed::Socket(name.to_owned()));
         }
-        // These two only prepare the others, and all services would stop with them.
+        // These only prepare the others, and all services would stop with them; what holds sockets runs
+        // again when one of them needs it.
         (None, Write::Contents)
-            if matches!(name, "outpost-setup.service" | "outpost-images.service") => {}
+            if matches!(
+                name,
+                "outpost-setup.service" | "outpost-images.service" | HOLDER
+            ) => {}
         (None, Write::Contents) if name.starts_with("outpost-") && name.ends_with(".service") => {
             deeds.push(Deed::Rerun(name.to_owned()));
         }
@@ -287,192 +353,25 @@ pub(crate) fn is_read_by_manager(path: &Path) -> bool {
     path.starts_with("/etc/systemd/system") || path.starts_with("/etc/containers/systemd")
 }
 
-/// The service whose slot a unit or a quadlet is.
-fn slot_of(name: &str) -> Option<Service> {
+/// The slots whose units or quadlets are among files.
+pub(crate) fn slots_among(paths: &BTreeSet<PathBuf>) -> impl Iterator<Item = (Service, Slot)> {
+    let units = paths.iter().filter(|path| is_read_by_manager(path));
+    let names = units.filter_map(|path| path.file_name()?.to_str());
+    names.filter_map(slot_of)
+}
+
+/// The service and the slot that a unit or a quadlet is of.
+fn slot_of(name: &str) -> Option<(Service, Slot)> {
     let stem = name
         .strip_suffix(".container")
         .or_else(|| name.strip_suffix(".service"))?;
-    let stem = stem.strip_prefix("outpost-")?;
-    let service = stem
-        .strip_suffix("-a")
-        .or_else(|| stem.strip_suffix("-b"))?;
-    Service::ALL
+    let (service, slot) = stem.strip_prefix("outpost-")?.rsplit_once('-')?;
+    let slot = Slot::ALL.into_iter().find(|known| known.name() == slot)?;
+    let service = Service::ALL
         .into_iter()
-        .find(|known| known.name() == service)
+        .find(|known| known.name() == service)?;
+    Some((service, slot))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn file(text: &str) -> FileState {
-        FileState {
-            mode: 0o644,
-            owner: (0, 0),
-            digest: Sha256::of(text.as_bytes()),
-        }
-    }
-
-    const CONFIG: &str = "/etc/outpost/healthd.toml";
-    const QUADLET: &str = "/etc/containers/systemd/outpost-healthd-a.container";
-    const SOCKET: &str = "/etc/systemd/system/outpost-healthd.socket";
-    const PATHS: [&str; 5] = [
-        CONFIG,
-        QUADLET,
-        SOCKET,
-        "/etc/outpost/pki/node.crt",
-        "/etc/systemd/system/outpost-setup.service",
-    ];
-
-    fn wanted() -> Wanted {
-        Wanted {
-            files: PATHS.map(|path| (path.into(), file("1"))).into(),
-            enabled: ["outpost-healthd.socket".to_owned()].into(),
-            archives: [(Service::Healthd, Sha256::of(b"1"))].into(),
-        }
-    }
-
-    /// A node that is all that is wanted.
-    fn installed() -> Found {
-        let wanted = wanted();
-        Found {
-            installed: wanted.files.keys().cloned().collect(),
-            files: wanted.files,
-            had_enabled: wanted.enabled.clone(),
-            enabled: wanted.enabled,
-            archives: wanted.archives,
-            pending: BTreeSet::new(),
-        }
-    }
-
-    fn deeds(change: impl FnOnce(&mut Found)) -> Vec<Deed> {
-        let mut found = installed();
-        change(&mut found);
-        plan(&wanted(), &found).deeds.into_iter().collect()
-    }
-
-    fn changed(path: &str) -> Vec<Deed> {
-        deeds(|found| {
-            found.files.insert(path.into(), file("0"));
-        })
-    }
-
-    #[test]
-    fn a_node_that_is_all_that_is_wanted_needs_nothing() {
-        assert!(plan(&wanted(), &installed()).is_empty());
-    }
-
-    #[test]
-    fn the_first_time_everything_is_written_and_started_and_nothing_reloaded() {
-        let plan = plan(&wanted(), &Found::default());
-        assert_eq!(plan.writes.len(), PATHS.len());
-        assert!(plan.writes.values().all(|how| *how == Write::New));
-        assert_eq!(
-            plan.deeds.into_iter().collect::<Vec<_>>(),
-            [Deed::Manager, Deed::Images, Deed::Start]
-        );
-        assert_eq!(plan.archives, [Service::Healthd].into());
-        assert_eq!(plan.enable, ["outpost-healthd.socket".to_owned()].into());
-    }
-
-    #[test]
-    fn what_changed_is_all_that_is_disturbed() {
-        let healthd = Service::Healthd;
-        for (path, expected) in [
-            (CONFIG, vec![Deed::Reload(healthd)]),
-            (QUADLET, vec![Deed::Manager, Deed::Swap(healthd)]),
-            (
-                SOCKET,
-                vec![
-                    Deed::Manager,
-                    Deed::Socket("outpost-healthd.socket".to_owned()),
-                ],
-            ),
-            ("/etc/outpost/pki/node.crt", vec![Deed::Reload(healthd)]),
-            (
-                "/etc/systemd/system/outpost-setup.service",
-                vec![Deed::Manager],
-            ),
-        ] {
-            assert_eq!(changed(path), expected, "{path}");
-        }
-    }
-
-    #[test]
-    fn a_swap_makes_a_reload_unnecessary() {
-        let found = deeds(|found| {
-            found.files.insert(CONFIG.into(), file("0"));
-            found.archives.insert(Service::Healthd, Sha256::of(b"0"));
-        });
-        assert_eq!(found, [Deed::Swap(Service::Healthd)]);
-    }
-
-    #[test]
-    fn rights_are_given_back_without_disturbing_anybody_but_the_reader() {
-        let mut found = installed();
-        let open = FileState {
-            mode: 0o666,
-            ..file("1")
-        };
-        found.files.insert(SOCKET.into(), open);
-        let plan = plan(&wanted(), &found);
-        assert_eq!(plan.writes, [(SOCKET.into(), Write::Rights)].into());
-        assert_eq!(plan.deeds, [Deed::Manager].into());
-    }
-
-    #[test]
-    fn what_was_left_undone_is_done() {
-        let left = deeds(|found| {
-            found.pending.insert(Deed::Swap(Service::LbProxy));
-        });
-        assert_eq!(left, [Deed::Swap(Service::LbProxy)]);
-    }
-
-    #[test]
-    fn what_no_longer_belongs_to_the_node_goes() {
-        let mut found = installed();
-        let old: PathBuf = "/etc/systemd/system/outpost-old.socket".into();
-        found
-            .installed
-            .extend([old.clone(), "/etc/outpost/gone".into()]);
-        found.files.insert(old.clone(), file("x"));
-        for unit in ["outpost-old.socket", "outpost-long-gone.socket"] {
-            found.had_enabled.insert(unit.to_owned());
-        }
-        found.enabled.insert("outpost-old.socket".to_owned());
-        let plan = plan(&wanted(), &found);
-        assert_eq!(plan.removals, [old].into());
-        assert_eq!(plan.disable, ["outpost-old.socket".to_owned()].into());
-        assert_eq!(plan.deeds, [Deed::Manager].into());
-    }
-
-    #[test]
-    fn a_deed_is_what_its_text_says() {
-        let unit = "outpost-x.socket".to_owned();
-        for deed in [
-            Deed::Users,
-            Deed::Start,
-            Deed::Resolver,
-            Deed::Swap(Service::LbProxy),
-            Deed::Reload(Service::Healthd),
-            Deed::Socket(unit.clone()),
-            Deed::Rerun(unit),
-        ] {
-            assert_eq!(deed.to_string().parse(), Ok(deed));
-        }
-        assert_eq!("swap x".parse::<Deed>(), Err(NoDeed));
-    }
-
-    #[test]
-    fn slots_are_told_from_other_units() {
-        for (name, service) in [
-            ("outpost-lb-proxy-a.container", Some(Service::LbProxy)),
-            ("outpost-dns-authd-b.service", Some(Service::DnsAuthd)),
-            ("outpost-images.service", None),
-            ("outpost-lb-proxy-api.socket", None),
-            ("chronyd-a.service", None),
-        ] {
-            assert_eq!(slot_of(name), service, "{name}");
-        }
-    }
-}
+mod tests;

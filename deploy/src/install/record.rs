@@ -37,6 +37,9 @@ pub(crate) struct Record {
     pub(crate) units: BTreeSet<String>,
     /// What is still to be done, in words.
     pub(crate) pending: BTreeSet<String>,
+    /// Units of others that ran, and were stopped.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) halted: BTreeSet<String>,
 }
 
 /// A file that was written.

@@ -1,7 +1,6 @@
 //! systemd and the rest of the machine, as far as installing asks for them.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -96,9 +95,4 @@ fn run(mut command: Command) -> anyhow::Result<()> {
 pub(crate) fn host_name() -> String {
     let name = rustix::system::uname();
     name.nodename().to_string_lossy().into_owned()
-}
-
-/// Whether an address is one of this machine: only such an address can be bound.
-pub(crate) fn is_own(address: IpAddr) -> bool {
-    UdpSocket::bind(SocketAddr::new(address, 0)).is_ok()
 }

@@ -1,10 +1,12 @@
 //! `outpost uninstall`: exactly what was installed goes, and nothing else.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::Path;
 
 use anyhow::Context as _;
+use config_text::counted;
 use daemon_base::{errln, outln};
 use rustix::mount::{UnmountFlags, unmount};
 
@@ -13,6 +15,7 @@ use crate::image::args::service;
 use crate::image::podman::Podman;
 use crate::install::apply::give_back;
 use crate::install::args::UninstallArgs;
+use crate::install::plan::slots_among;
 use crate::install::record::{self, Record, below};
 use crate::install::system::System;
 use crate::swap::slot::Slot;
@@ -51,6 +54,11 @@ pub(crate) fn run(args: &UninstallArgs) -> anyhow::Result<()> {
     }
     if system.runs() {
         system.manage(&["daemon-reload"], &[])?;
+        for unit in &record.halted {
+            if let Err(error) = system.manage(&["start"], std::slice::from_ref(unit)) {
+                errln!("outpost: {error:#}");
+            }
+        }
     }
     for derived in ["images", "storage", "bin", "slots"] {
         remove_tree(&below(root, &Path::new(STATE).join(derived)))?;
@@ -64,7 +72,11 @@ pub(crate) fn run(args: &UninstallArgs) -> anyhow::Result<()> {
     }
     // Last: without it nobody knows what is left.
     remove_tree(&record::directory(root))?;
-    outln!("{}: {} files removed", record.node, record.files.len());
+    outln!(
+        "{}: {} removed",
+        record.node,
+        counted(record.files.len(), "file")
+    );
     match args.purge {
         true => purge(root),
         false => {
@@ -84,6 +96,9 @@ fn show(record: &Record, is_purge: bool) {
             None => outln!("remove {}", path.display()),
         }
     }
+    for unit in &record.halted {
+        outln!("start {unit}, which was stopped for timesync-agent");
+    }
     outln!("remove the images and their store");
     if is_purge {
         outln!("remove /var/lib/outpost");
@@ -93,10 +108,15 @@ fn show(record: &Record, is_purge: bool) {
 /// Stops everything. What is stopped already, or gone, is no reason to keep the rest.
 fn stop(system: &System, record: &Record) {
     let units: Vec<String> = record.units.iter().cloned().collect();
-    let mut services = Vec::new();
+    // By their files, too: a service that an install was about to take off is no longer listed.
+    let files = record.files.keys().cloned().collect();
+    let mut services: BTreeSet<String> = slots_among(&files)
+        .map(|(service, slot)| slot.unit(service))
+        .collect();
     for service in record.services.iter().filter_map(|name| service(name).ok()) {
         services.extend(Slot::ALL.map(|slot| slot.unit(service)));
     }
+    let services = services.into_iter().collect();
     if system.runs() {
         // Sockets first: they would start what is stopped.
         for stopped in [&units, &services] {

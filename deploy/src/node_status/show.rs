@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use config_text::counted;
 use serde_json::Value;
 
 /// One node: a line for each service, and lines for what is wrong with it.
@@ -48,10 +49,10 @@ fn service_lines(service: &Value) -> String {
     };
     let _done = write!(
         out,
-        "  {:<15} {live}  {:<10} {state}, {ready}, {} restarts",
+        "  {:<15} {live}  {:<10} {state}, {ready}, {}",
         text(service, "service"),
         text(service, "version"),
-        number("restarts").unwrap_or(0),
+        counted(number("restarts").unwrap_or(0), "restart"),
     );
     let watchdog = serving.and_then(|slot| slot.get("watchdog_age_seconds"));
     if let Some(age) = watchdog.and_then(Value::as_f64) {

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use config_text::counted;
 use daemon_base::calendar::civil_date;
 use rcgen::{
     BasicConstraints, Certificate, CertificateParams, DistinguishedName, DnType,
@@ -191,7 +192,7 @@ impl std::fmt::Display for Reason {
             Self::Names(names) => write!(f, "it was not for {}", names.join(", ")),
             Self::Usage(what) => write!(f, "it may not be used {what}"),
             Self::Ends { days: 0 } => f.write_str("it had ended"),
-            Self::Ends { days } => write!(f, "it ended in {days} days"),
+            Self::Ends { days } => write!(f, "it ended in {}", counted(*days, "day")),
             Self::Asked => f.write_str("renewed as asked"),
         }
     }

@@ -6,6 +6,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
+use config_text::counted;
 use daemon_base::calendar::{Timestamp, civil_date};
 use daemon_base::config::{Problem, Problems};
 use daemon_base::{disk, errln, outln};
@@ -43,8 +44,9 @@ impl std::fmt::Display for State {
             let left = facts.days_left(self.today);
             write!(
                 f,
-                "{}, until {year:04}-{month:02}-{day:02} ({left} days)",
-                facts.subject
+                "{}, until {year:04}-{month:02}-{day:02} ({})",
+                facts.subject,
+                counted(left, "day")
             )?;
             if !facts.names.is_empty() {
                 let names: Vec<&str> = facts.names.iter().map(String::as_str).collect();
@@ -229,8 +231,9 @@ impl Store {
         let left = authority.days_left(self.today);
         if left < SOON {
             errln!(
-                "warning: the authority {} ends in {left} days, and everything that it has signed",
-                self.path("ca.crt").display()
+                "warning: the authority {} ends in {}, and everything that it has signed",
+                self.path("ca.crt").display(),
+                counted(left, "day")
             );
         }
         let known: BTreeSet<&str> = known(site).map(|node| node.name.as_str()).collect();

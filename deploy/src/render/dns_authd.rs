@@ -4,14 +4,23 @@ use std::time::Duration;
 
 use config_text::toml::{duration, list, quoted};
 
-use super::{Layout, admin, endpoint, head, path, zone_list};
+use super::{Layout, admin, askers, endpoint, head, path, zone_list};
 use crate::service::Service;
+use crate::site::Site;
 
 /// Renders the file.
-pub(super) fn render(layout: &Layout) -> String {
+///
+/// What listens beyond loopback does so for the other nodes of the site, and answers nobody else.
+pub(super) fn render(site: &Site, layout: &Layout) -> String {
+    let is_open = layout.authority.iter().any(|at| !at.ip().is_loopback());
+    let allowed = match is_open {
+        true => format!("allow-from = {}\n", list(askers(site))),
+        false => String::new(),
+    };
     let mut text = [
         head(Service::DnsAuthd, layout),
         format!("listen = {}\n", list(&layout.authority)),
+        allowed,
         admin(Service::DnsAuthd, layout),
         "\n[zones]\n".to_owned(),
         format!(
@@ -40,17 +49,27 @@ mod tests {
 
     #[test]
     fn probes_that_are_seconds_apart_leave_ttls_to_the_service() {
-        let (_, mut layout) = demo();
+        let (site, mut layout) = demo();
         layout.probe_interval = Duration::from_secs(1);
-        let text = render(&layout);
+        let text = render(&site, &layout);
         assert!(text.ends_with("interval = \"1s\"\n"), "{text}");
     }
 
     #[test]
+    fn what_other_nodes_ask_answers_the_site_alone() {
+        let mut site = Site::example();
+        let text = |site: &Site| render(site, &Layout::of_node(site, &site.nodes[0]));
+        let allowed = "listen = [\"0.0.0.0:5301\", \"[::]:5301\"]\nallow-from = [\"127.0.0.0/8\", \"::1/128\", \"192.168.7.0/24\", \"10.128.0.0/14\"]\n";
+        assert!(text(&site).contains(allowed), "{}", text(&site));
+        site.nodes.truncate(1);
+        assert!(!text(&site).contains("allow-from"), "{}", text(&site));
+    }
+
+    #[test]
     fn the_demonstration_is_this() {
-        let (_, layout) = demo();
+        let (site, layout) = demo();
         assert_eq!(
-            render(&layout),
+            render(&site, &layout),
             r#"# dns-authd, rendered by `outpost`.
 version = "v1"
 drain = "2s"

@@ -2,7 +2,7 @@
 
 use config_text::toml::{list, quoted};
 
-use super::{Layout, admin, endpoint, head, reverse};
+use super::{Layout, admin, askers, endpoint, head, reverse};
 use crate::service::Service;
 use crate::site::Site;
 
@@ -17,7 +17,7 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
     ]
     .concat();
     if layout.node().is_some() {
-        text.push_str(&format!("allow-from = {}\n", list(allowed(site))));
+        text.push_str(&format!("allow-from = {}\n", list(askers(site))));
     }
     text.push_str(&admin(Service::DnsRecursor, layout));
     let has_choice = layout.authorities.len() > 1 || !layout.upstreams.is_empty();
@@ -46,17 +46,6 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
         text.push_str(&format!("upstreams = {}\n", list(&layout.upstreams)));
     }
     text
-}
-
-/// Who may ask: the node itself, the networks of the site, and those of its clients, such as pods, whose
-/// own resolver asks the node's.
-fn allowed(site: &Site) -> Vec<String> {
-    let own = ["127.0.0.0/8", "::1/128"].map(str::to_owned);
-    let networks = site.networks.iter().chain(&site.clients);
-    let networks = networks.map(ipnet::IpNet::trunc);
-    own.into_iter()
-        .chain(networks.map(|network| network.to_string()))
-        .collect()
 }
 
 #[cfg(test)]

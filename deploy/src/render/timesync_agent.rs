@@ -71,6 +71,8 @@ fn of_node(site: &Site, node: &Node, layout: &Layout) -> String {
             .map(|network| format!("allow {}", network.trunc()));
         text.push_str(&format!("\n[serve]\naccess = {}\n", list(networks)));
     }
+    // As the chrony.conf of most systems has it.
+    text.push_str("\n[leap]\ntimezone = \"right/UTC\"\n");
     let state = layout.state.join("timesync-agent");
     text.push_str(&format!(
         "\n[clock]\ndriftfile = {}\nmakestep = {{ threshold = \"1s\", limit = 3 }}\nrtcsync = {}\n",

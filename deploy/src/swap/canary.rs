@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
+use config_text::counted_as;
 
 use super::liveness::{self, Seen, Targets};
 use super::manager;
@@ -133,7 +134,10 @@ pub(crate) async fn watch(
     let took = begun.elapsed().as_secs_f64();
     Ok(match n_targets {
         0 => format!("{did}; watched for {took:.1} s"),
-        n => format!("{did}; {n} targets stay up; watched for {took:.1} s"),
+        n => {
+            let stay = counted_as(n, "target stays up", "targets stay up");
+            format!("{did}; {stay}; watched for {took:.1} s")
+        }
     })
 }
 

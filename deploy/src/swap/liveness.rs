@@ -1,11 +1,12 @@
 //! What healthd thinks of a service on this node.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, UdpSocket};
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use daemon_base::acl::is_own;
 use proto::endpoint::Endpoint;
 use proto::wire::health_client::HealthClient;
 use proto::wire::{self, Liveness, Observation, TargetStatus};
@@ -149,11 +150,6 @@ pub(crate) fn name(status: &TargetStatus) -> Option<String> {
         Kind::Dns(dns) => format!("dns {at} {}", dns.name),
         Kind::Ntp(_) => format!("ntp {at}"),
     })
-}
-
-/// Whether an address is this node's: only what is can be bound.
-fn is_own(address: IpAddr) -> bool {
-    address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
 }
 
 #[cfg(test)]

@@ -34,6 +34,8 @@ impl Container {
         // Shared labels (z), not private ones: both slots use the same directories at once.
         let mut volumes = vec![format!("{0}:{0}:ro,z", places::ETC)];
         volumes.extend(needs.writes.iter().map(|path| format!("{path}:{path}:z")));
+        // What is the system's keeps its label.
+        volumes.extend(needs.reads.iter().map(|path| format!("{path}:{path}:ro")));
         // What podman copies into a container is the resolv.conf of the moment in which it starts,
         // before the node has addresses.
         let dns = match needs.names {

@@ -30,7 +30,7 @@ pub(super) fn common(host: &mut Host, scope: &Scope<'_>) {
 
 /// Adds what containers need.
 pub(super) fn containers(host: &mut Host, scope: &Scope<'_>) {
-    host.units.push(holder("/usr/bin/podman --version"));
+    host.units.push(holder("/usr/bin/podman --version", scope));
     host.files.push(storage_conf());
     host.files.push(tmpfiles(scope, ""));
     let text = images("load").set("Environment", storage_environment());
@@ -43,7 +43,7 @@ pub(super) fn containers(host: &mut Host, scope: &Scope<'_>) {
 
 /// Adds what plain binaries need.
 pub(super) fn binaries(host: &mut Host, scope: &Scope<'_>) {
-    host.units.push(holder("/bin/true"));
+    host.units.push(holder("/bin/true", scope));
     host.files.push(tmpfiles(scope, &native::directory()));
     let text = images("load --native")
         .comments(&[
@@ -68,8 +68,20 @@ pub(super) fn binaries(host: &mut Host, scope: &Scope<'_>) {
 /// A socket has one service that it starts when somebody connects. Were that a slot, and the other one
 /// live but stopped by hand, systemd would try to start the wrong one as fast as it can (measured:
 /// 300 times a second), because a condition forbids it. This one is there already, so it starts nothing.
-fn holder(program: &str) -> Unit {
+///
+/// While it is there, systemd starts no socket of it: one that comes to a machine that is up, or has to
+/// listen elsewhere, comes up with a restart of this. It wants them, so that one transaction does both:
+/// were it stopped and then started, a query on any other socket would start it in between.
+fn holder(program: &str, scope: &Scope<'_>) -> Unit {
     let text = oneshot("sockets of its services")
+        .set_words(
+            "Wants",
+            scope
+                .services()
+                .flat_map(|service| sockets::names(service, scope)),
+        )
+        .comments(&["A limit of restarts that is hit would close all of them."])
+        .set("StartLimitIntervalSec", 0)
         .section("Service")
         .set("Type", "oneshot")
         .set("RemainAfterExit", "yes")
@@ -220,7 +232,7 @@ pub(super) fn name_servers_of(site: &Site, node: &Node) -> Option<NodeFile> {
 //--- The clock
 
 /// What systems come with to keep the time. OpenShift's has chronyd.
-const RIVALS: [&str; 4] = [
+pub(crate) const RIVALS: [&str; 4] = [
     "chronyd.service",
     "chrony.service",
     "ntpsec.service",

@@ -14,6 +14,8 @@ pub(super) struct Needs {
     pub(super) capabilities: Vec<&'static str>,
     /// Directories that it writes to.
     pub(super) writes: Vec<String>,
+    /// Directories of the host's system that it reads; there on every host, since podman starts no container without them.
+    pub(super) reads: Vec<&'static str>,
     /// Whether it looks up names of hosts that its configuration has.
     pub(super) names: bool,
     /// How long it may take to end after it was told to.
@@ -31,6 +33,11 @@ impl Needs {
         Self {
             capabilities: capabilities(service, scope),
             writes,
+            reads: match service {
+                // Leap seconds are known from its time zones, which not every host has.
+                Service::TimesyncAgent => vec![SYSTEM],
+                _ => Vec::new(),
+            },
             names: matches!(service, Service::RegistrySvc | Service::TimesyncAgent),
             stop: stop(service),
         }
@@ -39,6 +46,9 @@ impl Needs {
 
 /// Where chronyc looks for the daemon that it speaks to.
 const CHRONY_RUN: &str = "/run/chrony";
+
+/// Where time zones are, among all that systems have in common.
+const SYSTEM: &str = "/usr/share";
 
 /// Ports below 1024 are among the inherited sockets: nobody needs a capability to bind one, but for
 /// the port of chronyc.

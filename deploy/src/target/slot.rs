@@ -23,7 +23,7 @@ pub(super) const SETUP: &str = "outpost-setup.service";
 /// Loads images.
 pub(super) const IMAGES: &str = "outpost-images.service";
 /// What sockets believe to be their service; see `host.rs`.
-pub(super) const HOLDER: &str = "outpost-sockets.service";
+pub(crate) const HOLDER: &str = "outpost-sockets.service";
 /// Finds out which node this is.
 pub(super) const NODE: &str = "outpost-node.service";
 

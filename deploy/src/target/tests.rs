@@ -70,7 +70,7 @@ fn every_slot_has_its_sockets_and_every_socket_its_slot() {
                 assert!(!sockets.is_empty(), "{text}");
                 for socket in sockets {
                     let socket_text = &units[socket];
-                    assert!(words(socket_text, "Service").contains(slot::HOLDER));
+                    assert!(words(socket_text, "Service").contains(HOLDER));
                     used.insert(socket.to_owned());
                 }
             }
@@ -244,6 +244,22 @@ fn nobody_has_a_capability_that_it_does_not_need() {
         capabilities(&site),
         ["NET_ADMIN NET_RAW", "NET_BIND_SERVICE"]
     );
+}
+
+#[test]
+fn what_is_read_of_the_system_is_read_only_and_on_every_host() {
+    for runtime in RUNTIMES {
+        let site = site(runtime);
+        let units = unit_texts(&files(&site, &site.nodes[0]));
+        for (unit, text) in units {
+            // No host is without it; one without time zones has to start the container, too.
+            let has_system = text.contains("/usr/share:/usr/share:ro");
+            let is_meant =
+                unit.starts_with("outpost-timesync-agent-") && unit.ends_with(".service");
+            let in_container = runtime != Runtime::Native;
+            assert_eq!(has_system, is_meant && in_container, "{unit}:\n{text}");
+        }
+    }
 }
 
 #[test]

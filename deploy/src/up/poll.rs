@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use config_text::counted;
 use daemon_base::admin;
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -66,10 +67,10 @@ async fn ask(service: Service, address: SocketAddr) -> Option<Sample> {
 fn serves(service: Service, detail: &Value, metrics: &str) -> Option<String> {
     match service {
         Service::Healthd => Some(detail.get("serves")?.as_str()?.to_owned()),
-        Service::DnsAuthd => match detail.get("zones")?.get("loaded")?.as_u64()? {
-            1 => Some("1 zone".to_owned()),
-            n => Some(format!("{n} zones")),
-        },
+        Service::DnsAuthd => {
+            let n_loaded = detail.get("zones")?.get("loaded")?.as_u64()?;
+            Some(counted(n_loaded, "zone"))
+        }
         Service::DnsRecursor => {
             let hits = sample::total(metrics, "coredns_cache_hits_total")?;
             let requests = sample::total(metrics, "coredns_cache_requests_total")?;
@@ -79,10 +80,10 @@ fn serves(service: Service, detail: &Value, metrics: &str) -> Option<String> {
             let open = sample::total(metrics, "haproxy_frontend_current_sessions")?;
             Some(format!("{open} open"))
         }
-        Service::RegistrySvc => match detail.get("held")?.get("repositories")?.as_u64()? {
-            1 => Some("1 repository".to_owned()),
-            n => Some(format!("{n} repositories")),
-        },
+        Service::RegistrySvc => {
+            let n_held = detail.get("held")?.get("repositories")?.as_u64()?;
+            Some(counted(n_held, "repository"))
+        }
         Service::TimesyncAgent => Some(detail.get("serves")?.as_str()?.to_owned()),
     }
 }

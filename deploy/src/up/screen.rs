@@ -161,8 +161,16 @@ fn title(view: &View, look: Look) -> Line {
 }
 
 fn services(view: &View, look: Look) -> Vec<Line> {
+    let longest = view
+        .services
+        .iter()
+        .map(|(_, row)| row.serves.chars().count());
+    // As wide as it needs to be, where the terminal lets it.
+    let serves = (longest.max().unwrap_or(0) + 1)
+        .min(look.columns.saturating_sub(BESIDE_SERVES))
+        .max(LEAST_SERVES);
     let heading = format!(
-        " {:<15}{:<12}{:<23}{:>14} {:>6} {:>7}",
+        " {:<15}{:<12}{:<serves$}{:>14} {:>6} {:>7}",
         "SERVICE", "STATE", "SERVES", "PER SECOND", "UP", "PID"
     );
     let mut lines = vec![Line::new().dim(&heading)];
@@ -181,8 +189,8 @@ fn services(view: &View, look: Look) -> Vec<Line> {
             let uptime = row.uptime.map(short).unwrap_or_default();
             let pid = row.pid.map(|pid| pid.to_string()).unwrap_or_default();
             line.plain(&format!(
-                "{:<23}{per_second:>14} {uptime:>6} {pid:>7}",
-                cut(&row.serves, 22)
+                "{:<serves$}{per_second:>14} {uptime:>6} {pid:>7}",
+                whole_words(&row.serves, serves - 1)
             ))
         });
     }
@@ -297,6 +305,26 @@ fn unit(service: Service) -> &'static str {
 fn cut(text: &str, width: usize) -> String {
     text.chars().take(width).collect()
 }
+
+/// As many whole words as there is room for; what fits of the first, when even that is too long.
+fn whole_words(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let ends = text.match_indices(' ').map(|(end, _)| end);
+    let words =
+        ends.filter_map(|end| Some(text.get(..end)?.trim_end_matches([',', ';', ':', ' '])));
+    let fitting = words.take_while(|words| words.chars().count() <= width);
+    match fitting.last() {
+        None | Some("") => cut(text, width),
+        Some(words) => words.to_owned(),
+    }
+}
+
+/// The columns of the table of services that are not for what they serve.
+const BESIDE_SERVES: usize = 57;
+/// The column for what they serve is at least as wide, the blank after it included.
+const LEAST_SERVES: usize = 23;
 
 impl Look {
     fn mark(self, good: bool) -> char {

@@ -136,6 +136,44 @@ fn the_whole_site_fits_an_old_terminal() {
 }
 
 #[test]
+fn what_is_served_ends_with_a_whole_word() {
+    for (text, width, expected) in [
+        ("local, stratum 10", 22, "local, stratum 10"),
+        (
+            "locked to 192.168.7.13, stratum 3",
+            22,
+            "locked to 192.168.7.13",
+        ),
+        ("locked to 192.168.7.13, stratum 3", 21, "locked to"),
+        (
+            "locked to ntp.example.org, stratum 3",
+            30,
+            "locked to ntp.example.org",
+        ),
+        ("antidisestablishmentarianism", 10, "antidisest"),
+        (" x", 1, " "),
+        ("", 5, ""),
+    ] {
+        assert_eq!(whole_words(text, width), expected, "{text:?} in {width}");
+    }
+    let mut view = view();
+    view.services.timesync_agent.serves = "locked to 192.168.7.113, stratum 3".to_owned();
+    let narrow = shown(&view, Page::Site, PLAIN);
+    assert!(narrow[7].contains(" locked to   "), "{}", narrow[7]);
+    let wide = Look {
+        columns: 100,
+        ..PLAIN
+    };
+    let wide = shown(&view, Page::Site, wide);
+    assert!(wide[7].contains("192.168.7.113, stratum 3 "), "{}", wide[7]);
+    assert_eq!(
+        wide[1].chars().count(),
+        wide[7].chars().count(),
+        "the columns stand below their headings"
+    );
+}
+
+#[test]
 fn no_frame_is_larger_than_its_terminal() {
     for page in [Page::Site, Page::AskRestart, Page::Log, Page::Stopping] {
         for rows in [1, 2, 5, 11, 17, 19, 22, 24, 60] {
