@@ -9,6 +9,7 @@ All three share the cores of this machine, so rates say how fast a whole machine
 to do. Absolute numbers hold for one machine and one run; ratios travel better.
 """
 
+import json
 import os
 import re
 import resource

@@ -1,22 +1,16 @@
 //! Every daemon has the same face.
 
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 
-use tests::binaries::{binary, checkout};
+use tests::binaries::{SERVICES, binary, checkout};
 use tests::daemon::{Daemon, run};
 use tests::scratch::{Scratch, at, loopback};
+use tests::status::odd_keys;
 use tests::wait;
-
-const DAEMONS: [&str; 6] = [
-    "healthd",
-    "dns-authd",
-    "dns-recursor",
-    "lb-proxy",
-    "registry-svc",
-    "timesync-agent",
-];
 
 fn command(daemon: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(binary(daemon));
@@ -30,8 +24,20 @@ fn outcome(daemon: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
     (status.code(), stdout, stderr)
 }
 
+/// What an admin listener answers to a POST, head and all.
+fn post(admin: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(admin).unwrap();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: {admin}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
 /// A configuration that needs nothing and takes no port of another test.
-fn minimal(daemon: &str, files: &Scratch) -> (String, std::net::SocketAddr) {
+fn minimal(daemon: &str, files: &Scratch) -> (String, SocketAddr) {
     let ip = loopback();
     let admin = at(ip, 9400);
     let own = match daemon {
@@ -69,7 +75,7 @@ fn minimal(daemon: &str, files: &Scratch) -> (String, std::net::SocketAddr) {
 
 #[test]
 fn the_version_says_what_was_built_and_when() {
-    for daemon in DAEMONS {
+    for daemon in SERVICES {
         let (code, stdout, _) = outcome(daemon, &["--version"]);
         assert_eq!(code, Some(0));
         let rest = stdout
@@ -86,7 +92,7 @@ fn the_version_says_what_was_built_and_when() {
 
 #[test]
 fn the_help_names_every_verb_and_every_verb_has_help() {
-    for daemon in DAEMONS {
+    for daemon in SERVICES {
         let (code, stdout, _) = outcome(daemon, &["--help"]);
         assert_eq!(code, Some(0));
         for verb in ["serve", "check", "status"] {
@@ -101,7 +107,7 @@ fn the_help_names_every_verb_and_every_verb_has_help() {
 
 #[test]
 fn a_wrong_command_line_is_64() {
-    for daemon in DAEMONS {
+    for daemon in SERVICES {
         for arguments in [
             &[][..],
             &["sevre"],
@@ -122,7 +128,7 @@ fn a_wrong_command_line_is_64() {
 #[test]
 fn a_wrong_configuration_is_78_and_every_problem_has_its_place() {
     let files = Scratch::new("config");
-    for daemon in DAEMONS {
+    for daemon in SERVICES {
         // Text, and what has to be said about it.
         let table: [(&str, &str); 6] = [
             ("version = \"v1\"\n\nlog.levle = \"info\"\n", ":3:5: "),
@@ -167,7 +173,7 @@ fn a_wrong_configuration_is_78_and_every_problem_has_its_place() {
 
 #[test]
 fn the_status_of_a_daemon_that_is_not_there_is_69() {
-    for daemon in DAEMONS {
+    for daemon in SERVICES {
         let nobody = at(loopback(), 9400).to_string();
         let (code, _, stderr) = outcome(daemon, &["status", "--admin", &nobody]);
         assert!(
@@ -179,7 +185,7 @@ fn the_status_of_a_daemon_that_is_not_there_is_69() {
 
 #[test]
 fn a_daemon_lives_as_its_service_manager_expects() {
-    for name in DAEMONS {
+    for name in SERVICES {
         let files = Scratch::new("life");
         let (config, admin) = minimal(name, &files);
         let (code, stdout, stderr) = outcome(name, &["check", "--config", &config]);
@@ -192,6 +198,11 @@ fn a_daemon_lives_as_its_service_manager_expects() {
         }
         let (status, _) = tests::daemon::http_get(admin, "/nothing").unwrap();
         assert_eq!(status, 404, "{name}");
+        let refused = post(admin, "/status");
+        assert!(
+            refused.starts_with("HTTP/1.1 405 ") && refused.contains("\r\nallow: GET, HEAD\r\n"),
+            "{name}: {refused}"
+        );
         let (code, stdout, stderr) = outcome(name, &["status", "--admin", &admin.to_string()]);
         assert!(
             code == Some(0) && !stdout.is_empty(),
@@ -201,6 +212,8 @@ fn a_daemon_lives_as_its_service_manager_expects() {
         let json: serde_json::Value =
             serde_json::from_str(&json).unwrap_or_else(|error| panic!("{name}: {error}: {json}"));
         assert!(json.is_object(), "{name}: {json}");
+        let odd = odd_keys(&json);
+        assert!(odd.is_empty(), "{name}: {odd:?}");
 
         daemon.forget_told();
         daemon.hang_up();
@@ -214,8 +227,50 @@ fn a_daemon_lives_as_its_service_manager_expects() {
 }
 
 #[test]
+fn a_slot_may_be_named_where_a_peers_files_are_read() {
+    let files = Scratch::new("peer");
+    files.write(
+        "zone",
+        "@ SOA ns hostmaster 1 2 3 4 5\n NS ns\nns A 192.0.2.1\n",
+    );
+    let zone = files.join("zone").display().to_string();
+    let list = files.write(
+        "bind.conf",
+        &format!("zone \"example\" {{ type master; file \"{zone}\"; }};\n"),
+    );
+    let pdns = files.write(
+        "pdns.conf",
+        &format!("launch=bind\nbind-config={}\n", list.display()),
+    );
+    let nowhere = at(loopback(), 5300);
+    let recursor = files.write(
+        "recursor.conf",
+        &format!("forward-zones=example={nowhere}\n"),
+    );
+    for (name, flag, file) in [
+        ("dns-authd", "--pdns-conf", pdns),
+        ("dns-recursor", "--recursor-conf", recursor),
+    ] {
+        let (ip, socket) = (loopback(), files.join(&format!("{name}.sock")));
+        let mut serve = command(name, &["serve", flag]);
+        serve.arg(file).args(["--slot", "b", "--daemon=no"]);
+        serve.arg("--admin-socket").arg(&socket);
+        serve
+            .arg(format!("--local-address={ip}"))
+            .args(["--local-port=5300", "--healthd=none"]);
+        serve.arg(format!("--admin={}", at(ip, 9400)));
+        let daemon = Daemon::start(name, serve);
+        let (_, status) = tests::daemon::http_get(at(ip, 9400), "/status").unwrap();
+        let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+        assert_eq!(status["slot"], "b", "{name}: {status}");
+        assert!(socket.exists(), "{name}: {}", daemon.log());
+        daemon.stop();
+    }
+}
+
+#[test]
 fn a_reader_that_goes_away_is_no_panic() {
-    for daemon in DAEMONS {
+    for daemon in SERVICES {
         let mut child = command(daemon, &["--help"]);
         child
             .stdout(Stdio::piped())
@@ -237,7 +292,7 @@ fn a_reader_that_goes_away_is_no_panic() {
 
 #[test]
 fn two_of_a_kind_do_not_take_each_other_for_themselves() {
-    for name in DAEMONS {
+    for name in SERVICES {
         let files = Scratch::new("twins");
         let (config, _) = minimal(name, &files);
         let first = Daemon::start(name, command(name, &["serve", "--config", &config]));
@@ -270,7 +325,7 @@ fn the_readme_names_commands_that_exist() {
             continue;
         }
         let mut words = line.split_whitespace();
-        let Some(daemon) = words.next().filter(|word| DAEMONS.contains(word)) else {
+        let Some(daemon) = words.next().filter(|word| SERVICES.contains(word)) else {
             continue;
         };
         let Some(verb) = words.next() else { continue };

@@ -1,6 +1,8 @@
 //! dns-authd, from outside: what it answers, and what it makes of odd messages.
 
+mod access;
 mod change;
+mod encrypted;
 mod peers;
 
 use std::collections::BTreeSet;
@@ -14,7 +16,7 @@ use tests::dns::{
     self, A, AAAA, ANY, AXFR, CNAME, DNAME, Data, Edns, FORMERR, MX, Message, NOERROR, NOTIMP, NS,
     NXDOMAIN, Question, REFUSED, SOA, TXT, ask, ask_a, ask_tcp, exchange_udp,
 };
-use tests::scratch::{at, loopback};
+use tests::scratch::loopback;
 use tests::site::Site;
 use tests::wait;
 
@@ -597,72 +599,4 @@ fn a_whole_zone_goes_to_those_who_may_have_it() {
         over_udp.answers.is_empty(),
         "not over UDP (RFC 5936 §4.2): {over_udp:?}"
     );
-}
-
-#[test]
-fn the_same_answers_come_over_tls_and_https() {
-    let site = Site::new();
-    let (certificate, key) = (site.files.join("dns.crt"), site.files.join("dns.key"));
-    let mut openssl = Command::new("openssl");
-    openssl.args([
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-    ]);
-    openssl.args([
-        "-days",
-        "2",
-        "-subj",
-        "/CN=dns.example.com",
-        "-addext",
-        "subjectAltName=DNS:dns.example.com",
-    ]);
-    openssl
-        .arg("-keyout")
-        .arg(&key)
-        .arg("-out")
-        .arg(&certificate);
-    let (status, _, stderr) = run(openssl);
-    assert!(status.success(), "{stderr}");
-    let (dot, doh) = (at(site.ip, 8853), at(site.ip, 8443));
-    let tls = format!(
-        "tls.certificate = \"{}\"\ntls.key = \"{}\"\ntls.dot = [\"{dot}\"]\ntls.doh = [\"{doh}\"]",
-        certificate.display(),
-        key.display()
-    );
-    site.configure_authd(&[("example.com", ZONE)], &tls);
-    let _daemon = site.start("dns-authd");
-    for (server, how) in [(dot, "+tls"), (doh, "+https")] {
-        for (name, rtype, expected) in [
-            ("MaiL.example.com", "A", "192.0.2.25"),
-            ("x.wild.example.com", "A", "192.0.2.80"),
-            ("huge.example.com", "TXT", "\"x\""),
-        ] {
-            let mut kdig = Command::new("kdig");
-            kdig.args([
-                &format!("@{}", server.ip()),
-                "-p",
-                &server.port().to_string(),
-                how,
-            ]);
-            kdig.arg(format!("+tls-ca={}", certificate.display()));
-            kdig.args([
-                "+tls-hostname=dns.example.com",
-                "+short",
-                "+timeout=5",
-                name,
-                rtype,
-            ]);
-            let (status, stdout, stderr) = run(kdig);
-            assert!(status.success(), "{how}: {stdout}{stderr}");
-            assert!(
-                stdout.lines().any(|line| line == expected),
-                "{how} {name}: {stdout}{stderr}"
-            );
-        }
-    }
 }

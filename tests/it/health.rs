@@ -25,6 +25,12 @@ struct Cluster {
 impl Cluster {
     /// `interval` is that of the health checks, `ttl` that of the zone.
     fn new(interval: u32, ttl: u32) -> Self {
+        // A machine on which the first probes take long does not make it guess.
+        Self::that_holds(interval, ttl, "10s")
+    }
+
+    /// The first queries wait for so long to hear from healthd.
+    fn that_holds(interval: u32, ttl: u32, hold: &str) -> Self {
         let site = Site::new();
         let masters = [loopback(), loopback(), loopback()];
         let members = masters.map(|ip| format!("'{ip}'")).join(", ");
@@ -36,7 +42,10 @@ impl Cluster {
              *.apps LUA A \"ifportup({PORT}, {{{members}}}, {{interval={interval}}})\"\n\
              all LUA A \"ifportup({PORT}, {{{members}}}, {{interval={interval}, selector='all'}})\"\n"
         );
-        site.configure_authd(&[("ocp4.example", &zone)], "");
+        site.configure_authd(
+            &[("ocp4.example", &zone)],
+            &format!("health.hold = \"{hold}\""),
+        );
         site.configure_recursor(&site.forward("ocp4.example"), "");
         Self { site, masters }
     }
@@ -110,33 +119,34 @@ fn the_first_answer_is_already_right() {
 
 #[test]
 fn a_master_leaves_within_an_interval_and_comes_back() {
-    let cluster = Cluster::new(1, 180);
+    // Two intervals would be more than one and what a machine is late by.
+    let cluster = Cluster::new(3, 180);
     let mut masters = [0, 1, 2].map(|n| cluster.master(n));
     let _healthd = cluster.site.start("healthd");
     let _authd = cluster.site.start("dns-authd");
     let server = cluster.site.authority();
-    wait::for_it("all masters are known", Duration::from_secs(5), || {
+    wait::for_it("all masters are known", Duration::from_secs(20), || {
         cluster.working(server) == cluster.addresses(&[0, 1, 2])
     });
     for _ in 0..3 {
         masters[2].down();
         let start = Instant::now();
-        wait::for_it("it leaves", Duration::from_secs(5), || {
+        wait::for_it("it leaves", Duration::from_secs(20), || {
             cluster.working(server) == cluster.addresses(&[0, 1])
         });
         let took = start.elapsed();
         assert!(
-            took < Duration::from_millis(1_200) + SLOW_MACHINE,
+            took < Duration::from_millis(3_200) + SLOW_MACHINE,
             "took {took:?}"
         );
         masters[2].up();
         let start = Instant::now();
-        wait::for_it("it comes back", Duration::from_secs(5), || {
+        wait::for_it("it comes back", Duration::from_secs(20), || {
             cluster.working(server) == cluster.addresses(&[0, 1, 2])
         });
         let took = start.elapsed();
         assert!(
-            took < Duration::from_millis(1_200) + SLOW_MACHINE,
+            took < Duration::from_millis(3_200) + SLOW_MACHINE,
             "took {took:?}"
         );
     }
@@ -262,7 +272,7 @@ fn what_an_operator_takes_out_of_service_leaves_the_answers_and_stays_out() {
         assert!(status.success(), "{stdout}{stderr}");
     };
     let becomes = |what: &str, numbers: &[usize]| {
-        wait::for_it(what, Duration::from_secs(5), || {
+        wait::for_it(what, Duration::from_secs(20), || {
             cluster.working(server) == cluster.addresses(numbers)
         });
     };
@@ -311,7 +321,7 @@ fn what_changed_while_healthd_was_away_is_found_out_when_it_is_back() {
 
 #[test]
 fn neither_dns_server_needs_healthd_or_the_other_to_start() {
-    let cluster = Cluster::new(1, 60);
+    let cluster = Cluster::that_holds(1, 60, "150ms");
     let _up = cluster.master(0);
     let _recursor = cluster.site.start("dns-recursor");
     let _authd = cluster.site.start("dns-authd");
@@ -371,7 +381,7 @@ fn the_recursor_answers_for_an_authority_that_is_gone_and_finds_it_again() {
     let _authd = cluster.site.start("dns-authd");
     wait::for_it(
         "the authority is found again",
-        Duration::from_secs(3),
+        Duration::from_secs(20),
         || {
             let answer = ask_a(server, "new.ocp4.example").unwrap();
             answer.addresses() == BTreeSet::from([[192, 0, 2, 77].into()])
@@ -379,9 +389,12 @@ fn the_recursor_answers_for_an_authority_that_is_gone_and_finds_it_again() {
     );
     let load = load.go_on(Duration::from_secs(2));
     load.stop().assert_clean();
-    let fresh = ask(server, &Question::new("helper.ocp4.example", A)).unwrap();
-    assert!(fresh.extended_errors().is_empty(), "{fresh:?}");
+    // A stale one says so, and is told only while nobody answers in time.
+    wait::for_it("answers are fresh", Duration::from_secs(20), || {
+        let fresh = ask(server, &Question::new("helper.ocp4.example", A)).unwrap();
+        fresh.extended_errors().is_empty()
+    });
 }
 
 /// What the machine may be late by, because it builds or tests other things at the same time.
-const SLOW_MACHINE: Duration = Duration::from_millis(800);
+const SLOW_MACHINE: Duration = Duration::from_millis(2_500);

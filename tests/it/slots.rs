@@ -145,7 +145,7 @@ fn healthd_lists_its_targets_when_it_checks_itself() {
 fn lb_proxy_has_listeners_and_choices_when_it_checks_itself() {
     let server = Server::echo(at(loopback(), lb::FRONT));
     let (slots, _front) = balancer(&server);
-    ask(&slots, "1 listeners, 1 of 1 frontends have servers");
+    ask(&slots, "1 listener, 1 of 1 frontend with servers");
 }
 
 #[test]

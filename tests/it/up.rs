@@ -10,21 +10,12 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
-use tests::binaries::binary;
+use tests::binaries::{SERVICES, binary};
 use tests::daemon::{Daemon, run};
 use tests::dns::{self, Question, ask_a};
 use tests::scratch::{Scratch, loopback};
+use tests::status::odd_keys;
 use tests::wait;
-
-/// What a site runs.
-const SERVICES: [&str; 6] = [
-    "healthd",
-    "dns-authd",
-    "dns-recursor",
-    "lb-proxy",
-    "registry-svc",
-    "timesync-agent",
-];
 
 /// A loopback network and a run directory that belong to one site of one test.
 struct Place {
@@ -241,6 +232,16 @@ fn a_site_answers_follows_its_masters_and_leaves_nothing_behind() {
         wait::for_it("a master that is up again is named again", PATIENCE, || {
             place.address(name) == gone
         });
+    }
+
+    // Every document is written in the same way.
+    let of_services = (9401..).take(SERVICES.len()).map(|port| {
+        let answer = place.get((place.host(1), port).into(), "/status");
+        let (_, body) = answer.split_once("\r\n\r\n").expect("HTTP");
+        serde_json::from_str(body).expect("JSON")
+    });
+    for document in of_services.chain([place.status()]) {
+        assert_eq!(odd_keys(&document), Vec::<String>::new(), "{document:#}");
     }
 
     let pids = place.pids();

@@ -5,6 +5,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
+/// The services of a site.
+pub const SERVICES: [&str; 6] = [
+    "healthd",
+    "dns-authd",
+    "dns-recursor",
+    "lb-proxy",
+    "registry-svc",
+    "timesync-agent",
+];
+
 /// The binary `name`: a service, `outpost`, or a helper of this crate.
 ///
 /// Built on its first use with the profile of the tests, which costs nothing when it is fresh.

@@ -409,14 +409,17 @@ impl<'a> Reader<'a> {
 
 //--- Exchange
 
+/// How long an answer may take: as long as a client of a name server waits.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// Asks over UDP, from a new port.
 ///
 /// # Errors
 ///
-/// Fails if there is no answer within two seconds, or not a proper one.
+/// Fails if there is no answer within five seconds, or not a proper one.
 pub fn ask(server: SocketAddr, question: &Question) -> Result<Message, String> {
     let id = next_id();
-    let raw = exchange_udp(server, &question.to_wire(id), Duration::from_secs(2))?;
+    let raw = exchange_udp(server, &question.to_wire(id), PATIENCE)?;
     check(id, question, &raw)
 }
 
@@ -447,7 +450,7 @@ pub fn ask_tcp(server: SocketAddr, question: &Question) -> Result<Message, Strin
 ///
 /// Says why it cannot.
 pub fn connect(server: SocketAddr) -> Result<TcpStream, String> {
-    let limit = Duration::from_secs(2);
+    let limit = PATIENCE;
     let stream = TcpStream::connect_timeout(&server, limit).map_err(|error| error.to_string())?;
     stream
         .set_read_timeout(Some(limit))

@@ -5,6 +5,7 @@
 //! namespaces, loopback addresses, directories and processes that it made.
 
 pub mod binaries;
+pub mod certificate;
 pub mod daemon;
 pub mod dns;
 pub mod fuzz;
@@ -21,6 +22,7 @@ pub mod scratch;
 pub mod site;
 pub mod slots;
 pub mod sockets;
+pub mod status;
 pub mod stream;
 pub mod time;
 pub mod upstream;

@@ -41,7 +41,7 @@ use crate::scratch::Scratch;
 use crate::wait;
 
 use cgroup::Cgroup;
-pub use images::{Images, SERVICES, images_or_skip};
+pub use images::{Images, images_or_skip};
 pub use outside::Outside;
 pub use root::{Root, or_skip};
 

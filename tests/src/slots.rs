@@ -64,12 +64,31 @@ impl Slots {
     /// Panics if it does not answer.
     #[must_use]
     pub fn get(&self, slot: &str, path: &str) -> Response {
+        let socket = self.socket(slot);
+        self.answered(slot, admin::get(socket.as_path(), path))
+    }
+
+    /// Tells the process of a slot something.
+    ///
+    /// # Panics
+    ///
+    /// Panics if it does not answer.
+    #[must_use]
+    pub fn post(&self, slot: &str, path: &str) -> Response {
+        let socket = self.socket(slot);
+        self.answered(slot, admin::post(socket.as_path(), path, Vec::new()))
+    }
+
+    fn answered<E: std::fmt::Debug>(
+        &self,
+        slot: &str,
+        asking: impl Future<Output = Result<Response, E>>,
+    ) -> Response {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .expect("a runtime is made");
-        let socket = self.socket(slot);
-        let answer = runtime.block_on(admin::get(socket.as_path(), path));
+        let answer = runtime.block_on(asking);
         answer.unwrap_or_else(|error| panic!("{slot} of {}: {error:?}", self.service))
     }
 

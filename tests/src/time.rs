@@ -162,6 +162,22 @@ impl Agent {
         command
     }
 
+    /// The command that serves by a configuration of its own, which leaves the clock alone, reads the same
+    /// chrony.conf and has these lines too.
+    #[must_use]
+    pub fn serve_by(&self, admin: SocketAddr, lines: &str) -> Command {
+        let text = format!(
+            "version = \"v1\"\ncorrect-clock = false\nchrony-conf = \"{}\"\n\
+             admin.listen = \"{admin}\"\nhealth.endpoint = \"none\"\n{lines}",
+            self.files.join("chrony.conf").display(),
+        );
+        let mut command = self.command("serve");
+        command
+            .arg("--config")
+            .arg(self.files.write("config.toml", &text));
+        command
+    }
+
     /// Starts it, and waits until it serves; it need not be synchronised.
     #[must_use]
     pub fn start(&self) -> Daemon {
@@ -321,8 +337,9 @@ impl Chronyd {
             .stderr(log);
         let child = command.spawn().expect("chronyd is installed");
         let chronyd = Self { child, files };
+        // It says that it starts before it has the socket.
         wait::for_it("chronyd begins", PATIENCE, || {
-            chronyd.log().contains("starting")
+            chronyd.command_socket().exists()
         });
         chronyd
     }

@@ -7,18 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use tests::binaries::{binary, checkout};
+use tests::binaries::{SERVICES, binary, checkout};
 use tests::daemon::run;
 use tests::scratch::Scratch;
-
-pub(super) const SERVICES: [&str; 6] = [
-    "healthd",
-    "dns-authd",
-    "dns-recursor",
-    "lb-proxy",
-    "registry-svc",
-    "timesync-agent",
-];
 
 /// Runs `outpost`, and gives its exit code, what it prints, and what it complains of.
 pub(super) fn outpost(arguments: &[&str]) -> (Option<i32>, String, String) {

@@ -6,10 +6,11 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use tests::binaries::SERVICES;
 use tests::daemon::run;
 use tests::scratch::Scratch;
 
-use super::fixture::{self, Node, SERVICES, build, images, other, outpost, programs, text};
+use super::fixture::{self, Node, build, images, other, outpost, programs, text};
 
 #[test]
 fn the_same_programs_give_the_same_archives() {

@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use tests::binaries::binary;
+use tests::daemon::run;
+use tests::netns::Network;
 use tests::scratch::Scratch;
 
 use super::fixture::{Site, images, outpost, text, well};
@@ -79,6 +81,23 @@ fn a_dry_run_shows_all_and_changes_nothing() {
     assert!(said.contains("node.key\n(private, not shown)"), "{said}");
     assert!(!said.contains("PRIVATE KEY"));
     assert!(tree(root.path()).is_empty());
+}
+
+#[test]
+#[ignore = "needs network namespaces; tests/run runs it"]
+fn a_machine_is_known_by_its_address_where_any_could_be_bound() {
+    let (site, images, root) = (Site::new(), images("0.1.0"), Scratch::new("root"));
+    let bundle = site.bundle(&images, "bundle");
+    let mut network = Network::new();
+    let machine = network.machine("any", "192.168.7.14/24");
+    machine.configure("net/ipv4/ip_nonlocal_bind", "1");
+    let mut command = machine.command(binary("outpost"));
+    command.args(["install", &bundle, "--dry-run", "--root"]);
+    command.arg(root.path());
+    command.args(["--public-key", &site.path("maker.pub")]);
+    let (status, said, complaint) = run(command);
+    assert!(status.success(), "{complaint}");
+    assert!(said.contains("master-1"), "{said}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tests::binaries::{binary, checkout};
+use tests::binaries::{SERVICES, binary, checkout};
 use tests::daemon::run;
 use tests::scratch::Scratch;
 
@@ -214,14 +214,7 @@ fn each_node(mut check: impl FnMut(&str, &Path)) {
 fn every_service_takes_the_configuration_that_is_rendered_for_it() {
     let mut checked: BTreeMap<&str, u32> = BTreeMap::new();
     each_node(|node, etc| {
-        for service in [
-            "healthd",
-            "dns-authd",
-            "dns-recursor",
-            "lb-proxy",
-            "registry-svc",
-            "timesync-agent",
-        ] {
+        for service in SERVICES {
             let config = etc.join(format!("{service}.toml"));
             if !config.exists() {
                 continue;

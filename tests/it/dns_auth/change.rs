@@ -1,12 +1,12 @@
 //! dns-authd while its files, its configuration and its processes change.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, UdpSocket};
 use std::process::Command;
 use std::time::Duration;
 
 use tests::daemon::{Daemon, metric, run};
-use tests::dns::{A, Question, REFUSED, ask_a, ask_tcp};
+use tests::dns::{A, Question, REFUSED, ask_a, ask_tcp, check};
 use tests::load::{Load, Mix};
 use tests::site::Site;
 use tests::sockets::Held;
@@ -138,6 +138,30 @@ fn a_broken_configuration_changes_nothing_and_says_so() {
     site.files.write("example.com.zone", &with_address(7));
     daemon.hang_up();
     wait_for_address(&site, 7);
+}
+
+#[test]
+fn who_waits_for_first_results_is_answered_before_the_server_ends() {
+    // There is no healthd, so none ever come.
+    let zone = format!("{SMALL}live LUA A \"ifportup(443, {{'192.0.2.5'}})\"\n");
+    let (site, daemon) = start(&zone, "health.hold = \"2s\"");
+    let client = UdpSocket::bind((site.ip, 0)).unwrap();
+    let question = Question::new("live.example.com", A);
+    client
+        .send_to(&question.to_wire(7), site.authority())
+        .unwrap();
+    wait::for_it("the query waits", Duration::from_secs(20), || {
+        let metrics = site.get("dns-authd", "/metrics").1;
+        metric(&metrics, "dns_authd_held_queries_total") == Some(1.0)
+    });
+    daemon.stop();
+    client
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let mut reply = [0; 512];
+    let length = client.recv(&mut reply).expect("an answer");
+    let message = check(7, &question, &reply[..length]).unwrap();
+    assert_eq!(message.addresses(), addresses(&["192.0.2.5"]));
 }
 
 #[test]

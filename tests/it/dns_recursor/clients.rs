@@ -100,7 +100,7 @@ fn odd_messages_are_answered_shortly_or_not_at_all() {
         ..Question::new("cold.example", A)
     };
     let answer = ask(site.resolver(), &question).unwrap();
-    assert!(answer.answers.is_empty() || answer.rcode == 0, "{answer:?}");
+    assert!(answer.answers.is_empty(), "{answer:?}");
     assert!(daemon.is_running());
 }
 

@@ -76,6 +76,39 @@ fn a_source_has_so_many_connections_at_a_time() {
 }
 
 #[test]
+fn the_busiest_sources_are_listed() {
+    let server = Server::named(at(loopback(), FRONT), "s0");
+    let place = Place::new();
+    let _lb = place.start(&pair(
+        &place,
+        "limits = { connections = 3, rate = \"100/60s\" }",
+        "",
+        &[server.address()],
+    ));
+    let front = place.front();
+    let held = [1, 2, 2].map(|number| connect_from(source(number), front));
+    for stream in &held {
+        assert_eq!(line(stream), "s0");
+    }
+    let text = place.done(&["sources"]);
+    let expected = format!(
+        "frontend front: a source may have 3 connections, and begin 100 in 1m\n  \
+         {} 2 connections, 2 begun in 1m\n  {} 1 connection, 1 begun in 1m\n",
+        source(2),
+        source(1),
+    );
+    assert_eq!(text, expected);
+    let json = place.done(&["sources", "--frontend", "front", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["front"]["most_connections"], 3);
+    assert_eq!(
+        json["front"]["sources"][0]["address"],
+        source(2).to_string()
+    );
+    assert_eq!(place.done(&["sources", "--frontend", "other"]), "");
+}
+
+#[test]
 fn a_source_has_so_many_connections_in_a_second() {
     let server = Server::named(at(loopback(), FRONT), "s0");
     let place = Place::new();

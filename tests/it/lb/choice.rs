@@ -12,6 +12,7 @@ use tests::stream::{
     End, PATIENCE, Server, Silent, connect, connect_from, end, end_within, line, receive, send,
     try_connect, try_line,
 };
+use tests::wait;
 
 /// Servers that say their names: s0, s1 and so on.
 fn servers(number: usize) -> (Vec<Server>, Vec<SocketAddr>) {
@@ -65,7 +66,7 @@ fn a_refused_connection_goes_to_the_next_server_at_once() {
             // HAProxy waits a second before it tries again.
             let took = start.elapsed();
             assert!(
-                took < Duration::from_millis(500),
+                took < Duration::from_millis(900),
                 "{balance}: took {took:?}"
             );
         }
@@ -215,14 +216,13 @@ fn narrow(place: &Place, more: &str, address: SocketAddr) -> String {
 #[test]
 fn a_full_server_has_a_queue_that_is_served_in_order() {
     let (_servers, addresses) = servers(1);
-    let check = |place: &Place, name: &str| {
+    let check = |place: &Place, name: &str, in_order: &dyn Fn(usize)| {
         let first = connect(place.front());
         assert_eq!(line(&first), "s0", "{name}");
         let mut waiting: Vec<TcpStream> = Vec::new();
-        for _ in 0..4 {
+        for n in 1..=4 {
             waiting.push(connect(place.front()));
-            // In this order.
-            std::thread::sleep(Duration::from_millis(50));
+            in_order(n);
         }
         let mut before = first;
         while !waiting.is_empty() {
@@ -241,11 +241,24 @@ fn a_full_server_has_a_queue_that_is_served_in_order() {
     let place = Place::new();
     let settings = haproxy_pair(&place, "", "", "maxconn 1", &addresses);
     let haproxy = place.start_haproxy(&settings);
-    check(&place, "HAProxy");
+    check(&place, "HAProxy", &|_| {
+        std::thread::sleep(Duration::from_millis(300))
+    });
     drop(haproxy);
     let place = Place::new();
     let _lb = place.start(&narrow(&place, "", addresses[0]));
-    check(&place, "lb-proxy");
+    check(&place, "lb-proxy", &|n| wait_queued(&place, n));
+}
+
+/// Waits until so many clients wait for the server.
+fn wait_queued(place: &Place, n: usize) {
+    wait::for_it(&format!("{n} wait"), PATIENCE, || {
+        let status = place.done(&["status"]);
+        match n {
+            0 => !status.contains(" wait"),
+            n => status.contains(&format!(", {n} wait")),
+        }
+    });
 }
 
 #[test]
@@ -254,25 +267,22 @@ fn a_full_queue_refuses_at_once_and_a_long_wait_ends() {
     let place = Place::new();
     let lb = place.start(&format!(
         "{}{}",
-        narrow(&place, "queue = 2\nqueue-timeout = \"700ms\"", addresses[0]),
+        narrow(&place, "queue = 2\nqueue-timeout = \"3s\"", addresses[0]),
         place.access_log()
     ));
     let first = connect(place.front());
     assert_eq!(line(&first), "s0");
     let start = Instant::now();
     let waiting = [connect(place.front()), connect(place.front())];
-    std::thread::sleep(Duration::from_millis(100));
+    wait_queued(&place, 2);
     refused_soon(place.front());
-    assert!(
-        start.elapsed() < Duration::from_millis(500),
-        "{:?}",
-        start.elapsed()
-    );
+    // The two that wait still do.
+    wait_queued(&place, 2);
     for stream in &waiting {
         assert_ne!(end_within(stream, PATIENCE), End::Open(0));
         let waited = start.elapsed();
-        assert!(waited > Duration::from_millis(600), "{waited:?}");
-        assert!(waited < Duration::from_secs(3), "{waited:?}");
+        assert!(waited > Duration::from_millis(2_500), "{waited:?}");
+        assert!(waited < Duration::from_secs(10), "{waited:?}");
     }
     // The one that had a server is as it was.
     send(&first, 20, 5000, 5000).unwrap();
@@ -292,12 +302,12 @@ fn a_client_that_leaves_the_queue_frees_its_place() {
     assert_eq!(line(&first), "s0");
     for _ in 0..5 {
         let waiting = connect(place.front());
-        std::thread::sleep(Duration::from_millis(50));
+        wait_queued(&place, 1);
         tests::stream::reset(waiting);
-        std::thread::sleep(Duration::from_millis(50));
+        wait_queued(&place, 0);
     }
     let waiting = connect(place.front());
-    std::thread::sleep(Duration::from_millis(50));
+    wait_queued(&place, 1);
     drop(first);
     assert_eq!(line(&waiting), "s0");
 }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use tests::certificate::self_signed;
 use tests::daemon::{Daemon, run};
 use tests::hello::{client_hello, records};
 use tests::lb::{FRONT, Place, program};
@@ -21,11 +22,16 @@ struct Names {
 
 impl Names {
     fn new() -> Self {
+        Self::of_patience(Duration::from_secs(20))
+    }
+
+    /// That looks into what a client says for so long.
+    fn of_patience(inspect: Duration) -> Self {
         let servers =
             ["console", "apps", "other"].map(|name| Server::named(at(loopback(), FRONT), name));
         let place = Place::new();
         let addresses = [0, 1, 2].map(|n: usize| servers[n].address());
-        let lb = place.start(&config(place.front(), addresses));
+        let lb = place.start(&config(place.front(), addresses, inspect));
         Self {
             place,
             _servers: servers,
@@ -51,12 +57,13 @@ impl Names {
     }
 }
 
-fn config(front: SocketAddr, [console, apps, other]: [SocketAddr; 3]) -> String {
+fn config(front: SocketAddr, [console, apps, other]: [SocketAddr; 3], inspect: Duration) -> String {
     let mut text = format!(
         "[[frontend]]\nname = \"tls\"\nlisten = [\"{front}\"]\nbackend = \"other\"\n\
-         inspect-timeout = \"600ms\"\n\
+         inspect-timeout = \"{}ms\"\n\
          [[frontend.route]]\nnames = [\"console.apps.ocp4.example\"]\nbackend = \"console\"\n\
-         [[frontend.route]]\nnames = [\"*.apps.ocp4.example\"]\nbackend = \"apps\"\n"
+         [[frontend.route]]\nnames = [\"*.apps.ocp4.example\"]\nbackend = \"apps\"\n",
+        inspect.as_millis()
     );
     for (name, address) in [("console", console), ("apps", apps), ("other", other)] {
         text.push_str(&format!(
@@ -146,7 +153,7 @@ fn what_is_no_hello_goes_to_the_default() {
 
 #[test]
 fn a_client_that_does_not_finish_its_hello_goes_to_the_default() {
-    let names = Names::new();
+    let names = Names::of_patience(Duration::from_millis(600));
     let hello = records(&client_hello(Some("a.apps.ocp4.example"), 0), 16384);
     for octets in [&hello[..3], &hello[..40], b""] {
         let start = Instant::now();
@@ -178,29 +185,7 @@ impl TlsServer {
     fn start(place: &Place, address: SocketAddr, name: &str) -> Self {
         let [key, certificate] =
             ["key", "crt"].map(|kind| place.files.join(&format!("{name}.{kind}")));
-        let mut command = Command::new(program("openssl"));
-        command
-            .args([
-                "req",
-                "-x509",
-                "-newkey",
-                "ec",
-                "-pkeyopt",
-                "ec_paramgen_curve:P-256",
-            ])
-            .args([
-                "-nodes",
-                "-days",
-                "2",
-                "-subj",
-                &format!("/CN={name}"),
-                "-keyout",
-            ])
-            .arg(&key)
-            .arg("-out")
-            .arg(&certificate);
-        let (status, _, stderr) = run(command);
-        assert!(status.success(), "{stderr}");
+        self_signed(&certificate, &key, name);
         let child = Command::new(program("openssl"))
             .args([
                 "s_server",
@@ -237,7 +222,7 @@ fn real_handshakes_reach_the_server_of_their_name() {
         let name = ["console", "apps", "other"][n];
         TlsServer::start(&place, addresses[n], name)
     });
-    let _lb = place.start(&config(place.front(), addresses));
+    let _lb = place.start(&config(place.front(), addresses, Duration::from_secs(20)));
     for (name, expected) in [
         ("console.apps.ocp4.example", "console"),
         ("oauth.apps.ocp4.example", "apps"),

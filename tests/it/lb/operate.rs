@@ -9,6 +9,7 @@ use tests::daemon::Daemon;
 use tests::lb::{FRONT, Place, pair};
 use tests::scratch::{at, loopback};
 use tests::stream::{End, PATIENCE, Server, connect, end, end_within, line, receive, reset, send};
+use tests::wait;
 
 struct Site {
     place: Place,
@@ -87,6 +88,32 @@ fn a_weight_is_changed() {
     assert_eq!(site.chosen(), names(["s1"]));
     site.place.done(&["backend", "weight", "back/s0", "100"]);
     assert_eq!(site.chosen(), names(["s0", "s1"]));
+}
+
+#[test]
+fn a_server_may_have_more_sessions_when_an_operator_says_so() {
+    let site = Site::new("max-connections = 1\nqueue-timeout = \"20s\"", "");
+    let held = [site.next(), site.next()];
+    let third = connect(site.place.front());
+    wait::for_it("the third waits", PATIENCE, || {
+        site.place.done(&["status"]).contains("1 wait")
+    });
+    let verb = |most: &str| {
+        site.place
+            .done(&["backend", "max-connections", "back/s1", most])
+    };
+    assert_eq!(verb("2"), "back/s1 may have 2 sessions at a time\n");
+    assert_eq!(line(&third), "s1");
+    let explained = site.place.done(&["explain", "back"]);
+    assert!(
+        explained.contains("an operator gave it 2 sessions at a time"),
+        "{explained}"
+    );
+    // Fewer: those that are there stay.
+    assert_eq!(verb("reset"), "back/s1 has its configured limit\n");
+    held.iter().for_each(|(stream, _)| works(stream));
+    assert_eq!(verb("none"), "back/s1 has no limit\n");
+    assert_eq!(site.chosen(), names(["s1"]));
 }
 
 #[test]
@@ -217,7 +244,7 @@ fn the_access_log_can_be_that_of_haproxy() {
     line(&stream);
     stream.shutdown(std::net::Shutdown::Write).unwrap();
     assert_eq!(end(&stream), End::Closed(0));
-    let text = tests::wait::until("a line", PATIENCE, || {
+    let text = wait::until("a line", PATIENCE, || {
         let text = std::fs::read_to_string(place.files.join("access.log")).unwrap_or_default();
         text.ends_with('\n').then_some(text)
     });
@@ -263,9 +290,74 @@ fn metrics_count_and_are_documented() {
         "haproxy_server_current_sessions",
         "haproxy_server_status",
         "haproxy_backend_active_servers",
+        "haproxy_backend_agg_server_status",
+        "haproxy_backend_downtime_seconds_total",
+        "haproxy_backend_server_aborts_total",
+        "haproxy_server_current_queue",
     ] {
         assert!(text.contains(&format!("\n{name}{{")), "no {name}:\n{text}");
     }
+}
+
+/// A counter of the server `s1`.
+fn counter_of_s1(place: &Place, name: &str) -> u64 {
+    let metrics = place.metrics();
+    let of_s1 =
+        |line: &&str| line.starts_with(&format!("{name}{{")) && line.contains("server=\"s1\"");
+    let line = metrics.lines().find(of_s1);
+    let value = line.and_then(|line| line.rsplit(' ').next()?.parse().ok());
+    value.unwrap_or_else(|| panic!("no {name} of s1:\n{metrics}"))
+}
+
+/// Of a session that is ended because its backup server is not needed any more, nobody was the cause.
+#[test]
+fn who_breaks_a_session_off_is_counted() {
+    let servers: Vec<Server> = (0..2)
+        .map(|n| Server::named(at(loopback(), FRONT), &format!("s{n}")))
+        .collect();
+    let addresses: Vec<_> = servers.iter().map(Server::address).collect();
+    let place = Place::new();
+    let text = pair(
+        &place,
+        "",
+        "on-up = \"reset\"\non-down = \"reset\"",
+        &addresses,
+    );
+    let _lb = place.start(&format!("{text}backup = true\n"));
+    place.done(&["backend", "maintenance", "back/s0"]);
+    let next = || {
+        let stream = connect(place.front());
+        assert_eq!(line(&stream), "s1");
+        stream
+    };
+    reset(next());
+    wait::for_it("the reset is counted", PATIENCE, || {
+        counter_of_s1(&place, "haproxy_server_client_aborts_total") == 1
+    });
+    let held = next();
+    place.done(&["backend", "ready", "back/s0"]);
+    assert_eq!(end_within(&held, PATIENCE), End::Reset(0));
+    assert_eq!(counter_of_s1(&place, "lb_proxy_server_resets_total"), 0);
+    // One that went away is.
+    place.done(&["backend", "maintenance", "back/s0"]);
+    let held = next();
+    place.done(&["backend", "maintenance", "back/s1"]);
+    assert_eq!(end_within(&held, PATIENCE), End::Reset(0));
+    assert_eq!(counter_of_s1(&place, "lb_proxy_server_resets_total"), 1);
+    assert_eq!(
+        counter_of_s1(&place, "haproxy_server_client_aborts_total"),
+        1
+    );
+    assert_eq!(
+        counter_of_s1(&place, "haproxy_server_server_aborts_total"),
+        0
+    );
+    // Nobody was left once, at the end.
+    let downs = place.metrics();
+    let downs = downs
+        .lines()
+        .find(|line| line.starts_with("haproxy_backend_check_up_down_total{proxy=\"back\"}"));
+    assert!(downs.is_some_and(|line| line.ends_with(" 1")), "{downs:?}");
 }
 
 #[test]
@@ -334,17 +426,10 @@ fn a_taken_address_is_said_and_ends_with_an_error() {
     let place = Place::new();
     let _other = Server::echo(place.front());
     place.configure(&pair(&place, "", "", &[server]));
-    let start = Instant::now();
     let mut lb = Daemon::spawn("lb-proxy", place.serve());
     let status = lb.wait();
     assert!(!status.success(), "{status}");
-    std::thread::sleep(Duration::from_millis(100));
-    assert!(
-        lb.log().contains(&place.front().to_string()),
-        "{}",
-        lb.log()
-    );
-    assert!(start.elapsed() < PATIENCE);
+    lb.wait_log(&place.front().to_string());
 }
 
 #[test]
@@ -353,11 +438,9 @@ fn a_proxy_that_ends_lets_sessions_finish_first() {
     let (stream, _) = site.next();
     let mut lb = site.lb;
     lb.signal(rustix::process::Signal::TERM);
-    std::thread::sleep(Duration::from_millis(300));
-    assert!(
-        TcpStream::connect(site.place.front()).is_err(),
-        "accepts still"
-    );
+    wait::for_it("nobody new is accepted", PATIENCE, || {
+        TcpStream::connect(site.place.front()).is_err()
+    });
     works(&stream);
     assert!(lb.is_running());
     let start = Instant::now();

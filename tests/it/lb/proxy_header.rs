@@ -132,6 +132,27 @@ fn a_header_is_understood_in_any_segmentation() {
 }
 
 #[test]
+fn what_a_header_tells_besides_is_passed_on() {
+    let (server, told) = listening();
+    let place = Place::new();
+    let _lb = place.start(&pair(
+        &place,
+        "accept-proxy = \"required\"",
+        "send-proxy = \"v2\"",
+        &[server.address()],
+    ));
+    let authority = b"\x02\0\x03api";
+    let padded = [
+        &v2(&[authority, &b"\x04\0\x01\0"[..]].concat())[..],
+        b"hello",
+    ]
+    .concat();
+    let (one, other) = padded.split_at(30);
+    drop(say(place.front(), &[one, other]));
+    assert_eq!(heard(&told), [&v2(authority)[..], b"hello"].concat());
+}
+
+#[test]
 fn headers_that_name_nobody_leave_the_real_addresses() {
     let (server, told) = listening();
     let place = Place::new();

@@ -55,6 +55,12 @@ impl Clients {
 
     /// Nothing was refused, broken or wrong.
     fn assert_served(self) {
+        // As much as there is to be, however little a loaded machine did meanwhile.
+        wait::for_it("it is served for a while", Duration::from_secs(60), || {
+            let ended = self.threads.iter().any(JoinHandle::is_finished);
+            let n_visits = self.n_visits.load(Ordering::Relaxed);
+            ended || n_visits > 300 && self.n_octets.load(Ordering::Relaxed) > 50 << 20
+        });
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads {
             assert_eq!(thread.join().unwrap(), Ok(()));
@@ -78,10 +84,6 @@ impl Clients {
             lost.len(),
             lost[0]
         );
-        let n_visits = self.n_visits.load(Ordering::Relaxed);
-        let n_octets = self.n_octets.load(Ordering::Relaxed);
-        assert!(n_visits > 300, "only {n_visits} exchanges");
-        assert!(n_octets > 50 << 20, "only {n_octets} octets");
     }
 }
 

@@ -70,7 +70,7 @@ impl Kind {
 }
 
 /// What a busy machine may add to any time.
-pub const SLACK: Duration = Duration::from_millis(700);
+pub const SLACK: Duration = Duration::from_millis(1500);
 
 /// A wire with our machine, keepalived's and a client.
 #[derive(Debug)]

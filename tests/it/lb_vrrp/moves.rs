@@ -144,6 +144,9 @@ fn a_planned_move_between_two_of_ours_and_back_is_not_noticed() {
             "{}",
             them.log()
         );
-        assert_eq!(them.status()["pauses"], 0, "{}", them.log());
+        // A loaded machine pauses a router whose advertisements come every 200 ms.
+        if link.kind.version == 2 {
+            assert_eq!(them.status()["pauses"], 0, "{}", them.log());
+        }
     });
 }

@@ -14,7 +14,7 @@ use lb_proxy::vrrp::machine::Departure;
 use lb_proxy::vrrp::packet::{Authentication, Refusal, Version};
 use lb_proxy::vrrp::priority::{PrioritySettings, WhenUnable};
 use lb_proxy::vrrp::settings::{Peers, RouterSettings, VirtualAddress};
-use lb_proxy::vrrp::{Hooks, VirtualRouter, Vrrp};
+use lb_proxy::vrrp::{Hooks, Resetting, VirtualRouter, Vrrp};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tests::netns::Machine;
@@ -113,6 +113,12 @@ impl Node {
     pub fn log(&self) -> String {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         log.clone()
+    }
+
+    /// Waits until it has logged `text`.
+    pub fn wait_log(&self, text: &str) {
+        let what = format!("the log says {text:?}");
+        wait::for_it(&what, Duration::from_secs(10), || self.log().contains(text));
     }
 
     /// Edits it in place.
@@ -215,7 +221,7 @@ fn process() {
 
 async fn serve(settings: &str) {
     let hooks = Hooks {
-        reset_flows: Arc::new(|_| {}),
+        reset_flows: Arc::new(|_| -> Resetting { Box::pin(std::future::ready(())) }),
     };
     // Nobody observes anything here.
     let (_observer, observations) = watch::channel(Arc::default());

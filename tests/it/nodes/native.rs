@@ -2,8 +2,9 @@
 
 use std::net::SocketAddr;
 
+use tests::binaries::SERVICES;
 use tests::node::lan::{ADDRESSES, DOMAIN, Lan, live_unit};
-use tests::node::{Node, SERVICES, images_or_skip, or_skip};
+use tests::node::{Node, images_or_skip, or_skip};
 use tests::wait;
 
 use super::using::Using;

@@ -6,11 +6,12 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tests::binaries::binary;
+use tests::binaries::{SERVICES, binary};
 use tests::daemon::{Daemon, run};
 use tests::node::lan::{ADDRESSES, Lan, site_file};
-use tests::node::{Node, SERVICES, images_or_skip, or_skip};
+use tests::node::{Node, images_or_skip, or_skip};
 use tests::scratch::Scratch;
+use tests::status::odd_keys;
 use tests::wait;
 
 use super::SETTLED;
@@ -37,6 +38,7 @@ fn every_node_of_a_site_is_asked_and_one_that_is_silent_is_told() {
         let (code, said, _) = ask(&lan, &["--json"]);
         (code == 0).then(|| serde_json::from_str::<Value>(&said).unwrap())
     });
+    assert_eq!(odd_keys(&nodes), Vec::<String>::new(), "{nodes:#}");
     for (number, node) in nodes.as_array().unwrap().iter().enumerate() {
         assert_eq!(node["node"], format!("master-{number}"));
         let services = node["services"].as_array().unwrap();

@@ -9,8 +9,9 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use tests::binaries::SERVICES;
 use tests::node::lan::{Lan, live_unit};
-use tests::node::{Node, SERVICES, images_or_skip, or_skip};
+use tests::node::{Node, images_or_skip, or_skip};
 use tests::stream::{connect, line};
 use tests::wait;
 

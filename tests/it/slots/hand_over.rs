@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use daemon_base::succession;
 use tests::binaries::binary;
-use tests::daemon::run;
+use tests::daemon::{Daemon, run};
 use tests::lb;
 use tests::scratch::{at, loopback};
 use tests::slots::Slots;
@@ -103,6 +104,60 @@ fn the_registry_goes_from_slot_to_slot_and_refuses_nobody() {
     }
     clients.assert_served();
     current.stop();
+}
+
+/// Reads what is answered until the line of the head that begins with `name`, and the rest of the head.
+fn header(stream: &mut std::net::TcpStream, name: &str) -> String {
+    use std::io::Read as _;
+    let mut head = Vec::new();
+    let mut octet = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut octet).unwrap();
+        head.push(octet[0]);
+    }
+    let head = String::from_utf8(head).unwrap();
+    let mut lines = head.lines().filter_map(|line| line.split_once(": "));
+    let found = lines.find(|(key, _)| key.eq_ignore_ascii_case(name));
+    found.unwrap_or_else(|| panic!("{head}")).1.to_owned()
+}
+
+#[test]
+fn several_successors_do_not_cut_short_what_has_begun() {
+    use std::io::{Read as _, Write as _};
+    let (slots, address) = registry();
+    let mut a = slots.start("a");
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let host = "Host: registry.example.org";
+    let begin =
+        format!("POST /v2/a/blobs/uploads/ HTTP/1.1\r\n{host}\r\nContent-Length: 0\r\n\r\n");
+    stream.write_all(begin.as_bytes()).unwrap();
+    let location = header(&mut stream, "Location");
+    let put = format!(
+        "PATCH {location} HTTP/1.1\r\n{host}\r\nExpect: 100-continue\r\nContent-Length: 10\r\n\r\n"
+    );
+    stream.write_all(put.as_bytes()).unwrap();
+    stream.read_exact(&mut [0; 25]).unwrap();
+    for _ in 0..2 {
+        assert_eq!(slots.post("a", succession::PATH).status, 200);
+    }
+    a.wait_told("STOPPING=1");
+    // One that asks a process that is ending, whoever told it to.
+    assert_eq!(slots.post("a", succession::PATH).status, 200);
+    let successor = slots.command_of("b");
+    let b = std::thread::spawn(|| Daemon::start("registry-svc-b", successor));
+    stream.write_all(b"01234").unwrap();
+    tests::wait::for_it("it is asked once more", Duration::from_secs(20), || {
+        a.log().matches("A successor asks").count() >= 4
+    });
+    stream.write_all(b"56789").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}\n{}", a.log());
+    assert!(a.wait().success(), "{}", a.log());
+    b.join().unwrap().stop();
 }
 
 #[test]

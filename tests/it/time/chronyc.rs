@@ -384,6 +384,43 @@ fn commands_end_as_chronycs_do() {
 }
 
 #[test]
+fn waiting_is_told_in_json_too() {
+    let answering = Answering::start();
+    let mut view = Dice(Random::new([3; 16])).view();
+    view.tracking.address = Some("192.0.2.1".parse().unwrap());
+    view.tracking.correction = -0.05;
+    view.tracking.skew = 0.5;
+    answering.views.publish(view);
+    let port = COMMAND_PORT.to_string();
+    let wait = |host: &str, patience: &str, limits: &[&str]| {
+        let mut command = Command::new(binary("timesync-agent"));
+        command.args(["waitsync", "--json", "-H", host, "-p", &port]);
+        command.args(["--timeout", patience, "--retries", "0"]);
+        let (status, stdout, _) = run({
+            command.args(limits);
+            command
+        });
+        let looks: Vec<serde_json::Value> = stdout
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        (status.code(), looks)
+    };
+    let (code, looks) = wait(&answering.address, "10000", &["0", "0.1"]);
+    assert_eq!((code, looks.len()), (Some(0), 1), "{looks:?}");
+    assert_eq!(looks[0]["try"], 1);
+    assert!((looks[0]["correction"].as_f64().unwrap() - 0.05).abs() < 1e-6);
+    assert!((looks[0]["skew"].as_f64().unwrap() - 0.5).abs() < 1e-6);
+    assert_eq!(looks[0]["reference_id"], "50484330");
+    // As many looks as are asked for, and each says why.
+    let (code, looks) = wait(&answering.address, "10000", &["2", "0.01", "0", "0.1"]);
+    assert_eq!((code, looks.len()), (Some(1), 2), "{looks:?}");
+    let (code, looks) = wait(&loopback().to_string(), "50", &["1"]);
+    assert_eq!(code, Some(1));
+    assert_eq!(looks[0]["error"], "506 Cannot talk to daemon", "{looks:?}");
+}
+
+#[test]
 fn a_daemon_that_is_not_there_is_told() {
     let ip = loopback().to_string();
     let mut command = Command::new(binary("timesync-agent"));
@@ -418,6 +455,13 @@ const LINES: &[(&str, bool)] = &[
     ("server x filter 0", false),
     ("server x extfield F323", false),
     ("server x maxsources 3", false),
+    ("server x minstratum 5", false),
+    ("server x minstratum 17", false),
+    ("server x minstratum", false),
+    (
+        "refclock PHC /dev/ptp0:nocrossts local poll 2 minsamples 4",
+        false,
+    ),
     ("server x port 70000", true),
     ("server x nts", true),
     ("server 192.0.2.1:123", false),

@@ -79,7 +79,9 @@ fn who_is_not_allowed_is_not_answered() {
             .unwrap();
         ask_over(&socket, |_| {}).is_ok()
     };
-    assert!(from("127.0.0.2"));
+    tests::wait::for_it("who may ask is answered", tests::time::PATIENCE, || {
+        from("127.0.0.2")
+    });
     assert!(!from("127.0.0.1"));
     // The rules change in place.
     agent.configure("local stratum 8\nallow 127.0.0.1\n");
@@ -213,11 +215,12 @@ fn chronyc_asks_and_understands() {
         code == Some(0) && text.starts_with(&format!("{ip},")),
         "{text}"
     );
-    let (code, text) = agent.chronyc(&["activity"]);
-    assert!(
-        code == Some(0) && text.contains("1 sources online"),
-        "{text}"
-    );
+    // It is locked before the last of the burst has come.
+    tests::wait::for_it("the burst is over", Duration::from_secs(10), || {
+        let (code, text) = agent.chronyc(&["activity"]);
+        assert_eq!(code, Some(0), "{text}");
+        text.contains("1 sources online")
+    });
     // What RHCOS waits for at boot.
     let (code, text) = agent.chronyc(&["waitsync", "10", "0.1", "0.0", "1"]);
     assert_eq!(code, Some(0), "{text}");

@@ -81,7 +81,7 @@ fn assert_never_stepped(nodes: &[Node]) {
     for node in nodes.iter().filter(|node| node.daemon.is_some()) {
         let status = node.agent.status();
         assert_eq!(status["steps"], 0, "{status:#}");
-        let offset = status["correction-seconds"].as_f64().unwrap();
+        let offset = status["correction_seconds"].as_f64().unwrap();
         assert!(offset.abs() < 0.05, "{status:#}");
     }
 }

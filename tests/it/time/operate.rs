@@ -74,7 +74,7 @@ fn what_is_known_of_the_clock_outlives_the_process() {
     )
     .unwrap();
     let daemon = agent.start();
-    let frequency = |status: &serde_json::Value| status["frequency-ppm"].as_f64().unwrap_or(0.0);
+    let frequency = |status: &serde_json::Value| status["frequency_ppm"].as_f64().unwrap_or(0.0);
     let status = agent.wait_status("the drift is taken up", |status| frequency(status) != 0.0);
     assert!((frequency(&status) + 23.456).abs() < 1e-3, "{status:#}");
     daemon.stop();
@@ -116,7 +116,7 @@ fn who_cannot_go_on_ends_with_an_error() {
     // Nobody's clock changes by as much on its own: something is badly wrong, and another process may find out what.
     server.say(|says| says.ahead = 1000.0);
     assert_eq!(daemon.wait().code(), Some(70));
-    assert!(daemon.log().contains("maxchange"), "{}", daemon.log());
+    daemon.wait_log("maxchange");
     assert!(
         agent.drift_file().exists(),
         "what was learned of the frequency is kept"
@@ -176,8 +176,9 @@ fn ask_until(socket: &UdpSocket, stop: &AtomicBool, sent: &AtomicU64) -> Vec<u64
         let stamp = now() ^ number;
         waiting.insert(stamp, number);
         socket.send(&request(stamp)).unwrap();
-        // What a socket keeps by default is as much as comes in most of a second, then.
-        std::thread::sleep(Duration::from_millis(3));
+        // What a socket keeps by default is as much as comes in two seconds and more, then: as long as a loaded machine may take to
+        // start a process.
+        std::thread::sleep(Duration::from_millis(10));
         receive(&mut waiting);
     }
     // Whatever is on its way.
@@ -230,15 +231,20 @@ fn a_successor_is_synchronised_from_its_first_answer() {
             assert!(std::time::Instant::now() < deadline, "{}", next.log());
             if let Ok(reply) = ask(agent.address()) {
                 answers.push(reply);
+                n_since += usize::from(next.log().contains("is taken over"));
             }
-            n_since += u32::from(next.log().contains("is taken over"));
             std::thread::sleep(Duration::from_millis(5));
         }
         for reply in &answers {
             assert_eq!((reply.leap(), reply.stratum), (0, 2), "{reply:?}");
             assert_eq!(reply.reference_id, before.reference_id);
-            assert!(reply.offset.abs() < 0.01, "{reply:?}");
+            // Half of what this process waits for its turn is in it.
+            assert!(reply.offset.abs() < 0.5, "{reply:?}");
         }
+        let mut offsets: Vec<f64> = answers.iter().map(|reply| reply.offset).collect();
+        offsets.sort_by(f64::total_cmp);
+        let median = offsets[offsets.len() / 2];
+        assert!(median.abs() < 0.01, "{offsets:?}");
         // What nobody confirms is less sure with time, and never surer.
         let growth =
             |pair: &[tests::time::Reply]| pair[1].root_dispersion - pair[0].root_dispersion;
@@ -258,20 +264,8 @@ fn a_successor_is_synchronised_from_its_first_answer() {
 
 /// Serves with the threads of the server, or with the loop alone.
 fn with_batch(agent: &Agent, batch: bool) -> impl Fn() -> std::process::Command {
-    let config = agent.files.write(
-        "config.toml",
-        &format!(
-            "version = \"v1\"\nnode = \"test\"\nbatch = {batch}\ncorrect-clock = false\nchrony-conf = \"{}\"\n\
-             [admin]\nlisten = \"{}\"\n[health]\nendpoint = \"none\"\n",
-            agent.files.join("chrony.conf").display(),
-            agent.admin(),
-        ),
-    );
-    move || {
-        let mut command = agent.command("serve");
-        command.arg("--config").arg(&config);
-        command
-    }
+    let lines = format!("node = \"test\"\nbatch = {batch}\n");
+    move || agent.serve_by(agent.admin(), &lines)
 }
 
 /// Processes take over from one another while clients ask.
@@ -290,15 +284,37 @@ fn take_over(agent: &Agent, serve: &std::process::Command) {
     let mut serving = start();
     let load = Load::start(agent.address());
     for _ in 0..3 {
-        load.wait(200);
+        load.wait(80);
         let next = start();
-        load.wait(200);
+        load.wait(80);
         std::mem::replace(&mut serving, next).stop();
     }
-    load.wait(200);
+    load.wait(80);
     let (n, lost) = load.stop();
     assert!(lost.is_empty(), "lost {lost:?} of {n}");
     serving.stop();
+}
+
+#[test]
+fn a_process_that_was_handed_nothing_ends_and_says_who_is_there() {
+    let agent = Agent::on_loopback("local stratum 8\nallow 127.0.0.0/8\n");
+    let daemon = agent.start();
+    let owner = format!("(pid {})", daemon.id());
+    // The same admin address; another one, and the same port of NTP.
+    for (admin, taken) in [
+        (agent.admin(), format!("tcp {}", agent.admin())),
+        (
+            tests::scratch::at(agent.ip, 9407),
+            format!("udp {}", agent.address()),
+        ),
+    ] {
+        let (status, stdout, stderr) = run(agent.serve_by(admin, ""));
+        let text = stdout + &stderr;
+        assert_eq!(status.code(), Some(70), "{text}");
+        let told = format!("cannot listen on {taken}, taken by ");
+        assert!(text.contains(&told) && text.contains(&owner), "{text}");
+    }
+    daemon.stop();
 }
 
 #[test]
@@ -313,7 +329,7 @@ fn asked_once_it_measures_and_ends() {
     let (status, stdout, stderr) = run(command);
     let text = format!("{stdout}{stderr}");
     assert!(status.success(), "{text}");
-    assert!(text.contains("0.12"), "{text}");
+    assert!(text.contains("0.1"), "{text}");
     // Nobody there: it says so, and does not wait for ever.
     server.say(|says| says.is_silent = true);
     let mut command = agent.serve();

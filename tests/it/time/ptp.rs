@@ -65,18 +65,9 @@ impl Wire {
             [192, 168, 7, 2].into(),
             "allow 192.168.7.0/24\n",
         );
-        let text = format!(
-            "version = \"v1\"\nnode = \"oc\"\ncorrect-clock = false\nchrony-conf = \"{}\"\n\
-             [admin]\nlisten = \"{}\"\n[health]\nendpoint = \"none\"\n\
-             [[ptp]]\ninterface = \"eth0\"\ndelay-interval = -2\npoll = 0\nrefid = \"PTP\"\n",
-            agent.files.join("chrony.conf").display(),
-            agent.admin(),
-        );
-        let mut command = agent.command("serve");
-        command
-            .arg("--config")
-            .arg(agent.files.write("config.toml", &text));
-        let daemon = Daemon::start("timesync-agent", command);
+        let lines = "node = \"oc\"\n[[ptp]]\ninterface = \"eth0\"\ndelay-interval = -2\npoll = 0\nrefid = \"PTP\"\n";
+        let serve = agent.serve_by(agent.admin(), lines);
+        let daemon = Daemon::start("timesync-agent", serve);
         (agent, daemon)
     }
 
@@ -128,6 +119,11 @@ fn median(mut values: Vec<i64>) -> i64 {
     values[values.len() / 2]
 }
 
+/// Whether seconds that were measured are few.
+fn is_small(seconds: Option<f64>) -> bool {
+    seconds.is_some_and(|seconds| seconds.abs() < 2e-3)
+}
+
 fn follow(settings: &PtpSettings, ptp4l: &str) {
     let wire = Wire::new();
     let _master = wire.ptp4l(&wire.master, "gm", ptp4l);
@@ -149,9 +145,11 @@ fn follow(settings: &PtpSettings, ptp4l: &str) {
         view.grandmaster.is_some() && view.n_measured >= 20,
         "{view:?}"
     );
-    let delay = view.delay.expect("measured");
-    assert!(delay.abs() < 2e-3, "{delay} s");
-    assert!(view.offset.expect("measured").abs() < 2e-3, "{view:?}");
+    // Single ones are as far off as who stamps them waits for its turn.
+    wait::for_it("what it measures is small", PATIENCE, || {
+        let view = slave.view();
+        is_small(view.delay) && is_small(view.offset)
+    });
 }
 
 #[test]
@@ -215,7 +213,7 @@ fn a_node_has_its_time_from_ptp_and_gives_it_to_others() {
     let (agent, daemon) = wire.agent();
     let status = agent.wait_state(&["locked"]);
     assert_eq!(
-        (&status["stratum"], &status["reference-id"]),
+        (&status["stratum"], &status["reference_id"]),
         (&1.into(), &"50545000".into())
     );
     let (code, text) = agent.chronyc(&["-n", "sources"]);
@@ -301,7 +299,8 @@ fn a_ptp4l_that_follows_says_what_it_measures() {
     let socket = wire.socket("oc");
     wait::for_it("ptp4l", PATIENCE, || socket.exists());
     let (view, made) = ask(&socket, |view, made| {
-        made.len() >= 5 && view.delay.is_some() && !view.interface.is_empty()
+        let is_measured = is_small(view.delay) && is_small(view.offset);
+        made.len() >= 5 && is_measured && !view.interface.is_empty()
     });
     let off = median(
         made.iter()
@@ -312,14 +311,6 @@ fn a_ptp4l_that_follows_says_what_it_measures() {
     assert_eq!((view.process, view.interface.as_str()), ("ptp4l", "eth0"));
     assert_eq!((view.role, view.state), (PtpRole::Slave, PtpState::Locked));
     assert_eq!((view.class, view.steps_removed), (248, 1));
-    assert!(
-        view.delay.is_some_and(|delay| delay.abs() < 2e-3),
-        "{view:?}"
-    );
-    assert!(
-        view.offset.is_some_and(|offset| offset.abs() < 2e-3),
-        "{view:?}"
-    );
     // Without a master there is nothing to measure.
     master.kill();
     let (view, made) = ask(&socket, |view, _| {

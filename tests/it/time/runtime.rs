@@ -28,17 +28,8 @@ fn is_answered(agent: &Agent) -> bool {
 
 /// Serves with the threads of the server, or with the loop alone.
 fn start(agent: &Agent, batch: bool) -> Daemon {
-    let text = format!(
-        "version = \"v1\"\nnode = \"test\"\ncorrect-clock = false\nbatch = {batch}\n\
-         chrony-conf = \"{}\"\n[admin]\nlisten = \"{}\"\n[health]\nendpoint = \"none\"\n",
-        agent.files.join("chrony.conf").display(),
-        agent.admin(),
-    );
-    let mut command = agent.command("serve");
-    command
-        .arg("--config")
-        .arg(agent.files.write("config.toml", &text));
-    Daemon::start("timesync-agent", command)
+    let lines = format!("node = \"test\"\nbatch = {batch}\n");
+    Daemon::start("timesync-agent", agent.serve_by(agent.admin(), &lines))
 }
 
 #[test]
@@ -144,6 +135,30 @@ fn sources_come_and_go() {
         status["sources"][0]["address"] == first.address.ip().to_string()
     });
     assert_eq!(n_sources(&status), 1);
+    daemon.stop();
+}
+
+#[test]
+fn what_chronyc_has_said_stays_when_files_are_read_again() {
+    let agent = Agent::on_loopback("allow 127.0.0.0/8\n");
+    let daemon = agent.start();
+    told(&agent, "local stratum 5", (0, "200 OK"));
+    let is_given = |status: &serde_json::Value| status["state"] == "local";
+    agent.wait_status("it gives its own time", is_given);
+    for command in ["rekey", "cyclelogs", "reload sources", "deny 192.0.2.0/24"] {
+        told(&agent, command, (0, "200 OK"));
+        // Told, and the settings taken up: whatever is to follow has followed then.
+        for _ in 0..10 {
+            std::thread::sleep(Duration::from_millis(30));
+            let reply = ask(agent.address()).expect(command);
+            assert_eq!(reply.stratum, 5, "{command}");
+        }
+    }
+    // The configuration does not know of it.
+    daemon.hang_up();
+    agent.wait_status("as configured", |status| {
+        status["state"] == "unsynchronised"
+    });
     daemon.stop();
 }
 

@@ -32,7 +32,7 @@ fn clients_are_given_the_time_of_who_is_followed() {
     let daemon = agent.start();
     let status = agent.wait_state(&["locked", "syncing"]);
     assert_eq!(status["stratum"], 2);
-    assert_eq!(status["corrects-clock"], false);
+    assert_eq!(status["corrects_clock"], false);
     // The clock is left alone, and what clients are told is not.
     wait::for_it("clients are told the time", PATIENCE, || {
         (agent.offset() - 0.25).abs() < 0.01
@@ -170,6 +170,6 @@ fn a_name_that_is_not_resolved_holds_up_nobody() {
     let agent = Agent::on_loopback(&lines);
     let daemon = agent.start();
     let status = agent.wait_state(&["locked"]);
-    assert_eq!(status["unresolved-names"], 1, "{status:#}");
+    assert_eq!(status["unresolved_names"], 1, "{status:#}");
     daemon.stop();
 }

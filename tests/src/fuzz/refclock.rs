@@ -86,6 +86,7 @@ fn tell(data: &[u8]) {
         let context = Context {
             tai_offset: Some(37),
             estimate: Some((time.wrapping_sub(at), 1e-3)),
+            ..Context::default()
         };
         let before = clock.last();
         if clock

@@ -6,18 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use crate::binaries::{binary, checkout};
+use crate::binaries::{SERVICES, binary, checkout};
 use crate::daemon::run;
-
-/// The services of a node.
-pub const SERVICES: [&str; 6] = [
-    "healthd",
-    "dns-authd",
-    "dns-recursor",
-    "lb-proxy",
-    "registry-svc",
-    "timesync-agent",
-];
 
 /// Archives of every service, and the command `outpost` as nodes have it.
 #[derive(Debug)]

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use super::{Images, LOOK, Node, Outside, Root, SERVICES, tls};
-use crate::binaries::{binary, checkout};
+use super::{Images, LOOK, Node, Outside, Root, tls};
+use crate::binaries::{SERVICES, binary, checkout};
 use crate::daemon::run;
 use crate::netns::{Machine, Network};
 use crate::scratch::Scratch;
