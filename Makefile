@@ -48,8 +48,8 @@ deny:
 
 # Every configuration template through the `check` of its service.
 configs:
-	$(CARGO) build --locked -p healthd -p dns-authd -p dns-recursor -p lb-proxy
-	$(CARGO) test --locked -p tests --test it -- tidy::every_template
+	$(CARGO) build --locked --workspace --bins
+	$(CARGO) test --locked -p tests --test it -- every_template
 
 # The same questions about random zones to dns-authd, Knot and NSD, as far as those are installed.
 peers:
