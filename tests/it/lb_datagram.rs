@@ -100,7 +100,7 @@ impl Client {
     fn ask(&self) -> std::io::Result<String> {
         self.0.send(b"?")?;
         let mut buffer = [0; 64];
-        let length = self.0.recv(&mut buffer)?;
+        let length = wait::uninterrupted(|| self.0.recv(&mut buffer))?;
         Ok(String::from_utf8_lossy(&buffer[..length]).into_owned())
     }
 }
@@ -117,7 +117,7 @@ fn add_address(machine: &Machine, address: &str) {
 /// Answers until the word `die`, or until it is quiet for long.
 fn answer(socket: &UdpSocket, name: &str) {
     let mut buffer = [0; 64];
-    while let Ok((length, peer)) = socket.recv_from(&mut buffer) {
+    while let Ok((length, peer)) = wait::uninterrupted(|| socket.recv_from(&mut buffer)) {
         if &buffer[..length] == b"die" {
             return;
         }

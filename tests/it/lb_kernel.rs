@@ -205,7 +205,7 @@ fn ask(stream: &mut TcpStream) -> std::io::Result<String> {
 
 fn listen(stream: &mut TcpStream) -> std::io::Result<String> {
     let mut buffer = [0; 64];
-    let length = stream.read(&mut buffer)?;
+    let length = wait::uninterrupted(|| stream.read(&mut buffer))?;
     Ok(String::from_utf8_lossy(&buffer[..length]).into_owned())
 }
 
@@ -336,7 +336,7 @@ fn flows_of_datagrams_move_when_their_server_goes() {
     let ask = || {
         socket.send(b"?")?;
         let mut buffer = [0; 64];
-        let length = socket.recv(&mut buffer)?;
+        let length = wait::uninterrupted(|| socket.recv(&mut buffer))?;
         std::io::Result::Ok(String::from_utf8_lossy(&buffer[..length]).into_owned())
     };
     // Before there are rules, nobody listens; that must not stick to the flow.
@@ -367,7 +367,7 @@ fn a_client_keeps_its_port_where_it_can() {
     let port = |mut stream: &TcpStream| -> u16 {
         stream.write_all(b"port").unwrap();
         let mut buffer = [0; 16];
-        let length = stream.read(&mut buffer).unwrap();
+        let length = wait::uninterrupted(|| stream.read(&mut buffer)).unwrap();
         String::from_utf8_lossy(&buffer[..length]).parse().unwrap()
     };
     for ip in [VIP, VIP6] {
@@ -428,7 +428,10 @@ fn what_the_kernel_forwards_is_listed_and_ended() {
     socket.connect((VIP, 6443)).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     socket.send(b"?").unwrap();
-    assert_eq!(socket.recv(&mut [0; 64]).unwrap(), 2);
+    assert_eq!(
+        wait::uninterrupted(|| socket.recv(&mut [0; 64])).unwrap(),
+        2
+    );
 
     let listed = list(100, "api");
     assert_eq!(listed.len(), 6);

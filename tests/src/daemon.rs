@@ -119,14 +119,13 @@ impl Daemon {
         let start = Instant::now();
         let mut buffer = [0; 4096];
         while !self.told.lines().any(|line| line == state) {
-            match self.notify.recv(&mut buffer) {
+            match wait::uninterrupted(|| self.notify.recv(&mut buffer)) {
                 Ok(length) => {
                     let text = String::from_utf8_lossy(&buffer[..length]);
                     writeln!(self.told, "{text}").expect("strings take everything");
                     continue;
                 }
-                Err(error)
-                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => panic!("notify socket of {}: {error}", self.label),
             }
             if let Some(status) = self.child.try_wait().expect("own child") {

@@ -9,6 +9,8 @@ use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
+use crate::wait;
+
 pub const A: u16 = 1;
 pub const NS: u16 = 2;
 pub const CNAME: u16 = 5;
@@ -507,9 +509,8 @@ pub fn exchange_udp(server: SocketAddr, wire: &[u8], limit: Duration) -> Result<
         .map_err(|error| error.to_string())?;
     socket.send(wire).map_err(|error| error.to_string())?;
     let mut buffer = vec![0; 65_535];
-    let length = socket
-        .recv(&mut buffer)
-        .map_err(|error| error.to_string())?;
+    let length =
+        wait::uninterrupted(|| socket.recv(&mut buffer)).map_err(|error| error.to_string())?;
     buffer.truncate(length);
     Ok(buffer)
 }

@@ -81,10 +81,10 @@ impl Drop for Scratch {
 /// With an address of its own a test may use fixed ports, and a daemon's default ports besides.
 #[must_use]
 pub fn loopback() -> Ipv4Addr {
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let process = std::process::id();
+    let number = NEXT.fetch_add(1, Ordering::Relaxed) % (NETWORKS * 254);
+    let process = std::process::id() % PROCESSES;
     // 127.64.0.1 and up: far from 127.0.0.1 and from what `outpost up` takes.
-    let [_, second, third, _] = ((process % PROCESSES) << 8).to_be_bytes();
+    let [.., second, third] = (process * NETWORKS + number / 254).to_be_bytes();
     let fourth = u8::try_from(number % 254 + 1).expect("less than 255");
     Ipv4Addr::new(127, 64 + second, third, fourth)
 }
@@ -96,6 +96,10 @@ pub fn at(ip: Ipv4Addr, port: u16) -> SocketAddr {
 }
 
 /// Process ids are told apart up to this many.
-const PROCESSES: u32 = 128 * 256;
+const PROCESSES: u32 = 4096;
+
+/// Networks of 254 addresses that a process has: more than all tests take, so that none comes around while
+/// a long test still has it.
+const NETWORKS: u32 = 128 * 256 / PROCESSES;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);

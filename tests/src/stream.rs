@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, SockRef, Socket, Type};
 
+use crate::wait;
+
 /// A server: each connection has a thread of its own. Dropped, it is gone, and its connections too.
 pub struct Server {
     address: SocketAddr,
@@ -131,7 +133,7 @@ impl Drop for Server {
 pub fn echo(mut stream: &TcpStream) {
     let mut buffer = [0; 16384];
     loop {
-        match stream.read(&mut buffer) {
+        match wait::uninterrupted(|| stream.read(&mut buffer)) {
             Ok(0) | Err(_) => break,
             Ok(length) => {
                 if stream.write_all(&buffer[..length]).is_err() {
@@ -203,7 +205,7 @@ pub fn try_line(mut stream: &TcpStream) -> std::io::Result<String> {
     let mut line = Vec::new();
     let mut octet = [0];
     loop {
-        if stream.read(&mut octet)? == 0 {
+        if wait::uninterrupted(|| stream.read(&mut octet))? == 0 {
             return Err(ErrorKind::UnexpectedEof.into());
         }
         if octet[0] == b'\n' {
@@ -250,13 +252,12 @@ pub fn end(mut stream: &TcpStream) -> End {
     let mut buffer = [0; 16384];
     let mut n_octets = 0;
     loop {
-        match stream.read(&mut buffer) {
+        match wait::uninterrupted(|| stream.read(&mut buffer)) {
             Ok(0) => return End::Closed(n_octets),
             Ok(length) => n_octets += length as u64,
             Err(error) => match error.kind() {
                 ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => return End::Reset(n_octets),
                 ErrorKind::WouldBlock | ErrorKind::TimedOut => return End::Open(n_octets),
-                ErrorKind::Interrupted => {}
                 _ => panic!("{error}"),
             },
         }
@@ -374,13 +375,12 @@ pub fn receive(mut stream: &TcpStream, seed: u64, length: u64) -> Result<(), Str
         let most = buffer
             .len()
             .min(usize::try_from(left).unwrap_or(usize::MAX));
-        match stream.read(&mut buffer[..most]) {
+        match wait::uninterrupted(|| stream.read(&mut buffer[..most])) {
             Ok(0) => return Err(format!("closed {left} octets of {length} too early")),
             Ok(n) => {
                 pattern.check(&buffer[..n])?;
                 left -= n as u64;
             }
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(format!("{error} with {left} octets of {length} to come")),
         }
     }

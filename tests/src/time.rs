@@ -530,7 +530,7 @@ pub fn ask_over(socket: &UdpSocket, change: impl FnOnce(&mut Vec<u8>)) -> io::Re
     socket.send(&octets)?;
     let mut buffer = [0; 1024];
     loop {
-        let length = socket.recv(&mut buffer)?;
+        let length = wait::uninterrupted(|| socket.recv(&mut buffer))?;
         let came = now();
         assert!(length <= octets.len(), "an answer longer than its request");
         let reply = Reply::read(&buffer[..length], sent, came).ok_or(io::ErrorKind::InvalidData)?;

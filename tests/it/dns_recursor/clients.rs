@@ -7,6 +7,7 @@ use tests::dns::{self, A, Message, Question, REFUSED, ask, ask_a, ask_tcp};
 use tests::scratch::{at, loopback};
 use tests::site::Site;
 use tests::upstream::Upstream;
+use tests::wait;
 
 use super::{Forward, addresses, configure, plain, start, with_upstream};
 
@@ -33,7 +34,7 @@ fn strangers_are_refused() {
             .send(&Question::new("www.example", A).to_wire(1))
             .unwrap();
         let mut buffer = [0; 512];
-        let length = socket.recv(&mut buffer).unwrap();
+        let length = wait::uninterrupted(|| socket.recv(&mut buffer)).unwrap();
         Message::read(&buffer[..length]).unwrap()
     };
     assert_eq!(addresses(&ask_from(friend)), ["192.0.2.1"]);

@@ -10,6 +10,7 @@ use tests::daemon::Daemon;
 use tests::lb::{FRONT, Place, pair};
 use tests::scratch::{at, loopback};
 use tests::stream::PATIENCE;
+use tests::wait;
 
 /// How long the slow answer takes: longer than a swap.
 const SLOW: Duration = Duration::from_millis(1500);
@@ -58,7 +59,7 @@ impl Client {
     /// The server that answers `word`, and to nothing else.
     fn hear(&self, word: &str) -> Result<String, String> {
         let mut buffer = [0; 2048];
-        let length = self.0.recv(&mut buffer);
+        let length = wait::uninterrupted(|| self.0.recv(&mut buffer));
         let length = length.map_err(|error| format!("{word} was not answered: {error}"))?;
         let answer = String::from_utf8_lossy(&buffer[..length]).into_owned();
         match answer.split_once(' ') {
@@ -176,7 +177,7 @@ fn no_flow_notices_ten_new_processes() {
     let mut answers = Vec::new();
     for _ in 0..10 {
         let mut buffer = [0; 64];
-        let length = slow.0.recv(&mut buffer).expect("each is answered");
+        let length = wait::uninterrupted(|| slow.0.recv(&mut buffer)).expect("each is answered");
         answers.push(String::from_utf8_lossy(&buffer[..length]).into_owned());
     }
     answers.sort();

@@ -112,7 +112,7 @@ impl Asker {
         let mut answers = Vec::new();
         let mut buffer = [0; 2000];
         loop {
-            let length = self.socket.recv(&mut buffer).ok()?;
+            let length = wait::uninterrupted(|| self.socket.recv(&mut buffer)).ok()?;
             let answer = &buffer[..length];
             if answer.get(24..32) == Some(&self.number.to_be_bytes()) {
                 return Some(answers);
