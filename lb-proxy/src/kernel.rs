@@ -30,6 +30,7 @@
 mod changes;
 pub mod conntrack;
 mod devices;
+mod netlink;
 mod nft;
 mod reset;
 pub mod ruleset;

@@ -2,29 +2,21 @@
 //!
 //! Entries of the table of connections (conntrack) are listed and deleted over netlink, by hand: two
 //! messages, no unsafe code and no further package on the node, which the `conntrack` command would
-//! be; `socket2` makes the socket. `conntrack/wire.rs` knows the messages.
+//! be. `conntrack/wire.rs` knows the messages.
 
 mod wire;
 
-use std::io::{self, Read as _, Write as _};
+use std::io;
 use std::net::SocketAddr;
-use std::time::Duration;
-
-use socket2::{Domain, Protocol, Socket, Type};
 
 use self::wire::Part;
+use super::netlink::Netlink;
 
 /// Entries forgotten in one pass over the table; what is left is found by the next.
 const PASS: usize = 16_384;
 
 /// Passes, so that entries made as fast as they are deleted do not hold the thread.
 const MAX_PASSES: usize = 64;
-
-/// The kernel sends parts of a listing in pieces up to this long.
-const BUFFER: usize = 64 * 1024;
-
-/// How long the kernel may take to answer; it answers at once.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// One flow the kernel remembers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,22 +103,14 @@ pub fn forget(
 
 /// The kernel's table.
 struct Table {
-    socket: Socket,
-    buffer: Vec<u8>,
+    netlink: Netlink,
     sequence: u32,
 }
 
 impl Table {
     fn open() -> io::Result<Self> {
-        let socket = Socket::new(
-            Domain::from(libc::AF_NETLINK),
-            Type::RAW,
-            Some(Protocol::from(libc::NETLINK_NETFILTER)),
-        )?;
-        socket.set_read_timeout(Some(PATIENCE))?;
         Ok(Self {
-            socket,
-            buffer: vec![0; BUFFER],
+            netlink: Netlink::open(libc::NETLINK_NETFILTER)?,
             sequence: 0,
         })
     }
@@ -160,10 +144,9 @@ impl Table {
     fn exchange(&mut self, request: &[u8], mut each: impl FnMut(Entry)) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
         let request = wire::number(request, self.sequence);
-        (&self.socket).write_all(&request)?;
+        self.netlink.send(&request)?;
         loop {
-            let length = (&self.socket).read(&mut self.buffer)?;
-            let received = self.buffer.get(..length).unwrap_or_default();
+            let received = self.netlink.receive()?;
             for part in wire::parts(received, self.sequence) {
                 match part {
                     Part::Entry(entry) => each(entry),

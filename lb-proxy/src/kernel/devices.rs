@@ -7,23 +7,16 @@
 //! Asked for over rtnetlink and without a runtime, whenever counters are read.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Read as _, Write as _};
+use std::io;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use netlink_packet_route::address::{AddressMessage, AddressScope};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use rtnetlink::packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
-use socket2::{Domain, Protocol, Socket, Type};
 
+use super::netlink::Netlink;
 use super::ruleset::KernelFrontend;
-
-/// The kernel sends parts of a listing in pieces up to this long.
-const BUFFER: usize = 64 * 1024;
-
-/// How long the kernel may take to answer; it answers at once.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The most devices that a flow table can have (`NFT_NETDEVICE_MAX`).
 const MOST: usize = 256;
@@ -118,22 +111,15 @@ fn plain_name(link: &LinkMessage) -> Option<&str> {
 }
 
 fn dump(request: RouteNetlinkMessage, mut each: impl FnMut(RouteNetlinkMessage)) -> io::Result<()> {
-    let socket = Socket::new(
-        Domain::from(libc::AF_NETLINK),
-        Type::RAW,
-        Some(Protocol::from(libc::NETLINK_ROUTE)),
-    )?;
-    socket.set_read_timeout(Some(PATIENCE))?;
+    let mut netlink = Netlink::open(libc::NETLINK_ROUTE)?;
     let mut request = NetlinkMessage::from(request);
     request.header.flags = NLM_F_REQUEST | NLM_F_DUMP;
     request.finalize();
     let mut octets = vec![0; request.buffer_len()];
     request.serialize(&mut octets);
-    (&socket).write_all(&octets)?;
-    let mut buffer = vec![0; BUFFER];
+    netlink.send(&octets)?;
     loop {
-        let length = (&socket).read(&mut buffer)?;
-        let mut rest = buffer.get(..length).unwrap_or_default();
+        let mut rest = netlink.receive()?;
         while !rest.is_empty() {
             let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
                 .map_err(io::Error::other)?;
