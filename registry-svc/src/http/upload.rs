@@ -57,6 +57,8 @@ impl Call<'_> {
     async fn mount(&self, name: &RepositoryName, digest: &Digest) -> Result<bool, Refused> {
         let store = self.store();
         if store.blob(name, digest).await?.is_some() {
+            // Here it stays while it is leased, and on other nodes for as long as its link is young.
+            store.link(name, digest).await?;
             return Ok(true);
         }
         let sources = match self.query.first("from") {

@@ -23,6 +23,12 @@ use crate::reference::RepositoryName;
 /// Repositories that are looked through for one a client may mount from.
 const MOST_HOLDERS: usize = 100;
 
+/// How old a link that stands may be, in milliseconds, for another push to be told that it is there and
+/// nothing to be stated. The sweep of another node, which knows nothing of leases taken here, takes back
+/// links that are older than its [grace](crate::upkeep::GRACE_AMONG_NODES): what is acknowledged now has
+/// most of that before it.
+const RECENT: u64 = 3_600_000;
+
 impl Store {
     /// The size of a blob that a repository has; takes a lease on it.
     ///
@@ -271,7 +277,7 @@ impl Store {
         Ok(size)
     }
 
-    /// States that a repository has a blob, unless that stands already.
+    /// States that a repository has a blob, unless that was stated of late.
     pub(crate) async fn state_blob(
         &self,
         repository: &RepositoryName,
@@ -289,6 +295,7 @@ impl Store {
         };
         if let Some(standing) = self.inner.read(|view| view.register(&key))?
             && standing.fact == fact
+            && standing.stamp.milliseconds().saturating_add(RECENT) > self.inner.now()
         {
             // Nothing is written, so nothing else would say that the journal has failed meanwhile.
             self.inner.writable()?;

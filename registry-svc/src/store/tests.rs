@@ -6,6 +6,8 @@ use tokio_stream::StreamExt as _;
 use super::*;
 use crate::digest::Algorithm;
 use crate::disk::RealDisk;
+use crate::hlc::Hlc;
+use crate::record::Fact;
 
 /// The content of a body in pieces of some size.
 fn body(octets: &[u8]) -> impl tokio_stream::Stream<Item = io::Result<Bytes>> + Send + Unpin {
@@ -586,5 +588,44 @@ fn a_feed_brings_another_store_to_the_same_registers() {
             .await
             .unwrap();
         assert_eq!(late.origin, other.origin());
+    });
+}
+
+#[test]
+fn a_link_is_stated_anew_for_a_push_unless_it_was_stated_of_late() {
+    const HOUR: u64 = 3_600_000;
+    run(async {
+        let scratch = tempfile::tempdir().unwrap();
+        let (store, _) = open(&settings(&scratch, IndexKind::Memory)).await;
+        let octets = b"pushed days ago".to_vec();
+        let (name, digest, size) = (repository("a"), digest(&octets), octets.len() as u64);
+        store.ingest(&digest, None, body(&octets)).await.unwrap();
+        let days_ago = Record {
+            origin: NodeId {
+                name: "master-1".parse().unwrap(),
+                incarnation: 1,
+            },
+            sequence: 1,
+            stamp: Hlc::at((settings(&scratch, IndexKind::Memory).wall)() - 72 * HOUR),
+            facts: vec![Fact::Blob {
+                repository: name.clone(),
+                digest,
+                size: Some(size),
+            }],
+        };
+        store.apply(vec![days_ago]).await.unwrap();
+
+        let pushed = store.push(&name, &digest, None, body(&octets)).await;
+        let position = pushed.unwrap().position.unwrap();
+        assert_eq!(position.origin, store.origin());
+        for _ in 0..2 {
+            // What was acknowledged just now is not written again.
+            let linked = store.link(&name, &digest).await.unwrap();
+            assert_eq!(linked.position.as_ref(), Some(&position));
+        }
+        // What a sweep does on a node that has not heard of the push.
+        let as_of = Hlc::at(store.inner.now() - 24 * HOUR);
+        assert!(!store.unlink_everywhere(&digest, as_of).await.unwrap());
+        assert_eq!(store.repositories_with(&digest), [name]);
     });
 }

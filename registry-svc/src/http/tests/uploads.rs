@@ -1,6 +1,8 @@
 //! Every way to push a blob.
 
 use super::*;
+use crate::hlc::Hlc;
+use crate::record::{Fact, NodeId, Record};
 
 /// A session of repository `a`, and where it is.
 async fn begun(registry: &Registry) -> String {
@@ -372,6 +374,37 @@ fn a_blob_is_mounted_from_where_it_is() {
             registry.get(format!("/v2/a/blobs/{digest}")).await.body,
             "hello"
         );
+    });
+}
+
+/// Another node's sweep takes back what has not been pushed or mounted for a day.
+#[test]
+fn a_mount_of_what_the_repository_has_is_stated() {
+    block_on(async {
+        let registry = Registry::open().await;
+        let store = &registry.api.parts.store;
+        let digest = sha256(b"hello");
+        let content = tokio_stream::iter([Ok(Bytes::from_static(b"hello"))]);
+        store.ingest(&digest, None, content).await.unwrap();
+        let link = Fact::Blob {
+            repository: "a".parse().unwrap(),
+            digest,
+            size: Some(5),
+        };
+        let days_ago = Record {
+            origin: NodeId {
+                name: "node-2".parse().unwrap(),
+                incarnation: 1,
+            },
+            sequence: 1,
+            stamp: Hlc::at(1_700_000_000_000),
+            facts: vec![link.clone()],
+        };
+        store.apply(vec![days_ago]).await.unwrap();
+        let path = format!("/v2/a/blobs/uploads/?mount={digest}&from=nowhere");
+        created(&registry, &registry.post(path).await, b"hello", &digest).await;
+        let standing = store.register(&link.key()).unwrap().unwrap();
+        assert_eq!(standing.origin, store.origin());
     });
 }
 
