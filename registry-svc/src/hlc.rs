@@ -17,6 +17,9 @@ impl Hlc {
     /// How many bits count inside of a millisecond.
     const COUNTER: u32 = 16;
 
+    /// Those bits.
+    const COUNTED: u64 = (1 << Self::COUNTER) - 1;
+
     /// The stamp that travels as this number.
     #[must_use]
     pub fn from_bits(bits: u64) -> Self {
@@ -35,6 +38,20 @@ impl Hlc {
         Self(milliseconds.min(u64::MAX >> Self::COUNTER) << Self::COUNTER)
     }
 
+    /// The last stamp before a millisecond, for what is stated as of then: whatever was stated from that
+    /// millisecond on is greater. A [`Clock`] gives one out itself only after 65,535 others in one
+    /// millisecond, so it says [how it was made](Self::is_last).
+    #[must_use]
+    pub fn last_before(milliseconds: u64) -> Self {
+        Self(Self::at(milliseconds).0.saturating_sub(1))
+    }
+
+    /// Whether it is the last one of its millisecond.
+    #[must_use]
+    pub fn is_last(self) -> bool {
+        self.0 & Self::COUNTED == Self::COUNTED
+    }
+
     /// The wall clock's part, in milliseconds since 1970.
     #[must_use]
     pub fn milliseconds(self) -> u64 {
@@ -50,7 +67,7 @@ impl Hlc {
 
 impl fmt::Debug for Hlc {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let counter = self.0 & ((1 << Self::COUNTER) - 1);
+        let counter = self.0 & Self::COUNTED;
         write!(formatter, "{}.{counter}", self.milliseconds())
     }
 }
@@ -115,5 +132,22 @@ mod tests {
         clock.observe(Hlc::from_bits(u64::MAX));
         assert_eq!(clock.tick(7).to_bits(), u64::MAX);
         assert_eq!(Hlc::at(u64::MAX).milliseconds(), u64::MAX >> 16);
+    }
+
+    #[test]
+    fn the_last_stamp_before_a_millisecond_is_known_from_those_of_a_clock() {
+        let last = Hlc::last_before(8);
+        assert!(last < Hlc::at(8) && last.next() == Hlc::at(8));
+        assert!(last.is_last());
+        assert_eq!(last.milliseconds(), 7);
+        assert!(Hlc::from_bits(last.to_bits()).is_last());
+        let mut clock = Clock::default();
+        for _ in 0..0xffff {
+            assert!(!clock.tick(7).is_last());
+        }
+        // One that has seen it goes on after it.
+        clock.observe(last);
+        assert!(!clock.tick(7).is_last() && clock.last() > last);
+        assert!(!Hlc::last_before(0).is_last());
     }
 }

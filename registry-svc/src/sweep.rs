@@ -16,7 +16,8 @@
 //! what repositories say of a blob is taken back only while every node has been heard, and as of a
 //! moment in the past: whoever has referred to it since has stated a link that holds against that on
 //! every node. Should one have been lost all the same, by a node that comes back after long, it is
-//! stated anew where its content is.
+//! stated anew where its content is; what an operator has taken back is not, for a sweep's stamps are
+//! [known](Hlc::is_last).
 //!
 //! Manifests without a tag stay unless configured otherwise: mirrors are pulled by digest.
 
@@ -230,7 +231,7 @@ impl Sweep<'_> {
             }
             // First what is said of it, then itself: repositories never have what is gone.
             let back = self.settings.grace.min(MOST_BACK);
-            let as_of = Hlc::at(milliseconds(self.store.wall() - back));
+            let as_of = Hlc::last_before(milliseconds(self.store.wall() - back));
             if !self.store.unlink_everywhere(digest, as_of).await? {
                 self.store.take_back(digest).await?;
                 return Ok(Fate::Wanted);

@@ -13,8 +13,8 @@ use crate::store::{Store, StoreError};
 /// Registers that are read at once.
 const PAGE: usize = 1000;
 
-/// Manifests of repositories and everything they refer to. If it `restates`, links that were taken back by
-/// another node are stated anew on the way: one that had not heard of the manifest.
+/// Manifests of repositories and everything they refer to. If it `restates`, links that the sweep of
+/// another node has taken back are stated anew on the way: one that had not heard of the manifest.
 ///
 /// # Errors
 ///
@@ -48,7 +48,7 @@ pub(super) async fn marked(
 }
 
 /// States anew the links to blobs that a manifest of their repository refers to and that are here, where
-/// they were taken back.
+/// a sweep has taken them back. What somebody has deleted stays deleted.
 async fn restate_links(
     store: &Store,
     repository: &RepositoryName,
@@ -61,7 +61,7 @@ async fn restate_links(
             digest: *digest,
         };
         let link = store.register(&key)?;
-        if !link.is_some_and(|link| link.fact.is_tombstone()) {
+        if !link.is_some_and(|link| link.fact.is_tombstone() && link.stamp.is_last()) {
             continue;
         }
         match store.link(repository, digest).await {

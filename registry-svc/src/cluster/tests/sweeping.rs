@@ -158,8 +158,11 @@ fn a_link_that_a_manifest_needs_is_stated_anew_by_the_sweep() {
         let (digest, _) = push(&first.store, "v1", std::slice::from_ref(&layer)).await;
         same(&[&first, &second]).await;
         let layer = sha256(&layer);
-        // As by a node that comes back after weeks.
-        first.store.unlink(&repository(), &layer).await.unwrap();
+        // As by the sweep of a node that comes back after weeks.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let as_of = Hlc::last_before(wall_clock());
+        let unlinked = first.store.unlink_everywhere(&layer, as_of).await;
+        assert!(unlinked.unwrap());
         same(&[&first, &second]).await;
         assert_eq!(second.store.repositories_with(&layer), []);
         let report = swept(&second, Duration::ZERO).await;
@@ -169,5 +172,28 @@ fn a_link_that_a_manifest_needs_is_stated_anew_by_the_sweep() {
             assert_eq!(shown(&node.store, "v1").await, Some(digest));
         }
         assert_eq!(swept(&second, Duration::ZERO).await.n_restated, 0);
+    });
+}
+
+#[test]
+fn a_blob_that_was_deleted_of_a_repository_stays_deleted_although_a_manifest_names_it() {
+    run(async {
+        let site = Site::new(2);
+        let (first, second) = (site.start(0).await, site.start(1).await);
+        connected(&[&first, &second]).await;
+        let layer = octets(1, 5000);
+        push(&first.store, "v1", std::slice::from_ref(&layer)).await;
+        same(&[&first, &second]).await;
+        let layer = sha256(&layer);
+        first.store.unlink(&repository(), &layer).await.unwrap();
+        same(&[&first, &second]).await;
+        for node in [&first, &second] {
+            let report = swept(node, Duration::ZERO).await;
+            assert_eq!(report.n_restated, 0, "{report}");
+        }
+        same(&[&first, &second]).await;
+        for node in [&first, &second] {
+            assert_eq!(node.store.repositories_with(&layer), []);
+        }
     });
 }
