@@ -46,6 +46,12 @@ pub(super) enum LookError {
         #[source]
         source: LockError,
     },
+    /// Nodes that the verb cannot hear may need what it would take away.
+    #[error(
+        "the store is one of several nodes that hold the same, which only a running registry-svc hears: \
+         start it, and it does this"
+    )]
+    OfSeveral,
     /// There is no registry.
     #[error("there is no registry in {}", .0.display())]
     NoRegistry(PathBuf),
@@ -64,7 +70,9 @@ impl LookError {
     pub(super) fn code(&self) -> u8 {
         match self {
             Self::Refused(_) | Self::View(_) => exit::DATA,
-            Self::Nowhere { .. } | Self::Held { .. } | Self::NoRegistry(_) => exit::UNAVAILABLE,
+            Self::Nowhere { .. } | Self::Held { .. } | Self::NoRegistry(_) | Self::OfSeveral => {
+                exit::UNAVAILABLE
+            }
             Self::Answer(_) | Self::Store(_) => exit::SOFTWARE,
             Self::Start(error) => error.code,
         }

@@ -10,9 +10,10 @@ use daemon_base::snapshot::Cell;
 use daemon_base::{errln, exit, outln};
 use serde_json::Value;
 
-use super::look::{LookError, Reached, reach};
+use super::look::{LookError, Opened, Reached, reach};
 use crate::args::LookArgs;
 use crate::config::v1;
+use crate::record::{NodeId, Vector};
 use crate::upkeep::{Task, Upkeep};
 
 /// The least configuration there is.
@@ -98,6 +99,10 @@ async fn done(args: &LookArgs, task: Task) -> Result<Value, LookError> {
             }
         }
         Reached::Disk(opened) => {
+            if matches!(task, Task::Sweep | Task::DryRun) && is_of_several(args, &opened) {
+                opened.store.close().await;
+                return Err(LookError::OfSeveral);
+            }
             let config = match opened.config {
                 Some(config) => config,
                 // What is not configured is as it is unless configured.
@@ -121,6 +126,24 @@ async fn done(args: &LookArgs, task: Task) -> Result<Value, LookError> {
             Ok(report)
         }
     }
+}
+
+/// Whether other nodes hold what this store holds, and may have referred to it: by the configuration,
+/// or, of a root that it does not name, by whom the store has heard.
+fn is_of_several(args: &LookArgs, opened: &Opened) -> bool {
+    match &opened.config {
+        Some(config) if args.root.is_none() => config.cluster.is_some(),
+        Some(config) if config.cluster.is_some() => true,
+        _ => has_heard_others(&opened.store.origin(), &opened.store.vector()),
+    }
+}
+
+/// Whether there are records of another node. Of this one's, some may have its name of today with another
+/// disk, and some its disk with another name.
+fn has_heard_others(own: &NodeId, heard: &Vector) -> bool {
+    let is_other =
+        |origin: &NodeId| origin.name != own.name && origin.incarnation != own.incarnation;
+    heard.iter().any(|(origin, _)| is_other(origin))
 }
 
 /// The report of the task of this number, once it is done.
@@ -180,6 +203,30 @@ impl Progress {
     fn end(&self) {
         if self.is_terminal && self.n_shown > 0 && !self.is_quiet {
             daemon_base::print::err(format_args!("\r\x1b[K"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_is_one_of_several_when_it_has_heard_others() {
+        let id = |name: &str, incarnation| NodeId {
+            name: name.parse().unwrap(),
+            incarnation,
+        };
+        let own = id("master-0", 1);
+        for (heard, is_other) in [
+            (vec![], false),
+            (vec![id("master-0", 1)], false),
+            // It was given its name later, and its disk before.
+            (vec![id("node", 1), id("master-0", 7)], false),
+            (vec![id("master-0", 1), id("master-1", 2)], true),
+        ] {
+            let vector = heard.iter().map(|origin| (origin.clone(), 5)).collect();
+            assert_eq!(has_heard_others(&own, &vector), is_other, "{heard:?}");
         }
     }
 }

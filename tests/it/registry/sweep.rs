@@ -151,11 +151,18 @@ fn succeed_with(registry: &Registry, verb: &str) -> String {
     }
 }
 
+/// What nobody needs goes to the trash at once.
+const SHORT: &str =
+    "plain = true\n\n[access]\nanonymous = \"all\"\n\n[sweep]\ngrace = \"0s\"\ntrash = \"1h\"\n";
+
+/// The same on a node of two, of whose cluster nothing is there but this.
+const OF_SEVERAL: &str = "plain = true\n\n[sweep]\ngrace = \"0s\"\ntrash = \"1h\"\n\n\
+    [cluster]\nnode = \"master-0\"\nca = \"ca.pem\"\ncertificate = \"node.pem\"\nkey = \"node.key\"\n\
+    peers = [{ name = \"master-1\", address = \"127.0.0.1:5444\" }]\n";
+
 #[test]
 fn a_dry_run_changes_nothing_and_damage_is_found_with_and_without_the_daemon() {
-    let registry = Registry::with(
-        "plain = true\n\n[access]\nanonymous = \"all\"\n\n[sweep]\ngrace = \"0s\"\ntrash = \"1h\"\n",
-    );
+    let registry = Registry::with(SHORT);
     let address = at(registry.ip, PORT);
     let serving = registry.start();
     push_blob(address, "a/b", b"nobody needs it");
@@ -184,6 +191,18 @@ fn a_dry_run_changes_nothing_and_damage_is_found_with_and_without_the_daemon() {
     let report: Value = serde_json::from_str(&succeed(gc)).unwrap();
     assert_eq!(report["trashed"]["blobs"], json!(1));
     assert!(succeed_with(&registry, "verify").contains("0 damaged"));
+
+    // Except on a node of several: the others may need what it would take away.
+    registry.configure(OF_SEVERAL);
+    for arguments in [&["--json"][..], &["--dry-run"]] {
+        let mut gc = registry.command("gc");
+        gc.args(arguments);
+        let (status, out, error) = tests::daemon::run(gc);
+        assert_eq!(status.code(), Some(69), "{out}{error}");
+        assert!(error.contains("one of several nodes"), "{error}");
+    }
+    assert!(succeed_with(&registry, "verify").contains("0 damaged"));
+    registry.configure(SHORT);
 
     let hex = &needed["sha256:".len()..];
     let file = registry
