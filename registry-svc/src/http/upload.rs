@@ -216,7 +216,13 @@ impl Call<'_> {
             .store()
             .append(name, id, part.at(), part.length(), &mut metered)
             .await;
-        metered.refused?;
+        if let Err(refused) = metered.refused {
+            if refused.code() != Some(Code::TooManyRequests) {
+                // Nor will there be room for what has come of it.
+                self.store().cancel(name, id).await?;
+            }
+            return Err(refused);
+        }
         // What is wrong with the body is said before what the store makes of it.
         self.failure(received)?;
         let offset = appended?;
