@@ -118,8 +118,8 @@ async fn look_at(
         Ok(Some((found, octets))) => {
             report.n_blobs += 1;
             report.octets += octets;
-            if found != digest {
-                put_away(store, digest).await?;
+            // The sweep may have deleted it meanwhile: nobody needs it then.
+            if found != digest && put_away(store, digest).await? {
                 report.damaged.push(digest);
                 let is_repaired = match cluster {
                     Some(cluster) => cluster.fetch(&digest).await,
@@ -175,21 +175,31 @@ async fn hash(store: &Store, digest: Digest, pace: &Pace) -> io::Result<Option<(
     }
 }
 
-/// Moves a damaged blob to the quarantine.
-async fn put_away(store: &Store, digest: Digest) -> Result<(), StoreError> {
+/// Moves a damaged blob to the quarantine, from the trash too: whoever asks for it would take it back
+/// from there. False when it is in neither place.
+async fn put_away(store: &Store, digest: Digest) -> Result<bool, StoreError> {
     let _alone = store.alone(&digest).await;
-    store
+    let is_away = store
         .on_disk("put a damaged blob away", move |disk, layout| {
-            match disk.rename(&layout.blob(&digest), &layout.quarantined(&digest)) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-                moved => moved?,
+            let shard = layout.shard(digest.algorithm(), digest.shard());
+            let places = [
+                (layout.blob(&digest), shard),
+                (layout.trashed(&digest), layout.trash()),
+            ];
+            for (path, directory) in places {
+                match disk.rename(&path, &layout.quarantined(&digest)) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                    moved => moved?,
+                }
+                disk.sync_directory(&layout.quarantine())?;
+                disk.sync_directory(&directory)?;
+                return Ok(true);
             }
-            disk.sync_directory(&layout.quarantine())?;
-            disk.sync_directory(&layout.shard(digest.algorithm(), digest.shard()))
+            Ok(false)
         })
         .await?;
     store.forget(&digest);
-    Ok(())
+    Ok(is_away)
 }
 
 async fn list(store: &Store, algorithm: Algorithm, shard: u8) -> Result<Vec<Digest>, StoreError> {

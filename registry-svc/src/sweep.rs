@@ -25,6 +25,7 @@ pub(crate) mod mark;
 mod report;
 
 use std::collections::HashSet;
+use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -159,18 +160,10 @@ impl Sweep<'_> {
                 report.wanted.add(blob.size);
                 continue;
             }
-            self.store
-                .on_disk("move a blob to the trash", move |disk, layout| {
-                    let path = layout.blob(&blob.digest);
-                    // Its second grace begins here, and before it is there: whoever dies between
-                    // the two leaves a young blob and not old trash.
-                    disk.touch(&path)?;
-                    disk.rename(&path, &layout.trashed(&blob.digest))
-                })
-                .await?;
-            self.store.forget(&blob.digest);
-            report.trashed.add(blob.size);
-            n_moved += 1;
+            if self.move_to_trash(blob.digest).await? {
+                report.trashed.add(blob.size);
+                n_moved += 1;
+            }
         }
         if n_moved > 0 {
             self.store
@@ -181,6 +174,27 @@ impl Sweep<'_> {
                 .await?;
         }
         Ok(())
+    }
+
+    /// Moves a blob to the trash, for whoever holds its digest alone. False when it is gone already: a
+    /// scrub may have put it away.
+    async fn move_to_trash(&self, digest: Digest) -> Result<bool, StoreError> {
+        let moving = move |disk: &dyn Disk, layout: &Layout| {
+            let path = layout.blob(&digest);
+            // Its second grace begins here, and before it is there: whoever dies between the two
+            // leaves a young blob and not old trash.
+            let moved = disk.touch(&path);
+            match moved.and_then(|()| disk.rename(&path, &layout.trashed(&digest))) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+                moved => moved.map(|()| true),
+            }
+        };
+        let is_moved = self
+            .store
+            .on_disk("move a blob to the trash", moving)
+            .await?;
+        self.store.forget(&digest);
+        Ok(is_moved)
     }
 
     /// Deletes what has been in the trash for long enough, and what repositories say of it.

@@ -68,3 +68,24 @@ fn what_the_disk_changed_is_put_away_and_what_a_manifest_lacks_is_named() {
         assert!(scrub(&store, None, &pace).await.unwrap().is_whole());
     });
 }
+
+#[test]
+fn what_the_sweep_has_moved_or_deleted_meanwhile_is_put_away_from_the_trash_or_left() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let scratch = tempfile::tempdir().unwrap();
+        let settings = Settings::new(scratch.path().join("store"), "master-0".parse().unwrap());
+        let (store, _) = Store::open(settings, Arc::new(RealDisk)).await.unwrap();
+        let digest = Digest::of(Algorithm::Sha256, b"one");
+        let layout = store.layout();
+        std::fs::write(layout.trashed(&digest), b"oen").unwrap();
+        assert!(put_away(&store, digest).await.unwrap());
+        assert!(layout.quarantined(&digest).exists());
+        // Nobody takes it back from there.
+        assert_eq!(store.held(&digest).await.unwrap(), None);
+        assert!(!put_away(&store, digest).await.unwrap());
+    });
+}

@@ -515,3 +515,46 @@ fn what_is_needed_comes_back_from_the_trash() {
         assert!(path.exists() && !trashed.exists());
     });
 }
+
+/// As when the scrub has found it damaged, and put it away.
+#[test]
+fn a_blob_that_goes_before_it_is_moved_ends_no_sweep() {
+    run(async {
+        let scratch = tempfile::tempdir().unwrap();
+        let store = open(&scratch).await;
+        let mut shards: BTreeMap<u8, Vec<Digest>> = BTreeMap::new();
+        let mut pair = Vec::new();
+        for number in 0_u32.. {
+            let digest = push(&store, "a", &number.to_le_bytes()).await;
+            forget(&store, &[digest]);
+            let shard = shards.entry(digest.shard()).or_default();
+            shard.push(digest);
+            if shard.len() == 2 {
+                pair.clone_from(shard);
+                break;
+            }
+        }
+        // As they are listed, and so moved.
+        pair.sort_by_key(Digest::hex);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let held = store.alone(&pair[1]).await;
+        let sweeping = {
+            let store = store.clone();
+            let settings = settings(NONE, Duration::from_hours(1));
+            tokio::spawn(async move { sweep(&store, None, &settings, Mode::Sweep).await })
+        };
+        let trashed = store.layout().trashed(&pair[0]);
+        let moves = async {
+            while !trashed.exists() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let moved = tokio::time::timeout(Duration::from_secs(60), moves).await;
+        moved.expect("the first of the two is moved");
+        std::fs::remove_file(store.layout().blob(&pair[1])).unwrap();
+        drop(held);
+        let report = sweeping.await.unwrap().unwrap();
+        let n_pushed: usize = shards.values().map(Vec::len).sum();
+        assert_eq!(report.trashed.n, n_pushed as u64 - 1, "{report}");
+    });
+}
