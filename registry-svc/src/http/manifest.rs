@@ -78,8 +78,12 @@ impl Call<'_> {
         self.admit_write()?;
         let target = target(reference)?;
         let asked = self.tags_asked()?;
-        self.admit_octets(name, self.length(received).unwrap_or(0))?;
+        let length = self.length(received);
+        self.admit_octets(name, length.unwrap_or(0))?;
         let bytes = self.receive_manifest(received).await?;
+        if length.is_none() {
+            self.admit_octets(name, bytes.len() as u64)?;
+        }
         let parsed = manifest::parse(&bytes, self.header(&CONTENT_TYPE))?;
         let digest = match &target {
             Reference::Tag(_) => Digest::of(Algorithm::Sha256, &bytes),

@@ -67,8 +67,9 @@ impl Call<'_> {
         };
         for source in sources {
             if self.may(source.as_str(), Action::Pull)
-                && store.blob(&source, digest).await?.is_some()
+                && let Some(size) = store.blob(&source, digest).await?
             {
+                self.admit_quota(name, size)?;
                 let linked = store.link(name, digest).await?;
                 let done = Done::to(EventAction::Mount, name, digest, BLOB).size(linked.size);
                 self.tell(&Done {

@@ -354,3 +354,41 @@ fn a_quota_holds_for_what_comes_without_a_length_or_in_parts() {
         registry.push_blob("a/b", b"ten octets").await;
     });
 }
+
+/// What is mounted is held as what is pushed is.
+#[test]
+fn a_quota_holds_for_mounts_and_for_manifests_without_a_length() {
+    block_on(async {
+        let registry = Registry::open().await;
+        let image = registry.image("b", "1").await;
+        let bounds = config::Space {
+            quotas: vec![config::Quota {
+                repositories: auth::glob::Glob::parse("a/**").unwrap(),
+                size: 100,
+            }],
+            ..ample()
+        };
+        let registry = registry.within(bounds);
+        let (small, large) = (registry.push_blob("b", &[b'x'; 60]).await, [b'y'; 60]);
+        let large = registry.push_blob("b", &large).await;
+        let mount = |digest| format!("/v2/a/b/blobs/uploads/?mount={digest}&from=b");
+        assert_eq!(registry.post(mount(small)).await.status, 201);
+        let reply = registry.post(mount(large)).await;
+        reply.is(403, "DENIED");
+        assert_eq!(
+            reply.json()["errors"][0]["detail"],
+            json!({ "bytes": 60, "left": 40 })
+        );
+        let blob = format!("/v2/a/b/blobs/{large}");
+        assert_eq!(registry.get(&blob).await.status, 404);
+        // Nothing comes by mounting again what is there.
+        assert_eq!(registry.post(mount(small)).await.status, 201);
+
+        let body = StreamBody::new(tokio_stream::iter([Ok::<_, std::io::Error>(Frame::data(
+            Bytes::from(image.to_string()),
+        ))]));
+        let headers = [("content-type", OCI_IMAGE)];
+        let request = Ask::new("PUT", "/v2/a/b/manifests/v1").headers(&headers);
+        registry.send_body(request, body).await.is(403, "DENIED");
+    });
+}
