@@ -18,6 +18,7 @@ use crate::install::system::System;
 use crate::service::Service;
 use crate::swap::places::Places;
 use crate::swap::slot::Slot;
+use crate::target::RIVALS;
 
 /// What a bundle wants of a node.
 ///
@@ -89,9 +90,18 @@ pub(crate) fn found(
         enabled: system.enabled(&units),
         archives,
         installed,
+        rivals_active: rivals_active(system),
         had_enabled,
         pending: pending.filter_map(|deed| deed.parse().ok()).collect(),
     })
+}
+
+/// Other programs that set the clock of a machine that runs.
+fn rivals_active(system: &System) -> BTreeSet<String> {
+    let active = RIVALS
+        .into_iter()
+        .filter(|unit| system.runs() && system.is_active(unit));
+    active.map(str::to_owned).collect()
 }
 
 /// A file as it is; none if it is not there.

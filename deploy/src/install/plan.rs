@@ -43,6 +43,8 @@ pub(crate) struct Found {
     pub(crate) archives: BTreeMap<Service, Sha256>,
     /// Files that were installed before.
     pub(crate) installed: BTreeSet<PathBuf>,
+    /// Other programs that set the clock and run: their units.
+    pub(crate) rivals_active: BTreeSet<String>,
     /// Units that were enabled before.
     pub(crate) had_enabled: BTreeSet<String>,
     /// What a run before this one did not come to.
@@ -205,6 +207,10 @@ pub(crate) fn plan(wanted: &Wanted, found: &Found) -> Plan {
     if plan.removals.iter().any(|path| is_read_by_manager(path)) {
         plan.deeds.insert(Deed::Manager);
     }
+    // The condition of an addition that was there before stops nobody who has come to run in spite of it.
+    let rivals = found.rivals_active.iter();
+    let held_back = rivals.filter(|unit| is_held_back(unit, wanted)).cloned();
+    plan.deeds.extend(held_back.map(Deed::Halt));
     let free = plan.removals.iter().filter_map(|path| rival_of(path));
     plan.deeds
         .extend(free.map(|unit| Deed::Resume(unit.to_owned())));

@@ -37,6 +37,7 @@ fn installed() -> Found {
         had_enabled: wanted.enabled.clone(),
         enabled: wanted.enabled,
         archives: wanted.archives,
+        rivals_active: BTreeSet::new(),
         pending: BTreeSet::new(),
     }
 }
@@ -197,6 +198,11 @@ fn another_program_that_sets_the_clock_stops_first_and_may_go_on_after() {
     let deeds = plan(&wanted(), &found).deeds;
     let expected = [Deed::Manager, Deed::Resume(unit())];
     assert_eq!(deeds.into_iter().collect::<Vec<_>>(), expected);
+
+    found.files.extend(held_back.files.clone());
+    // One that runs although the addition has long been there: that stops nobody.
+    found.rivals_active = [unit(), "chronyd.service".to_owned()].into();
+    assert_eq!(plan(&held_back, &found).deeds, [Deed::Halt(unit())].into());
 
     // What was left undone is only done while it is right.
     found = installed();
