@@ -160,7 +160,7 @@ fn a_resolver_keeps_no_answer_longer_than_it_can_be_right() {
     let _authd = cluster.site.start("dns-authd");
     let _recursor = cluster.site.start("dns-recursor");
     let server = cluster.site.resolver();
-    wait::for_it("all masters are known", Duration::from_secs(5), || {
+    wait::for_it("all masters are known", Duration::from_secs(20), || {
         cluster.working(server) == cluster.addresses(&[0, 1, 2])
     });
     let ttl = ask_a(cluster.site.authority(), "api.ocp4.example")
@@ -186,7 +186,7 @@ fn the_page_shows_what_is_answered() {
     let _up = cluster.master(0);
     let _healthd = cluster.site.start("healthd");
     let _authd = cluster.site.start("dns-authd");
-    wait::for_it("the page tells", Duration::from_secs(5), || {
+    wait::for_it("the page tells", Duration::from_secs(20), || {
         let (status, page) = cluster.site.get("healthd", "/");
         assert_eq!(status, 200);
         let [up, down, _] = cluster.masters;
@@ -302,7 +302,7 @@ fn what_changed_while_healthd_was_away_is_found_out_when_it_is_back() {
     let healthd = cluster.site.start("healthd");
     let _authd = cluster.site.start("dns-authd");
     let server = cluster.site.authority();
-    wait::for_it("all masters are known", Duration::from_secs(5), || {
+    wait::for_it("all masters are known", Duration::from_secs(20), || {
         cluster.working(server) == cluster.addresses(&[0, 1, 2])
     });
     healthd.kill();
@@ -314,7 +314,7 @@ fn what_changed_while_healthd_was_away_is_found_out_when_it_is_back() {
         "nobody can know"
     );
     let _healthd = cluster.site.start("healthd");
-    wait::for_it("it is found out", Duration::from_secs(10), || {
+    wait::for_it("it is found out", Duration::from_secs(20), || {
         cluster.working(server) == cluster.addresses(&[0, 2])
     });
 }
@@ -337,7 +337,7 @@ fn neither_dns_server_needs_healthd_or_the_other_to_start() {
     );
     assert!(guess.answers[0].ttl <= 10, "{}", guess.answers[0].ttl);
     let _healthd = cluster.site.start("healthd");
-    wait::for_it("health is known", Duration::from_secs(15), || {
+    wait::for_it("health is known", Duration::from_secs(20), || {
         cluster.working(cluster.site.authority()) == cluster.addresses(&[0])
     });
 }
@@ -350,7 +350,7 @@ fn the_recursor_answers_for_an_authority_that_is_gone_and_finds_it_again() {
     let authd = cluster.site.start("dns-authd");
     let _recursor = cluster.site.start("dns-recursor");
     let server = cluster.site.resolver();
-    wait::for_it("all masters are known", Duration::from_secs(5), || {
+    wait::for_it("all masters are known", Duration::from_secs(20), || {
         cluster.working(server).len() == 3
     });
     // The names have to be in the cache before their source goes away.

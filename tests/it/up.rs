@@ -182,14 +182,15 @@ fn a_site_answers_follows_its_masters_and_leaves_nothing_behind() {
     assert_eq!((time.leap(), time.stratum), (0, 10), "{time:?}");
     assert!(time.offset.abs() < 0.1, "{time:?}");
 
-    let asked = Instant::now();
-    let outside = ask_a(place.recursor(), "example.com").expect("an answer");
-    assert_eq!(outside.rcode, u16::from(dns::SERVFAIL), "{outside:?}");
-    assert!(
-        asked.elapsed() < Duration::from_secs(2),
-        "{:?}",
+    // A wait for somebody outside would be in every answer, and what a busy machine adds is not.
+    let took = (0..5).map(|n| {
+        let asked = Instant::now();
+        let outside = ask_a(place.recursor(), &format!("n{n}.example.com")).expect("an answer");
+        assert_eq!(outside.rcode, u16::from(dns::SERVFAIL), "{outside:?}");
         asked.elapsed()
-    );
+    });
+    let fastest = took.min().expect("there are five");
+    assert!(fastest < Duration::from_secs(2), "{fastest:?}");
 
     // Connections reach every master in turn.
     for port in [6443, 8443] {

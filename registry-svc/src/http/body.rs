@@ -413,19 +413,20 @@ mod tests {
         block_on(async {
             let (sender, receiver) = tokio::sync::mpsc::channel(1);
             let sending = tokio::spawn(async move {
-                // Together longer than a body may stand still.
-                for _ in 0..5 {
-                    tokio::time::sleep(Duration::from_millis(500)).await;
+                // Together longer than a body may stand still; a busy machine has each step take longer,
+                // but not fifty times as long.
+                for _ in 0..60 {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
                     let frame = Frame::data(Bytes::from_static(b"a"));
                     sender.send(Ok::<_, io::Error>(frame)).await.unwrap();
                 }
             });
             let body = StreamBody::new(tokio_stream::wrappers::ReceiverStream::new(receiver));
-            let mut received = Received::new(body, Duration::from_secs(2));
+            let mut received = Received::new(body, Duration::from_secs(5));
             while let Some(piece) = received.next().await {
                 piece.unwrap();
             }
-            assert_eq!((received.taken(), received.end()), (5, End::Complete));
+            assert_eq!((received.taken(), received.end()), (60, End::Complete));
             sending.await.unwrap();
             let never = tokio_stream::pending::<io::Result<Frame<Bytes>>>();
             let mut received = Received::new(StreamBody::new(never), Duration::from_millis(20));

@@ -130,20 +130,21 @@ mod tests {
     fn a_side_that_takes_a_little_now_and_then_is_not() {
         block_on(async {
             let (near, mut far) = tokio::io::duplex(8);
-            let mut near = Stalling::new(near, Duration::from_secs(2));
+            // A busy machine has each step take longer, but not fifty times as long.
+            let mut near = Stalling::new(near, Duration::from_secs(5));
             let taking = tokio::spawn(async move {
                 let mut taken = 0;
-                while taken < 64 {
+                while taken < 512 {
                     // Together longer than the other side waits.
-                    tokio::time::sleep(Duration::from_millis(400)).await;
+                    tokio::time::sleep(Duration::from_millis(100)).await;
                     taken += far.read(&mut [0; 8]).await.unwrap();
                 }
                 far
             });
-            near.write_all(&[0; 64]).await.unwrap();
+            near.write_all(&[0; 512]).await.unwrap();
             // A pause between two answers is not one within an answer.
             let mut far = taking.await.unwrap();
-            tokio::time::sleep(Duration::from_millis(2_500)).await;
+            tokio::time::sleep(Duration::from_millis(5_500)).await;
             near.write_all(&[0; 8]).await.unwrap();
             far.read_exact(&mut [0; 8]).await.unwrap();
         });

@@ -70,14 +70,16 @@ fn names_are_answered(lan: &Lan) {
         }
         let reverse = lan.dig(server, &["-x", "192.168.7.14"]);
         assert_eq!(reverse, [format!("master-1.{DOMAIN}.")], "at {server}");
-        // There is no way out, and no wait for one.
-        let start = Instant::now();
-        assert_eq!(lan.dig(server, &["www.example.com"]), Vec::<String>::new());
-        assert!(
-            start.elapsed() < Duration::from_secs(1),
-            "{:?}",
+        // There is no way out, and no wait for one: a wait would be in every answer, and what a busy
+        // machine adds is not.
+        let took = (0..5).map(|n| {
+            let start = Instant::now();
+            let found = lan.dig(server, &[&format!("n{n}.example.com")]);
+            assert_eq!(found, Vec::<String>::new());
             start.elapsed()
-        );
+        });
+        let fastest = took.min().expect("there are five");
+        assert!(fastest < Duration::from_secs(1), "{fastest:?}");
     }
 }
 
@@ -204,7 +206,8 @@ fn a_virtual_address_moves_when_its_node_loses_power() {
     });
     let silence = gap.stop();
     greeting(&lan, &format!("{INGRESS}:443"));
-    assert!(silence < Duration::from_secs(5), "silent for {silence:?}");
+    // An address that stays away is; a busy machine is late by seconds.
+    assert!(silence < Duration::from_secs(10), "silent for {silence:?}");
     lan.assert_nothing_left();
     eprintln!("virtual address: moved, silent for {silence:?}");
 }
