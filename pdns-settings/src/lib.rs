@@ -11,8 +11,10 @@
 //!
 //! Lines are read as those servers read them: `key=value`, `key+=value`, `\` at the end of a
 //! line that goes on, and comments from a `#` that begins the line or follows a blank. Settings
-//! of the command line come after those of the files. `include-dir` is followed, that of the
-//! command line if it has one, else that of the file. A setting that is not in the server's [`Catalogue`] is an error, as it is for pdns.
+//! of the command line come after those of the files. `include-dir` is followed, that of the file
+//! if it has one, else that of the command line: pdns reads the file over the command line before
+//! it looks for the directory. A setting that is not in the server's [`Catalogue`] is an error, as
+//! it is for pdns.
 //!
 //! Reads nothing but through [`Files`], and never panics on any input.
 
@@ -81,7 +83,7 @@ impl Settings {
         };
         settings.file(path, files);
         let of_file = settings.settings.get(INCLUDE_DIR).cloned();
-        if let Some(directory) = told(arguments, INCLUDE_DIR).or(of_file) {
+        if let Some(directory) = of_file.or_else(|| told(arguments, INCLUDE_DIR)) {
             settings.directory(&directory, files);
         }
         for (key, value) in arguments {

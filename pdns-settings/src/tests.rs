@@ -159,14 +159,21 @@ fn included_files_come_in_the_order_of_their_names_and_arguments_last() {
 }
 
 #[test]
-fn the_directory_of_the_command_line_is_read_instead_of_that_of_the_file() {
+fn the_directory_of_the_command_line_is_read_where_the_file_has_none() {
     let disk = [
         ("/f", "text=f"),
         ("/g", "text=g\ninclude-dir=/d"),
+        ("/h", "text=h\ninclude-dir="),
         ("/d/a.conf", "text=a"),
         ("/e/b.conf", "text=b"),
     ];
-    for (file, directory, expected) in [("/f", "/e", "b"), ("/g", "/e", "b"), ("/g", "", "g")] {
+    for (file, directory, expected) in [
+        ("/f", "/e", "b"),
+        ("/f", "", "f"),
+        ("/g", "/e", "a"),
+        ("/g", "", "a"),
+        ("/h", "/e", "h"),
+    ] {
         let arguments = [(INCLUDE_DIR.to_owned(), directory.to_owned())];
         let settings = Settings::read(&CATALOGUE, Path::new(file), &mut Disk(&disk), &arguments);
         assert_eq!(value(&settings, "text"), expected, "{file} {directory}");
