@@ -46,7 +46,8 @@ const WINDOW: u32 = 64 << 10;
 /// may take the end of the stream (RFC 9113 §8.1), or a reset of the connection, for the answer.
 const DISCARDED: usize = 64 << 10;
 
-/// How long a connection that was told to end, or the rest of a refused request, may take.
+/// How long a connection that was told to end may take when no query is held for longer, or the rest of a
+/// refused request.
 const CLOSING: Duration = Duration::from_secs(2);
 
 /// What clients of HTTPS find.
@@ -159,7 +160,8 @@ impl Caller {
             }
         }
         end(connection.as_mut());
-        timeout(CLOSING, connection).await.ok()
+        let closing = CLOSING.max(self.shared.hold() + LAST);
+        timeout(closing, connection).await.ok()
     }
 
     async fn handle(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {

@@ -42,7 +42,7 @@ const SOCKETS: &str = "dns";
 const DOT: &[u8] = b"dot";
 /// Between attempts to reach a keeper with a full queue.
 const RETRY: Duration = Duration::from_millis(5);
-/// How long connections of QUIC may take to end, of the whole drain.
+/// How long connections of QUIC may take to end, of the whole drain, when no query is held for longer.
 const QUIC_DRAIN: Duration = Duration::from_secs(1);
 /// How often draining looks whether connections have ended.
 const DRAIN_POLL: Duration = Duration::from_millis(10);
@@ -421,7 +421,8 @@ impl Streams {
             // An error means that the sender is gone, and with it the service.
             drop(stopped.wait_for(|stop| *stop).await);
             if let Some(quic) = quic {
-                quic.drain(QUIC_DRAIN).await;
+                // A query that came last is answered after its wait, and a little time takes the answer out.
+                quic.drain(QUIC_DRAIN.max(shared.hold() + tcp::LAST)).await;
             }
             shared.wait_until_closed().await;
         };

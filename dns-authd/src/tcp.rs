@@ -137,6 +137,11 @@ impl Shared {
         self.limits
     }
 
+    /// How long a query waits for first results.
+    pub(crate) const fn hold(&self) -> Duration {
+        self.hold
+    }
+
     /// How many connections there are.
     #[must_use]
     pub fn connections(&self) -> Arc<Connections> {
@@ -329,6 +334,9 @@ impl Connection {
             let is_over = match read {
                 Ok(Some(0)) => true,
                 Ok(Some(_) | None) => false,
+                // Its time is over, and what was asked in it is answered: nothing waits for longer than
+                // queries are held.
+                Err(End::Closed) if !self.waiting.is_empty() => true,
                 Err(end) => break end,
             };
             if let Err(end) = self.answer(&mut writer).await {

@@ -157,8 +157,8 @@ async fn connections_over_tls_have_the_bounds_of_those_over_tcp() {
 
 //--- Pipelining
 
-/// A server over TCP of one zone, in which queries for the live set have to wait, for no time at all.
-async fn start_waiting() -> SocketAddr {
+/// What connections to a server share that has one zone, in which queries for the live set wait this long.
+fn waiting(hold: Duration, idle: Duration) -> (Arc<Shared>, Arc<Cell<Access>>) {
     let text = "example. 60 SOA a. b. 7 2 3 4 5\nlive.example. 60 LUA A ifportup()\n";
     let plain = snapshot("example.", &records(text));
     let served = &plain.table.zones()[0];
@@ -176,19 +176,28 @@ async fn start_waiting() -> SocketAddr {
         settings: plain.settings,
     });
     let limits = TcpLimits {
-        idle: Duration::from_secs(60),
+        idle,
         ..TcpLimits::default()
     };
     let access = Cell::new(Access::default());
-    let shared = Shared::new(cell, limits, Duration::ZERO, access, Totals::default());
+    let totals = Totals::default();
+    let shared = Shared::new(cell, limits, hold, Arc::clone(&access), totals);
+    (shared, access)
+}
+
+/// A server over TCP of these; it stops when it is told to.
+async fn listen(shared: Arc<Shared>) -> (SocketAddr, watch::Sender<bool>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = watch::channel(false);
-    tokio::spawn(async move {
-        serve(listener, Spoken::Plain, shared, stopped).await;
-        drop(stop);
-    });
-    address
+    tokio::spawn(serve(listener, Spoken::Plain, shared, stopped));
+    (address, stop)
+}
+
+/// A server in which queries wait, but for no time at all.
+async fn start_waiting() -> (SocketAddr, watch::Sender<bool>) {
+    let (shared, _) = waiting(Duration::ZERO, Duration::from_secs(60));
+    listen(shared).await
 }
 
 /// So many queries that wait, each with its number, one behind the other.
@@ -218,7 +227,7 @@ async fn answered(stream: &mut TcpStream, n: u16) -> Vec<u16> {
 
 #[tokio::test]
 async fn more_queries_than_may_wait_are_all_answered() {
-    let address = start_waiting().await;
+    let (address, _stop) = start_waiting().await;
     let n = 3 * u16::try_from(TcpLimits::default().pipeline).unwrap() + 1;
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(&pipelined(n)).await.unwrap();
@@ -232,7 +241,7 @@ async fn more_queries_than_may_wait_are_all_answered() {
 
 #[tokio::test]
 async fn what_was_asked_before_noise_is_answered() {
-    let address = start_waiting().await;
+    let (address, _stop) = start_waiting().await;
     let too_long = u16::try_from(MAX_QUERY + 1).unwrap().to_be_bytes();
     for noise in [&[0, 0], &too_long, &b"\0\x03GET"[..]] {
         let mut frames = pipelined(3);
@@ -240,6 +249,26 @@ async fn what_was_asked_before_noise_is_answered() {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(&frames).await.unwrap();
         assert_eq!(answered(&mut stream, 3).await, [0, 1, 2], "{noise:?}");
+        assert_eq!(stream.read_u8().await.ok(), None);
+    }
+}
+
+#[tokio::test]
+async fn queries_that_wait_when_the_connection_has_had_its_time_are_answered() {
+    let (short, long) = (Duration::from_millis(100), Duration::from_secs(60));
+    // What ends the time is idleness, or the server, which is told to stop.
+    for (hold, idle) in [(5 * short, short), (2 * LAST, long)] {
+        let (shared, _) = waiting(hold, idle);
+        let (address, stop) = listen(Arc::clone(&shared)).await;
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(&pipelined(3)).await.unwrap();
+        while shared.connections().open() == 0 {
+            tokio::time::sleep(POLL).await;
+        }
+        if idle == long {
+            stop.send_replace(true);
+        }
+        assert_eq!(answered(&mut stream, 3).await, [0, 1, 2], "{idle:?}");
         assert_eq!(stream.read_u8().await.ok(), None);
     }
 }
