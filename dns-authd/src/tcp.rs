@@ -388,6 +388,9 @@ impl Connection {
 
     /// Answers whole queries, while there is a place for one that has to wait.
     async fn answer_input(&mut self, writer: &mut (impl AsyncWrite + Unpin)) -> Result<(), End> {
+        // A reload may have changed who may ask since the connection began.
+        let access = self.shared.access.current();
+        self.client.may_ask = access.may_ask(self.client.peer.ip());
         let mut input = std::mem::take(&mut self.input);
         let mut at = 0;
         while self.waiting.len() < self.shared.limits.pipeline

@@ -272,3 +272,27 @@ async fn queries_that_wait_when_the_connection_has_had_its_time_are_answered() {
         assert_eq!(stream.read_u8().await.ok(), None);
     }
 }
+
+//--- Who may ask
+
+#[tokio::test]
+async fn who_may_ask_no_more_is_refused_on_a_connection_of_before() {
+    let (shared, access) = waiting(Duration::ZERO, Duration::from_secs(60));
+    // The node itself may always ask.
+    let peer = "192.0.2.7:5353".parse().unwrap();
+    let connection = Connection::new(Transport::Tcp, peer, None, shared);
+    let (mut client, server) = tokio::io::duplex(MAX_QUERY);
+    let (reader, writer) = tokio::io::split(server);
+    let (_stop, stopped) = watch::channel(false);
+    tokio::spawn(connection.run(reader, writer, stopped));
+    let query = query(&"example.".parse().unwrap(), Type::SOA);
+    let rcode = |reply: Vec<u8>| reply[3] & 15;
+    assert_eq!(rcode(exchange(&mut client, &query).await), 0);
+    access.publish(Access {
+        ask: Some("198.51.100.0/24".parse().unwrap()),
+        ..Access::default()
+    });
+    assert_eq!(rcode(exchange(&mut client, &query).await), 5);
+    access.publish(Access::default());
+    assert_eq!(rcode(exchange(&mut client, &query).await), 0);
+}
