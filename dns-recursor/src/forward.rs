@@ -101,6 +101,12 @@ impl Route {
     pub fn is_like(&self, other: &Self) -> bool {
         self.zone == other.zone && self.mode == other.mode && self.trust_ad == other.trust_ad
     }
+
+    /// Whether the same upstreams are asked as by way of `other`, so that a failure there is one here.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.is_like(other) && self.upstreams == other.upstreams
+    }
 }
 
 /// All routes, found by suffix.

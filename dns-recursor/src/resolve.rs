@@ -152,10 +152,18 @@ impl<C, E: Entropy> Resolver<C, E> {
     //--- Inputs
 
     /// Goes on with other settings and routes. What is known of upstreams that stay is kept, and
-    /// flights under way end by the routes they began with.
+    /// flights under way end by the routes they began with; who asks from here on joins none whose
+    /// route has changed.
     pub fn reconfigure(&mut self, settings: Settings, table: Arc<Table>, now: Moment) {
         self.settings = settings;
         self.table = table;
+        let (flights, table) = (&self.flights, &self.table);
+        let stays = |flight: &Flight<C>| {
+            let route = table.find(flight.key.name(), flight.key.qtype());
+            route.is_some_and(|route| route.is_same(&flight.route))
+        };
+        self.by_question
+            .retain(|_, id| flights.get(id).is_some_and(stays));
         let changes = self.upstreams.adopt(&self.table, now);
         for (upstream, change) in changes {
             self.health_changed(upstream, change, now);
@@ -292,9 +300,10 @@ impl<C, E: Entropy> Resolver<C, E> {
         }
     }
 
-    /// healthd says how an upstream is.
+    /// healthd says how an upstream is; of one that is in use no more, nothing is to be remembered.
     pub fn reported(&mut self, address: SocketAddr, report: Report, now: Moment) {
-        let Some(upstream) = self.upstreams.find(address) else {
+        let wanted = self.is_upstream(address);
+        let Some(upstream) = self.upstreams.find(address).filter(|_| wanted) else {
             return;
         };
         let change = self

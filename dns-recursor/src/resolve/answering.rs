@@ -104,8 +104,14 @@ impl<C, E: Entropy> Resolver<C, E> {
     }
 
     pub(super) fn fail(&mut self, id: FlightId, reason: Reason) {
+        let is_joined = self.is_joined(id);
         let Some(mut flight) = self.remove(id) else {
             return;
+        };
+        // Upstreams that no longer count have failed: not to be remembered of those that do.
+        let reason = match is_joined {
+            true => reason,
+            false => Reason::Absent,
         };
         for waiting in std::mem::take(&mut flight.awaited_by) {
             self.link_failed(waiting, reason);
@@ -126,13 +132,22 @@ impl<C, E: Entropy> Resolver<C, E> {
         });
     }
 
+    /// Whether who asks a flight's question joins it: not when its route has changed since it began.
+    fn is_joined(&self, id: FlightId) -> bool {
+        let flight = self.flights.get(&id);
+        flight.is_some_and(|flight| self.by_question.get(flight.key.as_bytes()) == Some(&id))
+    }
+
     /// Takes a flight out of everything that knows it.
     fn remove(&mut self, id: FlightId) -> Option<Flight<C>> {
+        let is_joined = self.is_joined(id);
         let mut flight = self.flights.remove(&id)?;
         if let Some(at) = flight.armed.take() {
             self.timers.remove(&(at, Timer::Flight(id)));
         }
-        self.by_question.remove(flight.key.as_bytes());
+        if is_joined {
+            self.by_question.remove(flight.key.as_bytes());
+        }
         for exchange in flight.take_exchanges() {
             self.close(exchange);
         }

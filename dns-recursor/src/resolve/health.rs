@@ -62,11 +62,14 @@ impl<C, E: Entropy> Resolver<C, E> {
             .upstreams
             .get_mut(upstream)
             .and_then(|state| state.absence());
-        self.outputs.push_back(Output::Health {
-            upstream: self.upstreams.address(upstream),
-            change,
-            why,
-        });
+        let address = self.upstreams.address(upstream);
+        if self.is_upstream(address) {
+            self.outputs.push_back(Output::Health {
+                upstream: address,
+                change,
+                why,
+            });
+        }
         self.mark_routes();
         match change.to {
             Fitness::Absent => self.give_up_on(upstream, now),

@@ -99,7 +99,7 @@ pub enum Output<C> {
         /// The question.
         key: Box<Key>,
     },
-    /// An upstream's fitness has changed.
+    /// The fitness of an upstream in use has changed.
     Health {
         /// The upstream.
         upstream: SocketAddr,
