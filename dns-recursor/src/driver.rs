@@ -38,7 +38,7 @@ use crate::front::{self, Source as From};
 use crate::key::Key;
 use crate::message::{Answer, Message};
 use crate::moment::Moment;
-use crate::resolve::{Ask, ExchangeId, Output, Reason, Resolver, Settings};
+use crate::resolve::{Ask, ExchangeId, Kept, Output, Reason, Resolver, Settings};
 use crate::totals::{self, Totals};
 use crate::upstream::{self, Event};
 use crate::upstream_state::Report;
@@ -270,7 +270,8 @@ impl Driver {
             }
             Output::LookUp { flight, key } => {
                 let kept = self.supply.cache.look_up(&key, now, |found| known(&found));
-                self.resolver.looked_up(flight, &key, kept.flatten(), now);
+                let kept = kept.unwrap_or(Kept::Nothing);
+                self.resolver.looked_up(flight, &key, kept, now);
             }
             Output::Health {
                 upstream,
@@ -441,18 +442,21 @@ impl Driver {
     }
 }
 
-/// What the cache knows, as the end of a CNAME chain.
-fn known(found: &Found<'_>) -> Option<Answer> {
-    if !matches!(found.state, State::Fresh | State::Ending) {
-        return None;
+/// What the cache knows, for a question of the resolver's own.
+pub(crate) fn known(found: &Found<'_>) -> Kept {
+    match found.state {
+        State::Fresh | State::Ending => {
+            let message = found.message.aged(found.age);
+            Kept::Answer(Answer {
+                lifetime: message.least_ttl(),
+                message,
+                pool: found.pool,
+                dangling: None,
+            })
+        }
+        State::Failed => Kept::Failure,
+        State::Expired | State::Held => Kept::Nothing,
     }
-    let message = found.message.aged(found.age);
-    Some(Answer {
-        lifetime: message.least_ttl(),
-        message,
-        pool: found.pool,
-        dangling: None,
-    })
 }
 
 /// Why, in the words of RFC 8914.

@@ -35,12 +35,12 @@ use std::sync::Arc;
 use crate::exchange::{Entropy, Match, Sent};
 use crate::forward::{Protocol, Route, Table};
 use crate::key::{Key, Seed};
-use crate::message::{Answer, MAX_MESSAGE};
+use crate::message::MAX_MESSAGE;
 use crate::moment::Moment;
 use crate::upstream_state::{Absence, Report};
 use asking::Cause;
 use flight::Flight;
-pub use interface::{Ask, Counts, ExchangeId, FlightId, Loss, Output, Reason, Settings};
+pub use interface::{Ask, Counts, ExchangeId, FlightId, Kept, Loss, Output, Reason, Settings};
 pub use upstreams::UpstreamView;
 use upstreams::{UpstreamId, Upstreams};
 
@@ -290,13 +290,15 @@ impl<C, E: Entropy> Resolver<C, E> {
     }
 
     /// What the cache has, as [`Output::LookUp`] wanted to know.
-    pub fn looked_up(&mut self, id: FlightId, key: &Key, kept: Option<Answer>, now: Moment) {
+    pub fn looked_up(&mut self, id: FlightId, key: &Key, kept: Kept, now: Moment) {
         if !self.flights.contains_key(&id) {
             return;
         }
         match kept {
-            Some(answer) => self.link_answered(id, &answer, now),
-            None => self.follow_link(id, key, now),
+            Kept::Answer(answer) => self.link_answered(id, &answer, now),
+            // RFC 9520 §3.2: what has failed moments ago is not asked again, whoever wants it.
+            Kept::Failure => self.link_failed(id, Reason::Unanswered),
+            Kept::Nothing => self.follow_link(id, key, now),
         }
     }
 

@@ -115,6 +115,17 @@ pub enum Output<C> {
     },
 }
 
+/// What the cache has for a question of the resolver's own.
+#[derive(Debug)]
+pub enum Kept {
+    /// An answer that is good still.
+    Answer(Answer),
+    /// The memory that there was none.
+    Failure,
+    /// Nothing of use.
+    Nothing,
+}
+
 /// Why a question has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {

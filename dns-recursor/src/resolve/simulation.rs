@@ -11,9 +11,10 @@ use dns_wire::{Flags, Query, Rcode, Section, Type, header};
 use super::*;
 use crate::answer::{self, Asker, Transport, Ttls};
 use crate::cache::{Cache, CacheOptions, Capacity, Keep, State};
+use crate::driver::known;
 use crate::forward::{Fitness, Mode};
 use crate::key::Variant;
-use crate::message::{Message, Pool};
+use crate::message::Message;
 use crate::testing::{self, Random, Row};
 
 pub(super) const SEED: Seed = Seed(99);
@@ -347,15 +348,9 @@ impl World {
                 self.fail(&key, reason, &clients);
             }
             Output::LookUp { flight, key } => {
-                let kept = self.cache.look_up(&key, now, |found| {
-                    (found.state == State::Fresh).then(|| Answer {
-                        message: found.message.clone(),
-                        pool: Pool::Positive,
-                        lifetime: 1,
-                        dangling: None,
-                    })
-                });
-                self.resolver.looked_up(flight, &key, kept.flatten(), now);
+                let kept = self.cache.look_up(&key, now, |found| known(&found));
+                let kept = kept.unwrap_or(Kept::Nothing);
+                self.resolver.looked_up(flight, &key, kept, now);
             }
             Output::Health {
                 upstream, change, ..

@@ -561,6 +561,28 @@ fn the_end_of_a_chain_is_taken_from_the_cache() {
 }
 
 #[test]
+fn the_end_of_a_chain_that_has_just_failed_is_not_asked_for_again() {
+    let mut world = chained();
+    world.behave(1, |how| how.failing = 100);
+    ask(&mut world, "end.example");
+    world.run_for(1_000);
+    let first = world.ask("end.example");
+    world.run_for(10);
+    assert_eq!(world.got(first).unwrap().1, Got::Failed(Reason::Refused));
+    let n_before = n_asked(&world, 1);
+    let second = world.ask("www.site.example");
+    world.run_for(10);
+    let failed = Got::Failed(Reason::Unanswered);
+    assert_eq!(world.got(second).unwrap().1, failed);
+    assert_eq!(n_asked(&world, 1), n_before);
+    // The memory of a failure lasts a second.
+    world.behave(1, |how| how.failing = 0);
+    world.run_for(1_000);
+    let (_, got) = ask(&mut world, "www.site.example");
+    assert_eq!(got, good("end.example"));
+}
+
+#[test]
 fn chains_that_do_not_end_are_given_up() {
     let mut world = chained();
     for name in ["round.site.example", "c0.site.example"] {
@@ -630,7 +652,9 @@ fn asked_ahead(apart: usize) {
         resolver.received(*exchange, &response, now);
         while let Some(output) = resolver.poll_output() {
             match output {
-                Output::LookUp { flight, key } => resolver.looked_up(flight, &key, None, now),
+                Output::LookUp { flight, key } => {
+                    resolver.looked_up(flight, &key, Kept::Nothing, now);
+                }
                 Output::Answer { clients, .. } | Output::Fail { clients, .. } => {
                     told += clients.len();
                 }
