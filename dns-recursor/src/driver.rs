@@ -35,6 +35,7 @@ use crate::config::{Serve, Source};
 use crate::entropy::SystemEntropy;
 use crate::forward::{Fitness, Protocol, Table};
 use crate::front::{self, Source as From};
+use crate::itself::Itself;
 use crate::key::Key;
 use crate::message::{Answer, Message};
 use crate::moment::Moment;
@@ -73,6 +74,8 @@ pub struct Plan {
     pub settings: Settings,
     /// Which names go where.
     pub table: Arc<Table>,
+    /// Where no referral is to lead.
+    pub itself: Itself,
     /// How stale answers and failures are treated.
     pub serve: Serve,
     /// Where queries leave from.
@@ -173,6 +176,7 @@ impl Driver {
             Some(Command::Adopt(plan, told)) => {
                 let table = Arc::clone(&plan.table);
                 self.resolver.reconfigure(plan.settings, table, now);
+                self.resolver.set_itself(plan.itself.clone());
                 self.plan = *plan;
                 self.note_routes();
                 if told.send(()).is_err() {

@@ -14,8 +14,8 @@
 //! ```
 //!
 //! Cores, which do no I/O and read no clock: [`answer`], [`cache`], [`exchange`], [`forward`],
-//! [`front`], [`import`], [`key`], [`local`], [`message`], [`moment`], [`policy`], [`recursor_conf`],
-//! [`resolve`], [`upstream_state`]. Everything else is a shell around them.
+//! [`front`], [`import`], [`itself`], [`key`], [`local`], [`message`], [`moment`], [`policy`],
+//! [`recursor_conf`], [`resolve`], [`upstream_state`]. Everything else is a shell around them.
 
 pub mod answer;
 pub mod args;
@@ -30,6 +30,7 @@ pub mod forward;
 pub mod front;
 pub mod healthd;
 pub mod import;
+pub mod itself;
 pub mod key;
 pub mod load;
 pub mod local;

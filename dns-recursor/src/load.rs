@@ -9,10 +9,10 @@ use daemon_base::config::{Document, Problem, Problems};
 use daemon_base::disk::Disk;
 use daemon_base::exit;
 use daemon_base::tls::Certificates;
-use ipnet::IpNet;
 
 use crate::config::{Config, v1};
 use crate::import::Imported;
+use crate::itself::Itself;
 use crate::recursor_conf::{self, RecursorConf};
 
 /// Which files say what to do.
@@ -94,13 +94,20 @@ pub fn remarks(conf: &RecursorConf, imported: &recursor_conf::Imported) -> Vec<S
         .collect()
 }
 
+/// Where this server is reached, seeing that it listens on these addresses and that the node has those
+/// that it has now.
+#[must_use]
+pub fn itself(listening: &[SocketAddr]) -> Itself {
+    Itself::new(listening.to_vec(), acl::own_addresses())
+}
+
 /// Upstreams that are this server itself, seeing that it listens on these addresses.
 #[must_use]
 pub fn own_addresses(config: &Config, listening: &[SocketAddr]) -> Problems {
-    let of_this_node = acl::own_addresses();
+    let itself = itself(listening);
     let mut problems = Problems::default();
     for upstream in config.upstreams() {
-        if is_among(upstream, listening, &of_this_node) {
+        if itself.hears(upstream) {
             problems.push(Problem::new(format!(
                 "upstream {upstream} is this server itself; it would ask itself in a circle"
             )));
@@ -119,17 +126,6 @@ pub fn certificate(config: &Config) -> Problems {
         problems.push(Problem::new(exit::chain(&error)));
     }
     problems
-}
-
-/// Whether these listeners hear what is sent to an upstream. All addresses are those of the node, and of
-/// one family: a listener on `[::]` takes no IPv4.
-fn is_among(upstream: SocketAddr, listening: &[SocketAddr], of_this_node: &[IpNet]) -> bool {
-    listening.iter().any(|listen| {
-        let everywhere = listen.ip().is_unspecified()
-            && listen.is_ipv4() == upstream.is_ipv4()
-            && of_this_node.iter().any(|own| own.contains(&upstream.ip()));
-        listen.port() == upstream.port() && (listen.ip() == upstream.ip() || everywhere)
-    })
 }
 
 #[cfg(test)]
@@ -170,24 +166,6 @@ mod tests {
         assert!(told().contains("key.pem"), "{}", told());
         fs::write(&key, made.signing_key.serialize_pem()).unwrap();
         assert!(certificate(&config).0.is_empty());
-    }
-
-    #[test]
-    fn a_server_on_all_addresses_is_on_those_of_its_node_and_on_no_others() {
-        let address = |text: &str| text.parse::<SocketAddr>().unwrap();
-        let own = ["127.0.0.0/8", "192.0.2.2/32", "::1/128"].map(|text| text.parse().unwrap());
-        for (listen, upstream, expected) in [
-            ("0.0.0.0:53", "192.0.2.2:53", true),
-            ("0.0.0.0:53", "192.0.2.3:53", false),
-            ("0.0.0.0:53", "192.0.2.2:5301", false),
-            ("0.0.0.0:53", "[::1]:53", false),
-            ("[::]:53", "[::1]:53", true),
-            ("[::]:53", "127.0.0.1:53", false),
-            ("192.0.2.9:53", "192.0.2.9:53", true),
-        ] {
-            let is_own = is_among(address(upstream), &[address(listen)], &own);
-            assert_eq!(is_own, expected, "{listen} {upstream}");
-        }
     }
 
     #[test]

@@ -34,6 +34,7 @@ use std::sync::Arc;
 
 use crate::exchange::{Entropy, Match, Sent};
 use crate::forward::{Protocol, Route, Table};
+use crate::itself::Itself;
 use crate::key::{Key, Seed};
 use crate::message::MAX_MESSAGE;
 use crate::moment::Moment;
@@ -100,6 +101,7 @@ pub struct Resolver<C, E> {
     settings: Settings,
     seed: Seed,
     table: Arc<Table>,
+    itself: Itself,
     upstreams: Upstreams,
     flights: BTreeMap<FlightId, Flight<C>>,
     by_question: HashMap<Box<[u8]>, FlightId>,
@@ -132,6 +134,7 @@ impl<C, E: Entropy> Resolver<C, E> {
             settings,
             seed,
             table: Arc::default(),
+            itself: Itself::default(),
             upstreams: Upstreams::default(),
             flights: BTreeMap::new(),
             by_question: HashMap::new(),
@@ -172,6 +175,11 @@ impl<C, E: Entropy> Resolver<C, E> {
             self.arm_upstream(upstream);
         }
         self.mark_routes();
+    }
+
+    /// Says where this server itself is reached: no referral is followed there.
+    pub fn set_itself(&mut self, itself: Itself) {
+        self.itself = itself;
     }
 
     /// Somebody asks, or the cache wants a refresh.

@@ -119,7 +119,7 @@ impl Service for Recursor {
                 totals: totals.clone(),
                 readiness: context.readiness.clone(),
             },
-            &plan(&config, &table),
+            &plan(&config, &table, &sockets.addresses),
         )
         .map_err(|error| StartError::io("resolver does not start", &error))?;
         let cell = Cell::new(snapshot(&config, &table));
@@ -179,7 +179,9 @@ impl Service for Recursor {
             certificates.reload();
         }
         let table = Arc::new(config.table());
-        self.driver.adopt(plan(&config, &table)).await;
+        self.driver
+            .adopt(plan(&config, &table, &self.addresses))
+            .await;
         if let Some(health) = &self.health {
             health.adopt(&table);
         }
@@ -275,11 +277,12 @@ fn warn_all(config: &Config) {
     }
 }
 
-/// What the resolver goes by.
-fn plan(config: &Config, table: &Arc<Table>) -> Plan {
+/// What the resolver goes by, seeing that this server listens on these addresses.
+fn plan(config: &Config, table: &Arc<Table>, listening: &[SocketAddr]) -> Plan {
     Plan {
         settings: config.resolve,
         table: Arc::clone(table),
+        itself: load::itself(listening),
         serve: config.serve,
         source: config.network.source,
     }

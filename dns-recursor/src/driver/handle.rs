@@ -50,7 +50,8 @@ impl Handle {
         let now = supply.clock.now();
         let entropy = SystemEntropy::default();
         let table = Arc::clone(&plan.table);
-        let resolver = Resolver::new(plan.settings, table, supply.cache.seed(), entropy, now);
+        let mut resolver = Resolver::new(plan.settings, table, supply.cache.seed(), entropy, now);
+        resolver.set_itself(plan.itself.clone());
         let driver = Driver {
             resolver,
             counts: supply.totals.add_thread(),

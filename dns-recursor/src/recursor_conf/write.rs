@@ -58,7 +58,7 @@ pub fn import(conf: &RecursorConf) -> Imported {
     if conf.dont_query.is_some() {
         page.note(
             "dont-query",
-            "a referral is followed to any host but this one",
+            "a referral is followed to any host, but not back to this server",
         );
     }
     if conf.dnssec == Some(super::Dnssec::Off) {

@@ -81,9 +81,13 @@ impl<C, E: Entropy> Resolver<C, E> {
             return;
         };
         let mut ids: Vec<UpstreamId> = Vec::new();
-        let hosts = addresses.iter().filter(|address| is_host(**address));
-        for address in hosts.take(MAX_ADDRESSES) {
-            let to = SocketAddr::new(*address, DNS_PORT);
+        // The node may have other servers on its addresses, such as the site's dns-authd.
+        let servers = addresses
+            .iter()
+            .filter(|address| is_host(**address))
+            .map(|address| SocketAddr::new(*address, DNS_PORT))
+            .filter(|to| !self.itself.hears(canonical(*to)));
+        for to in servers.take(MAX_ADDRESSES) {
             ids.push(self.upstreams.delegate(to, &flight.route, now));
         }
         let fitness: Vec<Fitness> = ids.iter().map(|it| self.upstreams.fitness(*it)).collect();
@@ -135,16 +139,47 @@ impl<C, E: Entropy> Resolver<C, E> {
     }
 }
 
-/// Whether an address can be that of another host. Whoever hands out referrals is not to have this
-/// server talk to itself or to everybody.
+/// Whether an address can be that of a server. Whoever hands out referrals is not to have this server
+/// talk to what the node keeps to itself, or to everybody.
 fn is_host(address: IpAddr) -> bool {
+    let address = address.to_canonical();
     let is_broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
     // An address of one link means nothing without the link.
     let is_local = matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
-    let address = address.to_canonical();
     !(address.is_unspecified()
         || address.is_loopback()
         || address.is_multicast()
         || is_broadcast
         || is_local)
+}
+
+/// The address that a packet is sent to: that of IPv4, when it is one written in IPv6.
+fn canonical(to: SocketAddr) -> SocketAddr {
+    SocketAddr::new(to.ip().to_canonical(), to.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_host_is_what_is_for_this_node_or_for_many() {
+        for (address, expected) in [
+            ("192.0.2.1", true),
+            ("2001:db8::1", true),
+            ("::ffff:192.0.2.1", true),
+            ("0.0.0.0", false),
+            ("::", false),
+            ("127.0.0.53", false),
+            ("::1", false),
+            ("::ffff:127.0.0.1", false),
+            ("224.0.0.1", false),
+            ("ff02::1", false),
+            ("255.255.255.255", false),
+            ("::ffff:255.255.255.255", false),
+            ("fe80::1", false),
+        ] {
+            assert_eq!(is_host(address.parse().unwrap()), expected, "{address}");
+        }
+    }
 }

@@ -51,6 +51,7 @@ const CORES: &[&str] = &[
     "dns-recursor/src/forward.rs",
     "dns-recursor/src/front",
     "dns-recursor/src/front.rs",
+    "dns-recursor/src/itself.rs",
     "dns-recursor/src/key.rs",
     "dns-recursor/src/local.rs",
     "dns-recursor/src/message",

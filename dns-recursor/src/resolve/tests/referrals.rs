@@ -197,3 +197,19 @@ fn recursive_upstreams_are_asked_to_answer_themselves() {
     );
     assert_eq!((n_asked(&world, 1), n_asked(&world, 2)), (1, 1));
 }
+
+#[test]
+fn a_referral_to_this_server_itself_is_not_followed() {
+    let [port, other] = [53, 5300].map(|port| SocketAddr::from(([0, 0, 0, 0], port)));
+    let node: ipnet::IpNet = "192.0.2.11/32".parse().unwrap();
+    for (listening, is_asked) in [(port, false), (other, true)] {
+        let mut world = delegated();
+        let itself = Itself::new(vec![listening], vec![node]);
+        world.resolver.set_itself(itself);
+        for i in 0..20 {
+            let name = format!("n{i}.sub.example");
+            assert_eq!(ask(&mut world, &name).1, good(&name));
+        }
+        assert_eq!(n_asked(&world, 11) > 0, is_asked, "{listening}");
+    }
+}
