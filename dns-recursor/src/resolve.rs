@@ -47,7 +47,7 @@ use upstreams::{UpstreamId, Upstreams};
 
 /// Messages to upstreams that one flight may cost: room for every repeat within the deadline and
 /// for an upstream each of EDNS, letter case and truncation to go wrong with.
-const MAX_SENDS: u32 = 12;
+pub(crate) const MAX_SENDS: u32 = 12;
 /// Flights one after the other that a CNAME chain may take (what `CoreDNS` and unbound allow is
 /// about the same).
 const MAX_DEPTH: u8 = 8;

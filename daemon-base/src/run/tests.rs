@@ -409,7 +409,7 @@ fn a_reload_with_a_problem_changes_nothing_and_is_told() {
 
 #[test]
 fn readiness_is_announced_when_the_last_latch_is_released() {
-    let process = Process::start("greeting = \"x\"\nwarm-up = \"2s\"");
+    let process = Process::start("greeting = \"x\"\nwarm-up = \"10s\"");
     process.manager.set_nonblocking(true).unwrap();
     while !process.log().contains("Starting") {
         std::thread::sleep(Duration::from_millis(1));

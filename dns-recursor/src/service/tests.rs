@@ -12,6 +12,7 @@ use dns_wire::{Flags, Name, Query, Rcode, Section};
 
 use super::*;
 use crate::config::v1;
+use crate::resolve;
 use crate::testing::{self, addresses, counts, question, rcode, response};
 
 /// No answer takes longer than this, unless something is wrong.
@@ -301,7 +302,8 @@ async fn a_hundred_clients_with_one_cold_name_cost_one_query() {
         assert_eq!(addresses(&receive(client)), ["192.0.2.1"]);
     }
     // One, which is said again to an upstream that takes long.
-    assert!(upstream.seen().len() <= 3, "{:?}", upstream.seen().len());
+    let n_asked = upstream.seen().len();
+    assert!(n_asked <= resolve::MAX_SENDS as usize, "{n_asked}");
 }
 
 #[tokio::test]
@@ -311,7 +313,8 @@ async fn names_that_nobody_answers_for_fail_at_once() {
     let refused = server.ask("www.example");
     assert_eq!(rcode(&refused), Rcode::SERVFAIL);
     assert!(refused.ends_with(&[0, 15, 0, 2, 0, 22]));
-    assert!(start.elapsed() < Duration::from_secs(1));
+    // Sooner than a question is given up.
+    assert!(start.elapsed() < Duration::from_secs(3));
     assert_eq!(addresses(&server.ask("localhost")), ["127.0.0.1"]);
 }
 
@@ -354,11 +357,8 @@ async fn a_silent_first_upstream_holds_up_hardly_anybody() {
             ["192.0.2.2"]
         );
     }
-    assert!(
-        start.elapsed() < Duration::from_secs(4),
-        "{:?}",
-        start.elapsed()
-    );
+    // Were each held up for as long as a question may take, it would be minutes.
+    assert!(start.elapsed() < LONG, "{:?}", start.elapsed());
     assert!(silent.seen().len() < 10);
 }
 
@@ -404,9 +404,11 @@ async fn a_truncated_response_is_asked_for_over_tcp() {
 
 #[tokio::test]
 async fn a_connection_carries_many_queries_answered_as_they_become_ready() {
-    let upstream = Upstream::start(Box::new(|seen| {
-        if seen.name.starts_with("slow") {
-            thread::sleep(Duration::from_millis(200));
+    let others_answered = Arc::new(AtomicBool::new(false));
+    let may_answer = Arc::clone(&others_answered);
+    let upstream = Upstream::start(Box::new(move |seen| {
+        while seen.name.starts_with("slow") && !may_answer.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(1));
         }
         Some(answer(seen, "192.0.2.1", 60))
     }));
@@ -421,8 +423,10 @@ async fn a_connection_carries_many_queries_answered_as_they_become_ready() {
             &testing::query(id, &question(name, Type::A), None),
         );
     }
-    let ids: Vec<u8> = names.map(|_| read_framed(&mut stream)[1]).to_vec();
-    assert_eq!(ids, [2, 3, 1]);
+    let mut next = || read_framed(&mut stream)[1];
+    assert_eq!([next(), next()], [2, 3]);
+    others_answered.store(true, Ordering::Relaxed);
+    assert_eq!(next(), 1);
     // A burst in pieces, then the client closes its half: everything is answered still.
     let burst: Vec<u8> = (0..300_u16)
         .flat_map(|id| {
@@ -697,14 +701,17 @@ async fn draining_answers_a_query_that_is_still_on_its_way() {
     let (stops, stopping) = std::sync::mpsc::channel();
     let client = thread::spawn(move || {
         stopping.recv().unwrap();
-        // The server has been told to stop by now, and has the connection.
+        // The server is told to stop in this time; were it not, the query would come before, and be answered.
         thread::sleep(Duration::from_millis(50));
         write_framed(&mut connection, &query);
         let answer = read_framed(&mut connection);
         let mut rest = Vec::new();
         (answer, connection.read_to_end(&mut rest).unwrap())
     });
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    let connections = server.recursor.streams.connections();
+    while connections.open() == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     stops.send(()).unwrap();
     assert!(server.recursor.drain(LONG).await);
     let (answer, n_more) = client.join().unwrap();

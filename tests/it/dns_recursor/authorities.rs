@@ -84,7 +84,7 @@ fn answers_stay_right_and_fresh_while_the_own_dns_authd_is_away() {
         recursive: false,
     };
     // A machine that is slow for a moment makes no answer stale.
-    configure(&own, &[forward], "stale.wait = \"1500ms\"");
+    configure(&own, &[forward], "stale.wait = \"4s\"");
     let _recursor = own.start("dns-recursor");
     let server = own.resolver();
     wait_until_answered_by(server, 0);
