@@ -95,9 +95,10 @@ pub enum Verb {
     /// Take away what no manifest refers to
     ///
     /// The running daemon does it, and clients push and pull meanwhile; without one the verb does it
-    /// itself, but not to the store of a node of several, whose daemon alone hears the others. What is not needed waits in the trash for a second grace, from which a push or a HEAD
-    /// takes it back, and is deleted by a later run. Manifests without a tag stay unless the
-    /// configuration says otherwise ([sweep] untagged).
+    /// itself, but not to the store of a node of several, whose daemon alone hears the others. What is
+    /// not needed waits in the trash for a second grace, from which a push or a HEAD takes it back, and
+    /// is deleted by a later run. Manifests without a tag stay unless the configuration says otherwise
+    /// ([sweep] untagged).
     Gc {
         /// Say what would be taken away, and change nothing
         #[arg(long, short = 'n')]
