@@ -36,6 +36,11 @@ impl LeapSeconds {
     pub(super) fn set_table(&mut self, table: &[LeapSecond]) {
         self.table = table.to_vec();
         self.table.sort_by_key(|leap| leap.at);
+        // A table as new as the last one that passed has it, and those before.
+        let passed = self.passed;
+        if passed.is_some_and(|passed| self.table.iter().any(|leap| leap.at >= passed)) {
+            self.beyond_table = 0;
+        }
     }
 
     /// Takes what sources announce; gives what is to come if that is another thing than before.
@@ -256,5 +261,23 @@ mod tests {
         assert_eq!(leap.tai_offset(wall(15_522, 1)), Some(35));
         assert!(leap.is_close(wall(15_522, 3)));
         assert!(!leap.is_close(wall(15_522, 6)));
+    }
+    #[test]
+    fn a_leap_second_that_was_announced_counts_once_when_the_table_has_it_too() {
+        let entry = |days, tai_offset| LeapSecond {
+            at: wall(days, 0),
+            tai_offset,
+        };
+        let old = [entry(14_245, 36)];
+        let mut leap = LeapSeconds::default();
+        leap.set_table(&old);
+        let insert = [Leap::Insert];
+        leap.vote(insert.into_iter(), wall(15_521, 5));
+        assert!(leap.pass(wall(15_522, 0)).is_some());
+        assert_eq!(leap.tai_offset(wall(15_522, 1)), Some(37), "announced");
+        leap.set_table(&old);
+        assert_eq!(leap.tai_offset(wall(15_523, 0)), Some(37), "as old as ever");
+        leap.set_table(&[old[0], entry(15_522, 37)]);
+        assert_eq!(leap.tai_offset(wall(15_523, 0)), Some(37), "a newer list");
     }
 }
