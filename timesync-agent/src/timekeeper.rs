@@ -227,6 +227,12 @@ impl Timekeeper {
         self.plan_leap(now);
     }
 
+    /// TAI − UTC in seconds, if leap seconds are known, whether or not anything else is.
+    #[must_use]
+    pub fn tai_offset(&self, wall: UnixTime) -> Option<i32> {
+        self.leap.tai_offset(wall)
+    }
+
     /// A source is known from now on. Its reference ID is derived from its address, or of a reference clock its own.
     pub fn add_source(&mut self, id: SourceId, reference_id: u32, options: Weighing) {
         let mut filter = Filter::new(self.known_frequency(), options.min_delay);

@@ -1,7 +1,12 @@
-//! Whom the agent asks: servers that are right, wrong, silent or away.
+//! Whom the agent asks: servers that are right, wrong, silent or away, and a clock of its own.
+
+use std::os::unix::net::UnixDatagram;
 
 use tests::time::{Agent, Chronyd, PATIENCE, Says, Server};
 use tests::wait;
+use timesync_agent::refclock::drivers::reading;
+use timesync_agent::refclock::sock::Sample;
+use timesync_agent::view::Leap;
 
 /// Often enough for a test.
 const OFTEN: &str = "iburst minpoll -2 maxpoll -2";
@@ -171,5 +176,31 @@ fn a_name_that_is_not_resolved_holds_up_nobody() {
     let daemon = agent.start();
     let status = agent.wait_state(&["locked"]);
     assert_eq!(status["unresolved_names"], 1, "{status:#}");
+    daemon.stop();
+}
+
+#[test]
+fn a_clock_of_tai_is_followed_without_anybody_else() {
+    let agent = Agent::on_loopback("");
+    let list = agent.files.write("leap-seconds.list", "3550089600 35\n");
+    let path = agent.files.join("gps.sock");
+    agent.configure(&format!(
+        "refclock SOCK {} poll -1 dpoll -2 filter 2 tai\nleapseclist {}\n",
+        path.display(),
+        list.display()
+    ));
+    let daemon = agent.start();
+    let writer = UnixDatagram::unbound().unwrap();
+    agent.wait_status("it is followed", |status| {
+        let sample = Sample {
+            local: reading().wall,
+            offset: 35.0,
+            is_pulse: false,
+            leap: Leap::Normal,
+        };
+        // It listens a moment after the start.
+        drop(writer.send_to(&sample.encode(), &path));
+        status["state"] == "locked"
+    });
     daemon.stop();
 }

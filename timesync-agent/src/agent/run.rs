@@ -75,7 +75,6 @@ pub(super) struct Run {
     published: Option<RawTime>,
     /// Something happened since.
     has_changed: bool,
-    tai_offset: Option<i32>,
 }
 
 /// What an answerer of the loop is made from.
@@ -157,7 +156,6 @@ impl Run {
             stop,
             published: None,
             has_changed: false,
-            tai_offset: None,
         };
         let rate = run.clock.rate().map_err(AgentError::Clock)?;
         run.engine.applied(rate, now);
@@ -287,7 +285,7 @@ impl Run {
         let tracking = timekeeper.tracking(now);
         Context {
             rate: self.engine.rate(),
-            tai_offset: self.tai_offset,
+            tai_offset: timekeeper.tai_offset(now.wall),
             estimate: estimate.map(|time| {
                 let ahead = time.0.saturating_sub(now.raw.0);
                 (ahead, tracking.root_dispersion + tracking.root_delay / 2.0)
@@ -368,7 +366,6 @@ impl Run {
                 }
             }
             Effect::SetStatus(status) => {
-                self.tai_offset = status.tai_offset;
                 self.clock.set_status(&status).map_err(AgentError::Clock)?;
             }
             Effect::SaveDrift(drift) => self.scribe.save(drift),
