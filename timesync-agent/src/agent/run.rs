@@ -418,16 +418,15 @@ impl Run {
         if next().readable {
             self.timer.clear();
         }
-        if next().readable {
+        let is_woken = next().readable;
+        for clock in clocks {
+            self.reference_clock(clock, next());
+        }
+        // After the clocks: with other settings they may be others.
+        if is_woken {
             self.waker.clear();
             self.awake();
             self.has_changed = true;
-        }
-        for clock in clocks {
-            if next().readable {
-                let context = self.context(clock::read());
-                self.clocks.handle_readable(clock, &context);
-            }
         }
         for id in ids {
             let events = next();
@@ -442,6 +441,21 @@ impl Run {
             });
         }
         Ok(())
+    }
+
+    /// A reference clock has something to read, or an error.
+    fn reference_clock(&mut self, clock: usize, events: Events) {
+        if events.readable {
+            let context = self.context(clock::read());
+            self.clocks.handle_readable(clock, &context);
+        } else if events.error {
+            // Its device is gone: no wait would be one any more.
+            tracing::error!(
+                clock,
+                "A reference clock has failed, and is not read any more"
+            );
+            self.clocks.close(clock);
+        }
     }
 
     /// A socket has an answer, a stamp or an error.

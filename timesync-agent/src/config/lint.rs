@@ -1,8 +1,12 @@
 //! What is said and does nothing.
 
 use crate::settings::{
-    ClientSettings, DEFAULT_MAX_UNREACH, RefclockOptions, Settings, SourceOptions,
+    ClientSettings, DEFAULT_MAX_UNREACH, RefclockDriver, RefclockOptions, RefclockSettings,
+    Settings, SourceOptions,
 };
+
+/// A hardware clock that is read so seldom, every 16 s, has no line ([`CardClock`](crate::card::CardClock)) to put a stamp on.
+const TOO_SELDOM: i8 = 4;
 
 /// A sentence on each setting that does nothing, seeing what else is set.
 #[must_use]
@@ -51,12 +55,25 @@ pub fn unused(settings: &Settings) -> Vec<String> {
             "`maxunreach` of a reference clock does nothing: one that said nothing eight times in a row is not selected at all",
         ),
         (
+            settings.refclocks.iter().any(is_read_too_seldom),
+            "`extpps` does nothing with a `dpoll` above 3: the clock that stamps the pulses is read too seldom to know when they came",
+        ),
+        (
             !settings.server.is_open() && settings.local.is_some() && settings.sources.is_empty(),
             "`local` is for clients, and nobody is allowed to ask: say `allow`",
         ),
     ];
     let said = said.into_iter().filter(|(is_said, _)| *is_said);
     said.map(|(_, sentence)| sentence.to_owned()).collect()
+}
+
+/// A hardware clock that stamps pulses takes readings next to them.
+fn is_read_too_seldom(clock: &RefclockSettings) -> bool {
+    let stamps_pulses = match &clock.driver {
+        RefclockDriver::Phc { options, .. } => options.external_pulses.is_some(),
+        _ => false,
+    };
+    stamps_pulses && clock.options.driver_poll >= TOO_SELDOM
 }
 
 #[cfg(test)]
@@ -78,13 +95,14 @@ mod tests {
             ("minsamples 8", "minsamples"),
             ("refclock SHM 0 minsamples 8", "minsamples"),
             ("refclock PHC /dev/ptp0 local", "local"),
+            ("refclock PHC /dev/ptp0:extpps dpoll 4 poll 6", "extpps"),
             ("local stratum 10", "allow"),
         ] {
             let said = unused(&parse_bytes(text.as_bytes()).unwrap().settings);
             assert_eq!(said.len(), 1, "{text}: {said:?}");
             assert!(said[0].contains(word), "{text}: {said:?}");
         }
-        let quiet = "server a iburst\ntempcomp /t 30 /points\nallow\nsmoothtime 400 0.001\nlocal stratum 10\nlogdir /l\nlog tracking\nmakestep 1 3\nrtcsync";
+        let quiet = "server a iburst\nrefclock PHC /dev/ptp0:extpps dpoll 3 poll 6\nrefclock PHC /dev/ptp1 dpoll 4 poll 6\ntempcomp /t 30 /points\nallow\nsmoothtime 400 0.001\nlocal stratum 10\nlogdir /l\nlog tracking\nmakestep 1 3\nrtcsync";
         assert_eq!(
             unused(&parse_bytes(quiet.as_bytes()).unwrap().settings),
             [""; 0]

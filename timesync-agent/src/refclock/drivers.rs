@@ -108,6 +108,13 @@ impl Clocks {
         self.tell(clock, &told.unwrap_or_default(), context);
     }
 
+    /// A descriptor of [`Self::descriptors`] has failed, and does so from now on: its clock is closed, and stays silent.
+    pub fn close(&mut self, clock: usize) {
+        if let Some(failed) = self.clocks.get_mut(clock) {
+            failed.driver = None;
+        }
+    }
+
     /// Reads what is due; gives what has become of it.
     pub fn handle_timeout(&mut self, context: &Context, now: Reading) -> Vec<Output> {
         let mut outputs = Vec::new();

@@ -78,8 +78,19 @@ pub(super) fn request(device: &OwnedFd, number: u32, argument: &mut [u8]) -> io:
     checked(result).map(drop)
 }
 
-/// Takes what a device has. One that has nothing may wait: to be called when the poll loop says that it has something.
+/// Takes what a device has; one that has nothing is `WouldBlock`. A PTP clock that has nothing waits even where it is told not to
+/// (`O_NONBLOCK`), and what the poll loop saw may have been taken since.
 pub(super) fn read(device: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut polled = libc::pollfd {
+        fd: device.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: The kernel writes to the one structure, which is ours. It does not wait.
+    checked(unsafe { libc::poll(&raw mut polled, 1, 0) })?;
+    if polled.revents & libc::POLLIN == 0 {
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
     // SAFETY: The device is open, and the kernel writes to memory of ours, no more than is said.
     let length =
         unsafe { libc::read(device.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) };

@@ -194,3 +194,26 @@ fn a_clock_that_is_not_there_is_told_of_and_stays_silent() {
     assert_eq!(clocks.descriptors().count(), 0);
     assert_eq!(sample(&mut clocks), None);
 }
+
+#[test]
+fn a_device_that_has_nothing_is_not_waited_for() {
+    let (reader, writer) = UnixDatagram::pair().unwrap();
+    let device = OwnedFd::from(reader);
+    let mut buffer = [0; 8];
+    let nothing = sys::read(&device, &mut buffer).unwrap_err();
+    assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
+    writer.send(b"pulse").unwrap();
+    assert_eq!(sys::read(&device, &mut buffer).unwrap(), 5);
+}
+
+#[test]
+fn a_clock_that_has_failed_is_waited_for_no_more() {
+    let directory = tempfile::tempdir().unwrap();
+    let paths = ["a.sock", "b.sock"].map(|name| directory.path().join(name));
+    let drivers = paths.clone().map(|path| RefclockDriver::Sock { path });
+    let (mut clocks, _) = Clocks::open(&drivers.map(settings), reading());
+    clocks.close(0);
+    let descriptors: Vec<usize> = clocks.descriptors().map(|(clock, _)| clock).collect();
+    assert_eq!(descriptors, [1], "the other one keeps its place");
+    assert!(!paths[0].exists(), "it is closed");
+}
