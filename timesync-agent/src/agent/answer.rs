@@ -156,17 +156,47 @@ fn listen(settings: &ServerSettings) -> io::Result<Vec<Listener>> {
         ];
     }
     let mut listeners = Vec::new();
-    let mut refused = None;
+    let mut missing = None;
     for address in addresses {
         let at = SocketAddr::new(address, settings.port);
         match Listener::open(at, settings.bind_device.as_deref()) {
             Ok(listener) => listeners.push(listener),
-            Err(error) => refused = Some(error),
+            // A machine without IPv6 serves over IPv4, as everybody has it.
+            Err(error)
+                if address == Ipv6Addr::UNSPECIFIED && error.kind() != io::ErrorKind::AddrInUse =>
+            {
+                missing = Some(error);
+            }
+            Err(error) => return Err(error),
         }
     }
-    // A machine without IPv6 serves over IPv4, as everybody has it.
-    match refused {
+    match missing {
         Some(error) if listeners.is_empty() => Err(error),
         _ => Ok(listeners),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_cannot_be_had_is_an_error_beside_one_that_can() {
+        let listen_at = |addresses: &[&str]| {
+            let addresses = addresses.iter().map(|address| address.parse().unwrap());
+            let listeners = listen(&ServerSettings {
+                port: 0,
+                bind_addresses: addresses.collect(),
+                ..ServerSettings::default()
+            });
+            listeners.map(|listeners| listeners.len())
+        };
+        assert_eq!(listen_at(&["127.0.0.1", "127.0.0.2"]).unwrap(), 2);
+        // For documentation (RFC 5737), and so no machine's.
+        for addresses in [["192.0.2.7", "::"], ["127.0.0.1", "192.0.2.7"]] {
+            listen_at(&addresses).expect_err("nobody has it");
+        }
+        // With IPv6 or without.
+        assert!((1..=2).contains(&listen_at(&["127.0.0.1", "::"]).unwrap()));
     }
 }
