@@ -360,9 +360,7 @@ impl Parts {
         if let Some(estate) = &options.estate {
             engine.inherit(estate, now);
         }
-        if settings.clock.precision.is_none() {
-            engine.set_precision(clock::measure_precision());
-        }
+        engine.set_precision(clock::measure_precision());
         let waker = Arc::new(Waker::new().map_err(system("make an event"))?);
         let (leaps, table) = Leaps::start(&settings.leap, &waker);
         engine.set_leap_table(&table, now);

@@ -51,7 +51,9 @@ const FIRST_REFCLOCK: u32 = 1 << 31;
 pub struct Engine {
     random: Random,
     keys: KeyRing,
-    precision: f64,
+    /// Precision of the wall clock in seconds: as configured, and as measured.
+    given_precision: Option<f64>,
+    measured_precision: f64,
     /// Clients may have their time from here.
     is_server: bool,
     /// By how much the wall clock gains on the raw clock, in parts per billion.
@@ -97,7 +99,8 @@ impl Engine {
         let mut engine = Self {
             random,
             keys: KeyRing::new(),
-            precision: DEFAULT_PRECISION,
+            given_precision: None,
+            measured_precision: DEFAULT_PRECISION,
             is_server: false,
             rate: 0.0,
             defaults: settings::ClientSettings::default(),
@@ -129,7 +132,7 @@ impl Engine {
 
     fn take_up(&mut self, settings: &Settings, keys: KeyRing, now: Reading) {
         self.keys = keys;
-        self.precision = settings.clock.precision.unwrap_or(DEFAULT_PRECISION);
+        self.given_precision = settings.clock.precision;
         self.is_server = settings.server.is_open();
         self.defaults = settings.client.clone();
         self.logs = settings.logs.clone();
@@ -154,9 +157,13 @@ impl Engine {
         self.keys = keys;
     }
 
-    /// Precision of the wall clock, as measured, in seconds.
+    /// Precision of the wall clock, as measured, in seconds. What the configuration says comes before it.
     pub fn set_precision(&mut self, precision: f64) {
-        self.precision = precision;
+        self.measured_precision = precision;
+    }
+
+    fn precision(&self) -> f64 {
+        self.given_precision.unwrap_or(self.measured_precision)
     }
 
     //--- What happened
@@ -263,6 +270,7 @@ impl Engine {
     //--- Servers
 
     fn source_due(&mut self, id: SourceId, now: Reading) {
+        let precision = self.precision();
         let told = self.is_server.then(|| self.timekeeper.reference(now));
         let Some(member) = self.members.get_mut(&id) else {
             return;
@@ -270,7 +278,7 @@ impl Engine {
         let context = Context {
             now,
             rate: self.rate,
-            precision: self.precision,
+            precision,
             keys: &self.keys,
             told: told.as_ref(),
         };
@@ -316,6 +324,7 @@ impl Engine {
     }
 
     fn datagram(&mut self, socket: SocketId, octets: &[u8], stamp: Stamp, now: Reading) {
+        let precision = self.precision();
         let arrived = self.raw(stamp, now);
         let told = self.is_server.then(|| self.timekeeper.reference(now));
         let Some(id) = self.sockets.get(&socket).copied() else {
@@ -327,7 +336,7 @@ impl Engine {
         let context = Context {
             now,
             rate: self.rate,
-            precision: self.precision,
+            precision,
             keys: &self.keys,
             told: told.as_ref(),
         };
@@ -391,7 +400,7 @@ impl Engine {
         let context = Context {
             now,
             rate: self.rate,
-            precision: self.precision,
+            precision: self.precision(),
             keys: &self.keys,
             told: None,
         };

@@ -528,6 +528,20 @@ fn a_reference_clock_leads_and_is_lost() {
 }
 
 #[test]
+fn the_precision_that_was_measured_stays_with_other_settings() {
+    let mut settings = settings(&["192.0.2.1"]);
+    let mut world = World::new(&settings, 0.0);
+    world.engine.set_precision(3e-8);
+    for given in [None, Some(1e-6), None] {
+        settings.clock.precision = given;
+        let now = world.now();
+        world.engine.configure(&settings, KeyRing::new(), now);
+        let wanted = given.unwrap_or(3e-8);
+        assert!((world.engine.precision() - wanted).abs() < 1e-12);
+    }
+}
+
+#[test]
 fn logs_get_what_was_asked_for_and_nothing_else() {
     for is_wanted in [false, true] {
         let mut settings = settings(&["192.0.2.1"]);
