@@ -159,7 +159,7 @@ enum Request {
 struct Reload {
     settings: Settings,
     keys: KeyRing,
-    leaps: (Leaps, leaps::Table),
+    leaps: (Leaps, Option<leaps::Table>),
     scribe: Scribe,
     thermometer: Thermometer,
 }
@@ -363,7 +363,7 @@ impl Parts {
         engine.set_precision(clock::measure_precision());
         let waker = Arc::new(Waker::new().map_err(system("make an event"))?);
         let (leaps, table) = Leaps::start(&settings.leap, &waker);
-        engine.set_leap_table(&table, now);
+        engine.set_leap_table(&table.unwrap_or_default(), now);
         let mut resolver = Resolver::new(Arc::clone(&waker));
         let has_name = |source: &SourceSettings| matches!(source.host, Host::Name(_));
         if settings.sources.iter().any(has_name) {

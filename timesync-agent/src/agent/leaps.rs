@@ -32,18 +32,24 @@ struct Running {
 }
 
 impl Leaps {
-    /// Reads what is known, and begins to look whether it has changed, which wakes the loop.
-    pub(super) fn start(settings: &LeapSettings, waker: &Arc<Waker>) -> (Self, Table) {
+    /// Reads what is known, and begins to look whether it has changed, which wakes the loop. No table is told where files are named
+    /// and give none just now: what was known before stays.
+    pub(super) fn start(settings: &LeapSettings, waker: &Arc<Waker>) -> (Self, Option<Table>) {
         Self::start_with(settings, waker, AGAIN)
     }
 
-    fn start_with(settings: &LeapSettings, waker: &Arc<Waker>, again: Duration) -> (Self, Table) {
+    fn start_with(
+        settings: &LeapSettings,
+        waker: &Arc<Waker>,
+        again: Duration,
+    ) -> (Self, Option<Table>) {
         let mut known = Known::default();
         known.read(settings);
         let table = known.table.clone();
         if settings.time_zone.is_none() && settings.list.is_none() {
-            return (Self::default(), table);
+            return (Self::default(), Some(table));
         }
+        let table = (!table.is_empty()).then_some(table);
         let (tables, taken) = mpsc::sync_channel(1);
         let (stop, stopped) = mpsc::sync_channel(0);
         let (settings, waker) = (settings.clone(), Arc::clone(waker));
@@ -124,7 +130,7 @@ mod tests {
         let waker = Arc::new(Waker::new().unwrap());
         let often = Duration::from_millis(1);
         let (leaps, table) = Leaps::start_with(&settings, &waker, often);
-        assert_eq!(table.len(), 1);
+        assert_eq!(table.map(|table| table.len()), Some(1));
         // Broken, gone, and there again with one more.
         put("x\n");
         std::fs::remove_file(&path).unwrap();
@@ -140,6 +146,19 @@ mod tests {
     fn nothing_is_read_that_is_not_named() {
         let waker = Arc::new(Waker::new().unwrap());
         let (leaps, table) = Leaps::start(&LeapSettings::default(), &waker);
-        assert!(leaps.running.is_none() && table.is_empty());
+        assert!(leaps.running.is_none());
+        assert_eq!(table, Some(Vec::new()), "what was known is so no more");
+    }
+
+    #[test]
+    fn files_that_cannot_be_read_just_now_make_nothing_unknown() {
+        let settings = LeapSettings {
+            list: Some("/no/such/list".into()),
+            ..LeapSettings::default()
+        };
+        let waker = Arc::new(Waker::new().unwrap());
+        let (leaps, table) = Leaps::start(&settings, &waker);
+        assert!(leaps.running.is_some(), "it is looked for again");
+        assert_eq!(table, None);
     }
 }

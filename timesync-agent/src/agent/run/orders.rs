@@ -70,7 +70,9 @@ impl Run {
         }
         self.engine.configure(&settings, keys, now);
         self.leaps = leaps;
-        self.engine.set_leap_table(&table, now);
+        if let Some(table) = table {
+            self.engine.set_leap_table(&table, now);
+        }
         if let (Some(own), None) = (&mut self.own, &self.answerer)
             && settings.server.is_open()
         {
