@@ -136,10 +136,10 @@ impl Discipline {
         now: Reading,
     ) -> Correction {
         let offset = update.offset;
-        let may_step = self.count_step(offset);
         if let Some(refused) = self.refuse(clock, update.change) {
             return refused;
         }
+        let may_step = self.count_step(offset);
         if update.skew * 1e6 < clock.max_update_skew {
             let bound = clock.max_drift * 1e-6;
             self.frequency = update.frequency.clamp(-bound, bound);
@@ -241,7 +241,7 @@ impl Discipline {
         self.gentle = true;
     }
 
-    /// chrony counts every update of the clock, stepped or not.
+    /// chrony counts every update of the clock, stepped or not, and none that `maxchange` refuses.
     fn count_step(&mut self, offset: f64) -> bool {
         let Some(makestep) = self.makestep else {
             return false;

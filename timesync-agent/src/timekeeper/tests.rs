@@ -248,6 +248,28 @@ fn maxchange_ignores_and_gives_up() {
 }
 
 #[test]
+fn what_maxchange_refuses_uses_up_no_step() {
+    let mut settings = settings();
+    settings.clock.max_change = Some(MaxChange {
+        offset: 100.0,
+        delay: 1,
+        ignore: None,
+    });
+    let mut bench = Bench::new(&settings);
+    bench.add(0, SelectOptions::default());
+    bench.hear(0, 0.0, |_| ());
+    let left = bench.timekeeper.discipline.steps_left();
+    assert_eq!(left, Some(2), "one was for the first update");
+    for _ in 0..12 {
+        bench.pass(16.0);
+        bench.hear(0, 700.0, |_| ());
+    }
+    let is_refused = |note: &&Note| matches!(note, Note::ChangeIgnored(_));
+    assert!(bench.notes.iter().filter(is_refused).count() > 3);
+    assert_eq!(bench.timekeeper.discipline.steps_left(), left);
+}
+
+#[test]
 fn what_is_left_of_a_slew_is_no_change() {
     let mut settings = settings();
     settings.clock.makestep = None;
