@@ -1,7 +1,8 @@
 //! What the agent does, as parsed: every value in it is legal.
 //!
 //! Fixed for the life of the process are the admin listener, where healthd is, the node's name, whether the clock is touched, the
-//! sandbox, threads, and where clients are answered; everything else is taken up on reload.
+//! sandbox, threads, where clients and chronyc are answered, and how much is remembered of clients; everything else is taken up on
+//! reload, except that a sandbox keeps no privilege for the first cards that are to stamp and the first PTP over Ethernet.
 
 pub mod files;
 mod lint;

@@ -6,7 +6,8 @@ pub(crate) mod keys;
 mod sockets;
 
 use std::error::Error;
-use std::net::{IpAddr, ToSocketAddrs as _};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -66,7 +67,7 @@ pub struct Timesync {
     lock: Option<Lock>,
 }
 
-/// What does not change on a reload.
+/// What does not change on a reload. Of privileges that were given up nothing is told here: what takes one fails, and says so.
 #[derive(Debug, PartialEq)]
 struct Fixed {
     node: String,
@@ -78,11 +79,15 @@ struct Fixed {
     port: u16,
     bind_addresses: Vec<IpAddr>,
     bind_device: Option<String>,
+    client_log_limit: u64,
+    commands: Vec<SocketAddr>,
+    command_device: Option<String>,
+    command_socket: Option<PathBuf>,
 }
 
 impl Fixed {
     fn of(config: &Config) -> Self {
-        let server = &config.settings.server;
+        let (server, commands) = (&config.settings.server, &config.settings.commands);
         Self {
             node: config.node.clone(),
             corrects_clock: config.corrects_clock,
@@ -93,6 +98,10 @@ impl Fixed {
             port: server.port,
             bind_addresses: server.bind_addresses.clone(),
             bind_device: server.bind_device.clone(),
+            client_log_limit: server.client_log_limit,
+            commands: commands.listen(),
+            command_device: commands.bind_device.clone(),
+            command_socket: commands.socket.clone(),
         }
     }
 }
@@ -178,7 +187,7 @@ impl Service for Timesync {
         warn_all(&config);
         if self.fixed != Fixed::of(&config) {
             tracing::warn!(
-                "Listeners, threads, [health], the node's name, the sandbox and whether the clock is corrected change with the next restart"
+                "Listeners (those of [commands], too), threads, clientloglimit, [health], the node's name, the sandbox and whether the clock is corrected change with the next restart"
             );
         }
         let keys = read_keys(&config.settings);
@@ -414,5 +423,35 @@ impl Follower {
         self.readiness.set_unready("clock", reason);
         let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
         history.note(view);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chrony_conf::parse_bytes;
+
+    #[test]
+    fn what_takes_a_restart_is_known() {
+        let of = |line: &str| {
+            let conf = parse_bytes(line.as_bytes()).unwrap();
+            Fixed::of(&Config::of_chrony(conf))
+        };
+        let before = of("");
+        for line in [
+            "port 1123",
+            "bindaddress 127.0.0.1",
+            "binddevice eth0",
+            "clientloglimit 1000000",
+            "cmdport 1323",
+            "bindcmdaddress 127.0.0.2",
+            "bindcmdaddress /run/other.sock",
+            "bindcmddevice eth0",
+        ] {
+            assert_ne!(of(line), before, "{line}");
+        }
+        for line in ["server 192.0.2.1", "allow", "cmdallow 10", "makestep 1 3"] {
+            assert_eq!(of(line), before, "{line}");
+        }
     }
 }
