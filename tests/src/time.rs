@@ -270,15 +270,13 @@ impl Agent {
         chronyc(command, arguments)
     }
 
-    /// The seconds that clients are given, as an offset to the clock of this machine.
-    ///
-    /// # Panics
-    ///
-    /// Panics if it gives none.
-    #[must_use]
-    pub fn offset(&self) -> f64 {
-        let reply = ask(self.address()).unwrap_or_else(|error| panic!("{}: {error}", self.ip));
-        reply.offset
+    /// Waits until clients are given a time that is so many seconds ahead of the clock of this machine, to `within`. What one
+    /// exchange measures is off by half of what this process waited for its turn meanwhile.
+    #[track_caller]
+    pub fn wait_offset(&self, ahead: f64, within: f64) {
+        wait::for_it("clients are given the time", PATIENCE, || {
+            ask(self.address()).is_ok_and(|reply| (reply.offset - ahead).abs() < within)
+        });
     }
 }
 
@@ -516,6 +514,13 @@ pub fn ask(server: SocketAddr) -> io::Result<Reply> {
     socket.connect(server)?;
     socket.set_read_timeout(Some(Duration::from_secs(1)))?;
     ask_over(&socket, |_| {})
+}
+
+/// Asks until there is an answer, from a new port each time: for a server that is to answer, however busy the machine is.
+#[track_caller]
+#[must_use]
+pub fn ask_patiently(server: SocketAddr) -> Reply {
+    wait::until("an answer", PATIENCE, || ask(server).ok())
 }
 
 /// Asks once over a connected socket with a request that may be changed before it is sent.

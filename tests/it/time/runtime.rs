@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use tests::daemon::Daemon;
-use tests::time::{Agent, Chronyd, PATIENCE, Says, Server, ask};
+use tests::time::{Agent, Chronyd, PATIENCE, Says, Server, ask, ask_patiently};
 use tests::wait;
 
 /// Often enough for a test.
@@ -150,7 +150,7 @@ fn what_chronyc_has_said_stays_when_files_are_read_again() {
         // Told, and the settings taken up: whatever is to follow has followed then.
         for _ in 0..10 {
             std::thread::sleep(Duration::from_millis(30));
-            let reply = ask(agent.address()).expect(command);
+            let reply = ask_patiently(agent.address());
             assert_eq!(reply.stratum, 5, "{command}");
         }
     }

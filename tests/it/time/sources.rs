@@ -2,10 +2,10 @@
 
 use std::os::unix::net::UnixDatagram;
 
-use tests::time::{Agent, Chronyd, PATIENCE, Says, Server};
+use tests::time::{Agent, Chronyd, PATIENCE, Says, Server, ask_patiently};
 use tests::wait;
-use timesync_agent::refclock::drivers::reading;
 use timesync_agent::refclock::sock::Sample;
+use timesync_agent::system::clock;
 use timesync_agent::view::Leap;
 
 /// Often enough for a test.
@@ -39,9 +39,7 @@ fn clients_are_given_the_time_of_who_is_followed() {
     assert_eq!(status["stratum"], 2);
     assert_eq!(status["corrects_clock"], false);
     // The clock is left alone, and what clients are told is not.
-    wait::for_it("clients are told the time", PATIENCE, || {
-        (agent.offset() - 0.25).abs() < 0.01
-    });
+    agent.wait_offset(0.25, 0.01);
     // The rest of the process hears of it a moment later.
     wait_ready(&agent);
     daemon.stop();
@@ -59,7 +57,7 @@ fn who_knows_no_time_is_not_ready_and_says_so_to_clients() {
     let (code, reasons) = agent.get("/readyz").unwrap();
     assert_eq!(code, 503);
     assert!(reasons.contains("clock: unsynchronised"), "{reasons}");
-    let reply = tests::time::ask(agent.address()).unwrap();
+    let reply = ask_patiently(agent.address());
     assert_eq!((reply.leap(), reply.stratum), (3, 0), "{reply:?}");
     // It comes to itself when the server does.
     server.say(|says| says.is_silent = false);
@@ -94,7 +92,7 @@ fn a_falseticker_is_known_and_not_followed() {
             "{status:#}"
         );
     }
-    assert!(agent.offset().abs() < 0.05);
+    agent.wait_offset(0.0, 0.05);
     daemon.stop();
 }
 
@@ -110,7 +108,7 @@ fn a_server_that_goes_away_leaves_a_clock_that_holds() {
     server.say(|says| says.is_silent = true);
     let status = agent.wait_state(&["holdover"]);
     assert_eq!(status["sources"][0]["reach"], "0");
-    assert!((agent.offset() - 0.1).abs() < 0.01, "{}", agent.offset());
+    agent.wait_offset(0.1, 0.01);
     assert_eq!(
         agent.get("/readyz").unwrap().0,
         200,
@@ -161,7 +159,7 @@ fn chronyd_is_followed_like_any_other_server() {
     });
     assert_eq!(status["stratum"], 6);
     assert_eq!(status["sources"][0]["authenticated"], true);
-    assert!(agent.offset().abs() < 0.05);
+    agent.wait_offset(0.0, 0.05);
     daemon.stop();
 }
 
@@ -193,7 +191,7 @@ fn a_clock_of_tai_is_followed_without_anybody_else() {
     let writer = UnixDatagram::unbound().unwrap();
     agent.wait_status("it is followed", |status| {
         let sample = Sample {
-            local: reading().wall,
+            local: clock::wall(),
             offset: 35.0,
             is_pulse: false,
             leap: Leap::Normal,

@@ -137,7 +137,12 @@ fn interleaved_clients_are_told_when_the_last_answer_left() {
     // Two threads: which one answers makes no difference.
     let server = start(vec![socket], 2, &supply);
     let mut last: Option<(Packet, UnixTime)> = None;
-    for number in 1..=10 {
+    let from_the_kernel = || supply.tables.statistics().get(Counter::TransmittedKernel);
+    let mut number = 0;
+    // What the kernel says may come after the next request, where the machine is busy.
+    while from_the_kernel() < 8 {
+        number += 1;
+        assert!(number < 1000, "no stamps of the kernel");
         let mut packet = request(number * 2);
         if let Some((answer, _)) = &last {
             packet.origin = answer.receive;
@@ -163,8 +168,7 @@ fn interleaved_clients_are_told_when_the_last_answer_left() {
     }
     server.stop();
     let statistics = supply.tables.statistics();
-    assert_eq!(statistics.get(Counter::Interleaved), 8);
-    assert_eq!(statistics.get(Counter::TransmittedKernel), 8);
+    assert_eq!(statistics.get(Counter::Interleaved), number - 2);
     assert_eq!(statistics.stamps_held, 1);
 }
 

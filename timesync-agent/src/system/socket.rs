@@ -385,6 +385,44 @@ mod tests {
 
     use super::*;
 
+    /// Looks again and again until something is there. The machine may be building at the same time.
+    fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+        for _ in 0..60_000 {
+            if let Some(found) = look() {
+                return found;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        panic!("no {what}")
+    }
+
+    /// One exchange with a server that says the same again, and all moments of it in order; none if the kernel did not stamp its
+    /// answer.
+    fn exchange(socket: &Socket, server: &UdpSocket) -> Option<[UnixTime; 5]> {
+        let before = clock::wall();
+        let daemon = socket.send(b"request").unwrap();
+        let mut buffer = [0; 64];
+        let (length, from) = server.recv_from(&mut buffer).unwrap();
+        server.send_to(&buffer[..length], from).unwrap();
+        let kernel = until("stamp", || socket.sent());
+        let Departure::Kernel(kernel) = kernel else {
+            panic!("no stamp of the kernel: {kernel:?}");
+        };
+        assert_eq!(kernel.by, StampSource::Kernel);
+        let arrival = until("answer", || socket.receive(&mut buffer).unwrap());
+        assert_eq!(&buffer[..arrival.length], b"request");
+        assert_eq!(arrival.card, None);
+        assert!(socket.receive(&mut buffer).unwrap().is_none());
+        let walls = [
+            before,
+            daemon.wall,
+            kernel.wall,
+            arrival.stamp.wall,
+            clock::wall(),
+        ];
+        (arrival.stamp.by == StampSource::Kernel).then_some(walls)
+    }
+
     #[test]
     fn the_kernel_says_when_a_request_left_and_when_its_answer_came() {
         for loopback in ["127.0.0.1:0", "[::1]:0"] {
@@ -395,38 +433,8 @@ mod tests {
             let socket = Socket::open(to, &options).unwrap();
             assert_eq!(socket.local_address(), Some(to.ip()));
             // The kernel begins to stamp a moment after it was asked to.
-            thread::sleep(Duration::from_millis(50));
-            let before = clock::wall();
-            let daemon = socket.send(b"request").unwrap();
-            let mut buffer = [0; 64];
-            let (length, from) = server.recv_from(&mut buffer).unwrap();
-            server.send_to(&buffer[..length], from).unwrap();
-            let kernel = (0..200).find_map(|_| {
-                thread::sleep(Duration::from_millis(1));
-                socket.sent()
-            });
-            let Some(Departure::Kernel(kernel)) = kernel else {
-                panic!("no stamp of the kernel: {kernel:?}");
-            };
-            assert_eq!(kernel.by, StampSource::Kernel);
-            let arrival = (0..200)
-                .find_map(|_| {
-                    thread::sleep(Duration::from_millis(1));
-                    socket.receive(&mut buffer).unwrap()
-                })
-                .expect("an answer");
-            assert_eq!(&buffer[..arrival.length], b"request");
-            assert_eq!(arrival.stamp.by, StampSource::Kernel);
-            assert_eq!(arrival.card, None);
-            let order = [
-                before,
-                daemon.wall,
-                kernel.wall,
-                arrival.stamp.wall,
-                clock::wall(),
-            ];
+            let order = until("stamp of the kernel", || exchange(&socket, &server));
             assert!(order.is_sorted(), "{order:?}");
-            assert!(socket.receive(&mut buffer).unwrap().is_none());
         }
     }
 
@@ -439,11 +447,7 @@ mod tests {
         let socket = Socket::open(gone, &Options::default()).unwrap();
         socket.send(b"request").unwrap();
         let mut buffer = [0; 64];
-        let refused = (0..200).any(|_| {
-            thread::sleep(Duration::from_millis(1));
-            socket.receive(&mut buffer).is_err()
-        });
-        assert!(refused);
+        until("error", || socket.receive(&mut buffer).err());
     }
 
     #[test]
@@ -453,29 +457,21 @@ mod tests {
             let port = listener.local_address().unwrap().port();
             let to = SocketAddr::new(target.parse().unwrap(), port);
             let socket = Socket::open(to, &Options::default()).unwrap();
-            thread::sleep(Duration::from_millis(50));
             let mut buffer = [0; 64];
             for number in 0..2 {
-                let sent = socket.send(b"request").unwrap();
-                let asked = (0..200)
-                    .find_map(|_| {
-                        thread::sleep(Duration::from_millis(1));
-                        listener.receive(&mut buffer)
-                    })
-                    .expect("a request");
+                // The kernel begins to stamp a moment after it was asked to.
+                let (sent, asked) = until("stamp of the kernel", || {
+                    let sent = socket.send(b"request").unwrap();
+                    let asked = until("request", || listener.receive(&mut buffer));
+                    (asked.stamp.by == StampSource::Kernel).then_some((sent, asked))
+                });
                 assert_eq!(asked.to, Some(to.ip()));
                 assert!(asked.stamp.wall >= sent.wall);
-                assert_eq!(asked.stamp.by, StampSource::Kernel);
                 assert!(listener.send(b"answer", &asked));
                 // A connected socket takes nothing from another address.
-                let arrival = (0..200)
-                    .find_map(|_| {
-                        thread::sleep(Duration::from_millis(1));
-                        socket.receive(&mut buffer).unwrap()
-                    })
-                    .expect("an answer");
+                let arrival = until("answer", || socket.receive(&mut buffer).unwrap());
                 assert_eq!(&buffer[..arrival.length], b"answer");
-                let (stamped, stamp) = listener.sent().expect("a stamp");
+                let (stamped, stamp) = until("stamp", || listener.sent());
                 assert_eq!(stamped, number);
                 assert!(stamp.wall >= asked.stamp.wall && stamp.wall <= arrival.stamp.wall);
             }
