@@ -53,8 +53,8 @@ pub(crate) struct Session {
     pub(super) counted: (u64, u64),
     /// A side has failed: the other one gets what is left, as long as it takes some before this tick.
     pub(super) parting: Option<Parting>,
-    /// When bytes were last moved, of a session of which a flow is gathered.
-    pub(super) gathers_since: Micros,
+    /// When bytes were last moved up, and down: what is gathered waits from then on.
+    pub(super) moved_at: [Micros; 2],
     /// The worker has it among those that are gathered.
     pub(super) is_listed: bool,
 }
@@ -146,7 +146,7 @@ impl Session {
             named: None,
             counted: (0, 0),
             parting: None,
-            gathers_since: Micros::default(),
+            moved_at: [Micros::default(); 2],
             is_listed: false,
         }
     }

@@ -311,7 +311,8 @@ impl Worker {
         self.sessions.iter().map(|(index, _)| index).collect()
     }
 
-    /// Fetches what has waited below a mark for [`PATIENCE`], and less than twice that.
+    /// Fetches what has waited below a mark for [`PATIENCE`], and less than twice that. Each direction
+    /// waits for itself: the other one may never be quiet.
     fn look_below_marks(&mut self) {
         while let Some((token, due)) = self.gathering.front().copied() {
             if due > self.now {
@@ -325,16 +326,23 @@ impl Worker {
                 continue;
             };
             session.is_listed = false;
-            // Bytes only ever move the moment away: that is found out when it comes.
-            if self.now.since(session.gathers_since) < PATIENCE {
-                self.gather(token);
-                continue;
-            }
+            let is_late = session.moved_at.map(|at| self.now.since(at) >= PATIENCE);
             if let Some(server) = &mut session.server {
-                session.up.wait_no_longer(&mut session.client);
-                session.down.wait_no_longer(server);
+                let [up, down] = is_late;
+                if up {
+                    session.up.wait_no_longer(&mut session.client);
+                }
+                if down {
+                    session.down.wait_no_longer(server);
+                }
             }
-            self.step(token.index);
+            // Bytes only ever move the moment away: that is found out when it comes.
+            if session.is_gathering() {
+                self.gather(token);
+            }
+            if is_late.contains(&true) {
+                self.step(token.index);
+            }
         }
     }
 

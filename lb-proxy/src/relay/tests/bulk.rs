@@ -1,8 +1,11 @@
 //! Transfers that are spliced.
 
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+
+use rustix::net::RecvFlags;
 
 use super::rig::{Rig, accept, pattern, read_exact, read_to_end, reset, server};
 
@@ -144,5 +147,44 @@ fn what_stays_below_the_mark_is_not_held_back() {
         assert_eq!(read_exact(&mut client, 14), *b"the last words");
         client.write_all(b"thanks").unwrap();
         assert_eq!(read_exact(&mut far, 6), *b"thanks");
+    }
+}
+
+/// Just enough for it.
+const STEADY: usize = 18 << 20;
+
+/// So many questions and answers take several times as long as anything may wait below the mark.
+const TURNS: u32 = 5_000;
+
+#[test]
+fn what_stays_below_the_mark_does_not_wait_until_the_other_way_is_quiet() {
+    let (listener, address) = server();
+    let rig = Rig::new(&[address]).start();
+    // The mark does not outlive a pause of any of these threads: one of the rounds is without.
+    for _ in 0..8 {
+        let mut client = rig.connect();
+        let mut far = accept(&listener);
+        client.set_nodelay(true).unwrap();
+        // The worker has a part in each turn: while it does not run, none is counted.
+        let turn = |mut client: &TcpStream, mut far: &TcpStream| {
+            client.write_all(b"?").unwrap();
+            far.read_exact(&mut [0]).unwrap();
+        };
+        let (mut writer, mut reader) = (far.try_clone().unwrap(), client.try_clone().unwrap());
+        let writing = std::thread::spawn(move || writer.write_all(&vec![7; STEADY]).unwrap());
+        let reading = std::thread::spawn(move || read_exact(&mut reader, STEADY));
+        while !reading.is_finished() {
+            turn(&client, &far);
+        }
+        writing.join().unwrap();
+        drop(reading.join().unwrap());
+        far.write_all(b"the last words").unwrap();
+        let mut turns = 0;
+        while rustix::net::recv(&client, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT).is_err() {
+            assert!(turns < TURNS, "the last words are held back");
+            turns += 1;
+            turn(&client, &far);
+        }
+        assert_eq!(read_exact(&mut client, 14), *b"the last words");
     }
 }

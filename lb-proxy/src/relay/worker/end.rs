@@ -55,15 +55,21 @@ impl Worker {
         let Some(session) = self.sessions.get_mut(index) else {
             return;
         };
-        let before = session.up.moved + session.down.moved;
+        let before = [session.up.moved, session.down.moved];
         let turn = pump(session, &mut self.tools);
         let verdict = judge(session, &mut self.tools);
-        let moved = session.up.moved + session.down.moved;
-        if moved != before {
+        let after = [session.up.moved, session.down.moved];
+        for (at, (before, after)) in session.moved_at.iter_mut().zip(before.iter().zip(&after)) {
+            if before != after {
+                *at = self.now;
+            }
+        }
+        if after != before {
+            let [up, down] = after;
             session.active = now;
             // Whoever takes bytes gets more time for them.
             session.parting = None;
-            if moved - (session.counted.0 + session.counted.1) >= TELL_EVERY {
+            if up + down - (session.counted.0 + session.counted.1) >= TELL_EVERY {
                 tell(session);
             }
         }
@@ -72,9 +78,6 @@ impl Worker {
             Verdict::Part(cause) => self.part(index, cause),
             Verdict::GoOn => {
                 let gathers = session.is_gathering();
-                if gathers {
-                    session.gathers_since = self.now;
-                }
                 if (turn == Turn::Again || gathers)
                     && let Some(token) = self.sessions.token(index)
                 {
