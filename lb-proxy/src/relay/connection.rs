@@ -57,6 +57,8 @@ pub(crate) struct Session {
     pub(super) moved_at: [Micros; 2],
     /// The worker has it among those that are gathered.
     pub(super) is_listed: bool,
+    /// Its server was gone already when it was taken out of its worker, and it went on.
+    pub(super) has_outlived_server: bool,
 }
 
 /// How far a session has come.
@@ -148,6 +150,7 @@ impl Session {
             parting: None,
             moved_at: [Micros::default(); 2],
             is_listed: false,
+            has_outlived_server: false,
         }
     }
 

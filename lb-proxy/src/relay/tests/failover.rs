@@ -1,5 +1,6 @@
 //! Servers that refuse, are silent, full, or go away.
 
+use std::collections::HashMap;
 use std::io;
 use std::io::Write;
 use std::net::TcpStream;
@@ -11,6 +12,7 @@ use super::rig::{
     reset, server, until,
 };
 use crate::pool::Standing;
+use crate::relay::Filter;
 use crate::table::{OnDown, OnUp};
 
 #[test]
@@ -283,6 +285,42 @@ fn a_server_that_stays_down_is_no_reason_to_end_what_runs() {
     std::thread::sleep(Duration::from_millis(20));
     client.write_all(b"still").unwrap();
     assert_eq!(read_exact(&mut far, 5), b"still");
+}
+
+#[test]
+fn sessions_that_come_back_go_on_as_they_did_unless_their_server_went_meanwhile() {
+    let (listener, address) = server();
+    let mut rig = Rig::new(&[address, address]).start();
+    // Asking every worker, so that each has the table.
+    let publish = |rig: &mut Rig| {
+        rig.publish();
+        rig.engine().sessions(&Filter::all())
+    };
+    let mut pairs = HashMap::new();
+    for _ in 0..2 {
+        let client = rig.connect();
+        let far = accept(&listener);
+        let own = client.local_addr().unwrap();
+        let sessions = rig.engine().sessions(&Filter::all());
+        let session = sessions.iter().find(|session| session.client == own);
+        pairs.insert(session.unwrap().server.clone().unwrap(), (client, far));
+    }
+    // The policy of the moment was to let it go on; the next one is for servers that go from now on.
+    rig.pool.servers[0].standing = Standing::Down;
+    publish(&mut rig);
+    rig.policy.on_down = OnDown::Reset;
+    assert_eq!(publish(&mut rig).len(), 2);
+
+    let parcels = rig.engine().freeze().unwrap();
+    rig.pool.servers[1].standing = Standing::Down;
+    publish(&mut rig);
+    rig.engine().adopt(parcels);
+    let (client, far) = pairs.get_mut("s1").unwrap();
+    assert!(is_reset(&read_to_end(client)));
+    assert!(is_reset(&read_to_end(far)));
+    let (client, far) = pairs.get_mut("s0").unwrap();
+    client.write_all(b"still").unwrap();
+    assert_eq!(read_exact(far, 5), b"still");
 }
 
 #[test]

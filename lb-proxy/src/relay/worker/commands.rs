@@ -230,6 +230,8 @@ impl Worker {
         for index in self.indices() {
             self.wheel.disarm(index);
             if let Some(mut session) = self.sessions.remove(index) {
+                let table = self.table.get();
+                session.has_outlived_server = is_server_gone(&session, table);
                 if let Some(early) = &mut session.early {
                     early.ticket = None;
                 }
@@ -281,7 +283,8 @@ impl Worker {
         let Some(session) = self.sessions.get(token.index) else {
             return;
         };
-        let has_lost_server = has_lost_server(session, &self.table.shared());
+        let has_lost_server =
+            !session.has_outlived_server && has_lost_server(session, &self.table.shared());
         let mut watched = self.watch_client(token, &session.client.socket);
         if let Some(server) = &session.server {
             watched = watched.and_then(|()| self.watch_server(token, &server.socket));
@@ -341,15 +344,19 @@ fn gone(before: &Table, after: &Table) -> HashMap<u32, Cause> {
     gone
 }
 
-/// True when the server of a session was in service when it was chosen, and is not by this table, which
-/// has such sessions end.
+/// True when the server of a session went since it was chosen, and this table has such sessions end.
 fn has_lost_server(session: &Session, table: &Table) -> bool {
+    let backend = session.backend_name().and_then(|name| table.backend(name));
+    backend.is_some_and(|backend| backend.policy.on_down == OnDown::Reset)
+        && is_server_gone(session, table)
+}
+
+/// True when the server of a session was in service when it was chosen, and is not by this table.
+fn is_server_gone(session: &Session, table: &Table) -> bool {
     let (Some(server), Some(name)) = (&session.target, session.backend_name()) else {
         return false;
     };
-    let backend = table.backend(name);
-    let ends = backend.filter(|backend| backend.policy.on_down == OnDown::Reset);
-    let known = ends.and_then(|backend| {
+    let known = table.backend(name).and_then(|backend| {
         let mut servers = backend.pool.servers.iter();
         servers.find(|known| known.load.id() == server.load.id())
     });
