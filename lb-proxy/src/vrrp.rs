@@ -33,6 +33,7 @@
 //! - [`priority`]: what this node can do, from what is known of its proxy;
 //! - [`settings`]: what a router is told;
 //! - `retry`: when what has failed is tried again;
+//! - `farewell`: how long the clients of addresses that go are waited for;
 //! - [`openshift`]: virtual router numbers, and who else may have them.
 //!
 //! The shell, which decides nothing:
@@ -60,6 +61,7 @@
 mod announce;
 pub mod checksum;
 mod duplicate;
+mod farewell;
 pub mod group;
 pub mod machine;
 mod member;

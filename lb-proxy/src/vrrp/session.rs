@@ -25,6 +25,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{debug, info, warn};
 
+use super::farewell::Farewell;
 use super::group::Group;
 use super::machine::{Action, Departure, Fault, Input, Machine, Reason, Start, State};
 use super::member::Member;
@@ -38,10 +39,6 @@ use super::status::{Board, RouterStatus};
 
 /// Datagrams, and frames, taken of one router before timers are looked at.
 const RECEIVE_BATCH: usize = 64;
-
-/// How long clients may take to hear that an address goes; a quarter of an interval where that is less:
-/// another may have it already.
-const RESET_LIMIT: Duration = Duration::from_millis(250);
 
 /// How long an ending task waits for its scripts to be told so.
 const SCRIPTS_LIMIT: Duration = Duration::from_secs(2);
@@ -442,12 +439,13 @@ impl Session {
 impl Session {
     /// Does what the group wants done, in its order.
     async fn perform(&mut self) {
+        let mut farewell = Farewell::default();
         while let Some((index, action)) = self.group.poll_action() {
-            self.act(index, action).await;
+            self.act(index, action, &mut farewell).await;
         }
     }
 
-    async fn act(&mut self, index: usize, action: Action) {
+    async fn act(&mut self, index: usize, action: Action, farewell: &mut Farewell) {
         let Some(member) = self.members.get_mut(index) else {
             return;
         };
@@ -464,7 +462,9 @@ impl Session {
             Action::RemoveAddresses(entries) => member.remove(&entries, netlink).await,
             Action::Announce { addresses, count } => member.announce(&addresses, count),
             Action::Probe(addresses) => member.probe(&addresses),
-            Action::ResetFlows(addresses) => self.reset_flows(index, &addresses).await,
+            Action::ResetFlows(addresses) => {
+                self.reset_flows(index, &addresses, farewell).await;
+            }
             Action::StateChanged { from, to, reason } => self.changed(index, from, to, reason),
             Action::Report(event) => report::tell(&member.router.settings.name, &event),
             // The group asks its members itself.
@@ -473,13 +473,14 @@ impl Session {
         }
     }
 
-    async fn reset_flows(&self, index: usize, addresses: &[IpAddr]) {
+    async fn reset_flows(&self, index: usize, addresses: &[IpAddr], farewell: &mut Farewell) {
         let Some(member) = self.members.get(index) else {
             return;
         };
-        let limit = RESET_LIMIT.min(member.settings().interval / 4);
+        let until = farewell.until(member.settings().interval, now());
         let resetting = (self.context.hooks.reset_flows)(addresses);
-        if tokio::time::timeout(limit, resetting).await.is_err() {
+        let heard = tokio::time::timeout_at(until.into(), resetting).await;
+        if heard.is_err() {
             let router = &member.router.settings.name;
             warn!(%router, ?addresses, "Addresses go before all of their clients have heard it");
         }
