@@ -23,6 +23,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
 use super::farewell::Farewell;
@@ -84,6 +85,8 @@ pub(super) struct Session {
     /// One for each of the group's.
     members: Vec<Member>,
     is_ending: bool,
+    /// Scripts of routers that have gone, which nobody but the end of the task waits for.
+    scripts: JoinSet<()>,
     buffer: Box<[u8]>,
 }
 
@@ -106,6 +109,7 @@ impl Session {
             group: Group::new(Vec::new()),
             members: Vec::new(),
             is_ending: false,
+            scripts: JoinSet::new(),
             buffer: vec![0; MAX_LENGTH + LONGEST_HEADER].into(),
         }
     }
@@ -177,6 +181,7 @@ impl Session {
             let wake = self.wait().await;
             self.turn(wake).await;
         }
+        while self.scripts.join_next().await.is_some() {}
         self.context.board.publish(self.number, Vec::new());
     }
 
@@ -238,7 +243,7 @@ impl Session {
             self.group.handle(0, Input::Deadline, now);
         }
         self.perform().await;
-        self.forget_ended().await;
+        self.forget_ended();
         self.publish();
     }
 
@@ -379,7 +384,7 @@ impl Session {
             self.group.handle(index, input, now);
         }
         self.perform().await;
-        self.forget_ended().await;
+        self.forget_ended();
         for Carried { machine, member } in carried {
             self.group.push(machine);
             self.members.push(member);
@@ -507,7 +512,8 @@ impl Session {
     }
 
     /// Forgets routers that were to go and have ended.
-    async fn forget_ended(&mut self) {
+    fn forget_ended(&mut self) {
+        while self.scripts.try_join_next().is_some() {}
         let mut index = 0;
         while let Some(member) = self.members.get(index) {
             if !(member.is_leaving && member.has_ended) {
@@ -517,13 +523,13 @@ impl Session {
             let mut member = self.members.remove(index);
             drop(self.group.remove(index));
             if let Some(notifier) = member.take_notifier() {
-                let router = &member.router.settings.name;
-                if tokio::time::timeout(SCRIPTS_LIMIT, notifier.finish())
-                    .await
-                    .is_err()
-                {
-                    warn!(%router, "Notify script is not done; it is left alone");
-                }
+                let router = Arc::clone(&member.router.settings.name);
+                self.scripts.spawn(async move {
+                    let finished = tokio::time::timeout(SCRIPTS_LIMIT, notifier.finish());
+                    if finished.await.is_err() {
+                        warn!(%router, "Notify script is not done; it is left alone");
+                    }
+                });
             }
         }
     }

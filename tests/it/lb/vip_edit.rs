@@ -1,8 +1,11 @@
 //! Virtual IPs that a reload brings, changes and takes away, while others are held and used.
 
 use std::collections::BTreeSet;
+use std::fs::Permissions;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
@@ -160,6 +163,66 @@ fn a_first_virtual_ip_that_cannot_be_held_changes_nothing() {
     wait::for_it("the address is held", PATIENCE, || {
         node.has_address(API.parse().unwrap())
     });
+}
+
+#[test]
+#[ignore = "needs network namespaces; tests/run runs it"]
+fn who_stays_in_a_group_does_not_wait_for_scripts_of_those_that_go() {
+    let mut network = Network::new();
+    let one = network.machine("m0", &format!("{NODE}/24"));
+    let other = network.machine("m1", "192.168.7.14/24");
+    let files = Scratch::new("vip-scripts");
+    let others = Scratch::new("vip-scripts-other");
+    let script = files.write("notify", "#!/bin/sh\n[ \"$3\" != STOP ] || exec sleep 20\n");
+    std::fs::set_permissions(&script, Permissions::from_mode(0o755)).unwrap();
+    let vip = |number: u8, keys: &str| {
+        format!(
+            "[[vip]]\nname = \"v{number}\"\naddresses = [\"192.168.7.{number}\"]\ninterface = \"eth0\"\n\
+             router-id = {number}\n{keys}"
+        )
+    };
+    let keys = format!(
+        "priority = 150\ngroup = \"site\"\nnotify = \"{}\"\n",
+        script.display()
+    );
+    let start = |machine: &Machine, files: &Scratch, vips: &[String]| {
+        let mut command = machine.command(binary("lb-proxy"));
+        command
+            .arg("serve")
+            .arg("--config")
+            .arg(write_vips(files, vips));
+        Daemon::start("lb-proxy", command)
+    };
+    let mut lb = start(
+        &one,
+        &files,
+        &[101, 102, 103].map(|number| vip(number, &keys)),
+    );
+    for address in ["192.168.7.101", "192.168.7.102", "192.168.7.103"] {
+        wait::for_it("the address is held", PATIENCE, || {
+            one.has_address(address.parse().unwrap())
+        });
+    }
+    let backup = start(&other, &others, &[vip(103, "")]);
+
+    write_vips(&files, &[vip(103, &keys)]);
+    reload(&mut lb);
+    // One after the other they would take longer than the other node waits for a word.
+    let left = "Notify script is not done; it is left alone";
+    wait::for_it("both scripts are left alone", PATIENCE, || {
+        lb.log().matches(left).count() == 2
+    });
+    assert!(!backup.log().contains("to=active"), "{}", backup.log());
+    assert!(one.has_address("192.168.7.103".parse().unwrap()));
+}
+
+/// Virtual IPs in front of nothing.
+fn write_vips(files: &Scratch, vips: &[String]) -> PathBuf {
+    let text = format!(
+        "version = \"v1\"\nhealth.endpoint = \"none\"\nadmin.listen = \"none\"\nswap.socket = \"none\"\n{}",
+        vips.concat(),
+    );
+    files.write("lb-proxy.toml", &text)
 }
 
 /// Leaves it this many descriptors to open; says what its limit was.
