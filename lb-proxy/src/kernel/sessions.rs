@@ -1,7 +1,7 @@
 //! Sessions that the kernel forwards, as its table of connections has them.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -131,13 +131,7 @@ impl<'a> Sessions<'a> {
             return Ok(0);
         }
         let is_meant = |entry: &Entry| self.read(entry).is_some_and(|session| is_meant(&session));
-        let mut ended = forget(Scope::Forwarded, is_meant)?;
-        if ended.n_held > 0 {
-            let _paused = pause();
-            let more = forget_held(Scope::Forwarded, is_meant)?;
-            ended.n_forgotten += more.n_forgotten;
-        }
-        Ok(ended.n_forgotten)
+        kill(is_meant, pause)
     }
 
     /// The session of an entry, if it is one of these.
@@ -165,6 +159,31 @@ impl<'a> Sessions<'a> {
             state,
         })
     }
+}
+
+/// Ends sessions as [`Sessions::kill`] does: those to `addresses`, whatever frontend they came through.
+///
+/// # Errors
+///
+/// What the kernel says: without the capability `NET_ADMIN` it refuses.
+pub fn kill_to<P>(addresses: &[IpAddr], pause: impl FnOnce() -> P) -> io::Result<u64> {
+    kill(|entry| is_to(addresses, entry), pause)
+}
+
+fn is_to(addresses: &[IpAddr], entry: &Entry) -> bool {
+    entry.is_forwarded
+        && SessionState::of(entry).is_some()
+        && addresses.contains(&entry.destination.ip())
+}
+
+fn kill<P>(is_meant: impl Fn(&Entry) -> bool, pause: impl FnOnce() -> P) -> io::Result<u64> {
+    let mut ended = forget(Scope::Forwarded, &is_meant)?;
+    if ended.n_held > 0 {
+        let _paused = pause();
+        let more = forget_held(Scope::Forwarded, &is_meant)?;
+        ended.n_forgotten += more.n_forgotten;
+    }
+    Ok(ended.n_forgotten)
 }
 
 /// Forgets flows that a flow table held on to, which was removed: the kernel lets go of them a moment
@@ -268,6 +287,26 @@ mod tests {
         };
         let session = sessions.read(&offloaded).unwrap();
         assert_eq!(session.state, SessionState::Established);
+    }
+
+    #[test]
+    fn an_address_that_goes_takes_along_what_is_forwarded_from_it() {
+        let addresses = ["192.0.2.1".parse().unwrap()];
+        let own = entry(TCP, Some(3));
+        for meant in [own.clone(), entry(UDP, None)] {
+            assert!(is_to(&addresses, &meant), "{meant:?}");
+        }
+        let elsewhere = Entry {
+            destination: "192.0.2.2:6443".parse().unwrap(),
+            ..own.clone()
+        };
+        let direct = Entry {
+            is_forwarded: false,
+            ..own
+        };
+        for other in [elsewhere, direct, entry(TCP, Some(7))] {
+            assert!(!is_to(&addresses, &other), "{other:?}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Frontends that the kernel forwards: the rules for them.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use daemon_base::run::StartError;
@@ -13,6 +14,8 @@ use crate::table::{OnDown, Table};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KernelPath {
     path: Arc<Mutex<Option<Path>>>,
+    /// There are rules, or were: connections outlive them.
+    has_started: Arc<AtomicBool>,
 }
 
 impl KernelPath {
@@ -33,6 +36,7 @@ impl KernelPath {
                     flow_table: config.flow_table,
                     ..Options::default()
                 };
+                self.has_started.store(true, Ordering::Relaxed);
                 let started = Path::start(&options, frontends);
                 *path = Some(
                     started.map_err(|error| StartError::new(kernel::exit_code(&error), error))?,
@@ -40,6 +44,11 @@ impl KernelPath {
             }
         }
         Ok(())
+    }
+
+    /// Whether the kernel may forward connections for this process.
+    pub(super) fn has_started(&self) -> bool {
+        self.has_started.load(Ordering::Relaxed)
     }
 
     /// Brings the rules up to date with the table.

@@ -13,13 +13,13 @@ use tokio::task::JoinHandle;
 
 use crate::config::Config;
 use crate::keeper::Keeper;
-use crate::kernel::{self, Forwarded};
+use crate::kernel;
 use crate::relay::Engine;
 use crate::vrrp::machine::Departure;
 use crate::vrrp::status::{Board, RouterStatus};
 use crate::vrrp::{Hooks, Observations, Prepared, Resetting, VirtualRouter, Vrrp};
 
-use super::kernel_path::{self, KernelPath};
+use super::kernel_path::KernelPath;
 
 /// How long the address of a client that was asked where it stands stays here: what it answers is
 /// refused where the address is.
@@ -47,7 +47,6 @@ impl Vips {
     ) -> Result<PreparedVips, StartError> {
         let flows = Flows {
             engine: Arc::clone(engine),
-            keeper: Arc::clone(keeper),
             kernel: kernel.clone(),
         };
         let hooks = Hooks {
@@ -146,7 +145,6 @@ impl Vips {
 /// Whoever has flows to a virtual IP.
 struct Flows {
     engine: Arc<Engine>,
-    keeper: Arc<Keeper>,
     kernel: KernelPath,
 }
 
@@ -164,20 +162,15 @@ impl Flows {
         forwarded
     }
 
-    /// Those that the kernel forwards, in a thread of its own: it may know a great many.
+    /// Those that the kernel forwards, in a thread of its own: it may know a great many. Their frontend may
+    /// have left the configuration with the address.
     fn reset_forwarded(&self, addresses: &[IpAddr]) -> Resetting {
-        let view = self.keeper.view();
-        let config = view.config.as_ref();
-        let frontends = config.map(|config| kernel_path::frontends(config, &view.table));
-        let frontends = frontends.unwrap_or_default();
-        if frontends.is_empty() {
+        if !self.kernel.has_started() {
             return Box::pin(std::future::ready(()));
         }
         let (kernel, addresses) = (self.kernel.clone(), addresses.to_vec());
         let ended = tokio::task::spawn_blocking(move || {
-            let is_meant = |session: &Forwarded| addresses.contains(&session.local.ip());
-            let sessions = kernel::Sessions::new(&frontends);
-            match sessions.kill(is_meant, || kernel.pause()) {
+            match kernel::kill_to(&addresses, || kernel.pause()) {
                 Ok(0) => false,
                 Ok(sessions) => {
                     tracing::info!(
