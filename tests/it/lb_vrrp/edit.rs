@@ -5,6 +5,9 @@ use std::time::Duration;
 use super::link::{Kind, SLACK};
 use super::{for_each_kind, for_kinds, measured};
 
+/// How long what is certain to come may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 #[test]
 #[ignore = "needs network namespaces"]
 fn edits_in_place_do_not_move_the_address() {
@@ -34,15 +37,15 @@ fn edits_in_place_do_not_move_the_address() {
         std::thread::sleep(kind.interval());
         let gap = gap.stop();
         measured(link, "peers, addresses, priority are edited", gap);
-        assert!(gap < SLACK / 2, "{}: {gap:?}", kind.name());
         let status = us.status();
         // A loaded machine pauses a router whose advertisements come every 200 ms, and it steps back.
         if status["pauses"] == 0 {
+            assert!(gap < SLACK / 2, "{}: {gap:?}", kind.name());
             assert_eq!(status["become-master"], 1, "{}", us.log());
+            assert!(!them.log().contains("MASTER STATE"), "{}", them.log());
         }
         assert_eq!(status["send-errors"], 0, "{}", us.log());
-        assert_eq!(link.holders(), (true, false));
-        assert!(!them.log().contains("MASTER STATE"), "{}", them.log());
+        link.wait_for_us(kind.down(140));
     });
 }
 
@@ -57,14 +60,17 @@ fn an_address_that_somebody_removes_is_put_back() {
         let length = if kind.is_ipv6 { 128 } else { 32 };
         let address = format!("{}/{length}", link.virtual_address());
         link.us.address("del", &address);
-        tests::wait::for_it("the address is put back", SLACK, || {
+        tests::wait::for_it("the address is put back", PATIENCE, || {
             link.us.has_address(link.virtual_address())
         });
         let gap = gap.stop();
         measured(link, "somebody removes the address", gap);
         let status = us.status();
-        assert_eq!(status["restored"], 1, "{}", us.log());
-        assert_eq!(status["become-master"], 1, "{}", us.log());
+        // Who was paused steps back, and claims it anew.
+        if status["pauses"] == 0 {
+            assert_eq!(status["restored"], 1, "{}", us.log());
+            assert_eq!(status["become-master"], 1, "{}", us.log());
+        }
     });
 }
 
@@ -86,7 +92,7 @@ fn somebody_else_with_the_address_is_seen_and_answered() {
             link.them.configure("net/ipv4/conf/eth0/arp_notify", "1");
             link.them.configure("net/ipv6/conf/eth0/ndisc_notify", "1");
             link.them.set_hardware("02:00:00:00:00:99");
-            tests::wait::for_it("the duplicate is seen", Duration::from_secs(5), || {
+            tests::wait::for_it("the duplicate is seen", PATIENCE, || {
                 us.status()["duplicates"] != 0
             });
             us.wait_log("Somebody else has an address");
@@ -105,7 +111,7 @@ fn another_password_is_refused_and_counted() {
         let mut us = super::node::Node::start(&link.us, &settings);
         // Two holders: neither believes the other. It is said, and it ends with the password.
         link.wait_for((true, true), kind.down(100) + kind.interval());
-        tests::wait::for_it("the password is refused", Duration::from_secs(10), || {
+        tests::wait::for_it("the password is refused", PATIENCE, || {
             us.status()["refused"]["auth_failure"] != 0
         });
         us.wait_log("wrong password");
@@ -124,7 +130,7 @@ fn the_checksum_of_the_standard_is_refused_by_keepalived_until_edited() {
         settings.rfc_checksum = true;
         let mut us = super::node::Node::start(&link.us, &settings);
         link.wait_for((true, true), kind.down(100) + kind.interval());
-        tests::wait::for_it("keepalived refuses", Duration::from_secs(2), || {
+        tests::wait::for_it("keepalived refuses", PATIENCE, || {
             them.log().contains("Invalid VRRPv3 checksum")
         });
         // We take both forms, and say that theirs is the other.

@@ -28,11 +28,9 @@ fn we_win_hand_over_and_win_again() {
         link.wait_for_them(kind.interval());
         let gap = gap.stop();
         measured(link, "we hand over", gap);
-        // Without, it would be their skew time; with, it is one exchange of packets. What version 3 skews by is too
-        // little to tell the two apart on a loaded machine, and the planned moves are judged by their median elsewhere.
-        if kind.version == 2 {
-            assert!(gap < kind.skew(MIDDLE), "{}: {gap:?}", kind.name());
-        }
+        // Without, it would be their skew time; with, it is one exchange of packets. A loaded machine does not tell the
+        // two apart once: many planned moves are judged by their median elsewhere.
+        assert!(gap < kind.skew(MIDDLE) + SLACK, "{}: {gap:?}", kind.name());
 
         let us = link.start_us(HIGHER);
         link.wait_for_us(kind.down(HIGHER));
@@ -59,7 +57,15 @@ fn they_win_and_we_take_over_when_they_stop() {
         let gap = gap.stop();
         measured(link, "they preempt", gap);
         assert!(gap < kind.interval() + SLACK, "{}: {gap:?}", kind.name());
-        assert_eq!(us.status()["release-master"], 1);
+        // A loaded machine pauses a router whose advertisements come every 200 ms, and it steps back.
+        let status = us.status();
+        let number = |key: &str| status[key].as_u64().unwrap();
+        let released = number("release-master");
+        assert!(
+            (1..=1 + number("pauses")).contains(&released),
+            "{}",
+            us.log()
+        );
 
         let gap = link.gap();
         them.stop();

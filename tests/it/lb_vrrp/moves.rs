@@ -15,9 +15,12 @@ const MIDDLE: u8 = 100;
 /// What a planned move may take on a machine that has nothing else to do: a longer one is explained.
 const BOUND: Duration = Duration::from_millis(20);
 
-/// What half of the moves stay below, however busy the machine is: less than the time that a node waits
-/// that nobody has told of the move.
+/// What half of the moves stay below where they are measured: less than the time that a node waits that
+/// nobody has told of the move.
 const UNPLANNED: Duration = Duration::from_millis(100);
+
+/// And in an ordinary run, however busy the machine is.
+const BUSY: Duration = Duration::from_millis(300);
 
 /// Moves of an ordinary run.
 const MOVES: usize = 5;
@@ -37,9 +40,13 @@ const KINDS: [Kind; 4] = [
     Kind::new(3, false, true),
 ];
 
+/// How many moves are to be measured, if they are.
+fn n_measured() -> Option<usize> {
+    std::env::var("VRRP_MOVES").ok()?.parse().ok()
+}
+
 fn n_moves() -> usize {
-    let number = std::env::var("VRRP_MOVES").ok();
-    number.and_then(|text| text.parse().ok()).unwrap_or(MOVES)
+    n_measured().unwrap_or(MOVES)
 }
 
 /// Prints what went before a move that took long.
@@ -60,7 +67,8 @@ fn judge(link: &Link, what: &str, mut gaps: Vec<Duration>) {
         longest.as_secs_f64() * 1e3,
         gaps.len(),
     );
-    assert!(median < UNPLANNED, "{name}, {what}: {gaps:?}");
+    let bound = n_measured().map_or(BUSY, |_| UNPLANNED);
+    assert!(median < bound, "{name}, {what}: {gaps:?}");
 }
 
 #[test]
