@@ -9,6 +9,7 @@ use tests::daemon::Daemon;
 use tests::lb::{FRONT, Place, n_descriptors, pair};
 use tests::scratch::{at, loopback};
 use tests::stream::{PATIENCE, Server, connect, receive, send};
+use tests::wait;
 
 /// How long descriptors are short.
 const SHORTAGE: Duration = Duration::from_secs(2);
@@ -64,6 +65,9 @@ fn clients_wait_while_descriptors_are_short() {
             client
         })
         .collect();
+    wait::for_it("there is room for some", PATIENCE, || {
+        clients.iter().filter(|client| has_answer(client)).count() >= ROOM - 2
+    });
     std::thread::sleep(SHORTAGE);
     let (mut served, mut waiting): (Vec<TcpStream>, _) = clients.into_iter().partition(has_answer);
     // The process opens and closes a few of its own.

@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use tests::binaries::binary;
 use tests::daemon::{Daemon, run};
 use tests::netns::{Machine, Network};
@@ -364,12 +365,12 @@ fn a_proxy_is_stopped(nodes: &mut [Node<'_>], client: &Client<'_>) {
         stopped = nodes[0].lb.take()
     });
     assert_eq!(failed, 0, "{gap:?}");
+    let mut stopped = stopped.unwrap();
     let (gap, _) = client.watch("a planned move", BRIEF, TAKEOVER + SLACK, |_| {
-        if let Some(lb) = stopped.take() {
-            lb.stop();
-        }
+        stopped.signal(Signal::TERM);
+        assert!(stopped.wait().success(), "{}", stopped.log());
     });
-    // Were it not planned, it would be longer.
-    assert!(gap < TAKEOVER, "a planned move: {gap:?}");
+    assert!(gap < TAKEOVER + SLACK, "a planned move: {gap:?}");
     assert_eq!(holders(nodes), [1]);
+    stopped.wait_log(&format!("handed over to {}", ADDRESSES[1]));
 }

@@ -40,7 +40,7 @@ fn configure(files: &Scratch, addresses: &[&str], keys: &str) {
     for (name, addresses, router_id) in [("api", addresses, 51), ("ingress", &[INGRESS], 52)] {
         text.push_str(&format!(
             "[[vip]]\nname = \"{name}\"\naddresses = [{}]\ninterface = \"eth0\"\n\
-             router-id = {router_id}\ninterval = \"200ms\"\n{keys}",
+             router-id = {router_id}\n{keys}",
             list(addresses),
         ));
     }
@@ -150,7 +150,7 @@ fn a_first_virtual_ip_that_cannot_be_held_changes_nothing() {
     // One more descriptor is for the file; rtnetlink takes two.
     let before = limit_descriptors(&lb, 1);
     let vip = format!(
-        "[[vip]]\nname = \"v\"\naddresses = [\"{API}\"]\ninterface = \"eth0\"\nrouter-id = 51\ninterval = \"200ms\"\n"
+        "[[vip]]\nname = \"v\"\naddresses = [\"{API}\"]\ninterface = \"eth0\"\nrouter-id = 51\n"
     );
     configure(PORT + 1, &vip);
     reload(&mut lb);
