@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use crate::server::Supply;
 use crate::settings::ServerSettings;
 use crate::system::Events;
 use crate::system::clock;
-use crate::system::socket::Listener;
+use crate::system::socket::{Listener, has_ipv6};
 use crate::timekeeper::Reference;
 use crate::wire::LONGEST_PACKET;
 
@@ -148,32 +147,9 @@ impl Answerer {
 
 /// Opens the sockets that the settings ask for.
 fn listen(settings: &ServerSettings) -> io::Result<Vec<Listener>> {
-    let mut addresses = settings.bind_addresses.clone();
-    if addresses.is_empty() {
-        addresses = vec![
-            IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-        ];
-    }
-    let mut listeners = Vec::new();
-    let mut missing = None;
-    for address in addresses {
-        let at = SocketAddr::new(address, settings.port);
-        match Listener::open(at, settings.bind_device.as_deref()) {
-            Ok(listener) => listeners.push(listener),
-            // A machine without IPv6 serves over IPv4, as everybody has it.
-            Err(error)
-                if address == Ipv6Addr::UNSPECIFIED && error.kind() != io::ErrorKind::AddrInUse =>
-            {
-                missing = Some(error);
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    match missing {
-        Some(error) if listeners.is_empty() => Err(error),
-        _ => Ok(listeners),
-    }
+    let device = settings.bind_device.as_deref();
+    let addresses = settings.addresses(has_ipv6()).into_iter();
+    addresses.map(|at| Listener::open(at, device)).collect()
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! Where clients are answered: sockets that systemd hands over, else those of the configuration.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::UdpSocket;
 
 use daemon_base::listen::{self, Inherited, UdpOptions};
 use daemon_base::run::StartError;
 
 use crate::settings::ServerSettings;
+use crate::system::socket::has_ipv6;
 
 /// The name of the sockets among inherited ones.
 pub(super) const NAME: &str = "ntp";
@@ -26,7 +27,7 @@ pub(super) fn open(
         ..UdpOptions::default()
     };
     let addresses = match settings.is_open() {
-        true => addresses(settings, has_ipv6()),
+        true => settings.addresses(has_ipv6()),
         false => Vec::new(),
     };
     let sockets = listen::udp(inherited, NAME, &addresses, options)?;
@@ -46,28 +47,6 @@ pub(super) fn open(
 /// None is opened, and so none is refused.
 pub(super) fn handed_over(inherited: &mut Inherited) -> Result<Vec<UdpSocket>, StartError> {
     Ok(listen::udp(inherited, NAME, &[], UdpOptions::default())?)
-}
-
-/// What is bound: the addresses that are given, and without any each one of the machine. Where there is no IPv6, its wildcard is
-/// not missed beside others.
-fn addresses(settings: &ServerSettings, has_ipv6: bool) -> Vec<SocketAddr> {
-    let every = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
-    let mut addresses = settings.bind_addresses.clone();
-    if addresses.is_empty() {
-        addresses = vec![IpAddr::V4(Ipv4Addr::UNSPECIFIED), every];
-    }
-    if !has_ipv6 && addresses.iter().any(|address| *address != every) {
-        addresses.retain(|address| *address != every);
-    }
-    addresses
-        .into_iter()
-        .map(|address| SocketAddr::new(address, settings.port))
-        .collect()
-}
-
-/// False on machines whose kernel was told to do without.
-fn has_ipv6() -> bool {
-    UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok()
 }
 
 fn bind_device(socket: &UdpSocket, device: &str) -> io::Result<()> {
@@ -105,27 +84,6 @@ mod tests {
             }],
             ..ServerSettings::default()
         }
-    }
-
-    #[test]
-    fn without_an_address_it_is_every_one() {
-        let written = |bind: &[&str], has_ipv6| -> Vec<String> {
-            let addresses = addresses(&settings(bind), has_ipv6);
-            addresses.iter().map(ToString::to_string).collect()
-        };
-        assert_eq!(written(&[], true), ["0.0.0.0:1123", "[::]:1123"]);
-        assert_eq!(written(&[], false), ["0.0.0.0:1123"]);
-        assert_eq!(written(&["192.0.2.7"], true), ["192.0.2.7:1123"]);
-        assert_eq!(
-            written(&["192.0.2.7", "::"], true),
-            ["192.0.2.7:1123", "[::]:1123"]
-        );
-        assert_eq!(written(&["192.0.2.7", "::"], false), ["192.0.2.7:1123"]);
-        assert_eq!(written(&["::"], false), ["[::]:1123"], "which fails");
-        assert_eq!(
-            written(&["192.0.2.7", "::1"], false),
-            ["192.0.2.7:1123", "[::1]:1123"]
-        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! How clients are answered, and which of them.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ipnet::IpNet;
 
@@ -43,6 +43,24 @@ impl ServerSettings {
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.port != 0 && self.access.iter().any(|rule| rule.allow)
+    }
+
+    /// What is bound: the addresses that are given, and without any each one of the machine. Where there is no IPv6, its wildcard is
+    /// not missed beside others.
+    #[must_use]
+    pub fn addresses(&self, has_ipv6: bool) -> Vec<SocketAddr> {
+        let every = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+        let mut addresses = self.bind_addresses.clone();
+        if addresses.is_empty() {
+            addresses = vec![IpAddr::V4(Ipv4Addr::UNSPECIFIED), every];
+        }
+        if !has_ipv6 && addresses.iter().any(|address| *address != every) {
+            addresses.retain(|address| *address != every);
+        }
+        addresses
+            .into_iter()
+            .map(|address| SocketAddr::new(address, self.port))
+            .collect()
     }
 }
 
@@ -101,4 +119,35 @@ impl RateLimit {
         leak: 2,
         kod: 0,
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_an_address_it_is_every_one() {
+        let written = |bind: &[&str], has_ipv6| -> Vec<String> {
+            let settings = ServerSettings {
+                port: 1123,
+                bind_addresses: bind.iter().map(|it| it.parse().unwrap()).collect(),
+                ..ServerSettings::default()
+            };
+            let addresses = settings.addresses(has_ipv6);
+            addresses.iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(written(&[], true), ["0.0.0.0:1123", "[::]:1123"]);
+        assert_eq!(written(&[], false), ["0.0.0.0:1123"]);
+        assert_eq!(written(&["192.0.2.7"], true), ["192.0.2.7:1123"]);
+        assert_eq!(
+            written(&["192.0.2.7", "::"], true),
+            ["192.0.2.7:1123", "[::]:1123"]
+        );
+        assert_eq!(written(&["192.0.2.7", "::"], false), ["192.0.2.7:1123"]);
+        assert_eq!(written(&["::"], false), ["[::]:1123"], "which fails");
+        assert_eq!(
+            written(&["192.0.2.7", "::1"], false),
+            ["192.0.2.7:1123", "[::1]:1123"]
+        );
+    }
 }

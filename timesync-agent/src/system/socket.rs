@@ -1,7 +1,7 @@
 //! Sockets that ask and are told when: each for one request, connected to one server, with stamps of the kernel both ways.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use crate::engine::Stamp;
@@ -104,6 +104,12 @@ pub enum Departure {
 /// There is no descriptor left.
 pub fn plain() -> io::Result<OwnedFd> {
     sys::socket(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0))
+}
+
+/// False on machines whose kernel was told to do without.
+#[must_use]
+pub fn has_ipv6() -> bool {
+    UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok()
 }
 
 /// A datagram that came.
@@ -379,7 +385,6 @@ fn kernel(received: &Received) -> Option<Stamp> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::UdpSocket;
     use std::thread;
     use std::time::Duration;
 
