@@ -24,9 +24,10 @@ impl Itself {
     }
 
     /// Whether it hears what is sent to this address. All addresses are those of the node, and of one
-    /// family: a listener on `[::]` takes no IPv4.
+    /// family: a listener on `[::]` takes no IPv4, and what is sent to an address of IPv4 written in IPv6 is.
     #[must_use]
     pub fn hears(&self, address: SocketAddr) -> bool {
+        let address = SocketAddr::new(address.ip().to_canonical(), address.port());
         self.listening.iter().any(|listen| {
             let everywhere = listen.ip().is_unspecified()
                 && listen.is_ipv4() == address.is_ipv4()
@@ -55,6 +56,8 @@ mod tests {
             ("[::]:53", "[::1]:53", true),
             ("[::]:53", "127.0.0.1:53", false),
             ("192.0.2.9:53", "192.0.2.9:53", true),
+            ("192.0.2.9:53", "[::ffff:192.0.2.9]:53", true),
+            ("0.0.0.0:53", "[::ffff:192.0.2.2]:53", true),
         ] {
             let itself = Itself::new(vec![address(listen)], own.to_vec());
             assert_eq!(itself.hears(address(asked)), expected, "{listen} {asked}");

@@ -86,7 +86,7 @@ impl<C, E: Entropy> Resolver<C, E> {
             .iter()
             .filter(|address| is_host(**address))
             .map(|address| SocketAddr::new(*address, DNS_PORT))
-            .filter(|to| !self.itself.hears(canonical(*to)));
+            .filter(|to| !self.itself.hears(*to));
         for to in servers.take(MAX_ADDRESSES) {
             ids.push(self.upstreams.delegate(to, &flight.route, now));
         }
@@ -151,11 +151,6 @@ fn is_host(address: IpAddr) -> bool {
         || address.is_multicast()
         || is_broadcast
         || is_local)
-}
-
-/// The address that a packet is sent to: that of IPv4, when it is one written in IPv6.
-fn canonical(to: SocketAddr) -> SocketAddr {
-    SocketAddr::new(to.ip().to_canonical(), to.port())
 }
 
 #[cfg(test)]
