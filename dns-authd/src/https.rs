@@ -160,7 +160,7 @@ impl Caller {
             }
         }
         end(connection.as_mut());
-        let closing = CLOSING.max(self.shared.hold() + LAST);
+        let closing = CLOSING.max(self.shared.last_answer());
         timeout(closing, connection).await.ok()
     }
 

@@ -421,8 +421,7 @@ impl Streams {
             // An error means that the sender is gone, and with it the service.
             drop(stopped.wait_for(|stop| *stop).await);
             if let Some(quic) = quic {
-                // A query that came last is answered after its wait, and a little time takes the answer out.
-                quic.drain(QUIC_DRAIN.max(shared.hold() + tcp::LAST)).await;
+                quic.drain(QUIC_DRAIN.max(shared.last_answer())).await;
             }
             shared.wait_until_closed().await;
         };

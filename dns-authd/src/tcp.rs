@@ -137,9 +137,9 @@ impl Shared {
         self.limits
     }
 
-    /// How long a query waits for first results.
-    pub(crate) const fn hold(&self) -> Duration {
-        self.hold
+    /// How long a query that came last may be answered: it waits for first results, and the answer leaves.
+    pub(crate) fn last_answer(&self) -> Duration {
+        self.hold + LAST
     }
 
     /// How many connections there are.
