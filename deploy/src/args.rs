@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use daemon_base::config::HumanDuration;
+use daemon::config::HumanDuration;
 
 use crate::bundle::args::{BundleArgs, KeyArgs};
 use crate::check::{self, CheckArgs};
@@ -24,7 +24,7 @@ use crate::site_file;
 #[derive(Debug, Parser)]
 #[command(
     name = "outpost",
-    version = daemon_base::version!(),
+    version = daemon::version!(),
     arg_required_else_help = true,
     disable_help_subcommand = true,
     max_term_width = 100,

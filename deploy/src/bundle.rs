@@ -11,8 +11,8 @@ pub(crate) mod look;
 use std::process::ExitCode;
 
 pub(crate) use self::create::COMMAND_PATH;
-use daemon_base::config::Problems;
-use daemon_base::{errln, exit, outln};
+use daemon::config::Problems;
+use daemon::{errln, exit, outln};
 
 use self::args::{BundleArgs, BundleVerb, KeyArgs, KeyVerb};
 

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use config_text::{Position, counted};
-use daemon_base::config::{Problem, Problems};
-use daemon_base::{disk, exit, outln};
+use daemon::config::{Problem, Problems};
+use daemon::{disk, exit, outln};
 
 use crate::pki;
 use crate::service::Service;

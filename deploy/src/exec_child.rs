@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};
 
 use anyhow::Context as _;
-use daemon_base::exit;
+use daemon::exit;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
 use crate::args::ExecChildArgs;

@@ -24,7 +24,7 @@ pub(crate) mod store;
 
 use std::process::ExitCode;
 
-use daemon_base::{errln, exit};
+use daemon::{errln, exit};
 
 use self::args::{ImageArgs, ImageVerb, ImagesArgs, ImagesVerb};
 

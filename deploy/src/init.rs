@@ -19,8 +19,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use config_text::MAX_PROBLEMS;
-use daemon_base::config::{Document, Problems};
-use daemon_base::{errln, exit, outln};
+use daemon::config::{Document, Problems};
+use daemon::{errln, exit, outln};
 use ipnet::IpNet;
 
 use self::ask::Asker;

@@ -24,8 +24,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use daemon_base::acl::is_own;
-use daemon_base::{errln, exit, outln};
+use daemon::acl::is_own;
+use daemon::{errln, exit, outln};
 
 use self::args::{InstallArgs, UninstallArgs};
 use self::progress::Bar;

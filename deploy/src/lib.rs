@@ -38,7 +38,7 @@ mod up;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use daemon_base::{errln, exit, outln};
+use daemon::{errln, exit, outln};
 
 use crate::args::{Command, MasterVerb, Outpost, StatusArgs};
 use crate::up::control::{Request, ask};
@@ -46,7 +46,7 @@ use crate::up::run_dir::RunDir;
 
 /// What reads files that people write, on any octets: for tests that make them up.
 pub mod reading {
-    use daemon_base::config::{Document, Problems};
+    use daemon::config::{Document, Problems};
 
     pub use crate::init::import_bytes as openshift;
 
@@ -65,7 +65,7 @@ pub mod reading {
 /// Does what the command line asks for.
 #[must_use]
 pub fn run() -> ExitCode {
-    let outpost: Outpost = match daemon_base::args::parse(std::env::args_os()) {
+    let outpost: Outpost = match daemon::args::parse(std::env::args_os()) {
         Ok(outpost) => outpost,
         Err(code) => return code,
     };

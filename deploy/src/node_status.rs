@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use daemon_base::{errln, exit, outln, run};
+use daemon::{errln, exit, outln, run};
 use proto::wire::Liveness;
 use serde_json::{Value, json};
 

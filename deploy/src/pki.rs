@@ -22,8 +22,8 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use daemon_base::config::{Problem, Problems};
-use daemon_base::{disk, errln, exit};
+use daemon::config::{Problem, Problems};
+use daemon::{disk, errln, exit};
 
 use self::certificate::Facts;
 use self::store::Store;

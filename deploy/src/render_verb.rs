@@ -12,8 +12,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
-use daemon_base::config::Problems;
-use daemon_base::{errln, exit, outln, print};
+use daemon::config::Problems;
+use daemon::{errln, exit, outln, print};
 
 use crate::render::tree::{Change, Entry, Manifest, Plan, Scope, Tree, plan};
 use crate::render::{NodeFile, Output};

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use daemon_base::config::ByteSize;
+use daemon::config::ByteSize;
 use ipnet::IpNet;
 
 use crate::service::Service;

@@ -24,7 +24,7 @@ mod zone;
 use std::path::{Path, PathBuf};
 
 use config_text::Position;
-use daemon_base::config::{Document, Problems};
+use daemon::config::{Document, Problems};
 
 pub(crate) use report::{Kind, Remark};
 

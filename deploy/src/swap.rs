@@ -34,8 +34,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use daemon_base::succession::{Lock, LockError};
-use daemon_base::{errln, exit, outln, run};
+use daemon::succession::{Lock, LockError};
+use daemon::{errln, exit, outln, run};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 

@@ -30,7 +30,7 @@ use std::time::Duration;
 use std::{env, io};
 
 use anyhow::Context as _;
-use daemon_base::{errln, exit, outln};
+use daemon::{errln, exit, outln};
 
 use self::child::Plan;
 use self::life::{Outcome, Setup};

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use daemon_base::acl::Cidrs;
+use daemon::acl::Cidrs;
 
 /// Who may ask, and who may transfer zones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

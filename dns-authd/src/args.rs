@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
-use daemon_base::args::{ServeArgs, StatusArgs};
+use daemon::args::{ServeArgs, StatusArgs};
 use pdns_settings::command_line::{self, PeerArgs};
 use proto::endpoint::HealthdArg;
 
@@ -23,7 +23,7 @@ pub const DEFAULT_CONFIG: &str = "/etc/outpost/dns-authd.toml";
 /// Exit codes: 0 done, 64 usage, 65 a file that cannot be understood, 69 not there, 70 failure, 77 no
 /// permission, 78 configuration.
 #[derive(Debug, Parser)]
-#[command(name = "dns-authd", version = daemon_base::version!(), max_term_width = 100)]
+#[command(name = "dns-authd", version = daemon::version!(), max_term_width = 100)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

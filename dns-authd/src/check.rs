@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use config_text::{Position, counted};
-use daemon_base::config::{Problem, Problems};
-use daemon_base::exit;
-use daemon_base::tls::Certificates;
+use daemon::config::{Problem, Problems};
+use daemon::exit;
+use daemon::tls::Certificates;
 use dns_wire::Name;
 use dns_wire::hash::Seed;
 
@@ -180,7 +180,7 @@ impl Findings {
 
 #[cfg(test)]
 mod tests {
-    use daemon_base::config::Document;
+    use daemon::config::Document;
 
     use super::*;
     use crate::config::v1::Spec;

@@ -6,10 +6,10 @@ use std::time::SystemTime;
 
 use config_text::web::with_query;
 use config_text::{Problem, Rejected, counted};
-use daemon_base::args::{self, StatusArgs};
-use daemon_base::config::Problems;
-use daemon_base::run::{self, Way};
-use daemon_base::{errln, exit, outln};
+use daemon::args::{self, StatusArgs};
+use daemon::config::Problems;
+use daemon::run::{self, Way};
+use daemon::{errln, exit, outln};
 use dns_wire::Name;
 use serde_json::Value;
 

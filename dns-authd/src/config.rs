@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config_text::Problem;
-use daemon_base::config::Common;
-use daemon_base::tls::CertificateFiles;
+use daemon::config::Common;
+use daemon::tls::CertificateFiles;
 use proto::endpoint::Endpoint;
 
 use crate::access::Access;

@@ -14,8 +14,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use daemon_base::snapshot::{Cell, Reader};
-use daemon_base::udp::ReturnPath;
+use daemon::snapshot::{Cell, Reader};
+use daemon::udp::ReturnPath;
 use dns_wire::Name;
 
 use crate::answer::{Client, Responder, Snapshot, Transport, Verdict};

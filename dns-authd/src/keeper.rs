@@ -22,8 +22,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use config_text::counted;
-use daemon_base::readiness::Readiness;
-use daemon_base::snapshot::Cell;
+use daemon::readiness::Readiness;
+use daemon::snapshot::Cell;
 use dns_wire::Name;
 use dns_wire::hash::Seed;
 use proto::health::{Liveness, Snapshot as Health, Target};
@@ -373,7 +373,7 @@ impl Keeper {
         let n_records: usize = loaded.iter().map(Loaded::n_records).sum();
         if n_records >= MANY_RECORDS {
             // What zones are parsed into is several times what is kept of it.
-            daemon_base::memory::trim();
+            daemon::memory::trim();
             // And what they replace is freed later.
             self.must_trim = true;
         }
@@ -470,7 +470,7 @@ impl Keeper {
             .retain(|(since, _)| now.duration_since(*since) < RETIREMENT);
         if self.must_trim && self.retired.len() < before {
             self.must_trim = !self.retired.is_empty();
-            daemon_base::memory::trim();
+            daemon::memory::trim();
         }
     }
 

@@ -12,9 +12,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use config_text::{Problem, Rejected};
-use daemon_base::args::PACKAGE_VERSION;
-use daemon_base::config::{Document, Problems};
-use daemon_base::disk::{Disk, Stamp};
+use daemon::args::PACKAGE_VERSION;
+use daemon::config::{Document, Problems};
+use daemon::disk::{Disk, Stamp};
 use dns_wire::hash::Seed;
 
 use crate::config::v1::Spec;

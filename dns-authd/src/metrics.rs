@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use daemon_base::connections::Connections;
-use daemon_base::metrics::{Page, float, labels};
-use daemon_base::snapshot::Cell;
+use daemon::connections::Connections;
+use daemon::metrics::{Page, float, labels};
+use daemon::snapshot::Cell;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 

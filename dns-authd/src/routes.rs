@@ -10,8 +10,8 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use daemon_base::admin::{Reply, Request, Routes};
-use daemon_base::snapshot::Cell;
+use daemon::admin::{Reply, Request, Routes};
+use daemon::snapshot::Cell;
 use dns_wire::{Name, Type};
 use serde_json::json;
 use tokio::sync::oneshot;

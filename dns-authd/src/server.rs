@@ -3,8 +3,8 @@
 use std::net::UdpSocket;
 use std::sync::Arc;
 
-use daemon_base::snapshot::{Cell, Reader};
-use daemon_base::udp::{Datagram, Engine, EngineOptions, Outcome, Respond};
+use daemon::snapshot::{Cell, Reader};
+use daemon::udp::{Datagram, Engine, EngineOptions, Outcome, Respond};
 
 use crate::access::Access;
 use crate::answer::{Client, Responder, Snapshot, Transport, Verdict};

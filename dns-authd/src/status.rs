@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use config_text::counted;
-use daemon_base::run::headline;
+use daemon::run::headline;
 use serde_json::{Value, json};
 
 use crate::health::Link;

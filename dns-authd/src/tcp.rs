@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use daemon_base::connections::{Connections, Place};
-use daemon_base::snapshot::Cell;
+use daemon::connections::{Connections, Place};
+use daemon::snapshot::Cell;
 use dns_wire::{Name, Rcode};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

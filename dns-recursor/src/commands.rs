@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 
 use config_text::web::encoded;
-use daemon_base::args::{self, ServeArgs};
-use daemon_base::config::Problems;
-use daemon_base::run::{self, Way};
-use daemon_base::{errln, exit, outln};
+use daemon::args::{self, ServeArgs};
+use daemon::config::Problems;
+use daemon::run::{self, Way};
+use daemon::{errln, exit, outln};
 
 use crate::args::{CacheVerb, Cli, ConfigArgs, Format, Verb, split_settings};
 use crate::config::{Config, DEFAULT_ADMIN};
@@ -90,7 +90,7 @@ fn cache(verb: &CacheVerb) -> ExitCode {
     };
     match run::ask(status, DEFAULT_ADMIN, &path, way) {
         Ok(response) => {
-            daemon_base::print::out(format_args!("{}", response.text()));
+            daemon::print::out(format_args!("{}", response.text()));
             match response.status {
                 200 => exit::code(exit::OK),
                 _ => exit::code(exit::USAGE),

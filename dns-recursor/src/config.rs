@@ -10,9 +10,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use config_text::counted;
-use daemon_base::acl::{self, Cidrs};
-use daemon_base::config::Common;
-use daemon_base::tls::CertificateFiles;
+use daemon::acl::{self, Cidrs};
+use daemon::config::Common;
+use daemon::tls::CertificateFiles;
 use dns_wire::Name;
 use ipnet::IpNet;
 use proto::endpoint::Endpoint;

@@ -20,8 +20,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use daemon_base::readiness::Readiness;
-use daemon_base::run::Heartbeat;
+use daemon::readiness::Readiness;
+use daemon::run::Heartbeat;
 use dns_wire::edns::extended_error;
 use dns_wire::{Flags, Rcode};
 use tokio::sync::{mpsc, oneshot};

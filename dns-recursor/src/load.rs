@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use config_text::Files;
-use daemon_base::acl;
-use daemon_base::config::{Document, Problem, Problems};
-use daemon_base::disk::Disk;
-use daemon_base::exit;
-use daemon_base::tls::Certificates;
+use daemon::acl;
+use daemon::config::{Document, Problem, Problems};
+use daemon::disk::Disk;
+use daemon::exit;
+use daemon::tls::Certificates;
 
 use crate::config::{Config, v1};
 use crate::import::Imported;

@@ -8,8 +8,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use daemon_base::connections::Connections;
-use daemon_base::metrics::{Histogram, Labels, Page, float, labels};
+use daemon::connections::Connections;
+use daemon::metrics::{Histogram, Labels, Page, float, labels};
 use dns_wire::Rcode;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use config_text::counted;
-use daemon_base::admin::{Reply, Request, Routes};
+use daemon::admin::{Reply, Request, Routes};
 use dns_wire::records::uncompressed_rdata;
 use dns_wire::{Name, NameError, Records, rdata};
 

@@ -4,9 +4,9 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use daemon_base::acl::Cidrs;
-use daemon_base::snapshot::{Cell, Reader};
-use daemon_base::udp::{Datagram, Outcome, Respond};
+use daemon::acl::Cidrs;
+use daemon::snapshot::{Cell, Reader};
+use daemon::udp::{Datagram, Outcome, Respond};
 use dns_wire::{Flags, Opcode, Rcode};
 use tokio::sync::mpsc;
 

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use config_text::counted;
-use daemon_base::config::HumanDuration;
-use daemon_base::run::headline;
+use daemon::config::HumanDuration;
+use daemon::run::headline;
 use serde_json::{Value, json};
 
 use crate::cache::Usage;

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use daemon_base::connections::{Connections, Place};
+use daemon::connections::{Connections, Place};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
@@ -417,8 +417,8 @@ fn frame(outbox: &mut Vec<u8>, message: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use daemon_base::acl::Cidrs;
-    use daemon_base::snapshot::Cell;
+    use daemon::acl::Cidrs;
+    use daemon::snapshot::Cell;
     use dns_wire::Type;
 
     use super::*;

@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use daemon_base::config::{Common, Document, Problem, Problems};
+use daemon::config::{Common, Document, Problem, Problems};
 use proto::health::Target;
 
 use crate::hub::Limits;

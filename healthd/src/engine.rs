@@ -12,7 +12,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use daemon_base::run::Heartbeat;
+use daemon::run::Heartbeat;
 use proto::health::{Liveness, Target};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;

@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::time::Duration;
 
-use daemon_base::drain::Guard;
+use daemon::drain::Guard;
 use proto::health::{AdminState, ClockReport, HealthError, Target};
 use proto::wire;
 use proto::wire::health_server::Health;

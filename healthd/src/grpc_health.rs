@@ -11,7 +11,7 @@
 
 use std::pin::Pin;
 
-use daemon_base::drain::Guard;
+use daemon::drain::Guard;
 use proto::health::Liveness;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::Stream;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use daemon_base::drain::Guard;
-use daemon_base::listen::path::{self, Bound};
-use daemon_base::listen::{self, Inherited};
-use daemon_base::run::StartError;
+use daemon::drain::Guard;
+use daemon::listen::path::{self, Bound};
+use daemon::listen::{self, Inherited};
+use daemon::run::StartError;
 use proto::watch::MAX_MESSAGE;
 use proto::wire::health_server::HealthServer;
 use tokio::io::{AsyncRead, AsyncWrite};

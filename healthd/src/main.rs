@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use daemon_base::args;
+use daemon::args;
 use healthd::verbs::Command;
 
 fn main() -> ExitCode {

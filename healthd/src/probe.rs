@@ -19,7 +19,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::Instant;
 
-use daemon_base::config::HumanDuration;
+use daemon::config::HumanDuration;
 use proto::health::{HttpProbe, Target, TargetKind, Verify};
 use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use daemon_base::drain::{Drain, Guard};
-use daemon_base::readiness::Readiness;
+use daemon::drain::{Drain, Guard};
+use daemon::readiness::Readiness;
 
 use crate::engine::Engine;
 use crate::hub::Hub;

@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use config_text::{counted, counted_as};
-use daemon_base::admin::{Reply, Routes};
-use daemon_base::config::{Common, Problem, Problems};
-use daemon_base::drain::Drain;
-use daemon_base::listen::path::Bound;
-use daemon_base::readiness::Readiness;
-use daemon_base::run::{Context, Service, StartError};
-use daemon_base::succession::{self, Lock, LockError};
+use daemon::admin::{Reply, Routes};
+use daemon::config::{Common, Problem, Problems};
+use daemon::drain::Drain;
+use daemon::listen::path::Bound;
+use daemon::readiness::Readiness;
+use daemon::run::{Context, Service, StartError};
+use daemon::succession::{self, Lock, LockError};
 use proto::health::Target;
 use proto::wire::{self, health_server::Health as _};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -89,7 +89,7 @@ impl Service for Healthd {
             Ok::<_, TooMany>(id)
         });
         let configured =
-            configured.map_err(|error| StartError::new(daemon_base::exit::CONFIG, error))?;
+            configured.map_err(|error| StartError::new(daemon::exit::CONFIG, error))?;
         drop(engine.run());
         context.progress.register("engine", engine.heartbeat());
         let max_series = Arc::new(AtomicUsize::new(config.max_series));
@@ -216,11 +216,9 @@ fn add_page(admin: &Routes, engine: &Engine, names: &[String]) {
 async fn take_state(config: &Config, context: &Context) -> Result<Option<Lock>, StartError> {
     match succession::take(&config.state, &config.common, context).await {
         Ok(lock) => Ok(Some(lock)),
-        Err(error @ LockError::Held { .. }) => {
-            Err(StartError::new(daemon_base::exit::SOFTWARE, error))
-        }
+        Err(error @ LockError::Held { .. }) => Err(StartError::new(daemon::exit::SOFTWARE, error)),
         Err(error @ LockError::Io { .. }) => {
-            let error = daemon_base::exit::chain(&error);
+            let error = daemon::exit::chain(&error);
             tracing::warn!(error, "The state directory is not locked");
             Ok(None)
         }

@@ -3,9 +3,9 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use config_text::counted;
-use daemon_base::calendar::Timestamp;
-use daemon_base::config::HumanDuration;
-use daemon_base::run::headline;
+use daemon::calendar::Timestamp;
+use daemon::config::HumanDuration;
+use daemon::run::headline;
 use proto::health::Liveness;
 use serde_json::{Value, json};
 

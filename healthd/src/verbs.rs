@@ -9,8 +9,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use config_text::counted_as;
-use daemon_base::args::{ServeArgs, StatusArgs};
-use daemon_base::run;
+use daemon::args::{ServeArgs, StatusArgs};
+use daemon::run;
 use proto::endpoint::Endpoint;
 
 use crate::config::{Config, DEFAULT_ADMIN, DEFAULT_SOCKET, Overrides};
@@ -25,7 +25,7 @@ use crate::status;
 ///
 /// Exit codes: 0 done, 64 usage, 69 not there or down, 70 failure, 77 no permission, 78 configuration.
 #[derive(Debug, Parser)]
-#[command(name = "healthd", version = daemon_base::version!(), max_term_width = 100)]
+#[command(name = "healthd", version = daemon::version!(), max_term_width = 100)]
 pub struct Command {
     #[command(subcommand)]
     verb: Verb,

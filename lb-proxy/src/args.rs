@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use daemon_base::args::{ServeArgs, StatusArgs};
+use daemon::args::{ServeArgs, StatusArgs};
 use ipnet::IpNet;
 use proto::endpoint::HealthdArg;
 
@@ -21,7 +21,7 @@ pub const DEFAULT_CONFIG: &str = "/etc/outpost/lb-proxy.toml";
 /// Exit codes: 0 done, 64 usage, 65 a file that cannot be understood, 69 not there, 70 failure, 77 no
 /// permission, 78 configuration.
 #[derive(Debug, Parser)]
-#[command(name = "lb-proxy", version = daemon_base::version!(), max_term_width = 100)]
+#[command(name = "lb-proxy", version = daemon::version!(), max_term_width = 100)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

@@ -4,10 +4,10 @@ use std::process::ExitCode;
 
 use config_text::counted;
 use config_text::web::with_query;
-use daemon_base::args::{self, StatusArgs};
-use daemon_base::config::{Document, Problems};
-use daemon_base::run::{self, Way};
-use daemon_base::{errln, exit, outln};
+use daemon::args::{self, StatusArgs};
+use daemon::config::{Document, Problems};
+use daemon::run::{self, Way};
+use daemon::{errln, exit, outln};
 use serde_json::Value;
 
 use crate::args::{BackendVerb, Cli, ConfigArgs, Format, ServerName, SessionArgs, Verb};

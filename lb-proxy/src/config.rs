@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config_text::counted;
-use daemon_base::config::Common;
+use daemon::config::Common;
 use ipnet::IpNet;
 use proto::endpoint::Endpoint;
 use proto::health::{Schedule, Target, TargetKind};

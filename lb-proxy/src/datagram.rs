@@ -1,6 +1,6 @@
 //! Balancing of UDP.
 //!
-//! Clients' datagrams come through the UDP engine of [`daemon_base::udp`]; each flow has a socket of
+//! Clients' datagrams come through the UDP engine of [`daemon::udp`]; each flow has a socket of
 //! its own that is connected to its server, so that the kernel tells answers apart and says when
 //! nobody listens there. For each thread of the engine another waits for answers:
 //!
@@ -35,9 +35,9 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use daemon_base::run::Heartbeat;
-use daemon_base::snapshot::{Cell, Reader};
-use daemon_base::udp::{Engine, EngineOptions};
+use daemon::run::Heartbeat;
+use daemon::snapshot::{Cell, Reader};
+use daemon::udp::{Engine, EngineOptions};
 use tracing::{error, warn};
 
 pub use self::parcel::{Arrived, Given};

@@ -9,7 +9,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use daemon_base::snapshot::Cell;
+use daemon::snapshot::Cell;
 use proto::endpoint::Endpoint;
 use proto::health::{Snapshot, Target};
 use proto::report::Reporter;

@@ -7,8 +7,8 @@ use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
-use daemon_base::config::{Problem, Problems};
-use daemon_base::disk::{self, Disk};
+use daemon::config::{Problem, Problems};
+use daemon::disk::{self, Disk};
 
 use crate::haproxy_cfg::{self, Surroundings};
 use crate::imported::Imported;

@@ -15,7 +15,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use daemon_base::snapshot::Cell;
+use daemon::snapshot::Cell;
 use proto::health::{AdminState, Snapshot, Target};
 use tokio::sync::watch;
 

@@ -341,13 +341,13 @@ fn is_at(listen: SocketAddr, destination: SocketAddr) -> bool {
 #[must_use]
 pub fn exit_code(error: &PathError) -> u8 {
     match error {
-        PathError::NotPermitted { .. } => daemon_base::exit::NO_PERMISSION,
-        PathError::NoCommand | PathError::Refused { .. } => daemon_base::exit::CONFIG,
+        PathError::NotPermitted { .. } => daemon::exit::NO_PERMISSION,
+        PathError::NoCommand | PathError::Refused { .. } => daemon::exit::CONFIG,
         PathError::Run(error) | PathError::Thread(error) => io_code(error),
-        PathError::Answer(_) => daemon_base::exit::SOFTWARE,
+        PathError::Answer(_) => daemon::exit::SOFTWARE,
     }
 }
 
 fn io_code(error: &io::Error) -> u8 {
-    daemon_base::exit::code_of_io(error)
+    daemon::exit::code_of_io(error)
 }

@@ -36,8 +36,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use daemon_base::run::Heartbeat;
-use daemon_base::snapshot::Cell;
+use daemon::run::Heartbeat;
+use daemon::snapshot::Cell;
 
 use crate::access_log::Log;
 use crate::pool::Server;
@@ -230,7 +230,7 @@ impl Engine {
         self.shared.most_sessions
     }
 
-    /// Every thread's name and heartbeat, for [`daemon_base::run::Progress::register_all`].
+    /// Every thread's name and heartbeat, for [`daemon::run::Progress::register_all`].
     #[must_use]
     pub fn heartbeats(&self) -> Vec<(String, Heartbeat)> {
         lock(&self.threads)
@@ -266,7 +266,7 @@ impl Engine {
         &self,
         wanted: &[(Arc<str>, SocketAddr)],
         options: BindOptions,
-    ) -> Result<(), daemon_base::listen::ListenError> {
+    ) -> Result<(), daemon::listen::ListenError> {
         let mut open = lock(&self.open);
         let mut missing = Vec::new();
         for (frontend, address) in wanted {

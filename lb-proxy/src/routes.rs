@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use daemon_base::admin::{Reply, Request, Routes};
+use daemon::admin::{Reply, Request, Routes};
 use ipnet::IpNet;
 use proto::health::AdminState;
 use serde_json::{Value, json};

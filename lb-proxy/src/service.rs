@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use daemon_base::config::{Common, Problem, Problems};
-use daemon_base::exit;
-use daemon_base::run::{Context, Service, StartError};
+use daemon::config::{Common, Problem, Problems};
+use daemon::exit;
+use daemon::run::{Context, Service, StartError};
 use serde_json::Value;
 use tokio::task::JoinHandle;
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use config_text::counted;
-use daemon_base::config::HumanDuration;
+use daemon::config::HumanDuration;
 use serde_json::{Map, Value, json};
 
 use crate::config::Config;
@@ -104,7 +104,7 @@ fn write_frontend(text: &mut String, name: &str, frontend: &Value) -> std::fmt::
 mod tests {
     use std::sync::Arc;
 
-    use daemon_base::config::Document;
+    use daemon::config::Document;
 
     use super::*;
     use crate::config::v1;

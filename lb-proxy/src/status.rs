@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use config_text::counted;
-use daemon_base::config::HumanDuration;
-use daemon_base::run::headline;
+use daemon::config::HumanDuration;
+use daemon::run::headline;
 use serde_json::{Value, json};
 
 use crate::config::{Config, Frontend, Path, Protocol, Service};

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use daemon_base::acl::Cidrs;
+use daemon::acl::Cidrs;
 
 use crate::limits::Limits;
 use crate::pool::Pool;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use daemon_base::args::ServeArgs;
+use daemon::args::ServeArgs;
 
 use crate::reference::{Reference, RepositoryName};
 use crate::transfer::args::{ExportArgs, ImportArgs, PullArgs, PushArgs};
@@ -20,7 +20,7 @@ pub const DEFAULT_CONFIG: &str = "/etc/outpost/registry-svc.toml";
 /// Exit codes: 0 done, 64 usage, 65 a file that cannot be understood, 69 not there, 70 failure, 77 no
 /// permission, 78 configuration.
 #[derive(Debug, Parser)]
-#[command(name = "registry-svc", version = daemon_base::version!(), max_term_width = 100)]
+#[command(name = "registry-svc", version = daemon::version!(), max_term_width = 100)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

@@ -29,8 +29,8 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use daemon_base::calendar::Timestamp;
-use daemon_base::snapshot::Cell;
+use daemon::calendar::Timestamp;
+use daemon::snapshot::Cell;
 use hyper::header::{AUTHORIZATION, HOST, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::http::uri::Authority;

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use daemon_base::drain::Guard;
+use daemon::drain::Guard;
 use hyper::body::{Body as HttpBody, Incoming};
 use hyper::{Request, Response};
 use tokio::net::TcpListener;

@@ -7,9 +7,9 @@ mod upkeep;
 use std::io::Read as _;
 use std::process::ExitCode;
 
-use daemon_base::args;
-use daemon_base::config::{Document, Problem, Problems};
-use daemon_base::{errln, exit, outln, run};
+use daemon::args;
+use daemon::config::{Document, Problem, Problems};
+use daemon::{errln, exit, outln, run};
 
 use crate::args::{Cli, ConfigArgs, Verb};
 use crate::config::{Config, DEFAULT_ADMIN, v1};

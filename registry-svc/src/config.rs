@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use config_text::counted;
-use daemon_base::config::Common;
+use daemon::config::Common;
 
 use crate::auth::acl::AclParts;
 use crate::auth::glob::Glob;

@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use daemon_base::snapshot::Cell;
+use daemon::snapshot::Cell;
 use hyper::body::Body as HttpBody;
 use hyper::header::{ALLOW, CONNECTION, HeaderName, WWW_AUTHENTICATE};
 use hyper::http::request::Parts as Head;

@@ -9,7 +9,7 @@ pub mod tally;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use daemon_base::metrics::{Page, float};
+use daemon::metrics::{Page, float};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
@@ -20,7 +20,7 @@ use crate::webhook::{self, EndpointStatus};
 
 use page::{Unit, histogram};
 
-pub use daemon_base::metrics::{Labels, labels};
+pub use daemon::metrics::{Labels, labels};
 pub use page::{Sample, Value};
 pub use tally::{Action, Actions, Handler, Http, Underway};
 

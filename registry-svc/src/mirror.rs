@@ -357,7 +357,7 @@ impl Inner {
                 }
                 Err(error) if error.is_passing() => {
                     let host = source.registry.endpoint();
-                    let shown = daemon_base::exit::chain(&error);
+                    let shown = daemon::exit::chain(&error);
                     tracing::warn!(upstream = %host, error = shown, "An upstream does not answer");
                     lock(&source.standing).failed(now());
                 }

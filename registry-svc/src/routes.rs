@@ -10,8 +10,8 @@
 //! | `GET /upkeep` | the sweep or scrub that runs, and what the last ones did |
 //! | `POST /upkeep?task=` | starts one: `sweep`, `dry-run`, `scrub`, `verify` |
 
-use daemon_base::admin::{Reply, Request, Routes};
-use daemon_base::exit;
+use daemon::admin::{Reply, Request, Routes};
+use daemon::exit;
 use serde_json::Value;
 use tokio::runtime::Handle;
 

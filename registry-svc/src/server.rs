@@ -18,8 +18,8 @@ use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use daemon_base::drain::{Drain, Guard};
-use daemon_base::snapshot::Cell;
+use daemon::drain::{Drain, Guard};
+use daemon::snapshot::Cell;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};

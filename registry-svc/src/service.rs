@@ -18,13 +18,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use daemon_base::config::{Common, Problem, Problems};
-use daemon_base::drain::Drain;
-use daemon_base::listen::{self, Inherited};
-use daemon_base::run::{Context, Service, StartError};
-use daemon_base::snapshot::Cell;
-use daemon_base::succession::{self, Lock};
-use daemon_base::{exit, readiness::Readiness};
+use daemon::config::{Common, Problem, Problems};
+use daemon::drain::Drain;
+use daemon::listen::{self, Inherited};
+use daemon::run::{Context, Service, StartError};
+use daemon::snapshot::Cell;
+use daemon::succession::{self, Lock};
+use daemon::{exit, readiness::Readiness};
 use rustls::ServerConfig;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -293,7 +293,7 @@ const GRACE: Duration = Duration::from_millis(200);
 
 impl Registry {
     /// Follows the files that the configuration names, those of before no longer.
-    fn follow(&self, certificates: Option<daemon_base::tls::Certificates>) {
+    fn follow(&self, certificates: Option<daemon::tls::Certificates>) {
         let mut tasks = Vec::new();
         tasks.extend(certificates.map(|it| tokio::spawn(it.follow())));
         let config = self.shown.current();

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use config_text::{counted, counted_as};
-use daemon_base::run::headline;
+use daemon::run::headline;
 use serde_json::{Value, json};
 
 use crate::cluster::buckets::Difference;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use daemon_base::tls::{CertificateError, CertificateFiles, Certificates};
+use daemon::tls::{CertificateError, CertificateFiles, Certificates};
 use rustls::crypto::ring;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::{self, PemObject as _};

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use daemon_base::exit;
-use daemon_base::snapshot::Cell;
+use daemon::exit;
+use daemon::snapshot::Cell;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -417,7 +417,7 @@ fn now() -> Instant {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use daemon_base::config::Document;
+    use daemon::config::Document;
 
     use super::*;
     use crate::config::v1;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use config_text::web::encoded;
-use daemon_base::calendar::Timestamp;
+use daemon::calendar::Timestamp;
 use serde_json::{Value, json};
 
 use crate::auth::form::Form;

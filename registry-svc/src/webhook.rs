@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use daemon_base::calendar::Timestamp;
+use daemon::calendar::Timestamp;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -468,7 +468,7 @@ impl Endpoint {
 
     fn failed(&self, patience: &mut Patience, error: &PostError) -> Duration {
         let pause = patience.failed();
-        let told = daemon_base::exit::chain(error);
+        let told = daemon::exit::chain(error);
         if patience.failures() == self.settings.threshold {
             let webhook = &self.settings.name;
             tracing::warn!(webhook, error = told, "The webhook fails; its events wait");

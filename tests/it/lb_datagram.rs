@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use daemon_base::snapshot::Cell;
+use daemon::snapshot::Cell;
 use lb_proxy::datagram::flow::Settings;
 use lb_proxy::datagram::{Balancer, Listener};
 use lb_proxy::pool::{Algorithm, Registry, Standing};

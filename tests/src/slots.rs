@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use daemon_base::admin::{self, Response};
+use daemon::admin::{self, Response};
 use serde_json::Value;
 
 use crate::daemon::Daemon;

@@ -26,9 +26,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::{self, JoinHandle};
 
-use daemon_base::exit;
-use daemon_base::run::Heartbeat;
-use daemon_base::snapshot::Cell;
+use daemon::exit;
+use daemon::run::Heartbeat;
+use daemon::snapshot::Cell;
 use tokio::sync::{oneshot, watch};
 
 use crate::drift_file;

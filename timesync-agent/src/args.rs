@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use daemon_base::args::{LogArgs, ServeArgs as BaseServeArgs, StatusArgs};
+use daemon::args::{LogArgs, ServeArgs as BaseServeArgs, StatusArgs};
 use proto::endpoint::HealthdArg;
 
 use crate::chronyc::args::{
@@ -22,7 +22,7 @@ pub const DEFAULT_CONFIG: &str = "/etc/outpost/timesync-agent.toml";
 /// Exit codes: 0 done, 64 usage, 65 a file that cannot be understood, 69 not there, 70 failure, 77 no
 /// permission, 78 configuration.
 #[derive(Debug, Parser)]
-#[command(name = "timesync-agent", version = daemon_base::version!(), max_term_width = 100)]
+#[command(name = "timesync-agent", version = daemon::version!(), max_term_width = 100)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

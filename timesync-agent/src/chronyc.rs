@@ -11,8 +11,8 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use daemon_base::print::{self, out};
-use daemon_base::{errln, exit, outln};
+use daemon::print::{self, out};
+use daemon::{errln, exit, outln};
 
 use crate::cmdmon::client::{AskError, Client, Options};
 use crate::cmdmon::reply::{Address, Report, SourceData, Status};

@@ -6,9 +6,9 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::ExitCode;
 
-use daemon_base::args::{self, LogArgs};
-use daemon_base::log::LogSettings;
-use daemon_base::{errln, exit, outln, run};
+use daemon::args::{self, LogArgs};
+use daemon::log::LogSettings;
+use daemon::{errln, exit, outln, run};
 
 use crate::args::{Cli, ConfigArgs, Format, ServeArgs, SoloArgs, Verb};
 use crate::chronyc::{self, Verb as Ask};
@@ -142,7 +142,7 @@ fn read(args: &ConfigArgs, log: LogArgs) -> Result<Config, ExitCode> {
         errln!("{problems}");
         exit::code(exit::CONFIG)
     })?;
-    daemon_base::log::start(LogSettings {
+    daemon::log::start(LogSettings {
         level: log.log_level.unwrap_or(config.common.log.level),
         format: log.log_format.unwrap_or(config.common.log.format),
     });

@@ -13,8 +13,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use config_text::counted;
-use daemon_base::config::{Common, Document, Problems};
-use daemon_base::disk::Disk;
+use daemon::config::{Common, Document, Problems};
+use daemon::disk::Disk;
 use proto::endpoint::Endpoint;
 
 use crate::args::{ConfigArgs, DEFAULT_CONFIG};

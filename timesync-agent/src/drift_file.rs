@@ -6,7 +6,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use config_text::{Position, Problem};
-use daemon_base::disk;
+use daemon::disk;
 
 use crate::timekeeper::Drift;
 

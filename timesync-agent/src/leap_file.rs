@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use config_text::{Position, Problem};
-use daemon_base::{calendar, disk};
+use daemon::{calendar, disk};
 
 use crate::settings::LeapSettings;
 use crate::time::{SECOND, UnixTime};

@@ -4,7 +4,7 @@
 
 use std::net::IpAddr;
 
-use daemon_base::calendar;
+use daemon::calendar;
 
 use crate::engine::{Measurement, Record, ReferenceClockRecord};
 use crate::settings::{LogSettings, reference_id_text};

@@ -13,8 +13,8 @@ mod tests;
 use std::fmt;
 use std::sync::Arc;
 
-use daemon_base::metrics::{Page, labels};
-use daemon_base::snapshot::Cell;
+use daemon::metrics::{Page, labels};
+use daemon::snapshot::Cell;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 

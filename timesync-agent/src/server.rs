@@ -13,9 +13,9 @@ use std::net::UdpSocket;
 use std::sync::Arc;
 use std::time::Duration;
 
-use daemon_base::run::Heartbeat;
-use daemon_base::snapshot::{Cell, Reader};
-use daemon_base::udp::{Counters, Datagram, Engine, EngineOptions, Fragments, Outcome, Respond};
+use daemon::run::Heartbeat;
+use daemon::snapshot::{Cell, Reader};
+use daemon::udp::{Counters, Datagram, Engine, EngineOptions, Fragments, Outcome, Respond};
 use leaving::Leaving;
 use rustix::time::{ClockId, clock_gettime};
 

@@ -6,7 +6,7 @@
 use std::net::ToSocketAddrs as _;
 use std::sync::Arc;
 
-use daemon_base::snapshot::Cell;
+use daemon::snapshot::Cell;
 
 use crate::agent::{self, AgentError, Options};
 use crate::keys::KeyRing;

@@ -3,8 +3,8 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use config_text::counted_as;
-use daemon_base::calendar::Timestamp;
-use daemon_base::run::headline;
+use daemon::calendar::Timestamp;
+use daemon::run::headline;
 use proto::clock::Link;
 use serde_json::{Value, json};
 

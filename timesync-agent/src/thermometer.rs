@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::thread;
 use std::time::Duration;
 
-use daemon_base::disk;
+use daemon::disk;
 
 use crate::settings::{TemperatureCompensation, TemperatureLaw};
 use crate::system::timer::Waker;

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use config_text::counted;
-use daemon_base::config::Problems;
-use daemon_base::outln;
+use daemon::config::Problems;
+use daemon::outln;
 
 use crate::bundle::args::BundleArgs;
 use crate::bundle::keys;
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &BundleArgs) -> anyhow::Result<()> {
         site: site.name.clone(),
         domain: site.domain.clone(),
         created: created(contents.newest)?,
-        made_by: daemon_base::args::VERSION.to_owned(),
+        made_by: daemon::args::VERSION.to_owned(),
         nodes: nodes
             .map(|node| contents.node(&site, node, &secrets))
             .collect::<anyhow::Result<_>>()?,

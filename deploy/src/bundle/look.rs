@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use config_text::counted;
-use daemon_base::outln;
+use daemon::outln;
 
 use crate::bundle::args::{BundleList, BundleVerify};
 use crate::bundle::keys;

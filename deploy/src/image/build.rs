@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail};
-use daemon_base::calendar::Timestamp;
-use daemon_base::outln;
+use daemon::calendar::Timestamp;
+use daemon::outln;
 
 use crate::durable::{self, Rights};
 use crate::image::args::ImageBuildArgs;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use daemon_base::{errln, outln};
+use daemon::{errln, outln};
 
 use crate::image::args::ImagePlace;
 use crate::image::programs::Programs;

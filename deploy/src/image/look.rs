@@ -1,6 +1,6 @@
 //! `outpost images list` and `verify`: what each slot would run, and whether every byte of it is right.
 
-use daemon_base::outln;
+use daemon::outln;
 use serde::Serialize;
 
 use crate::image::args::{ImageList, ImagePlace};

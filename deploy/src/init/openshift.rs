@@ -10,7 +10,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use config_text::{Position, Problem};
-use daemon_base::config::{Document, Problems};
+use daemon::config::{Document, Problems};
 use ipnet::IpNet;
 use serde::Deserialize;
 use serde_saphyr::{Location, Spanned};

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::Context as _;
 use config_text::counted;
-use daemon_base::{errln, outln};
+use daemon::{errln, outln};
 
 use crate::bundle::COMMAND_PATH;
 use crate::bundle_format::manifest::{BundleNode, BundleRuntime, Version};

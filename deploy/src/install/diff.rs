@@ -4,7 +4,7 @@ use std::io::{Read, Seek};
 use std::path::Path;
 
 use config_text::counted;
-use daemon_base::{outln, print};
+use daemon::{outln, print};
 use similar::TextDiff;
 
 use crate::bundle_format::manifest::BundleNode;

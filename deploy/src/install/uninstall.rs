@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use config_text::counted;
-use daemon_base::{errln, outln};
+use daemon::{errln, outln};
 use rustix::mount::{UnmountFlags, unmount};
 
 use crate::bundle_format::manifest::BundleRuntime;

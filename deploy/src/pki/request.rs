@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
-use daemon_base::{disk, outln};
+use daemon::{disk, outln};
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
 
 use super::certificate::{self, Authority, Facts, Reason, lacks};

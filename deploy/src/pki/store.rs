@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
 use config_text::counted;
-use daemon_base::calendar::{Timestamp, civil_date};
-use daemon_base::config::{Problem, Problems};
-use daemon_base::{disk, errln, outln};
+use daemon::calendar::{Timestamp, civil_date};
+use daemon::config::{Problem, Problems};
+use daemon::{disk, errln, outln};
 use rcgen::{Issuer, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, SignatureAlgorithm};
 
 use super::certificate::{self, Authority, Facts, Reason, SOON, lacks};

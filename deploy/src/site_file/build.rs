@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::str::FromStr;
 
-use daemon_base::config::{Document, nearest};
+use daemon::config::{Document, nearest};
 use ipnet::IpNet;
 
 use super::claims::{Addresses, Names, Ports};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use daemon_base::config::{Document, Problem, Problems};
+use daemon::config::{Document, Problem, Problems};
 
 /// Something that is odd, and may be meant.
 #[derive(Clone, Debug, PartialEq, Eq)]

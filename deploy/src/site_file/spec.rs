@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use daemon_base::config::{ByteSize, HumanDuration};
+use daemon::config::{ByteSize, HumanDuration};
 use serde::Deserialize;
 use toml::Spanned;
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use daemon_base::acl::is_own;
+use daemon::acl::is_own;
 use proto::endpoint::Endpoint;
 use proto::wire::health_client::HealthClient;
 use proto::wire::{self, Liveness, Observation, TargetStatus};

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use daemon_base::errln;
+use daemon::errln;
 use tokio::process::Command;
 
 /// How long the manager may take to say how a unit is.

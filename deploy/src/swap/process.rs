@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use daemon_base::admin::{self, ClientError, Place, Response, SELF_CHECK};
+use daemon::admin::{self, ClientError, Place, Response, SELF_CHECK};
 use serde_json::Value;
 
 /// How long a process on this node may take to answer; a self-check may wait for an outside server.

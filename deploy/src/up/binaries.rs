@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, bail};
-use daemon_base::errln;
+use daemon::errln;
 
 use crate::service::{PerService, Service};
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 
-use daemon_base::listen::{Transport, owner};
+use daemon::listen::{Transport, owner};
 
 /// An address that the site needs, and what for.
 #[derive(Clone, Debug, PartialEq, Eq)]

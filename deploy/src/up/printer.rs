@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use daemon_base::outln;
+use daemon::outln;
 
 /// The way to print lines.
 #[derive(Debug)]

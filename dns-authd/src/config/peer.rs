@@ -5,8 +5,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use config_text::Problem;
-use daemon_base::acl::Cidrs;
-use daemon_base::config::Common;
+use daemon::acl::Cidrs;
+use daemon::config::Common;
 use proto::endpoint::Endpoint;
 
 use super::v1::{DEFAULT_HOLD, DEFAULT_UNKNOWN_TTL, chaos, identity, keepalive};

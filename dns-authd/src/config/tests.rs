@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use daemon_base::config::{Document, Problems};
+use daemon::config::{Document, Problems};
 
 use super::v1::Spec;
 use super::{Config, DEFAULT_ADMIN, DEFAULT_LISTEN, Fixed, import, peer};

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config_text::Position;
-use daemon_base::acl::Cidrs;
-use daemon_base::config::{
+use daemon::acl::Cidrs;
+use daemon::config::{
     AdminSpec, ByteSize, Common, Document, HumanDuration, LogSpec, Problem, Problems,
 };
 use dns_wire::Name;

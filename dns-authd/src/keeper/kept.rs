@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use config_text::Problem;
-use daemon_base::disk::Stamp;
+use daemon::disk::Stamp;
 
 use super::report::ZoneReport;
 use crate::load::Loaded;

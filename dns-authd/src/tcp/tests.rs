@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use daemon_base::tls::{CertificateFiles, Certificates};
+use daemon::tls::{CertificateFiles, Certificates};
 use dns_wire::Type;
 use dns_wire::hash::Seed;
 use rustls::pki_types::ServerName;

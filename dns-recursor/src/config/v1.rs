@@ -6,10 +6,8 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use daemon_base::acl::Cidrs;
-use daemon_base::config::{
-    AdminSpec, ByteSize, Common, Document, HumanDuration, LogSpec, Problems,
-};
+use daemon::acl::Cidrs;
+use daemon::config::{AdminSpec, ByteSize, Common, Document, HumanDuration, LogSpec, Problems};
 use dns_wire::Name;
 use proto::endpoint::Endpoint;
 use serde::Deserialize;

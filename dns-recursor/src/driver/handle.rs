@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
-use daemon_base::run::Heartbeat;
+use daemon::run::Heartbeat;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{Command, Driver, Job, Observed, Plan, Supply};

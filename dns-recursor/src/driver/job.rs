@@ -1,6 +1,6 @@
 //! Questions on their way to the resolver, and the clients that wait for answers.
 
-use daemon_base::udp::ReturnPath;
+use daemon::udp::ReturnPath;
 use dns_wire::Flags;
 use tokio::sync::mpsc;
 

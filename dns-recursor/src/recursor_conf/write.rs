@@ -252,7 +252,7 @@ fn seconds(duration: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use daemon_base::config::Document;
+    use daemon::config::Document;
 
     use crate::config::{Config, v1};
     use crate::forward::Mode;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use daemon_base::config::Document;
+use daemon::config::Document;
 use dns_wire::{Flags, Name, Query, Rcode, Section};
 
 use super::*;
@@ -760,7 +760,7 @@ async fn what_is_going_on_is_told() {
     for _ in 0..3 {
         server.ask("www.example");
     }
-    let exposition = daemon_base::metrics::Exposition::Prometheus;
+    let exposition = daemon::metrics::Exposition::Prometheus;
     let page = server.context.metrics.encode(exposition);
     for line in [
         "coredns_dns_responses_total{server=",

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use daemon_base::config::{
+use daemon::config::{
     AdminSpec, ByteSize, Common, Document, HumanDuration, LogSpec, Problem, Problems,
 };
 use dns_wire::{Name, Rcode, Type};

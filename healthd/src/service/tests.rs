@@ -1,7 +1,7 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use daemon_base::listen::Inherited;
+use daemon::listen::Inherited;
 use proto::endpoint::Endpoint;
 use proto::health::Liveness;
 use proto::watch::Watcher;
@@ -100,7 +100,7 @@ fn inherited_sockets_win_over_configured_ones() {
         wait_down(&path, &closed(1)).await;
         let metrics = context
             .metrics
-            .encode(daemon_base::metrics::Exposition::OpenMetrics);
+            .encode(daemon::metrics::Exposition::OpenMetrics);
         for line in [
             "healthd_targets{liveness=\"down\"} 1",
             "healthd_probes_total{kind=\"tcp\",result=\"bad\"} 1",

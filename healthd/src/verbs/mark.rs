@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use clap::ValueEnum;
 use config_text::counted;
-use daemon_base::{errln, exit, outln};
+use daemon::{errln, exit, outln};
 use proto::wire;
 use proto::wire::health_client::HealthClient;
 

@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use daemon_base::config::{ByteSize, HumanDuration};
-use daemon_base::{errln, exit, outln};
+use daemon::config::{ByteSize, HumanDuration};
+use daemon::{errln, exit, outln};
 use dns_wire::{Name, Rcode, Type};
 use proto::health::{DnsProbe, HttpProbe, Schedule, Target, TargetKind, Verify};
 use serde_json::json;

@@ -6,8 +6,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use daemon_base::calendar::Timestamp;
-use daemon_base::{errln, exit, outln};
+use daemon::calendar::Timestamp;
+use daemon::{errln, exit, outln};
 use proto::health::{AdminState, Snapshot, Target, TargetStatus};
 use proto::watch::Watcher;
 use serde_json::{Value, json};

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use daemon_base::config::HumanDuration;
+use daemon::config::HumanDuration;
 use ipnet::IpNet;
 use proto::health::{Schedule, TargetKind};
 
@@ -199,7 +199,7 @@ impl Host {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
         let open_port = number("/proc/sys/net/ipv4/ip_unprivileged_port_start");
         Self {
-            networks: daemon_base::acl::local_networks(),
+            networks: daemon::acl::local_networks(),
             forwards_ipv4: number("/proc/sys/net/ipv4/ip_forward").map(|n| n != 0),
             forwards_ipv6: number("/proc/sys/net/ipv6/conf/all/forwarding").map(|n| n != 0),
             descriptors: limit.maximum,

@@ -1,4 +1,4 @@
-use daemon_base::config::{Document, Problems};
+use daemon::config::{Document, Problems};
 
 use super::*;
 use crate::table::OnDown;

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use daemon_base::acl::Cidrs;
-use daemon_base::config::{Common, Document, HumanDuration, Problems};
+use daemon::acl::Cidrs;
+use daemon::config::{Common, Document, HumanDuration, Problems};
 use proto::endpoint::Endpoint;
 use toml::Spanned;
 

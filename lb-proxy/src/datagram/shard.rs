@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use daemon_base::run::Heartbeat;
-use daemon_base::snapshot::Reader;
-use daemon_base::udp::{Datagram, Outcome, Respond};
+use daemon::run::Heartbeat;
+use daemon::snapshot::Reader;
+use daemon::udp::{Datagram, Outcome, Respond};
 use rustix::event::EventfdFlags;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;

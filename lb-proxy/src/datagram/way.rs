@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use daemon_base::udp::ReturnPath;
+use daemon::udp::ReturnPath;
 use rustix::io::Errno;
 use socket2::Socket;
 use tracing::debug;

@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use daemon_base::config::Document;
+use daemon::config::Document;
 
 use super::*;
 use crate::config::v1;

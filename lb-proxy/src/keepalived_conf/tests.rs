@@ -3,7 +3,7 @@ use std::io;
 use std::path::PathBuf;
 
 use config_text::OneFile;
-use daemon_base::config::Document;
+use daemon::config::Document;
 
 use super::*;
 use crate::config::v1;

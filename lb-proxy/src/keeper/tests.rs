@@ -1,6 +1,6 @@
 use std::time::SystemTime;
 
-use daemon_base::config::Document;
+use daemon::config::Document;
 use proto::health::{Liveness, TargetStatus};
 
 use super::*;

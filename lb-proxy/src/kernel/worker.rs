@@ -59,7 +59,7 @@ impl Keeper {
         if options.flow_table {
             match keeper.nft.check(&keeper.ruleset.trial()) {
                 Ok(()) => keeper.with_flow_table = true,
-                Err(failure) => drop(keeper.miss(daemon_base::exit::chain(&failure))),
+                Err(failure) => drop(keeper.miss(daemon::exit::chain(&failure))),
             }
         }
         keeper.install(frontends)?;
@@ -125,7 +125,7 @@ impl Keeper {
     fn make(&mut self, mut next: Ruleset) -> Result<Ruleset, PathError> {
         let made = self.nft.apply(&next.install());
         if let (Err(failure), Some(_)) = (&made, &next.flow_table) {
-            next.flow_table = self.miss(daemon_base::exit::chain(failure));
+            next.flow_table = self.miss(daemon::exit::chain(failure));
             self.nft.apply(&next.install())?;
             return Ok(next);
         }
@@ -262,7 +262,7 @@ impl Keeper {
 
     fn remove(&self) {
         if let Err(failure) = self.nft.apply(&self.ruleset.remove()) {
-            let reason = daemon_base::exit::chain(&failure);
+            let reason = daemon::exit::chain(&failure);
             warn!(reason, "The table of the kernel path could not be removed");
         }
     }
@@ -281,7 +281,7 @@ impl Keeper {
             return;
         }
         if let Err(failure) = self.set_flow_table(devices) {
-            drop(self.miss(daemon_base::exit::chain(&failure)));
+            drop(self.miss(daemon::exit::chain(&failure)));
         }
     }
 
@@ -326,7 +326,7 @@ impl Keeper {
 
     /// Says once what is wrong.
     fn report(&mut self, failure: &PathError, sentence: &'static str) {
-        let reason = daemon_base::exit::chain(failure);
+        let reason = daemon::exit::chain(failure);
         if self.status.error.as_ref() != Some(&reason) {
             error!(reason, sentence);
         }

@@ -8,7 +8,7 @@ mod server;
 use std::fmt;
 use std::time::Instant;
 
-use daemon_base::metrics::{Page, float, labels};
+use daemon::metrics::{Page, float, labels};
 
 use super::load;
 use crate::access_log::Log;

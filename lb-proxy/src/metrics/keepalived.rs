@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use daemon_base::metrics::{Labels, Page, float, labels};
+use daemon::metrics::{Labels, Page, float, labels};
 
 use crate::vrrp::machine::{Counters, State};
 use crate::vrrp::packet::Refusal;

@@ -5,7 +5,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
-use daemon_base::listen::{ListenError, Transport};
+use daemon::listen::{ListenError, Transport};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 /// Connections the kernel may hold until they are accepted; a burst of clients after a restart.
@@ -53,7 +53,7 @@ pub fn bind(
 
 pub(super) fn refused(address: SocketAddr, source: io::Error) -> ListenError {
     let owner = (source.kind() == io::ErrorKind::AddrInUse)
-        .then(|| daemon_base::listen::owner(Transport::Tcp, address))
+        .then(|| daemon::listen::owner(Transport::Tcp, address))
         .flatten();
     ListenError {
         transport: Transport::Tcp,

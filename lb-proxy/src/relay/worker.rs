@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use daemon_base::run::Heartbeat;
-use daemon_base::snapshot::Reader;
+use daemon::run::Heartbeat;
+use daemon::snapshot::Reader;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::time::Timespec;

@@ -9,9 +9,9 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use daemon_base::listen::{self, Inherited, UdpOptions};
-use daemon_base::run::{Progress, StartError};
-use daemon_base::snapshot::Cell;
+use daemon::listen::{self, Inherited, UdpOptions};
+use daemon::run::{Progress, StartError};
+use daemon::snapshot::Cell;
 
 use super::sockets::is_for;
 use crate::config::{Config, Frontend, Protocol};

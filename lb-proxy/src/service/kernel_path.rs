@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use daemon_base::run::StartError;
+use daemon::run::StartError;
 
 use crate::config::{Config, Frontend, Path as Way, Protocol};
 use crate::keeper::View;
@@ -102,7 +102,7 @@ pub(super) fn settle(config: &mut Config) {
     let path = match Path::check(&options, &[]) {
         Ok(()) => Way::Kernel,
         Err(error) => {
-            let reason = daemon_base::exit::chain(&error);
+            let reason = daemon::exit::chain(&error);
             tracing::warn!(
                 reason,
                 "The kernel path does not work here: this process serves"

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use daemon_base::listen::{Inherited, ListenError};
+use daemon::listen::{Inherited, ListenError};
 
 use crate::config::{Config, Protocol};
 use crate::relay::{self, BindOptions, Listener};

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::thread;
 
-use daemon_base::config::Document;
+use daemon::config::Document;
 use proto::health::AdminState;
 
 use super::*;
@@ -243,7 +243,7 @@ async fn status_and_metrics_show_what_is_there() {
     }
     let metrics = context
         .metrics
-        .encode(daemon_base::metrics::Exposition::Prometheus);
+        .encode(daemon::metrics::Exposition::Prometheus);
     for line in [
         "lb_proxy_server_state{backend=\"back\",server=\"a\",state=\"up\"} 1",
         "haproxy_server_status{proxy=\"back\",server=\"a\",state=\"UP\"} 1",

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use daemon_base::config::Problem;
-use daemon_base::exit;
-use daemon_base::run::StartError;
+use daemon::config::Problem;
+use daemon::exit;
+use daemon::run::StartError;
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
 

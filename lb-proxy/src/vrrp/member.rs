@@ -369,7 +369,7 @@ impl Member {
             if !is_own && let Err(error) = netlink.add(index, *entry).await {
                 self.tally.address_errors += 1;
                 let router = &self.router.settings.name;
-                let error = daemon_base::exit::chain(&error);
+                let error = daemon::exit::chain(&error);
                 warn!(%router, address = %entry.address, error, "Cannot add an address");
                 all = false;
                 continue;
@@ -456,7 +456,7 @@ impl Member {
                 if let Err(error) = netlink.remove(index, entry).await {
                     self.tally.address_errors += 1;
                     let router = &self.router.settings.name;
-                    let error = daemon_base::exit::chain(&error);
+                    let error = daemon::exit::chain(&error);
                     warn!(%router, address = %entry.address, error, "Cannot remove an address");
                 }
             }

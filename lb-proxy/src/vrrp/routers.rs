@@ -81,9 +81,9 @@ impl StartError {
     #[must_use]
     pub fn code(&self) -> u8 {
         match self {
-            Self::NotAllowed { .. } => daemon_base::exit::NO_PERMISSION,
-            Self::Netlink(source) => daemon_base::exit::code_of_io(source),
-            Self::CannotTakeOver { .. } => daemon_base::exit::UNAVAILABLE,
+            Self::NotAllowed { .. } => daemon::exit::NO_PERMISSION,
+            Self::Netlink(source) => daemon::exit::code_of_io(source),
+            Self::CannotTakeOver { .. } => daemon::exit::UNAVAILABLE,
         }
     }
 }
@@ -393,7 +393,7 @@ async fn remove_leftovers(netlink: &Netlink, routers: &[VirtualRouter]) {
             let address = entry.address;
             info!(%address, index = link.index, "Removing an address that was left behind");
             if let Err(error) = netlink.remove(link.index, entry).await {
-                warn!(%address, error = daemon_base::exit::chain(&error), "Address stays");
+                warn!(%address, error = daemon::exit::chain(&error), "Address stays");
             }
         }
     }

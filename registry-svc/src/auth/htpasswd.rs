@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use daemon_base::config::{Position, Problem, Problems};
+use daemon::config::{Position, Problem, Problems};
 
 /// The most that a password may cost: at 15 one takes seconds, and anybody may ask for it.
 const HIGHEST_COST: u32 = 15;

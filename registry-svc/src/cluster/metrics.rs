@@ -1,6 +1,6 @@
 //! What replication counts.
 
-use daemon_base::metrics::Metrics as Daemon;
+use daemon::metrics::Metrics as Daemon;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;

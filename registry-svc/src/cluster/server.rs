@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use daemon_base::drain::Guard;
+use daemon::drain::Guard;
 use hyper::body::{Body as HttpBody, Incoming};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};

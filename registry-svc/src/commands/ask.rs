@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 
 use config_text::web::encoded;
-use daemon_base::args::StatusArgs;
-use daemon_base::config::Document;
-use daemon_base::run::{self, Way};
-use daemon_base::{errln, exit, outln, print};
+use daemon::args::StatusArgs;
+use daemon::config::Document;
+use daemon::run::{self, Way};
+use daemon::{errln, exit, outln, print};
 use serde_json::Value;
 
 use crate::args::AskArgs;

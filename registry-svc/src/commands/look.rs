@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use daemon_base::admin;
-use daemon_base::config::Document;
-use daemon_base::run::{self, StartError};
-use daemon_base::succession::{Lock, LockError};
-use daemon_base::{errln, exit, outln};
+use daemon::admin;
+use daemon::config::Document;
+use daemon::run::{self, StartError};
+use daemon::succession::{Lock, LockError};
+use daemon::{errln, exit, outln};
 use serde_json::Value;
 
 use crate::args::LookArgs;
@@ -95,7 +95,7 @@ fn shown(
             exit::code(exit::OK)
         }
         Ok(value) => {
-            daemon_base::print::out(format_args!("{}", render(&value)));
+            daemon::print::out(format_args!("{}", render(&value)));
             exit::code(exit::OK)
         }
         Err(error) => {

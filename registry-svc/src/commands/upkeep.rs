@@ -4,10 +4,10 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use daemon_base::admin;
-use daemon_base::config::Document;
-use daemon_base::snapshot::Cell;
-use daemon_base::{errln, exit, outln};
+use daemon::admin;
+use daemon::config::Document;
+use daemon::snapshot::Cell;
+use daemon::{errln, exit, outln};
 use serde_json::Value;
 
 use super::look::{LookError, Opened, Reached, reach};
@@ -193,7 +193,7 @@ impl Progress {
         let (seconds, mebibytes) = (number("seconds"), number("read_bytes") / 1_048_576.0);
         let line = format!("{task}: {seconds:.0} s, {mebibytes:.0} MiB read");
         if self.is_terminal {
-            daemon_base::print::err(format_args!("\r{line}\x1b[K"));
+            daemon::print::err(format_args!("\r{line}\x1b[K"));
         } else if self.n_shown % TELL == TELL - 1 {
             errln!("{line}");
         }
@@ -202,7 +202,7 @@ impl Progress {
 
     fn end(&self) {
         if self.is_terminal && self.n_shown > 0 && !self.is_quiet {
-            daemon_base::print::err(format_args!("\r\x1b[K"));
+            daemon::print::err(format_args!("\r\x1b[K"));
         }
     }
 }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use daemon_base::config::{ByteSize, Common, Document, HumanDuration, Problems};
+use daemon::config::{ByteSize, Common, Document, HumanDuration, Problems};
 use toml::Spanned;
 
 use self::spec::{

@@ -89,7 +89,7 @@ fn refused(error: MirrorError) -> Result<(), Refused> {
         MirrorError::Store(error) => Err(error.into()),
         MirrorError::Unreachable => Ok(()),
         MirrorError::Upstream(error) => {
-            let error = daemon_base::exit::chain(&error);
+            let error = daemon::exit::chain(&error);
             tracing::warn!(error, "An upstream refuses");
             Ok(())
         }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use daemon_base::metrics::{Histogram, Labels, Page, float};
+use daemon::metrics::{Histogram, Labels, Page, float};
 
 use super::tally::{Distribution, SECONDS, SIZES};
 

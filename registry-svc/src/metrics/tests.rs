@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use daemon_base::metrics::{Exposition, Metrics};
+use daemon::metrics::{Exposition, Metrics};
 use hyper::{Method, StatusCode};
 
 use super::*;

@@ -133,7 +133,7 @@ impl Flights {
                 Landing::Failed
             }
             Err(error) => {
-                let error = daemon_base::exit::chain(&error);
+                let error = daemon::exit::chain(&error);
                 tracing::warn!(digest = %flight.digest, error, "A blob of an upstream is not stored");
                 Landing::Failed
             }

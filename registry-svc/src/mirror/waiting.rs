@@ -114,7 +114,7 @@ impl Mirrors {
             false => self.complete_image(route, &waits).await,
         };
         if let Err(error) = done {
-            let shown = daemon_base::exit::chain(&error);
+            let shown = daemon::exit::chain(&error);
             let repository = route.local.as_str();
             tracing::warn!(repository, %digest, error = shown, "An image of an upstream is not whole yet");
             lock(&self.0.waiting).remove(&key);

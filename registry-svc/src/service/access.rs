@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use daemon_base::config::{Problem, Problems};
-use daemon_base::disk::Stamp;
-use daemon_base::exit;
+use daemon::config::{Problem, Problems};
+use daemon::disk::Stamp;
+use daemon::exit;
 
 use crate::auth::acl::Acl;
 use crate::auth::htpasswd::Users;

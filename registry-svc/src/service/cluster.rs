@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use daemon_base::config::HumanDuration;
-use daemon_base::disk::Stamp;
-use daemon_base::drain::Guard;
-use daemon_base::exit;
-use daemon_base::listen::{self, Inherited};
-use daemon_base::run::StartError;
+use daemon::config::HumanDuration;
+use daemon::disk::Stamp;
+use daemon::drain::Guard;
+use daemon::exit;
+use daemon::listen::{self, Inherited};
+use daemon::run::StartError;
 use serde_json::{Value, json};
 
 use super::Workers;

@@ -10,7 +10,7 @@ pub(crate) fn check(config: &Config) -> Option<String> {
     }
     let files = [&s3.access_key, &s3.secret_key];
     files.into_iter().chain(&s3.ca).find_map(|path| {
-        let error = daemon_base::disk::read(path).err()?;
+        let error = daemon::disk::read(path).err()?;
         Some(format!("cannot read {}: {error}", path.display()))
     })
 }

@@ -1,6 +1,6 @@
 use std::net::SocketAddr;
 
-use daemon_base::config::Document;
+use daemon::config::Document;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use daemon_base::run::Heartbeat;
+use daemon::run::Heartbeat;
 use tokio::runtime::{Builder, Handle, Runtime};
 
 /// Threads for work that blocks: reads and writes of files. More than disks do at once; each idles

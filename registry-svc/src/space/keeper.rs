@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use daemon_base::snapshot::Cell;
+use daemon::snapshot::Cell;
 
 use super::{Full, Standing, Watermarks, within_quota};
 use crate::config::{self, Quota};

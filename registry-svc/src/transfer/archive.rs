@@ -246,7 +246,7 @@ impl Archive {
             // What is there can be taken all the same, and a second run with the whole goes on.
             Err(error) => {
                 let shown = path.display().to_string();
-                self.problems.add(shown, daemon_base::exit::chain(&error));
+                self.problems.add(shown, daemon::exit::chain(&error));
             }
         }
         Ok(segment)

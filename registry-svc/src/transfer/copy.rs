@@ -206,7 +206,7 @@ impl Copy {
             (None, Some(digest)) => format!("{} ({digest})", item.entry),
             (None, None) => item.entry.clone(),
         };
-        let what = daemon_base::exit::chain(error);
+        let what = daemon::exit::chain(error);
         self.report.problems.add(entry, what);
         self.report.n_failed += 1;
         let breaks_archive = self.sink.is_sequential()

@@ -198,8 +198,8 @@ pub fn show(progress: &Arc<Progress>) -> Shown {
             let line = |width| watched.line(begun.elapsed(), width);
             match is_terminal {
                 // Back to the first column, and what is left of a longer line removed.
-                true => daemon_base::print::err(format_args!("\r{}\u{1b}[K", line(width()))),
-                false => daemon_base::errln!("{}", line(usize::MAX)),
+                true => daemon::print::err(format_args!("\r{}\u{1b}[K", line(width()))),
+                false => daemon::errln!("{}", line(usize::MAX)),
             }
         }
     });
@@ -216,7 +216,7 @@ impl Shown {
         self.progress.is_over.store(true, Ordering::Relaxed);
         self.task.abort();
         if self.is_terminal {
-            daemon_base::print::err(format_args!("\r\u{1b}[K"));
+            daemon::print::err(format_args!("\r\u{1b}[K"));
         }
     }
 }

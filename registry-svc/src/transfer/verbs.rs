@@ -10,10 +10,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use config_text::counted;
-use daemon_base::config::{Document, Problems as ConfigProblems};
-use daemon_base::run::StartError;
-use daemon_base::succession::{Lock, LockError};
-use daemon_base::{errln, exit, outln};
+use daemon::config::{Document, Problems as ConfigProblems};
+use daemon::run::StartError;
+use daemon::succession::{Lock, LockError};
+use daemon::{errln, exit, outln};
 use tokio::time::Instant;
 
 use self::listing::{items_of_registry, items_of_store};

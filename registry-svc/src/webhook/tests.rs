@@ -211,7 +211,7 @@ fn what_cannot_be_posted_to_is_refused_at_the_start() {
             change(&mut one);
             Webhooks::start(&[one], scratch.path(), &"n".into())
                 .err()
-                .map(|error| daemon_base::exit::chain(&error))
+                .map(|error| daemon::exit::chain(&error))
         };
         let header = start(&|one| {
             one.headers.insert("a b".to_owned(), "x".to_owned());

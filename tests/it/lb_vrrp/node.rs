@@ -211,7 +211,7 @@ fn process() {
     let Ok(settings) = std::env::var(VARIABLE) else {
         return;
     };
-    daemon_base::log::start(daemon_base::log::LogSettings::default());
+    daemon::log::start(daemon::log::LogSettings::default());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

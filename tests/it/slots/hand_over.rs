@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use daemon_base::succession;
+use daemon::succession;
 use tests::binaries::binary;
 use tests::daemon::{Daemon, run};
 use tests::lb;

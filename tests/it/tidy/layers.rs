@@ -11,7 +11,7 @@ use super::files::{is_for_tests, rust_files, shown};
 
 /// Files that decide and never do I/O. A new core is added here.
 const CORES: &[&str] = &[
-    "config-text/src",
+    "base/config-text/src",
     "deploy/src/init/draft.rs",
     "deploy/src/install/plan.rs",
     "deploy/src/install/which.rs",
@@ -63,7 +63,7 @@ const CORES: &[&str] = &[
     "dns-recursor/src/resolve",
     "dns-recursor/src/resolve.rs",
     "dns-recursor/src/upstream_state.rs",
-    "dns-wire/src",
+    "base/dns-wire/src",
     "healthd/src/admin_rules.rs",
     "healthd/src/board.rs",
     "healthd/src/clocks.rs",
@@ -109,7 +109,7 @@ const CORES: &[&str] = &[
     "lb-proxy/src/vrrp/priority.rs",
     "lb-proxy/src/vrrp/retry.rs",
     "lb-proxy/src/vrrp/settings.rs",
-    "pdns-settings/src",
+    "peers/pdns-settings/src",
     "proto/src/health",
     "proto/src/health.rs",
     "registry-svc/src/auth/acl.rs",
@@ -229,7 +229,7 @@ const FORBIDDEN_IN_CORES: &[&str] = &[
     "std::env",
     "rand::",
     "tracing::",
-    "daemon_base",
+    "daemon",
     "prometheus_client",
     "serde::",
 ];
@@ -237,7 +237,7 @@ const FORBIDDEN_IN_CORES: &[&str] = &[
 /// What some cores say all the same: types alone, with nothing behind them that does anything.
 const EXCUSED: &[(&str, &str)] = &[
     // Sizes as configurations write them.
-    ("deploy/src/site.rs", "daemon_base"),
+    ("deploy/src/site.rs", "daemon"),
     // A document that is made from its structures.
     ("deploy/src/target/ignition.rs", "serde::"),
     // Moments of messages; nobody here asks what time it is.
@@ -250,16 +250,13 @@ const EXCUSED: &[(&str, &str)] = &[
 /// Which of the project's crates each may name.
 const EDGES: &[(&str, &[&str])] = &[
     ("config-text", &[]),
-    ("daemon-base", &["config-text"]),
-    (
-        "deploy",
-        &["config-text", "daemon-base", "dns-wire", "proto"],
-    ),
+    ("daemon", &["config-text"]),
+    ("deploy", &["config-text", "daemon", "dns-wire", "proto"]),
     (
         "dns-authd",
         &[
             "config-text",
-            "daemon-base",
+            "daemon",
             "dns-wire",
             "pdns-settings",
             "proto",
@@ -269,26 +266,23 @@ const EDGES: &[(&str, &[&str])] = &[
         "dns-recursor",
         &[
             "config-text",
-            "daemon-base",
+            "daemon",
             "dns-wire",
             "pdns-settings",
             "proto",
         ],
     ),
     ("dns-wire", &[]),
-    (
-        "healthd",
-        &["config-text", "daemon-base", "dns-wire", "proto"],
-    ),
-    ("lb-proxy", &["config-text", "daemon-base", "proto"]),
+    ("healthd", &["config-text", "daemon", "dns-wire", "proto"]),
+    ("lb-proxy", &["config-text", "daemon", "proto"]),
     ("pdns-settings", &["config-text"]),
     ("proto", &[]),
-    ("registry-svc", &["config-text", "daemon-base", "proto"]),
+    ("registry-svc", &["config-text", "daemon", "proto"]),
     (
         "tests",
         &[
             "config-text",
-            "daemon-base",
+            "daemon",
             "deploy",
             "dns-authd",
             "dns-recursor",
@@ -300,7 +294,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "timesync-agent",
         ],
     ),
-    ("timesync-agent", &["config-text", "daemon-base", "proto"]),
+    ("timesync-agent", &["config-text", "daemon", "proto"]),
 ];
 
 #[test]

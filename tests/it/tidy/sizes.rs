@@ -15,7 +15,7 @@ fn files_have_names_and_sizes_that_help() {
         if matches!(
             name,
             "mod.rs" | "utils.rs" | "util.rs" | "helpers.rs" | "common.rs" | "types.rs"
-        ) && shown(&file) != "daemon-base/src/config/common.rs"
+        ) && shown(&file) != "base/daemon/src/config/common.rs"
         {
             found.push(format!("{}: the name says nothing", shown(&file)));
         }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use daemon_base::snapshot::Cell;
+use daemon::snapshot::Cell;
 use tests::scratch::{Scratch, at, loopback};
 use tests::time::{Chronyd, PATIENCE, now};
 use tests::wait;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use daemon_base::snapshot::Cell;
+use daemon::snapshot::Cell;
 use tests::binaries::binary;
 use tests::daemon::run;
 use tests::scratch::{Scratch, loopback};
@@ -561,7 +561,7 @@ fn lines_are_refused_where_chronyd_refuses_them() {
         let mut command = Command::new(&chronyd);
         command.arg("-p").arg("-f").arg(&conf);
         let (status, stdout, stderr) = run(command);
-        let ours = chrony_conf::parse(&conf, &mut daemon_base::disk::Disk);
+        let ours = chrony_conf::parse(&conf, &mut daemon::disk::Disk);
         assert_eq!(
             ours.is_ok() == status.success(),
             !differs,

@@ -1,7 +1,7 @@
 //! Any bytes as chrony.conf.
 
 use config_text::OneFile;
-use daemon_base::config::Document;
+use daemon::config::Document;
 use timesync_agent::chrony_conf::parse_bytes;
 use timesync_agent::config;
 

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
 
-use daemon_base::snapshot::Reader;
+use daemon::snapshot::Reader;
 
 use crate::random::Random;
 use crate::responder::{Answer, LONGEST_ANSWER, Policy, Receipt, Request, Responder, Tables};

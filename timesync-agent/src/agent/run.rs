@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 
-use daemon_base::run::Heartbeat;
-use daemon_base::snapshot::Cell;
+use daemon::run::Heartbeat;
+use daemon::snapshot::Cell;
 
 use crate::card::{Exchange, Ready};
 use crate::engine::{Engine, Input, Output, SocketId, Stamp};

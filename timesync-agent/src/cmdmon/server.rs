@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use daemon_base::snapshot::Cell;
+use daemon::snapshot::Cell;
 use ipnet::IpNet;
 use tokio::net::{UdpSocket, UnixDatagram};
 use tokio::task::JoinHandle;

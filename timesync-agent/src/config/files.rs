@@ -3,8 +3,8 @@
 //! Points of `tempcomp` are a part of the configuration: chronyd does not start without them, and neither does this agent. Keys,
 //! leap seconds, the drift file and a sensor may be wrong or missing, and the time is kept all the same: of those people are told.
 
-use daemon_base::config::{Position, Problem, Problems};
-use daemon_base::exit;
+use daemon::config::{Position, Problem, Problems};
+use daemon::exit;
 
 use crate::drift_file;
 use crate::leap_file;

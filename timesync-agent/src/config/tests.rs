@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
 use config_text::OneFile;
-use daemon_base::config::Document;
+use daemon::config::Document;
 
 use super::*;
 use crate::args::ConfigArgs;

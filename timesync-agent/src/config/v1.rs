@@ -7,7 +7,7 @@ mod spec;
 mod value;
 
 use config_text::Files;
-use daemon_base::config::{Common, Document, Problems};
+use daemon::config::{Common, Document, Problems};
 use proto::endpoint::Endpoint;
 
 use self::spec::{FamilySpec, HealthSpec, SourceSpec, Spec};

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use config_text::toml::{line, list, quoted};
-use daemon_base::config::HumanDuration;
+use daemon::config::HumanDuration;
 
 use crate::settings::{
     AccessRule, AuthSelectMode, ClockSettings, Connectivity, Family, LeapMode, Local, PtpDelay,

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use daemon_base::metrics::{Labels, Page, labels};
+use daemon::metrics::{Labels, Page, labels};
 
 use super::{
     PTP_CLOCK_CLASS, PTP_CLOCK_STATE, PTP_DELAY, PTP_FREQUENCY, PTP_MAX_OFFSET, PTP_OFFSET,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use daemon_base::metrics::{Page, float, labels};
+use daemon::metrics::{Page, float, labels};
 
 use super::{
     CLIENTS_FORGOTTEN, COMMANDS, SERVER_AUTHENTICATED, SERVER_DROPPED, SERVER_INTERLEAVED,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use daemon_base::metrics::{Labels, Page, float, labels};
+use daemon::metrics::{Labels, Page, float, labels};
 
 use super::{
     SOURCE_DELAY, SOURCE_DEVIATION, SOURCE_ERROR, SOURCE_OFFSET, SOURCE_POLL, SOURCE_REACH,

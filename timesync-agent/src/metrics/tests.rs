@@ -1,4 +1,4 @@
-use daemon_base::metrics::{Exposition, Metrics};
+use daemon::metrics::{Exposition, Metrics};
 
 use super::*;
 use crate::time::RawTime;

@@ -11,7 +11,7 @@
 //!
 //! Reads no clock but through the function that it is given.
 
-use daemon_base::udp::Turn;
+use daemon::udp::Turn;
 
 use crate::time::{Span, UnixTime};
 

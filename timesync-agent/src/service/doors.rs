@@ -5,10 +5,10 @@
 use std::net::UdpSocket;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use daemon_base::listen::Inherited;
-use daemon_base::metrics::Metrics;
-use daemon_base::run::{Context, Progress, StartError};
-use daemon_base::udp;
+use daemon::listen::Inherited;
+use daemon::metrics::Metrics;
+use daemon::run::{Context, Progress, StartError};
+use daemon::udp;
 
 use super::{policy, sockets};
 use crate::config::Config;

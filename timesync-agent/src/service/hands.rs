@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use daemon_base::disk::Disk;
+use daemon::disk::Disk;
 use rustix::process::{Signal, getpid, kill_process};
 
 use super::doors::Doors;

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use daemon_base::disk;
+use daemon::disk;
 
 use crate::keys::KeyRing;
 use crate::keys_file;

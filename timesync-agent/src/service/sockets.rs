@@ -3,8 +3,8 @@
 use std::io;
 use std::net::UdpSocket;
 
-use daemon_base::listen::{self, Inherited, UdpOptions};
-use daemon_base::run::StartError;
+use daemon::listen::{self, Inherited, UdpOptions};
+use daemon::run::StartError;
 
 use crate::settings::ServerSettings;
 use crate::system::socket::has_ipv6;

@@ -1,6 +1,6 @@
 //! What a running site does and says: processes are started and stopped, masters switched, events told.
 
-use daemon_base::notify;
+use daemon::notify;
 
 use super::{LAST_LINES, Life, Outcome, now};
 use crate::service::Service;

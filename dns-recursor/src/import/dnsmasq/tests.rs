@@ -1,7 +1,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use daemon_base::config::Document;
+use daemon::config::Document;
 
 use super::*;
 use crate::config::{Config, v1};

@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use daemon_base::acl::Cidrs;
-use daemon_base::config::HumanDuration;
+use daemon::acl::Cidrs;
+use daemon::config::HumanDuration;
 use ipnet::IpNet;
 use toml::Spanned;
 
@@ -253,7 +253,7 @@ impl Reader<'_> {
             .map(|name| (name.span(), name.get_ref().clone()))
             .collect();
         for (span, name) in missing {
-            let words = match daemon_base::config::nearest(&name, known.iter().copied()) {
+            let words = match daemon::config::nearest(&name, known.iter().copied()) {
                 Some(meant) => format!("there is no backend `{name}`, did you mean `{meant}`?"),
                 None => format!("there is no backend `{name}`"),
             };

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use daemon_base::acl::Cidrs;
+use daemon::acl::Cidrs;
 
 use super::Reader;
 use super::spec::{AnnounceSpec, FamilySpec, PoolSpec, PortSpec, ServiceSpec, Spec};

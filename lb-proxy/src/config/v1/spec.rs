@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use daemon_base::config::{AdminSpec, HumanDuration, LogSpec};
+use daemon::config::{AdminSpec, HumanDuration, LogSpec};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};

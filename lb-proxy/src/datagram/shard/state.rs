@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use daemon_base::snapshot::Reader;
-use daemon_base::udp::ReturnPath;
+use daemon::snapshot::Reader;
+use daemon::udp::ReturnPath;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use socket2::{Domain, Socket, Type};

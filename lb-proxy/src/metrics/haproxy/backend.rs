@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use daemon_base::metrics::{Page, float, labels};
+use daemon::metrics::{Page, float, labels};
 
 use super::{STATES, attempts};
 use crate::keeper::View;

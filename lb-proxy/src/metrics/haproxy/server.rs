@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use daemon_base::metrics::{Labels, Page, float, labels};
+use daemon::metrics::{Labels, Page, float, labels};
 use proto::health::{Liveness, TargetKind, TargetStatus};
 
 use super::{STATES, attempts};

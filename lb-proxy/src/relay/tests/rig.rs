@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use daemon_base::snapshot::Cell;
+use daemon::snapshot::Cell;
 use tempfile::TempDir;
 
 use crate::access_log::{Format, Log, Settings as LogSettings, Target, Writer};

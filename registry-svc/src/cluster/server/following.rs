@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
-use daemon_base::drain::Guard;
+use daemon::drain::Guard;
 use proto::registry as wire;
 use tokio::sync::mpsc;
 use tonic::{Status, Streaming};

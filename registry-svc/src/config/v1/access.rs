@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use daemon_base::config::nearest;
+use daemon::config::nearest;
 use toml::Spanned;
 
 use super::Reader;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use daemon_base::config::{AdminSpec, ByteSize, HumanDuration, LogSpec};
+use daemon::config::{AdminSpec, ByteSize, HumanDuration, LogSpec};
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use daemon_base::config::{AdminSpec, HumanDuration, LogSpec};
+use daemon::config::{AdminSpec, HumanDuration, LogSpec};
 use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
 

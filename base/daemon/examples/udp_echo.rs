@@ -6,8 +6,8 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::process::ExitCode;
 
-use daemon_base::errln;
-use daemon_base::udp::{Datagram, Engine, EngineOptions, Outcome, Respond};
+use daemon::errln;
+use daemon::udp::{Datagram, Engine, EngineOptions, Outcome, Respond};
 
 /// The bit of the third byte that makes a query a response (RFC 1035 §4.1.1, QR).
 const RESPONSE: u8 = 0x80;

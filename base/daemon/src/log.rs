@@ -157,7 +157,7 @@ fn level() -> Level {
 
 /// Crates whose events are the daemon's own: all others are heard from `warn` up.
 const OWN: [&str; 11] = [
-    "daemon_base",
+    "daemon",
     "deploy",
     "dns_authd",
     "dns_recursor",

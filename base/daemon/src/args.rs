@@ -19,7 +19,7 @@ pub const PACKAGE_VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The git revision the program was built from, or `unknown`.
 pub const REVISION: &str = env!("OUTPOST_REVISION");
 
-/// The text of `--version`, for `#[command(version = daemon_base::version!())]`.
+/// The text of `--version`, for `#[command(version = daemon::version!())]`.
 #[macro_export]
 macro_rules! version {
     () => {
