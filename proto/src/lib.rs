@@ -11,6 +11,8 @@
 //!
 //! Knows no service and no daemon.
 
+#![warn(missing_docs)]
+
 #[cfg(feature = "client")]
 pub mod clock;
 #[cfg(feature = "client")]
@@ -34,10 +36,6 @@ pub mod watch;
     )
 )]
 #[cfg_attr(
-    feature = "client",
-    expect(clippy::missing_errors_doc, reason = "generated code")
-)]
-#[cfg_attr(
     feature = "server",
     expect(
         clippy::allow_attributes,
@@ -59,10 +57,6 @@ pub mod wire {
         clippy::allow_attributes_without_reason,
         reason = "generated code"
     )
-)]
-#[cfg_attr(
-    feature = "client",
-    expect(clippy::missing_errors_doc, reason = "generated code")
 )]
 #[cfg_attr(
     feature = "server",

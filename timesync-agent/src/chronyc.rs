@@ -26,7 +26,6 @@ const LOCAL_REFERENCE: u32 = 0x7f7f_0101;
 
 /// A verb of chronyc.
 #[derive(Debug)]
-#[expect(missing_docs, reason = "the names are chronyc's")]
 pub enum Verb<'a> {
     Tracking(&'a ReportArgs),
     Sources(&'a ReportArgs),

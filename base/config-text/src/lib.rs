@@ -4,6 +4,8 @@
 //!
 //! For every parser of such text: the configuration, zones, and peers' files. Reads nothing.
 
+#![warn(missing_docs)]
+
 mod counted;
 mod files;
 mod nearest;

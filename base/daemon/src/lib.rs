@@ -11,6 +11,8 @@
 //!
 //! Nothing here knows DNS, liveness or any other service's business.
 
+#![warn(missing_docs)]
+
 pub mod acl;
 pub mod admin;
 pub mod args;

@@ -15,6 +15,8 @@
 //! * [`Composer`] writes messages, compressing names as RFC 1035 §4.1.4 and RFC 3597 §4 allow.
 //! * [`rdata`] turns the text of master files into RDATA and back.
 
+#![warn(missing_docs)]
+
 pub mod code;
 pub mod composer;
 pub mod edns;

@@ -6,7 +6,6 @@ use crate::time::UnixTime;
 
 /// `SOURCE_DATA`. Offsets are positive if the local clock is ahead.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[expect(missing_docs, reason = "the names are chrony's")]
 pub struct SourceData {
     pub address: Address,
     pub poll: i16,
@@ -25,7 +24,6 @@ pub struct SourceData {
 
 /// `TRACKING`. The correction is positive if the clock is behind, the last offset if it is ahead.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[expect(missing_docs, reason = "the names are chrony's")]
 pub struct Tracking {
     pub reference_id: u32,
     pub address: Address,
@@ -45,7 +43,6 @@ pub struct Tracking {
 
 /// `SOURCESTATS`. The offset is positive if the local clock is ahead.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[expect(missing_docs, reason = "the names are chrony's")]
 pub struct SourceStats {
     pub reference_id: u32,
     pub address: Address,
@@ -61,7 +58,6 @@ pub struct SourceStats {
 
 /// `ACTIVITY`
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names are chrony's")]
 pub struct Activity {
     pub online: u32,
     pub offline: u32,
@@ -72,7 +68,6 @@ pub struct Activity {
 
 /// `SMOOTHING`. The offset is positive if what clients are told is ahead of the local clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[expect(missing_docs, reason = "the names are chrony's")]
 pub struct Smoothing {
     pub active: bool,
     pub leap_only: bool,
@@ -85,7 +80,6 @@ pub struct Smoothing {
 
 /// `NTP_DATA`. The offset is positive if the local clock is behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[expect(missing_docs, reason = "the names are chrony's")]
 pub struct NtpData {
     pub remote_address: Address,
     pub local_address: Address,
@@ -117,7 +111,6 @@ pub struct NtpData {
 
 /// `AUTH_DATA`
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names are chrony's")]
 pub struct AuthData {
     /// 0 none, 1 symmetric key, 2 NTS.
     pub mode: u16,
@@ -128,7 +121,6 @@ pub struct AuthData {
 
 /// `CLIENT_ACCESSES_BY_INDEX3`
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names are chrony's")]
 pub struct Clients {
     pub n_indices: u32,
     pub next_index: u32,
@@ -137,7 +129,6 @@ pub struct Clients {
 
 /// A client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names are chrony's")]
 pub struct Client {
     pub address: Address,
     pub ntp_hits: u32,
@@ -153,7 +144,6 @@ pub struct Client {
 
 /// `SERVER_STATS3` and, where it was asked for, `SERVER_STATS4`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names are chrony's")]
 pub struct ServerStats {
     pub ntp_hits: u64,
     pub command_hits: u64,
@@ -171,7 +161,6 @@ pub struct ServerStats {
 
 /// `SELECT_DATA`
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[expect(missing_docs, reason = "the names are chrony's")]
 pub struct SelectData {
     pub reference_id: u32,
     pub address: Address,

@@ -44,7 +44,6 @@ mod flag {
 
 /// `ADD_SOURCE`; what is not said has chronyc's own default in it.
 #[derive(Clone, Debug, Default, PartialEq)]
-#[expect(missing_docs, reason = "the names are chrony's")]
 pub struct NewSource {
     pub kind: u32,
     /// None if it does not end, or is not text.
