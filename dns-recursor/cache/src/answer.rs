@@ -46,6 +46,7 @@ pub enum Transport {
 impl<'a> Asker<'a> {
     /// What `query` asks, over a transport.
     #[must_use]
+    #[inline]
     pub fn new(query: &Query<'a>, transport: Transport) -> Self {
         Self {
             id: query.id,

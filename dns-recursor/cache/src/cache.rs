@@ -136,11 +136,13 @@ impl Cache {
 
     /// The seed that keys for this cache are made with.
     #[must_use]
+    #[inline]
     pub const fn seed(&self) -> Seed {
         self.seed
     }
 
     /// Lends what is kept for a question to `then`, under the shard's lock.
+    #[inline]
     pub fn look_up<R>(
         &self,
         key: &Key,
@@ -217,6 +219,7 @@ impl Cache {
         })
     }
 
+    #[inline]
     fn shard(&self, key: &Key) -> Option<MutexGuard<'_, Shard>> {
         // A shard's table goes by the hash's lowest and highest bits; those between are free.
         let index = usize::try_from(key.hash() >> 32).ok()? & (self.shards.len() - 1);
@@ -260,6 +263,7 @@ fn is_within(name: &[u8], above: &[u8]) -> bool {
     rest == above
 }
 
+#[inline]
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     // Slots and queues are consistent between statements that can panic; none is known.
     shard.lock().unwrap_or_else(PoisonError::into_inner)

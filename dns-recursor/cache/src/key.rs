@@ -15,18 +15,21 @@ pub struct Variant(u8);
 impl Variant {
     /// The variant of a question with these bits.
     #[must_use]
+    #[inline]
     pub const fn new(dnssec_ok: bool, checking_disabled: bool) -> Self {
         Self(dnssec_ok as u8 | (checking_disabled as u8) << 1)
     }
 
     /// Whether DNSSEC records were asked for (DO).
     #[must_use]
+    #[inline]
     pub const fn dnssec_ok(self) -> bool {
         self.0 & 1 != 0
     }
 
     /// Whether the upstream is asked not to validate (CD).
     #[must_use]
+    #[inline]
     pub const fn checking_disabled(self) -> bool {
         self.0 & 2 != 0
     }
@@ -98,18 +101,21 @@ impl Key {
 
     /// The question, its name in lower case.
     #[must_use]
+    #[inline]
     pub fn question(&self) -> &[u8] {
         self.bytes.get(..self.length).unwrap_or_default()
     }
 
     /// Question and variant: what two keys that are equal have in common.
     #[must_use]
+    #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..=self.length).unwrap_or_default()
     }
 
     /// The question's name in lower case.
     #[must_use]
+    #[inline]
     pub fn name(&self) -> &[u8] {
         self.bytes
             .get(..self.length.saturating_sub(4))
@@ -118,18 +124,21 @@ impl Key {
 
     /// The question's type.
     #[must_use]
+    #[inline]
     pub fn qtype(&self) -> Type {
         qtype(self.question())
     }
 
     /// The bits that change the answer.
     #[must_use]
+    #[inline]
     pub const fn variant(&self) -> Variant {
         self.variant
     }
 
     /// The seeded hash of all of it.
     #[must_use]
+    #[inline]
     pub const fn hash(&self) -> u64 {
         self.hash
     }
@@ -137,12 +146,14 @@ impl Key {
 
 /// The type that ends a question, in front of the class.
 #[must_use]
+#[inline]
 pub fn qtype(question: &[u8]) -> Type {
     Type(header::word(question, question.len().saturating_sub(4)).unwrap_or(0))
 }
 
 /// The class that ends a question.
 #[must_use]
+#[inline]
 pub fn qclass(question: &[u8]) -> Class {
     Class(header::word(question, question.len().saturating_sub(2)).unwrap_or(0))
 }

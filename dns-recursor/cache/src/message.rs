@@ -108,6 +108,7 @@ impl Message {
 
     /// The message on the wire: id zero, question in lower case, TTLs as received.
     #[must_use]
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         self.data
             .get(..usize::from(self.length))
@@ -116,6 +117,7 @@ impl Message {
 
     /// The question, its name in lower case.
     #[must_use]
+    #[inline]
     pub fn question(&self) -> &[u8] {
         let end = header::LENGTH + usize::from(self.question_length);
         self.data.get(header::LENGTH..end).unwrap_or_default()
@@ -123,17 +125,20 @@ impl Message {
 
     /// The header's flags.
     #[must_use]
+    #[inline]
     pub fn flags(&self) -> Flags {
         Flags::read(&self.data).unwrap_or_default()
     }
 
     /// The response code.
     #[must_use]
+    #[inline]
     pub fn rcode(&self) -> Rcode {
         self.flags().rcode()
     }
 
     /// Where the TTLs of its records stand.
+    #[inline]
     pub fn ttl_offsets(&self) -> impl Iterator<Item = usize> {
         let places = self
             .data

@@ -81,6 +81,7 @@ impl Route {
 
     /// Whether no upstream is left that could answer: a stale answer need not wait for one.
     #[must_use]
+    #[inline]
     pub fn is_down(&self) -> bool {
         self.down.load(Ordering::Relaxed)
     }
@@ -91,6 +92,7 @@ impl Route {
     }
 
     /// Counts a query that takes this route; gives how many did before.
+    #[inline]
     pub fn next_turn(&self) -> u64 {
         self.turns.fetch_add(1, Ordering::Relaxed)
     }

@@ -50,6 +50,7 @@ impl Shard {
         }
     }
 
+    #[inline]
     pub(super) fn look_up(&mut self, key: &Key, now: Moment) -> Option<Found<'_>> {
         let slot = *self.index.get(&key.hash())?;
         let entry = self.arena.entry_mut(slot)?;
@@ -289,11 +290,13 @@ struct Slot {
 }
 
 impl Slot {
+    #[inline]
     fn is_for(&self, key: &Key) -> bool {
         self.variant == key.variant() && self.message.question() == key.question()
     }
 
     /// What it is good for; `None` for nothing.
+    #[inline]
     fn state(&self, now: Moment) -> Option<State> {
         if now >= self.gone {
             return None;
@@ -336,6 +339,7 @@ struct Arena {
 }
 
 impl Arena {
+    #[inline]
     fn entry_mut(&mut self, place: u32) -> Option<&mut Slot> {
         self.slots.get_mut(usize::try_from(place).ok()?)?.as_mut()
     }
@@ -385,6 +389,7 @@ impl Slots for Arena {
 struct Identity(u64);
 
 impl Hasher for Identity {
+    #[inline]
     fn finish(&self) -> u64 {
         self.0
     }
@@ -395,6 +400,7 @@ impl Hasher for Identity {
         }
     }
 
+    #[inline]
     fn write_u64(&mut self, hash: u64) {
         self.0 = hash;
     }
