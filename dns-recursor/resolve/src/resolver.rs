@@ -21,14 +21,16 @@
 
 mod answering;
 mod asking;
-mod chain;
+mod delegation;
+mod exchanges;
 mod flight;
+mod flights;
 mod health;
 mod interface;
-mod referral;
+mod timers;
 mod upstreams;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -36,66 +38,22 @@ use dns_cache::key::{Key, Seed};
 use dns_cache::message::MAX_MESSAGE;
 use dns_cache::moment::Moment;
 
-use crate::exchange::{Entropy, Match, Sent};
+use crate::exchange::{Entropy, Match};
 use crate::forward::{Protocol, Route, Table};
 use crate::own_addresses::OwnAddresses;
 use crate::upstream_state::{Absence, Report};
 use asking::Cause;
+use exchanges::{Exchanges, Purpose};
 use flight::Flight;
+use flights::Flights;
 pub use interface::{Ask, Counts, ExchangeId, FlightId, Kept, Loss, Output, Reason, Settings};
+use timers::{Timer, Timers};
 pub use upstreams::UpstreamView;
 use upstreams::{UpstreamId, Upstreams};
 
 /// Messages to upstreams that one flight may cost: room for every repeat within the deadline and
 /// for an upstream each of EDNS, letter case and truncation to go wrong with.
 pub const MAX_SENDS: u32 = 12;
-/// Flights one after the other that a CNAME chain may take (what `CoreDNS` and unbound allow is
-/// about the same).
-const MAX_DEPTH: u8 = 8;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Timer {
-    Flight(FlightId),
-    Upstream(UpstreamId),
-}
-
-/// Who wants an exchange's response.
-#[derive(Clone, Copy, Debug)]
-enum Purpose {
-    Flight(FlightId),
-    Probe,
-}
-
-struct Pending {
-    purpose: Purpose,
-    upstream: UpstreamId,
-    sent: Sent,
-    at: Moment,
-    protocol: Protocol,
-    overdue: bool,
-    /// TCP is used because the letter case was not kept over UDP.
-    case_in_doubt: bool,
-}
-
-impl Pending {
-    fn new(
-        purpose: Purpose,
-        upstream: UpstreamId,
-        sent: Sent,
-        protocol: Protocol,
-        at: Moment,
-    ) -> Self {
-        Self {
-            purpose,
-            upstream,
-            sent,
-            at,
-            protocol,
-            overdue: false,
-            case_in_doubt: false,
-        }
-    }
-}
 
 /// All that is under way.
 pub struct Resolver<C, E> {
@@ -104,15 +62,11 @@ pub struct Resolver<C, E> {
     table: Arc<Table>,
     own_addresses: OwnAddresses,
     upstreams: Upstreams,
-    flights: BTreeMap<FlightId, Flight<C>>,
-    by_question: HashMap<Box<[u8]>, FlightId>,
-    exchanges: HashMap<ExchangeId, Pending>,
-    timers: BTreeSet<(Moment, Timer)>,
+    flights: Flights<C>,
+    exchanges: Exchanges,
+    timers: Timers,
     outputs: VecDeque<Output<C>>,
     entropy: E,
-    n_clients: usize,
-    last_flight: u64,
-    last_exchange: u64,
     scratch: Vec<u8>,
     counts: Counts,
 }
@@ -122,7 +76,7 @@ impl<C, E> std::fmt::Debug for Resolver<C, E> {
         f.debug_struct("Resolver")
             .field("flights", &self.flights.len())
             .field("exchanges", &self.exchanges.len())
-            .field("n_clients", &self.n_clients)
+            .field("n_clients", &self.flights.n_clients())
             .finish_non_exhaustive()
     }
 }
@@ -137,15 +91,11 @@ impl<C, E: Entropy> Resolver<C, E> {
             table: Arc::default(),
             own_addresses: OwnAddresses::default(),
             upstreams: Upstreams::default(),
-            flights: BTreeMap::new(),
-            by_question: HashMap::new(),
-            exchanges: HashMap::new(),
-            timers: BTreeSet::new(),
+            flights: Flights::default(),
+            exchanges: Exchanges::default(),
+            timers: Timers::default(),
             outputs: VecDeque::new(),
             entropy,
-            n_clients: 0,
-            last_flight: 0,
-            last_exchange: 0,
             scratch: vec![0; MAX_MESSAGE],
             counts: Counts::default(),
         };
@@ -161,13 +111,11 @@ impl<C, E: Entropy> Resolver<C, E> {
     pub fn reconfigure(&mut self, settings: Settings, table: Arc<Table>, now: Moment) {
         self.settings = settings;
         self.table = table;
-        let (flights, table) = (&self.flights, &self.table);
-        let stays = |flight: &Flight<C>| {
+        let table = &self.table;
+        self.flights.retain_joined(|flight| {
             let route = table.find(flight.key.name(), flight.key.qtype());
             route.is_some_and(|route| route.is_same(&flight.route))
-        };
-        self.by_question
-            .retain(|_, id| flights.get(id).is_some_and(stays));
+        });
         let changes = self.upstreams.adopt(&self.table, now);
         for (upstream, change) in changes {
             self.health_changed(upstream, change, now);
@@ -185,7 +133,7 @@ impl<C, E: Entropy> Resolver<C, E> {
 
     /// Somebody asks, or the cache wants a refresh.
     pub fn ask(&mut self, ask: Ask<'_, C>, now: Moment) {
-        if let Some(&id) = self.by_question.get(ask.key.as_bytes()) {
+        if let Some(id) = self.flights.to_join(ask.key) {
             self.join(id, ask, now);
             return;
         }
@@ -196,7 +144,7 @@ impl<C, E: Entropy> Resolver<C, E> {
         };
         let route = Arc::clone(route);
         if self.flights.len() >= self.settings.max_flights
-            || self.n_clients + clients.len() > self.settings.max_clients
+            || self.flights.n_clients() + clients.len() > self.settings.max_clients
         {
             self.counts.overload += 1;
             self.fail_at_once(ask.key, Reason::Overload, clients);
@@ -204,11 +152,7 @@ impl<C, E: Entropy> Resolver<C, E> {
         }
         match self.begin(ask.key, route, now) {
             Some(id) => {
-                self.n_clients += clients.len();
-                self.with_flight(id, |flight| {
-                    flight.clients = clients;
-                    flight.has_stale = ask.has_stale;
-                });
+                self.flights.add_clients(id, clients, ask.has_stale);
                 self.advance(id, Cause::Begin, now);
                 self.arm(id);
             }
@@ -218,7 +162,7 @@ impl<C, E: Entropy> Resolver<C, E> {
 
     /// A message came in over an exchange's socket.
     pub fn received(&mut self, exchange: ExchangeId, message: &[u8], now: Moment) {
-        let Some(pending) = self.exchanges.get(&exchange) else {
+        let Some(pending) = self.exchanges.get(exchange) else {
             return;
         };
         let matched = pending.sent.compare(message);
@@ -251,8 +195,8 @@ impl<C, E: Entropy> Resolver<C, E> {
                 self.drop_exchange(id, exchange);
                 self.send(id, upstream, Protocol::Tcp, now);
                 let doubt = matched == Match::OtherCase;
-                if let Some(sent) = self.flights.get(&id).and_then(Flight::last_exchange)
-                    && let Some(pending) = self.exchanges.get_mut(&sent)
+                if let Some(sent) = self.flights.get(id).and_then(Flight::last_exchange)
+                    && let Some(pending) = self.exchanges.get_mut(sent)
                 {
                     pending.case_in_doubt = doubt;
                 }
@@ -265,7 +209,7 @@ impl<C, E: Entropy> Resolver<C, E> {
 
     /// An exchange has ended without a response.
     pub fn lost(&mut self, exchange: ExchangeId, loss: Loss, now: Moment) {
-        let Some(pending) = self.exchanges.remove(&exchange) else {
+        let Some(pending) = self.exchanges.remove(exchange) else {
             return;
         };
         let upstream = pending.upstream;
@@ -300,7 +244,7 @@ impl<C, E: Entropy> Resolver<C, E> {
 
     /// What the cache has, as [`Output::LookUp`] wanted to know.
     pub fn looked_up(&mut self, id: FlightId, key: &Key, kept: Kept, now: Moment) {
-        if !self.flights.contains_key(&id) {
+        if self.flights.get(id).is_none() {
             return;
         }
         match kept {
@@ -326,11 +270,7 @@ impl<C, E: Entropy> Resolver<C, E> {
 
     /// Time has passed.
     pub fn tick(&mut self, now: Moment) {
-        while let Some((at, timer)) = self.timers.first().copied() {
-            if at > now {
-                break;
-            }
-            self.timers.pop_first();
+        while let Some(timer) = self.timers.pop_due(now) {
             match timer {
                 Timer::Flight(id) => {
                     self.with_flight(id, |flight| flight.armed = None);
@@ -354,7 +294,7 @@ impl<C, E: Entropy> Resolver<C, E> {
     /// When [`Resolver::tick`] wants to be called.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Moment> {
-        self.timers.first().map(|(at, _)| *at)
+        self.timers.first()
     }
 
     /// What has happened since the start.
@@ -372,7 +312,7 @@ impl<C, E: Entropy> Resolver<C, E> {
     /// Clients that wait.
     #[must_use]
     pub const fn n_clients(&self) -> usize {
-        self.n_clients
+        self.flights.n_clients()
     }
 
     /// Whether an address is that of an upstream in use, and not only one that a referral has named.
@@ -401,18 +341,14 @@ impl<C, E: Entropy> Resolver<C, E> {
         if order.is_empty() {
             return None;
         }
-        self.last_flight += 1;
-        let id = FlightId(self.last_flight);
-        self.by_question.insert(key.as_bytes().into(), id);
         let deadline = now.after(self.settings.deadline);
         let flight = Flight::new(key, route, order, now, deadline);
-        self.flights.insert(id, flight);
-        Some(id)
+        Some(self.flights.add(flight))
     }
 
     fn join(&mut self, id: FlightId, ask: Ask<'_, C>, now: Moment) {
-        let echo = self.flights.get(&id).and_then(|flight| {
-            let sent = flight.exchanges().filter_map(|x| self.exchanges.get(&x));
+        let echo = self.flights.get(id).and_then(|flight| {
+            let sent = flight.exchanges().filter_map(|x| self.exchanges.get(x));
             let mut echoed = sent.filter(|pending| pending.sent.is_echoed_by(ask.question));
             echoed.next().map(|pending| pending.upstream)
         });
@@ -424,17 +360,13 @@ impl<C, E: Entropy> Resolver<C, E> {
             self.fail_at_once(ask.key, Reason::Loop, clients);
             return;
         }
-        if self.n_clients + clients.len() > self.settings.max_clients {
+        if self.flights.n_clients() + clients.len() > self.settings.max_clients {
             self.counts.overload += 1;
             self.fail_at_once(ask.key, Reason::Overload, clients);
             return;
         }
         self.counts.joined += clients.len() as u64;
-        self.n_clients += clients.len();
-        self.with_flight(id, |flight| {
-            flight.clients.extend(clients);
-            flight.has_stale |= ask.has_stale;
-        });
+        self.flights.add_clients(id, clients, ask.has_stale);
         self.release_to_stale(id, now);
         self.arm(id);
     }
@@ -442,20 +374,19 @@ impl<C, E: Entropy> Resolver<C, E> {
     /// Clients that have waited long enough get the stale answer there is.
     fn release_to_stale(&mut self, id: FlightId, now: Moment) {
         let wait = self.settings.stale_wait;
-        let Some(flight) = self.flights.get_mut(&id) else {
+        let Some(flight) = self.flights.get_mut(id) else {
             return;
         };
         if flight.has_stale && !flight.clients.is_empty() && now >= flight.began.after(wait) {
-            let clients = std::mem::take(&mut flight.clients);
             let key = flight.key.clone();
-            self.n_clients -= clients.len();
+            let clients = self.flights.take_clients(id);
             self.outputs.push_back(Output::Stale { key, clients });
         }
     }
 
     fn flight_due(&mut self, id: FlightId, now: Moment) {
         self.release_to_stale(id, now);
-        let Some(flight) = self.flights.get(&id) else {
+        let Some(flight) = self.flights.get(id) else {
             return;
         };
         if now >= flight.deadline {
@@ -466,7 +397,7 @@ impl<C, E: Entropy> Resolver<C, E> {
         if now >= flight.next_try {
             let mut in_doubt = None;
             if let Some(last) = flight.last_exchange()
-                && let Some(pending) = self.exchanges.get_mut(&last)
+                && let Some(pending) = self.exchanges.get_mut(last)
                 && !pending.overdue
             {
                 pending.overdue = true;
@@ -502,7 +433,7 @@ impl<C, E: Entropy> Resolver<C, E> {
     //--- Small things
 
     fn with_flight(&mut self, id: FlightId, change: impl FnOnce(&mut Flight<C>)) {
-        if let Some(flight) = self.flights.get_mut(&id) {
+        if let Some(flight) = self.flights.get_mut(id) {
             change(flight);
         }
     }
@@ -513,7 +444,7 @@ impl<C, E: Entropy> Resolver<C, E> {
     }
 
     fn close(&mut self, exchange: ExchangeId) {
-        if self.exchanges.remove(&exchange).is_some() {
+        if self.exchanges.remove(exchange).is_some() {
             self.outputs.push_back(Output::Close(exchange));
         }
     }
@@ -521,7 +452,7 @@ impl<C, E: Entropy> Resolver<C, E> {
     /// Sets the flight's timer to the next thing that may happen to it.
     fn arm(&mut self, id: FlightId) {
         let wait = self.settings.stale_wait;
-        let Some(flight) = self.flights.get_mut(&id) else {
+        let Some(flight) = self.flights.get_mut(id) else {
             return;
         };
         let mut at = flight.deadline.min(flight.next_try);
@@ -529,13 +460,7 @@ impl<C, E: Entropy> Resolver<C, E> {
             at = at.min(flight.began.after(wait));
         }
         let before = flight.armed.replace(at);
-        if before == Some(at) {
-            return;
-        }
-        if let Some(before) = before {
-            self.timers.remove(&(before, Timer::Flight(id)));
-        }
-        self.timers.insert((at, Timer::Flight(id)));
+        self.timers.set(Timer::Flight(id), before, Some(at));
     }
 
     fn arm_upstream(&mut self, upstream: UpstreamId) {
@@ -544,15 +469,7 @@ impl<C, E: Entropy> Resolver<C, E> {
             .get_mut(upstream)
             .and_then(|state| state.deadline());
         let before = self.upstreams.set_armed(upstream, at);
-        if before == at {
-            return;
-        }
-        if let Some(before) = before {
-            self.timers.remove(&(before, Timer::Upstream(upstream)));
-        }
-        if let Some(at) = at {
-            self.timers.insert((at, Timer::Upstream(upstream)));
-        }
+        self.timers.set(Timer::Upstream(upstream), before, at);
     }
 }
 

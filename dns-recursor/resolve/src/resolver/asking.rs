@@ -1,12 +1,12 @@
 //! Whom a flight asks next, and how.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use dns_cache::moment::Moment;
 
+use super::exchanges::{Pending, Purpose};
 use super::upstreams::UpstreamId;
-use super::{ExchangeId, FlightId, MAX_SENDS, Output, Pending, Purpose, Reason, Resolver};
+use super::{ExchangeId, FlightId, MAX_SENDS, Output, Reason, Resolver};
 use crate::exchange::{Asking, Entropy};
 use crate::forward::{Fitness, Protocol};
 use crate::upstream_state::Others;
@@ -19,7 +19,7 @@ const HEDGE_RETRY: Duration = Duration::from_millis(100);
 impl<C, E: Entropy> Resolver<C, E> {
     /// Finds out what the flight can still do, and does it.
     pub(super) fn advance(&mut self, id: FlightId, cause: Cause, now: Moment) {
-        let Some(flight) = self.flights.get_mut(&id) else {
+        let Some(flight) = self.flights.get_mut(id) else {
             return;
         };
         if flight.link.is_some() {
@@ -27,7 +27,7 @@ impl<C, E: Entropy> Resolver<C, E> {
             return;
         }
         // Someone who has yet to answer within the usual time is waited for.
-        let waits = |x: ExchangeId| self.exchanges.get(&x).is_some_and(|p| !p.overdue);
+        let waits = |x: ExchangeId| self.exchanges.get(x).is_some_and(|p| !p.overdue);
         if cause == Cause::Failed && flight.exchanges().any(waits) {
             return;
         }
@@ -36,7 +36,7 @@ impl<C, E: Entropy> Resolver<C, E> {
                 flight.n_tried += 1;
                 continue;
             }
-            let slow = flight.last_exchange().and_then(|x| self.exchanges.get(&x));
+            let slow = flight.last_exchange().and_then(|x| self.exchanges.get(x));
             if cause == Cause::Overdue
                 && let Some(slow) = slow.map(|pending| pending.upstream)
                 && let Some(state) = self.upstreams.get_mut(slow)
@@ -81,7 +81,7 @@ impl<C, E: Entropy> Resolver<C, E> {
         protocol: Protocol,
         now: Moment,
     ) {
-        let Some(flight) = self.flights.get_mut(&id) else {
+        let Some(flight) = self.flights.get_mut(id) else {
             return;
         };
         let state = self.upstreams.get_mut(upstream);
@@ -110,27 +110,20 @@ impl<C, E: Entropy> Resolver<C, E> {
             Protocol::Tcp => TCP_PATIENCE,
             Protocol::Udp => state.patience(others) * flight.repeats(),
         };
-        self.last_exchange += 1;
-        let exchange = ExchangeId(self.last_exchange);
+        let to = state.address();
+        let exchange = self.exchanges.open(Pending {
+            purpose: Purpose::Flight(id),
+            upstream,
+            sent,
+            at: now,
+            protocol,
+            overdue: false,
+            case_in_doubt: false,
+        });
         flight.next_try = now.after(patience);
         flight.began_exchange(exchange);
         self.counts.sent += 1;
         self.counts.sent_tcp += u64::from(protocol == Protocol::Tcp);
-        let to = state.address();
-        let pending = Pending::new(Purpose::Flight(id), upstream, sent, protocol, now);
-        self.put_out(exchange, pending, to, message);
-    }
-
-    /// Sends a query, whose response is waited for.
-    pub(super) fn put_out(
-        &mut self,
-        exchange: ExchangeId,
-        pending: Pending,
-        to: SocketAddr,
-        message: Vec<u8>,
-    ) {
-        let protocol = pending.protocol;
-        self.exchanges.insert(exchange, pending);
         self.outputs.push_back(Output::Send {
             exchange,
             to,

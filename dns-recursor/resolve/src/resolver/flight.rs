@@ -1,13 +1,13 @@
 //! One question under way.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use dns_cache::key::Key;
 use dns_cache::message::Answer;
 use dns_cache::moment::Moment;
-use dns_wire::{Name, Type};
+use dns_wire::Name;
 
+use super::delegation::Delegation;
 use super::upstreams::UpstreamId;
 use super::{ExchangeId, FlightId, Reason};
 use crate::forward::{Protocol, Route};
@@ -63,15 +63,6 @@ pub(super) enum Wanted {
     Rest(Answer),
     /// It says where a server of the delegation is.
     Server,
-}
-
-/// A zone that a referral has led to.
-pub(super) struct Delegation {
-    pub(super) zone: Name,
-    /// Referrals that have led here, one after the other.
-    pub(super) n_referrals: u8,
-    /// Servers that came without an address: what may be asked to find them.
-    pub(super) unsought: VecDeque<(Name, Type)>,
 }
 
 impl<C> Flight<C> {

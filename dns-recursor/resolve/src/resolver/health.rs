@@ -4,8 +4,9 @@
 use dns_cache::key::Variant;
 use dns_cache::moment::Moment;
 
+use super::exchanges::{Pending, Purpose};
 use super::upstreams::UpstreamId;
-use super::{Cause, ExchangeId, FlightId, Output, Pending, Purpose, Resolver};
+use super::{Cause, ExchangeId, FlightId, Output, Resolver};
 use crate::exchange::{Asking, Entropy};
 use crate::forward::Fitness;
 use crate::upstream_state::Change;
@@ -40,14 +41,25 @@ impl<C, E: Entropy> Resolver<C, E> {
         let Some((sent, message)) = asking.compose(&mut self.entropy) else {
             return;
         };
-        self.last_exchange += 1;
-        let exchange = ExchangeId(self.last_exchange);
+        let exchange = self.exchanges.open(Pending {
+            purpose: Purpose::Probe,
+            upstream,
+            sent,
+            at: now,
+            protocol,
+            overdue: false,
+            case_in_doubt: false,
+        });
         if let Some(oldest) = self.upstreams.begin_probe(upstream, exchange) {
             self.close(oldest);
         }
         self.counts.probes += 1;
-        let pending = Pending::new(Purpose::Probe, upstream, sent, protocol, now);
-        self.put_out(exchange, pending, to, message);
+        self.outputs.push_back(Output::Send {
+            exchange,
+            to,
+            protocol,
+            message,
+        });
     }
 
     /// Follows up on evidence: arms the upstream's timer and acts on a change.
@@ -88,9 +100,9 @@ impl<C, E: Entropy> Resolver<C, E> {
         let stuck: Vec<(FlightId, ExchangeId)> = self
             .flights
             .iter()
-            .flat_map(|(id, flight)| flight.exchanges().map(|exchange| (*id, exchange)))
+            .flat_map(|(id, flight)| flight.exchanges().map(move |exchange| (id, exchange)))
             .filter(|(_, exchange)| {
-                let pending = self.exchanges.get(exchange);
+                let pending = self.exchanges.get(*exchange);
                 pending.is_some_and(|pending| pending.upstream == upstream)
             })
             .collect();

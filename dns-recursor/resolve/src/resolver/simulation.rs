@@ -476,44 +476,45 @@ fn stale(message: &Message) -> Got {
 impl<C, E> Resolver<C, E> {
     /// Asserts that every table tells the same story.
     pub(super) fn check_invariants(&self) {
-        for (question, id) in &self.by_question {
-            assert_eq!(self.flights[id].key.as_bytes(), &**question);
-        }
+        self.flights.check_questions();
         let mut n_clients = 0;
         let mut n_exchanges = 0;
-        for (id, flight) in &self.flights {
+        for (id, flight) in self.flights.iter() {
             let route = self.table.find(flight.key.name(), flight.key.qtype());
             if route.is_some_and(|route| Arc::ptr_eq(route, &flight.route)) {
-                assert_eq!(self.by_question[flight.key.as_bytes()], *id);
+                assert!(self.flights.is_joined(id));
             }
             n_clients += flight.clients.len();
             for exchange in flight.exchanges() {
                 n_exchanges += 1;
-                let pending = &self.exchanges[&exchange];
-                assert!(matches!(pending.purpose, Purpose::Flight(owner) if owner == *id));
+                let pending = self.exchanges.get(exchange).unwrap();
+                assert!(matches!(pending.purpose, Purpose::Flight(owner) if owner == id));
             }
             let armed = flight
                 .armed
                 .expect("a flight always has something to wait for");
-            assert!(self.timers.contains(&(armed, Timer::Flight(*id))));
-            assert!(flight.depth <= MAX_DEPTH);
+            assert!(
+                self.timers
+                    .iter()
+                    .any(|it| *it == (armed, Timer::Flight(id)))
+            );
+            assert!(flight.depth <= flights::MAX_DEPTH);
             let link = flight.link.as_ref();
-            if let Some(awaited) = link.and_then(|link| self.flights.get(&link.awaits?)) {
+            if let Some(awaited) = link.and_then(|link| self.flights.get(link.awaits?)) {
                 assert!(
                     awaited.depth > flight.depth,
                     "more lead here than are counted"
                 );
-                assert!(awaited.awaited_by.contains(id));
+                assert!(awaited.awaited_by.contains(&id));
             }
             let waits = flight.exchanges().next().is_some() || flight.link.is_some();
             assert!(waits, "a flight that waits for nothing");
         }
-        assert_eq!(n_clients, self.n_clients);
-        let probes = self
-            .exchanges
-            .values()
-            .filter(|p| matches!(p.purpose, Purpose::Probe));
-        assert_eq!(self.exchanges.len(), n_exchanges + probes.count());
+        assert_eq!(n_clients, self.flights.n_clients());
+        assert_eq!(
+            self.exchanges.len(),
+            n_exchanges + self.exchanges.n_probes()
+        );
         let flight_timers = self
             .timers
             .iter()
@@ -568,7 +569,7 @@ fn live(seed: u64) {
     }
     assert_eq!(world.resolver.n_flights(), 0, "seed {seed}");
     let counts = world.resolver.counts();
-    let bound = u64::from(MAX_SENDS) * world.resolver.last_flight;
+    let bound = u64::from(MAX_SENDS) * world.resolver.flights.n_begun();
     assert!(
         counts.sent <= bound,
         "{} > {bound}: seed {seed}",
