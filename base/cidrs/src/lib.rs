@@ -97,6 +97,7 @@ impl Cidrs {
 
     /// True when the address is on the list.
     #[must_use]
+    #[inline]
     pub fn contains(&self, address: IpAddr) -> bool {
         match address.to_canonical() {
             IpAddr::V4(address) => self.v4.contains(address.to_bits()),
@@ -106,6 +107,7 @@ impl Cidrs {
 
     /// True when nobody is on the list.
     #[must_use]
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.v4.0.is_empty() && self.v6.0.is_empty()
     }

@@ -23,6 +23,7 @@ mod load;
 mod maglev;
 mod registry;
 mod slow_start;
+mod tier;
 mod turns;
 
 use std::net::{IpAddr, SocketAddr};
@@ -35,9 +36,9 @@ pub use self::hash::mix;
 pub use self::load::{Load, Slot, Tally};
 pub use self::registry::{Registry, ServerSettings, Settings};
 
-use self::choose::Tier;
 use self::maglev::Maglev;
 use self::registry::Turn;
+use self::tier::Tier;
 use crate::queue::Queue;
 
 /// The most servers of one pool; those beyond are never chosen.
@@ -162,6 +163,7 @@ pub enum Choice {
 impl Server {
     /// How many sessions it may have at this moment.
     #[must_use]
+    #[inline]
     pub fn limit(&self, now: Instant) -> Option<u32> {
         let max = self.max_connections?;
         Some(slow_start::limit(max, self.share(now)))
@@ -169,6 +171,7 @@ impl Server {
 
     /// True when it has room for one more session.
     #[must_use]
+    #[inline]
     pub fn has_room(&self, now: Instant) -> bool {
         self.limit(now)
             .is_none_or(|limit| self.load.sessions() < limit)
@@ -201,12 +204,14 @@ impl Server {
 impl Standing {
     /// True when it is up.
     #[must_use]
+    #[inline]
     pub fn is_up(&self) -> bool {
         matches!(self, Self::Up { .. })
     }
 
     /// True when the sessions it has may go on.
     #[must_use]
+    #[inline]
     pub fn keeps_sessions(&self) -> bool {
         matches!(self, Self::Up { .. } | Self::Drain)
     }
@@ -232,6 +237,7 @@ impl Tried {
 
     /// True when `server` was tried.
     #[must_use]
+    #[inline]
     pub fn contains(&self, server: &Server) -> bool {
         // No server has id 0, which stands in places that are free.
         !self.is_empty() && self.servers.contains(&server.load.id())
@@ -239,6 +245,7 @@ impl Tried {
 
     /// True when none was.
     #[must_use]
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.added == 0
     }

@@ -84,6 +84,7 @@ impl Queue {
 
     /// How many wait.
     #[must_use]
+    #[inline]
     pub fn waiting(&self) -> u32 {
         self.waiting.load(Ordering::Relaxed)
     }
@@ -153,6 +154,7 @@ impl Queue {
     }
 
     /// True while somebody is called, so that free room is spoken for.
+    #[inline]
     pub(crate) fn is_calling(&self) -> bool {
         self.called.load(Ordering::Relaxed) > 0
     }
@@ -211,6 +213,7 @@ impl Queue {
 impl Ticket {
     /// True when this connection is called.
     #[must_use]
+    #[inline]
     pub fn is_called(&self) -> bool {
         self.queue.lock().called.contains_key(&self.number)
     }

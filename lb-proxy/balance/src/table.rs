@@ -114,6 +114,7 @@ pub struct Sources {
 impl Sources {
     /// True when `address` may connect.
     #[must_use]
+    #[inline]
     pub fn admit(&self, address: IpAddr) -> bool {
         !self.deny.contains(address)
             && self

@@ -124,6 +124,7 @@ impl Flows {
     //--- Inputs
 
     /// A datagram came from `client`, sent to `local`.
+    #[inline]
     pub fn handle_request(&mut self, client: SocketAddr, local: Option<IpAddr>, now: Instant) {
         self.advance(now);
         let key = Key { client, local };
@@ -158,6 +159,7 @@ impl Flows {
     }
 
     /// A datagram came from the server of `flow`, and is on its way to the client.
+    #[inline]
     pub fn handle_response(&mut self, flow: FlowId, now: Instant) {
         self.advance(now);
         let Some(index) = self.find(flow) else { return };
@@ -263,12 +265,14 @@ impl Flows {
 
     /// When [`Flows::handle_timeout`] is to be called, if nothing else happens.
     #[must_use]
+    #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let (_, flow) = self.at(self.oldest)?;
         flow.moved_at.checked_add(self.settings.idle_timeout)
     }
 
     /// What is to be done next.
+    #[inline]
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
@@ -277,24 +281,28 @@ impl Flows {
 
     /// How many flows there are.
     #[must_use]
+    #[inline]
     pub fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }
 
     /// True when there are none.
     #[must_use]
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// What was counted.
     #[must_use]
+    #[inline]
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
     /// The server of `flow`, while it is there.
     #[must_use]
+    #[inline]
     pub fn server(&self, flow: FlowId) -> Option<&Arc<Server>> {
         let (_, flow) = self.at(self.find(flow)?)?;
         Some(&flow.server)
@@ -302,6 +310,7 @@ impl Flows {
 
     /// The frontend they are of.
     #[must_use]
+    #[inline]
     pub fn frontend(&self) -> &Arc<Frontend> {
         &self.frontend
     }

@@ -36,6 +36,7 @@ pub struct Gathering {
 
 impl Gathering {
     /// Counts what one round brought; true when the mark is to be set now.
+    #[inline]
     pub fn count(&mut self, octets: usize) -> bool {
         let kib = u32::try_from(octets >> 10).unwrap_or(u32::MAX);
         self.run = self.run.saturating_add(kib);
@@ -53,17 +54,20 @@ impl Gathering {
     }
 
     /// True while the kernel reports only what reaches the mark.
+    #[inline]
     pub fn is_on(&self) -> bool {
         self.is_on
     }
 
     /// Begins anew, as what is moved no longer comes in bulk; true when the mark is to be taken away.
+    #[inline]
     pub fn stop(&mut self) -> bool {
         self.run = 0;
         std::mem::take(&mut self.is_on)
     }
 
     /// The mark was not reached in time; true when it is to be taken away.
+    #[inline]
     pub fn miss(&mut self) -> bool {
         if self.is_on && self.run < self.proof().saturating_mul(REWARD) {
             self.misses = MOST_MISSES.min(self.misses + 1);

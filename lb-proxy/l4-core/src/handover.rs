@@ -15,14 +15,11 @@
 //!
 //! Never touches a descriptor, and never trusts a length.
 
-mod datagrams;
 mod decode;
 mod encode;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
-
-pub use datagrams::DatagramFlow;
 
 /// The version that is spoken here; a peer with a lower one is met there.
 pub const VERSION: u16 = 3;
@@ -218,6 +215,31 @@ impl Connection {
         let pipes = usize::from(self.up.in_pipe > 0) + usize::from(self.down.in_pipe > 0);
         1 + usize::from(self.has_server) + 2 * pipes
     }
+}
+
+/// A flow of datagrams, without its descriptor: the socket that is connected to its server.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DatagramFlow {
+    /// The frontend it came through.
+    pub frontend: String,
+    /// The socket it came to, by its inode: the same in both processes.
+    pub listener: u64,
+    /// The client's address.
+    pub client: Option<SocketAddr>,
+    /// The address the client sends to, if it is known.
+    pub local: Option<IpAddr>,
+    /// The server.
+    pub server: String,
+    /// The server's address.
+    pub server_address: Option<SocketAddr>,
+    /// Datagrams from the client.
+    pub requests: u64,
+    /// Datagrams to the client.
+    pub responses: u64,
+    /// How long nothing has moved.
+    pub idle: Duration,
+    /// The last request while it is not answered, in case the server refuses it.
+    pub kept: Vec<u8>,
 }
 
 /// Octets that wait to be sent.

@@ -10,6 +10,7 @@ pub struct Token {
 
 impl Token {
     /// Both in one word, for the kernel to keep; the index takes 31 bits, and the lowest bit is free.
+    #[inline]
     pub fn to_bits(self) -> u64 {
         (u64::from(self.generation) << 32) | (u64::from(self.index) << 1)
     }
@@ -19,6 +20,7 @@ impl Token {
         clippy::cast_possible_truncation,
         reason = "each half of the word is taken by itself"
     )]
+    #[inline]
     pub fn from_bits(bits: u64) -> Self {
         Self {
             index: ((bits & u64::from(u32::MAX)) >> 1) as u32,
@@ -83,21 +85,25 @@ impl<T> Slab<T> {
         Some(value)
     }
 
+    #[inline]
     pub fn get(&self, index: u32) -> Option<&T> {
         self.entries.get(index as usize)?.value.as_ref()
     }
 
+    #[inline]
     pub fn get_mut(&mut self, index: u32) -> Option<&mut T> {
         self.entries.get_mut(index as usize)?.value.as_mut()
     }
 
     /// True while the session the token was made for lives.
+    #[inline]
     pub fn is_current(&self, token: Token) -> bool {
         self.entries
             .get(token.index as usize)
             .is_some_and(|entry| entry.generation == token.generation && entry.value.is_some())
     }
 
+    #[inline]
     pub fn token(&self, index: u32) -> Option<Token> {
         let entry = self.entries.get(index as usize)?;
         entry.value.as_ref()?;
@@ -112,6 +118,7 @@ impl<T> Slab<T> {
         self.len() == 0
     }
 
+    #[inline]
     pub fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }

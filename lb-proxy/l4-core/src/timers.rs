@@ -65,6 +65,7 @@ impl Wheel {
 
     /// Sets the deadline of `index`, in place of the one it may have. One that has passed is due at
     /// the next tick.
+    #[inline]
     pub fn arm(&mut self, index: u32, due: u64) {
         self.disarm(index);
         let due = due.max(self.now.saturating_add(1));
@@ -90,6 +91,7 @@ impl Wheel {
     }
 
     /// Takes the deadline of `index` away, if it has one.
+    #[inline]
     pub fn disarm(&mut self, index: u32) {
         let Some(link) = self.links.get_mut(index as usize) else {
             return;
@@ -114,6 +116,7 @@ impl Wheel {
     }
 
     /// The tick at which `index` is due.
+    #[inline]
     pub fn due(&self, index: u32) -> Option<u64> {
         self.links
             .get(index as usize)
@@ -122,6 +125,7 @@ impl Wheel {
     }
 
     /// Moves the time on to `now` and gives out every index whose deadline has come, disarmed.
+    #[inline]
     pub fn advance(&mut self, now: u64, due: &mut Vec<u32>) {
         if now <= self.now {
             return;
@@ -142,6 +146,7 @@ impl Wheel {
     }
 
     /// The first of the next `within` ticks at which something may be due.
+    #[inline]
     pub fn next(&self, within: u64) -> Option<u64> {
         if self.n_armed == 0 {
             return None;
@@ -191,6 +196,7 @@ fn slot_of(tick: u64) -> u32 {
 }
 
 /// So many ticks cover `duration`; never none.
+#[inline]
 pub fn ticks(duration: Duration) -> u64 {
     let ticks = duration.as_millis().div_ceil(TICK.as_millis());
     u64::try_from(ticks).unwrap_or(u64::MAX / 2).max(1)

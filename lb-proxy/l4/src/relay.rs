@@ -21,6 +21,7 @@ mod listener;
 mod parcel;
 mod pipes;
 mod pump;
+mod session_info;
 mod sys;
 mod worker;
 
@@ -40,8 +41,8 @@ use daemon::snapshot::Cell;
 
 use crate::access_log::Log;
 
-pub use command::{Filter, SessionInfo, SessionState};
 pub use listener::{BindOptions, Listener, bind};
+pub use session_info::{Filter, SessionInfo, SessionState};
 pub use sys::{DescriptorLimit, raise_descriptor_limit};
 
 pub(crate) use connection::{Epoch, Parcel};

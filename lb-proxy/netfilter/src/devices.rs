@@ -6,7 +6,7 @@
 //!
 //! Asked for over rtnetlink and without a runtime, whenever counters are read.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 
@@ -16,84 +16,57 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use rtnetlink::packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 
 use super::netlink::Netlink;
-use super::ruleset::KernelFrontend;
+use super::ruleset::{Devices, KernelFrontend};
 
-/// The most devices that a flow table can have (`NFT_NETDEVICE_MAX`).
-const MOST: usize = 256;
-
-/// Devices by their indices: one that is made anew under its old name is another.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Devices(BTreeMap<u32, Box<str>>);
-
-impl Devices {
-    /// Those that packets of `frontends` may come in by, as they are now.
-    pub(super) fn read(frontends: &[KernelFrontend]) -> io::Result<Self> {
-        let listens = || frontends.iter().flat_map(|frontend| &frontend.listen);
-        let mut families = Vec::new();
-        if listens().any(SocketAddr::is_ipv4) {
-            families.push(AddressFamily::Inet);
-        }
-        if listens().any(SocketAddr::is_ipv6) {
-            families.push(AddressFamily::Inet6);
-        }
-        let (mut links, mut addresses) = (Vec::new(), Vec::new());
-        dump(
-            RouteNetlinkMessage::GetLink(LinkMessage::default()),
-            |message| {
-                if let RouteNetlinkMessage::NewLink(link) = message {
-                    links.push(link);
-                }
-            },
-        )?;
-        let all = AddressMessage::default();
-        dump(RouteNetlinkMessage::GetAddress(all), |message| {
-            if let RouteNetlinkMessage::NewAddress(address) = message {
-                addresses.push(address);
+/// Those that packets of `frontends` may come in by, as they are now.
+pub(super) fn read(frontends: &[KernelFrontend]) -> io::Result<Devices> {
+    let listens = || frontends.iter().flat_map(|frontend| &frontend.listen);
+    let mut families = Vec::new();
+    if listens().any(SocketAddr::is_ipv4) {
+        families.push(AddressFamily::Inet);
+    }
+    if listens().any(SocketAddr::is_ipv6) {
+        families.push(AddressFamily::Inet6);
+    }
+    let (mut links, mut addresses) = (Vec::new(), Vec::new());
+    dump(
+        RouteNetlinkMessage::GetLink(LinkMessage::default()),
+        |message| {
+            if let RouteNetlinkMessage::NewLink(link) = message {
+                links.push(link);
             }
-        })?;
-        Ok(Self::choose(&links, &addresses, &families))
-    }
-
-    fn choose(
-        links: &[LinkMessage],
-        addresses: &[AddressMessage],
-        families: &[AddressFamily],
-    ) -> Self {
-        let with_address: BTreeSet<u32> = addresses
-            .iter()
-            .filter(|address| {
-                address.header.scope == AddressScope::Universe
-                    && families.contains(&address.header.family)
-            })
-            .map(|address| address.header.index)
-            .collect();
-        let chosen = links.iter().filter(|link| {
-            let flags = link.header.flags;
-            flags.contains(LinkFlags::Up)
-                && !flags.contains(LinkFlags::Loopback)
-                && with_address.contains(&link.header.index)
-        });
-        let named = chosen.filter_map(|link| Some((link.header.index, plain_name(link)?.into())));
-        Self(named.take(MOST).collect())
-    }
-
-    /// Their names, in the order of their indices.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.values().map(AsRef::as_ref)
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
+        },
+    )?;
+    let all = AddressMessage::default();
+    dump(RouteNetlinkMessage::GetAddress(all), |message| {
+        if let RouteNetlinkMessage::NewAddress(address) = message {
+            addresses.push(address);
+        }
+    })?;
+    Ok(choose(&links, &addresses, &families))
 }
 
-#[cfg(test)]
-impl<const N: usize> From<[&str; N]> for Devices {
-    fn from(names: [&str; N]) -> Self {
-        Self((1..).zip(names.map(Into::into)).collect())
-    }
+fn choose(
+    links: &[LinkMessage],
+    addresses: &[AddressMessage],
+    families: &[AddressFamily],
+) -> Devices {
+    let with_address: BTreeSet<u32> = addresses
+        .iter()
+        .filter(|address| {
+            address.header.scope == AddressScope::Universe
+                && families.contains(&address.header.family)
+        })
+        .map(|address| address.header.index)
+        .collect();
+    let chosen = links.iter().filter(|link| {
+        let flags = link.header.flags;
+        flags.contains(LinkFlags::Up)
+            && !flags.contains(LinkFlags::Loopback)
+            && with_address.contains(&link.header.index)
+    });
+    let named = chosen.filter_map(|link| Some((link.header.index, plain_name(link)?.into())));
+    named.collect()
 }
 
 /// The name, if it can stand in a rule: the kernel lets a name have nearly any character.
@@ -179,7 +152,7 @@ mod tests {
             address(7, Inet, Universe),
         ];
         let chosen = |families: &[AddressFamily]| {
-            let devices = Devices::choose(&links, &addresses, families);
+            let devices = choose(&links, &addresses, families);
             devices.names().map(str::to_owned).collect::<Vec<_>>()
         };
         assert_eq!(chosen(&[Inet]), ["eth0"]);
@@ -189,6 +162,6 @@ mod tests {
 
     #[test]
     fn the_devices_of_this_machine_can_be_asked_for() {
-        assert_eq!(Devices::read(&[]).unwrap(), Devices::default());
+        assert_eq!(read(&[]).unwrap(), Devices::default());
     }
 }

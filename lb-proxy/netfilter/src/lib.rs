@@ -50,9 +50,8 @@ use self::nft::Nft;
 use self::ruleset::Ruleset;
 use self::worker::Keeper;
 
-pub use self::devices::Devices;
 pub use self::nft::PathError;
-pub use self::ruleset::{KernelFrontend, KernelServer, Protocol, Share, TableName};
+pub use self::ruleset::{Devices, KernelFrontend, KernelServer, Protocol, Share, TableName};
 pub use self::sessions::{Forwarded, SessionState, Sessions, kill_to};
 
 /// How long somebody waits for the flow table to go, at most: as long as a command may take on a machine

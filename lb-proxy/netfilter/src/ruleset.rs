@@ -34,6 +34,7 @@
 //! together clients whose clocks have nothing to do with each other: half of those SYNs go unheard,
 //! and a busy frontend stands still.
 
+mod devices;
 mod flow_table;
 mod frontend;
 mod name;
@@ -45,14 +46,23 @@ use std::net::SocketAddr;
 
 use ipnet::IpNet;
 
-pub use self::frontend::{KernelFrontend, KernelServer, Protocol, Share};
+pub use self::devices::Devices;
+pub use self::frontend::{KernelFrontend, KernelServer, Share};
 use self::name::Family;
 pub use self::name::TableName;
 use self::share::choice;
-use super::devices::Devices;
 
 /// Marks packets that are no part of a connection and must not begin one.
 pub(super) const QUESTION_MARK: u32 = 0x6f75_7470;
+
+/// Protocols the kernel forwards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
 
 /// Frontends that the kernel forwards.
 #[derive(Debug, Clone, PartialEq)]

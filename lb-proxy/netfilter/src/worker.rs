@@ -10,9 +10,9 @@ use std::time::Duration;
 use tracing::{error, info, warn};
 
 use super::conntrack::{Entry, Scope};
-use super::devices::Devices;
+use super::devices;
 use super::nft::{Nft, PathError};
-use super::ruleset::{KernelFrontend, Ruleset};
+use super::ruleset::{Devices, KernelFrontend, Ruleset};
 use super::{Connections, Ending, FlowTable, Options, Shared, Status, changes, sessions};
 
 /// Why there is no flow table where there could be one.
@@ -291,7 +291,7 @@ impl Keeper {
         if !self.with_flow_table || self.is_paused {
             return Ok(None);
         }
-        match Devices::read(frontends) {
+        match devices::read(frontends) {
             Ok(devices) if !devices.is_empty() => Ok(Some(devices)),
             Ok(_) => Err(NO_DEVICES.to_owned()),
             Err(error) => Err(format!("devices cannot be listed: {error}")),

@@ -14,12 +14,12 @@ mod member;
 mod netlink;
 pub mod notify;
 mod report;
+mod router;
 pub mod routers;
 mod session;
 mod socket;
 pub mod status;
 mod sys;
 
-pub use self::routers::{
-    Hooks, Observations, Prepared, Resetting, StartError, VirtualRouter, Vrrp,
-};
+pub use self::router::{Hooks, Observations, ResetFlows, Resetting, VirtualRouter};
+pub use self::routers::{Prepared, StartError, Vrrp};

@@ -18,7 +18,7 @@ use vrrp::settings::{Peers, RouterSettings, VirtualAddress};
 use super::duplicate::LinkLayer;
 use super::netlink::{Link, Netlink, View, remove_now};
 use super::notify::Notifier;
-use super::routers::{Observations, VirtualRouter};
+use super::router::{Observations, VirtualRouter};
 use super::socket::{Path, Sockets};
 use super::status::Tally;
 

@@ -29,8 +29,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_stream::{Stream, StreamExt};
 use tracing::warn;
+use vrrp::PROTOCOL;
 use vrrp::announce::Hardware;
-use vrrp::packet::PROTOCOL;
 use vrrp::settings::VirtualAddress;
 
 /// Between two complete looks: what bounds the harm of news that got lost without a word.

@@ -34,7 +34,7 @@ use vrrp::settings::RouterSettings;
 use super::member::Member;
 use super::netlink::{Netlink, View};
 use super::report;
-use super::routers::{Hooks, Observations, VirtualRouter};
+use super::router::{Hooks, Observations, VirtualRouter};
 use super::socket::LONGEST_HEADER;
 use super::status::{Board, RouterStatus};
 

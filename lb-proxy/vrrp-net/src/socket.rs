@@ -12,7 +12,8 @@ use std::task::{Context, Poll};
 
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockAddr, Socket, Type};
 use tokio::io::unix::AsyncFd;
-use vrrp::packet::{Datagram, GROUP_V4, GROUP_V6, HOP_LIMIT, PROTOCOL};
+use vrrp::PROTOCOL;
+use vrrp::packet::{Datagram, GROUP_V4, GROUP_V6, HOP_LIMIT};
 use vrrp::settings::{Peers, RouterSettings};
 
 use super::sys;

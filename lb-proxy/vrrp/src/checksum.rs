@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::packet::PROTOCOL;
+use crate::PROTOCOL;
 
 /// What the checksum of a version 3 advertisement over IPv4 covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -60,3 +60,6 @@ pub mod retry;
 pub mod settings;
 #[cfg(test)]
 mod simulation;
+
+/// VRRP's number among the IP protocols.
+pub const PROTOCOL: u8 = 112;

@@ -23,9 +23,6 @@ use std::time::Duration;
 
 use super::checksum::{ChecksumForm, Sum};
 
-/// VRRP's number among the IP protocols.
-pub const PROTOCOL: u8 = 112;
-
 /// Where advertisements over IPv4 go (RFC 9568 §5.1.1.2).
 pub const GROUP_V4: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 18);
 

@@ -4,7 +4,7 @@
 //! [`network`] runs the machines on a clock of its own, through real packets. [`scenario`] decides what
 //! the nodes are and what happens to them. [`invariants`] watches what clients would see.
 //!
-//! A failure prints seed, step and what happened last; `VRRP_SIM_SEED=17 cargo test -p lb-proxy
+//! A failure prints seed, step and what happened last; `VRRP_SIM_SEED=17 cargo test -p vrrp
 //! simulation -- --nocapture` replays one with everything printed, `VRRP_SIM_SEEDS=5000` sweeps more.
 
 mod invariants;

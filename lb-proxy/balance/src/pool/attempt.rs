@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::choose::Tier;
+use super::tier::Tier;
 use super::{Algorithm, Choice, Hint, Pool, Server, Slot, Tried, hash, slow_start};
 
 /// Draws and look-ups that may meet a server that cannot be taken before all are looked at.

@@ -4,50 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::attempt::Attempt;
-use super::{Choice, Hint, Maglev, Pool, Server, Slot, Tried, turns};
+use super::{Choice, Hint, Pool, Server, Slot, Tried};
 use crate::queue::{Ticket, Wake};
-
-/// A group of servers to choose from.
-#[derive(Debug)]
-pub(super) struct Tier {
-    /// These are backup servers.
-    pub(super) backup: bool,
-    /// Their indexes.
-    pub(super) members: Box<[u16]>,
-    /// Whether each server of the pool is one.
-    contains: Box<[bool]>,
-    /// Their turns.
-    pub(super) round: Box<[u16]>,
-    /// Their places.
-    pub(super) table: Option<Arc<Maglev>>,
-}
-
-impl Tier {
-    pub(super) fn new(
-        backup: bool,
-        members: &[(u16, u16)],
-        table: Option<Arc<Maglev>>,
-        n_servers: usize,
-    ) -> Self {
-        let mut contains = vec![false; n_servers];
-        for (index, _) in members {
-            if let Some(contained) = contains.get_mut(usize::from(*index)) {
-                *contained = true;
-            }
-        }
-        Self {
-            backup,
-            members: members.iter().map(|(index, _)| *index).collect(),
-            contains: contains.into_boxed_slice(),
-            round: turns::round(members),
-            table,
-        }
-    }
-
-    pub(super) fn contains(&self, index: u16) -> bool {
-        self.contains.get(usize::from(index)).copied() == Some(true)
-    }
-}
 
 /// The outcome of a choice by a connection that waits if there is no room.
 #[derive(Debug)]
@@ -133,6 +91,7 @@ impl Pool {
 
     /// How many servers may be chosen at this moment, full or not.
     #[must_use]
+    #[inline]
     pub fn n_usable(&self) -> usize {
         self.tiers.first().map_or(0, |tier| tier.members.len())
     }
@@ -153,20 +112,8 @@ impl Pool {
     /// True while a server comes back slowly, so that room appears without a session ending; whoever
     /// has somebody waiting then [stirs](crate::queue::Queue::stir) now and then.
     #[must_use]
+    #[inline]
     pub fn is_slow(&self, now: Instant) -> bool {
         self.slow_until.is_some_and(|until| now < until)
-    }
-
-    pub(super) fn members<'a>(
-        &'a self,
-        tier: &'a Tier,
-    ) -> impl Iterator<Item = (u16, &'a Arc<Server>)> {
-        tier.members
-            .iter()
-            .filter_map(|index| Some((*index, self.server(*index)?)))
-    }
-
-    pub(super) fn server(&self, index: u16) -> Option<&Arc<Server>> {
-        self.servers.get(usize::from(index))
     }
 }

@@ -25,6 +25,7 @@ pub(crate) fn of_address(address: IpAddr) -> u64 {
 }
 
 /// Spreads the bits of `value` over the whole word (the finalizer of `SplitMix64`).
+#[inline]
 pub fn mix(value: u64) -> u64 {
     let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -33,6 +34,7 @@ pub fn mix(value: u64) -> u64 {
 }
 
 /// The number below `bound` that `hash` stands for, without a division.
+#[inline]
 pub(crate) fn below(hash: u64, bound: usize) -> usize {
     let product = u128::from(hash) * (bound as u128);
     usize::try_from(product >> 64).unwrap_or(0)

@@ -67,18 +67,21 @@ impl Load {
 
     /// What no other server of this process has.
     #[must_use]
+    #[inline]
     pub fn id(&self) -> u32 {
         self.id
     }
 
     /// Sessions that are open, those that are being connected included.
     #[must_use]
+    #[inline]
     pub fn sessions(&self) -> u32 {
         self.sessions.load(Ordering::Relaxed)
     }
 
     /// The most there were at a time.
     #[must_use]
+    #[inline]
     pub fn most_sessions(&self) -> u32 {
         self.most_sessions.load(Ordering::Relaxed)
     }
@@ -91,12 +94,14 @@ impl Load {
 
     /// Counts a session that exists already, limit or not: one that was handed over.
     #[must_use]
+    #[inline]
     pub fn adopt(self: &Arc<Self>) -> Slot {
         let sessions = self.sessions.fetch_add(1, Ordering::SeqCst) + 1;
         self.count(sessions)
     }
 
     /// Counts a session if there are then at most `limit`.
+    #[inline]
     pub(crate) fn reserve(self: &Arc<Self>, limit: Option<u32>) -> Option<Slot> {
         let Some(limit) = limit else {
             return Some(self.adopt());
@@ -111,6 +116,7 @@ impl Load {
     }
 
     /// Counts a session if there are `seen` at this moment, and then at most `limit`.
+    #[inline]
     pub(crate) fn reserve_at(self: &Arc<Self>, seen: u32, limit: Option<u32>) -> Option<Slot> {
         if limit.is_some_and(|limit| seen >= limit) {
             return None;
@@ -145,6 +151,7 @@ impl Load {
 impl Slot {
     /// The server it is of.
     #[must_use]
+    #[inline]
     pub fn load(&self) -> &Arc<Load> {
         &self.load
     }

@@ -160,6 +160,29 @@ impl Connection {
     }
 }
 
+impl DatagramFlow {
+    fn decode(fields: &[u8]) -> Result<Self, DecodeError> {
+        let mut it = Self::default();
+        each(fields, |tag, octets| {
+            match tag {
+                tag::FRONTEND => it.frontend = text(tag, octets)?,
+                tag::LISTENER => it.listener = u64::from_be_bytes(exact(tag, octets)?),
+                tag::CLIENT => it.client = Some(address(tag, octets)?),
+                tag::LOCAL => it.local = Some(address(tag, octets)?.ip()),
+                tag::SERVER => it.server = text(tag, octets)?,
+                tag::SERVER_ADDRESS => it.server_address = Some(address(tag, octets)?),
+                tag::REQUESTS => it.requests = u64::from_be_bytes(exact(tag, octets)?),
+                tag::RESPONSES => it.responses = u64::from_be_bytes(exact(tag, octets)?),
+                tag::IDLE => it.idle = duration(tag, octets)?,
+                tag::KEPT => it.kept = octets.to_vec(),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(it)
+    }
+}
+
 impl Flow {
     fn decode(fields: &[u8]) -> Result<Self, DecodeError> {
         let mut flow = Self::default();
@@ -203,7 +226,7 @@ impl Bytes {
     }
 }
 
-pub(super) fn each(
+fn each(
     mut fields: &[u8],
     mut take: impl FnMut(u8, &[u8]) -> Result<(), DecodeError>,
 ) -> Result<(), DecodeError> {
@@ -231,15 +254,15 @@ fn items<T>(
     Ok(items)
 }
 
-pub(super) fn exact<const N: usize>(tag: u8, octets: &[u8]) -> Result<[u8; N], DecodeError> {
+fn exact<const N: usize>(tag: u8, octets: &[u8]) -> Result<[u8; N], DecodeError> {
     octets.try_into().map_err(|_| DecodeError::Field(tag))
 }
 
-pub(super) fn text(tag: u8, octets: &[u8]) -> Result<String, DecodeError> {
+fn text(tag: u8, octets: &[u8]) -> Result<String, DecodeError> {
     String::from_utf8(octets.to_vec()).map_err(|_| DecodeError::Field(tag))
 }
 
-pub(super) fn duration(tag: u8, octets: &[u8]) -> Result<Duration, DecodeError> {
+fn duration(tag: u8, octets: &[u8]) -> Result<Duration, DecodeError> {
     exact(tag, octets).map(|octets| Duration::from_micros(u64::from_be_bytes(octets)))
 }
 
@@ -253,7 +276,7 @@ fn stage(octets: &[u8]) -> Result<Stage, DecodeError> {
     }
 }
 
-pub(super) fn address(tag: u8, octets: &[u8]) -> Result<SocketAddr, DecodeError> {
+fn address(tag: u8, octets: &[u8]) -> Result<SocketAddr, DecodeError> {
     let malformed = DecodeError::Field(tag);
     let (port, rest) = octets.split_first_chunk::<2>().ok_or(malformed)?;
     let port = u16::from_be_bytes(*port);

@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::{Connection, Flow, LONGEST_NAME, MAGIC, Message, Socket, VERSION, kind, tag};
+use super::{
+    Connection, DatagramFlow, Flow, LONGEST_NAME, MAGIC, Message, Socket, VERSION, kind, tag,
+};
 
 impl Message {
     /// The message in octets.
@@ -123,6 +125,28 @@ impl Connection {
     }
 }
 
+impl DatagramFlow {
+    /// The flow in octets.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(128 + self.kept.len());
+        put_text(&mut out, tag::FRONTEND, &self.frontend);
+        put(&mut out, tag::LISTENER, &self.listener.to_be_bytes());
+        put_address(&mut out, tag::CLIENT, self.client);
+        let local = self.local.map(|local| SocketAddr::new(local, 0));
+        put_address(&mut out, tag::LOCAL, local);
+        put_text(&mut out, tag::SERVER, &self.server);
+        put_address(&mut out, tag::SERVER_ADDRESS, self.server_address);
+        put(&mut out, tag::REQUESTS, &self.requests.to_be_bytes());
+        put(&mut out, tag::RESPONSES, &self.responses.to_be_bytes());
+        put(&mut out, tag::IDLE, &micros(self.idle));
+        if !self.kept.is_empty() {
+            put(&mut out, tag::KEPT, &self.kept);
+        }
+        out
+    }
+}
+
 impl Flow {
     fn encode(self) -> Vec<u8> {
         let mut out = Vec::with_capacity(32);
@@ -134,7 +158,7 @@ impl Flow {
     }
 }
 
-pub(super) fn put(out: &mut Vec<u8>, tag: u8, octets: &[u8]) {
+fn put(out: &mut Vec<u8>, tag: u8, octets: &[u8]) {
     // No caller has more: the longest is a message's worth of held octets.
     let length = u16::try_from(octets.len()).unwrap_or(u16::MAX);
     out.push(tag);
@@ -142,7 +166,7 @@ pub(super) fn put(out: &mut Vec<u8>, tag: u8, octets: &[u8]) {
     out.extend(octets.iter().take(usize::from(length)));
 }
 
-pub(super) fn put_text(out: &mut Vec<u8>, tag: u8, text: &str) {
+fn put_text(out: &mut Vec<u8>, tag: u8, text: &str) {
     if !text.is_empty() {
         let mut end = text.len().min(LONGEST_NAME);
         while !text.is_char_boundary(end) {
@@ -152,7 +176,7 @@ pub(super) fn put_text(out: &mut Vec<u8>, tag: u8, text: &str) {
     }
 }
 
-pub(super) fn put_address(out: &mut Vec<u8>, tag: u8, address: Option<SocketAddr>) {
+fn put_address(out: &mut Vec<u8>, tag: u8, address: Option<SocketAddr>) {
     let Some(address) = address else { return };
     let mut octets = Vec::with_capacity(22);
     octets.extend_from_slice(&address.port().to_be_bytes());
@@ -166,7 +190,7 @@ pub(super) fn put_address(out: &mut Vec<u8>, tag: u8, address: Option<SocketAddr
     put(out, tag, &octets);
 }
 
-pub(super) fn micros(duration: Duration) -> [u8; 8] {
+fn micros(duration: Duration) -> [u8; 8] {
     u64::try_from(duration.as_micros())
         .unwrap_or(u64::MAX)
         .to_be_bytes()

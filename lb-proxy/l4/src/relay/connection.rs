@@ -12,8 +12,8 @@ use balance::table::{Backend, Frontend, Table};
 use l4_core::timers::TICK;
 use rustix::io::Errno;
 
-use super::command::{Filter, SessionInfo, SessionState};
 use super::pump::{End, Flow, Side, Signs};
+use super::session_info::{Filter, SessionInfo, SessionState};
 
 /// A session.
 #[derive(Debug)]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use balance::pool::{Algorithm, Pool};
 use ipnet::IpNet;
 
+use super::Protocol;
 use super::name::{Family, plain};
 
 /// One frontend that the kernel forwards.
@@ -47,15 +48,6 @@ pub struct KernelServer {
     pub in_use: bool,
     /// Keeps the connections it has: it is up, or drains.
     pub keeps: bool,
-}
-
-/// Protocols the kernel forwards.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Protocol {
-    /// TCP.
-    Tcp,
-    /// UDP.
-    Udp,
 }
 
 /// How servers share connections.

@@ -13,9 +13,10 @@ use rustix::event::epoll;
 
 use super::end::Ending;
 use super::{Life, Listening, Watch, Worker};
-use crate::relay::command::{Command, Filter};
+use crate::relay::command::Command;
 use crate::relay::connection::{Parcel, Session, Stage};
 use crate::relay::listener::Share;
+use crate::relay::session_info::Filter;
 
 impl Worker {
     /// Does what is in the mailbox.
