@@ -7,8 +7,6 @@ use tests::certificate::self_signed;
 use tests::daemon::run;
 use tests::scratch::Scratch;
 
-use super::files::shown;
-
 #[test]
 fn every_template_passes_the_check_of_its_daemon() {
     // The registry's reads the certificate that its template names.
@@ -26,6 +24,6 @@ fn every_template_passes_the_check_of_its_daemon() {
         let mut command = Command::new(binary(daemon));
         command.arg("check").arg("--config").arg(&template);
         let (status, stdout, stderr) = run(command);
-        assert!(status.success(), "{}\n{stdout}{stderr}", shown(&template));
+        assert!(status.success(), "{}\n{stdout}{stderr}", template.display());
     }
 }

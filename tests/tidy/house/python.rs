@@ -2,11 +2,11 @@
 
 use std::process::Command;
 
-use super::files::tracked_files;
+use tidy::files::all_files;
 
 #[test]
 fn scripts_in_python_have_no_mistakes_that_can_be_seen() {
-    let scripts: Vec<_> = tracked_files()
+    let scripts: Vec<_> = all_files()
         .into_iter()
         .filter(|file| {
             let text = std::fs::read_to_string(file).unwrap_or_default();

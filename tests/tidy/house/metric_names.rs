@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use tests::binaries::checkout;
+use tidy::files::checkout;
 
-use super::files::{all_rust_files, shown};
+use tidy::files::{all_rust_files, shown};
 
 #[test]
 fn every_metric_is_documented() {

@@ -1,9 +1,10 @@
 //! The rules of the house that a machine can hold, a family of them in each file.
 
-mod files;
-mod layers;
+mod directions;
+mod exceptions;
 mod leftovers;
+mod lexicon;
 mod metric_names;
+mod modules;
 mod python;
 mod sizes;
-mod templates;

@@ -1,6 +1,6 @@
 //! Nothing is left in the sources that was meant to go: notes, exceptions without a reason, directories.
 
-use super::files::{all_rust_files, shown, tracked_files};
+use tidy::files::{all_files, all_rust_files, shown};
 
 /// Who asks for the directory of temporary files itself, and makes what it needs there with a name of its own.
 const MAKES_ITS_OWN: &[&str] = &[
@@ -18,7 +18,7 @@ fn nothing_is_left_to_do_later() {
     let words =
         [["FIX", "ME"], ["TO", "DO"], ["XX", "X:"], ["HA", "CK:"]].map(|parts| parts.concat());
     let mut found = Vec::new();
-    for file in tracked_files() {
+    for file in all_files() {
         let Ok(text) = std::fs::read_to_string(&file) else {
             continue;
         };
