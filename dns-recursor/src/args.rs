@@ -20,12 +20,12 @@ pub const DEFAULT_CONFIG: &str = "/etc/outpost/dns-recursor.toml";
 
 /// Forwarding and caching DNS server
 ///
-/// Forwards zones to their authoritative servers and everything else to other recursive servers,
-/// each zone to the first of its upstreams that answers. What it has learnt it answers from its
-/// cache, and goes on answering (stale) while upstreams are away.
+/// Forwards zones to their authoritative servers, and everything else to other recursive servers. Each
+/// query goes to the first upstream of its zone that answers. Answers are cached, and are served stale while
+/// no upstream answers.
 ///
-/// Exit codes: 0 done, 64 usage, 65 a file that cannot be understood, 69 not there, 70 failure, 77 no
-/// permission, 78 configuration.
+/// Exit codes: 0 done, 64 wrong usage, 65 unreadable file, 69 server not running, 70 failure, 77 no
+/// permission, 78 wrong configuration.
 #[derive(Debug, Parser)]
 #[command(name = "dns-recursor", version = daemon::version!(), max_term_width = 100)]
 pub struct Cli {
@@ -39,28 +39,28 @@ pub struct Cli {
 pub enum Verb {
     /// Serve in the foreground until SIGTERM
     ///
-    /// SIGHUP reads the configuration again; one with a problem changes nothing. The cache is kept
-    /// but for zones that go elsewhere than before.
+    /// SIGHUP reads the configuration again. A configuration with a problem changes nothing. The cache is
+    /// kept, except for zones whose upstreams have changed.
     ///
-    /// Sockets are taken from systemd if it hands over any named `dns`, and bound otherwise.
+    /// If systemd hands over sockets named `dns`, these are used. Otherwise the server binds its own.
     Serve(ServeArgs<ConfigArgs>),
     /// Check the configuration and print all problems
     ///
-    /// Each problem is printed as `file:line:column: message`. Exits with 0 when there is none, and
-    /// with 78 otherwise. Nothing is changed, and nothing is asked of a running server.
+    /// Prints each problem as `file:line:column: message`. Exits with 0 when there is none, and with 78
+    /// otherwise. Changes nothing, and does not contact a running server.
     Check(ConfigArgs),
-    /// Print this server's configuration for a peer's file
+    /// Convert another server's configuration file
     ///
-    /// What cannot be carried over is printed as a comment, `# not carried: ...`. Exits with 65
-    /// when the file cannot be understood.
+    /// Prints the configuration for this server (TOML). Settings without a counterpart become comments,
+    /// `# not carried: ...`. Exits with 65 when the file has an error.
     Import {
         /// Which kind of file it is.
         #[command(subcommand)]
         format: Format,
     },
-    /// Ask the running server how it is doing
+    /// Show the state of the running server
     Status(StatusArgs),
-    /// Look into the running server's cache, or empty it
+    /// Show or flush the running server's cache
     Cache {
         /// What to do with it.
         #[command(subcommand)]
@@ -75,9 +75,9 @@ pub struct ConfigArgs {
     #[arg(long, short, value_name = "FILE", conflicts_with_all = ["recursor_conf", "config_dir"])]
     pub config: Option<PathBuf>,
 
-    /// Start from PowerDNS Recursor's configuration as it stands
+    /// Configuration file of PowerDNS Recursor, instead of --config
     ///
-    /// pdns_recursor's own settings may follow as flags, in its spelling: --local-port=5300.
+    /// Settings of pdns_recursor may follow as flags, as pdns_recursor spells them: --local-port=5300.
     #[arg(long, value_name = "FILE", conflicts_with = "config_dir")]
     pub recursor_conf: Option<PathBuf>,
 
@@ -85,11 +85,11 @@ pub struct ConfigArgs {
     #[command(flatten)]
     pub peer: PeerArgs,
 
-    /// Where healthd listens; wins over the configuration
+    /// Address of healthd; overrides the configuration
     #[arg(long, value_name = "unix:PATH|http://IP:PORT|none")]
     pub healthd: Option<HealthdArg>,
 
-    /// Address of the admin listener; wins over the configuration
+    /// Address of the admin listener; overrides the configuration
     #[arg(long, value_name = "IP:PORT")]
     pub admin: Option<SocketAddr>,
 }
@@ -97,21 +97,21 @@ pub struct ConfigArgs {
 /// A peer's kind of file.
 #[derive(Debug, Subcommand)]
 pub enum Format {
-    /// recursor.conf of the PowerDNS Recursor, with the files that it names
+    /// recursor.conf of PowerDNS Recursor, and the files it includes
     #[command(name = "recursor.conf", aliases = ["recursor", "pdns"])]
     RecursorConf {
         /// The file.
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
-    /// Corefile of CoreDNS, with the resolv.conf that it names
+    /// Corefile of CoreDNS, and the resolv.conf it names
     #[command(name = "corefile", aliases = ["Corefile", "coredns"])]
     Corefile {
         /// The file.
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
-    /// dnsmasq.conf, with the files that it names
+    /// dnsmasq.conf, and the files it includes
     #[command(name = "dnsmasq.conf", alias = "dnsmasq")]
     Dnsmasq {
         /// The file.
@@ -123,18 +123,18 @@ pub enum Format {
 /// What to do with the cache.
 #[derive(Debug, Subcommand)]
 pub enum CacheVerb {
-    /// Print what is kept, as records with the TTLs that are left
+    /// Print the cached records with their remaining TTLs
     Dump {
-        /// Only this name; with `$` at the end, all below it too
+        /// Only this name; with `$` at the end, also all names below it
         #[arg(value_name = "NAME[$]")]
         name: Option<String>,
         /// Where the server is.
         #[command(flatten)]
         status: StatusArgs,
     },
-    /// Drop what is kept
+    /// Drop cached answers
     Flush {
-        /// Only this name; with `$` at the end, all below it too
+        /// Only this name; with `$` at the end, also all names below it
         #[arg(value_name = "NAME[$]")]
         name: Option<String>,
         /// Where the server is.

@@ -7,8 +7,8 @@
 //!                                 └───── events (bounded) ──────┘
 //! ```
 //!
-//! Decides nothing: [`dns_resolve::resolver`] does. One thread is enough, for all it does for a query is
-//! to send one and read one.
+//! [`dns_resolve::resolver`] decides. One thread is enough: per question it sends one query and reads one
+//! response.
 
 mod handle;
 mod job;
@@ -47,23 +47,23 @@ pub use handle::{Handle, Reporter};
 pub use job::{Client, Job, ReturnTo, Waiter};
 pub use observed::{Latency, Observed, lock};
 
-/// Jobs or events taken at a time, so that neither starves the other.
+/// Jobs or events taken at a time. Neither starves the other.
 const BATCH: usize = 64;
-/// How often an idle driver shows that it lives and what it has seen.
+/// How often an idle driver reports that it runs, and its counters.
 const BEAT: Duration = Duration::from_millis(250);
-/// How often the same loop is complained about.
-const LOOP_COMPLAINT: Duration = Duration::from_secs(60);
+/// How often the same loop is logged.
+const LOOP_LOG: Duration = Duration::from_secs(60);
 
-/// What a driver needs.
+/// What a driver works with.
 #[derive(Debug)]
-pub struct Supply {
+pub struct Resources {
     /// The cache.
     pub cache: Arc<Cache>,
     /// The clock of the whole service.
     pub clock: Clock,
-    /// Where it counts.
+    /// Its counters.
     pub totals: Totals,
-    /// Where it says that upstreams are missing.
+    /// Where it reports zones without upstreams.
     pub readiness: Readiness,
 }
 
@@ -74,11 +74,11 @@ pub struct Plan {
     pub settings: Settings,
     /// Which names go where.
     pub table: Arc<Table>,
-    /// Where no referral is to lead.
+    /// Addresses of this server: no referral is followed there.
     pub own_addresses: OwnAddresses,
     /// How stale answers and failures are treated.
     pub serve: Serve,
-    /// Where queries leave from.
+    /// Source addresses of queries.
     pub source: Source,
 }
 
@@ -95,14 +95,14 @@ enum Command {
 
 struct Exchange {
     task: AbortHandle,
-    /// The upstream. What a referral has named is not one: figures of strangers would have no end.
+    /// The upstream; `None` for a server that a referral names. Counters for those would grow without bound.
     upstream: Option<SocketAddr>,
     sent: Moment,
 }
 
 struct Driver {
     resolver: Resolver<Client, SystemEntropy>,
-    supply: Supply,
+    resources: Resources,
     plan: Plan,
     counts: Arc<totals::Counts>,
     ports: SystemEntropy,
@@ -113,8 +113,8 @@ struct Driver {
     heartbeat: Heartbeat,
     /// Zones without an upstream that answers.
     down: BTreeSet<String>,
-    complained: HashMap<SocketAddr, Moment>,
-    /// Who wants to know when nobody waits any more.
+    logged_loops: HashMap<SocketAddr, Moment>,
+    /// Told when no client waits any more.
     idle: Option<oneshot::Sender<()>>,
     out: Vec<u8>,
 }
@@ -130,7 +130,7 @@ impl Driver {
         let mut events = Vec::with_capacity(BATCH);
         let mut shown = Moment::START;
         loop {
-            let now = self.supply.clock.now();
+            let now = self.resources.clock.now();
             let beat = now.after(BEAT);
             let deadline = self
                 .resolver
@@ -140,9 +140,9 @@ impl Driver {
                 _ = jobs.recv_many(&mut questions, BATCH) => jobs.is_closed() && jobs.is_empty(),
                 _ = arrivals.recv_many(&mut events, BATCH) => false,
                 command = commands.recv() => self.obey(command),
-                () = sleep_until(self.supply.clock.instant(deadline)) => false,
+                () = sleep_until(self.resources.clock.instant(deadline)) => false,
             };
-            let now = self.supply.clock.now();
+            let now = self.resources.clock.now();
             for event in events.drain(..) {
                 self.happened(event, now);
             }
@@ -159,7 +159,7 @@ impl Driver {
             if jobs.is_empty() && self.resolver.n_clients() == 0 {
                 let told = self.idle.take().map(|idle| idle.send(()));
                 if told == Some(Err(())) {
-                    tracing::debug!("Nobody waits for the resolver to be idle");
+                    tracing::debug!("The caller no longer waits for the resolver to become idle");
                 }
             }
             if stop {
@@ -168,9 +168,9 @@ impl Driver {
         }
     }
 
-    /// Carries out a command; true when it is to end.
+    /// Carries out a command; true when the driver is to end.
     fn obey(&mut self, command: Option<Command>) -> bool {
-        let now = self.supply.clock.now();
+        let now = self.resources.clock.now();
         match command {
             None | Some(Command::Stop) => return true,
             Some(Command::Adopt(plan, told)) => {
@@ -180,7 +180,7 @@ impl Driver {
                 self.plan = *plan;
                 self.note_routes();
                 if told.send(()).is_err() {
-                    tracing::debug!("Nobody waits for the configuration to be in force");
+                    tracing::debug!("The caller no longer waits for the new configuration");
                 }
             }
             Some(Command::Report { upstream, report }) => {
@@ -192,7 +192,7 @@ impl Driver {
     }
 
     fn take(&mut self, job: Job, now: Moment) {
-        let key = Key::new(self.supply.cache.seed(), &job.question, job.variant);
+        let key = Key::new(self.resources.cache.seed(), &job.question, job.variant);
         let question = job.question.clone();
         let client = job.waiter.map(|waiter| Client {
             question: job.question,
@@ -268,12 +268,14 @@ impl Driver {
                 if reason.is_costly() {
                     let failure = Message::empty(key.question(), Rcode::SERVFAIL);
                     let recheck = self.plan.serve.recheck;
-                    self.supply.cache.note_failure(&key, failure, recheck, now);
+                    self.resources
+                        .cache
+                        .note_failure(&key, failure, recheck, now);
                 }
                 self.fail(&key, reason, clients, now);
             }
             Output::LookUp { flight, key } => {
-                let kept = Kept::look_up(&self.supply.cache, &key, now);
+                let kept = Kept::look_up(&self.resources.cache, &key, now);
                 self.resolver.looked_up(flight, &key, kept, now);
             }
             Output::Health {
@@ -290,11 +292,11 @@ impl Driver {
                     Fitness::Good if change.from == Fitness::Absent => {
                         tracing::info!(%upstream, "Upstream answers again");
                     }
-                    to => tracing::debug!(%upstream, ?to, "Upstream is in doubt, or out of it"),
+                    to => tracing::debug!(%upstream, ?to, "Upstream fitness has changed"),
                 }
                 self.note_routes();
             }
-            Output::Loop { upstream } => self.complain(upstream, now),
+            Output::Loop { upstream } => self.log_loop(upstream, now),
         }
     }
 
@@ -344,9 +346,9 @@ impl Driver {
                 pool: answer.pool,
                 lifetime: Duration::from_secs(answer.lifetime.into()),
             };
-            // Before clients hear of it: who asks again at once finds it.
+            // Stored first, so that a client that asks again at once finds it.
             let message = answer.message.clone();
-            self.supply.cache.store(key, message, keep, now);
+            self.resources.cache.store(key, message, keep, now);
         }
         for client in clients {
             let asker = client.asker();
@@ -355,14 +357,14 @@ impl Driver {
         }
     }
 
-    /// Sends what there is in place of an answer: a stale one, or a failure.
+    /// Sends a stale answer, or a failure when there is none.
     fn fail(&mut self, key: &Key, reason: Reason, clients: Vec<Client>, now: Moment) {
         for client in clients {
             let asker = client.asker();
             let stale_ttl = self.plan.serve.stale_ttl;
             let out = &mut self.out;
             let kept = self
-                .supply
+                .resources
                 .cache
                 .look_up(key, now, |found| match found.state {
                     State::Failed => None,
@@ -393,12 +395,12 @@ impl Driver {
         match &waiter.to {
             ReturnTo::Datagram(path) => {
                 if let Err(error) = path.send(reply) {
-                    tracing::debug!(peer = %path.peer(), %error, "An answer was not sent");
+                    tracing::debug!(peer = %path.peer(), %error, "Cannot send an answer");
                 }
             }
             ReturnTo::Stream(stream) => {
                 if stream.try_send(reply.to_vec()).is_err() {
-                    tracing::debug!("A connection was closed before its answer");
+                    tracing::debug!("The client closed its connection before its answer");
                 }
             }
         }
@@ -413,7 +415,7 @@ impl Driver {
         lock(&self.observed).clone_from(&self.seen);
     }
 
-    /// Says which zones have lost their last upstream, and which have one again.
+    /// Logs zones that have lost their last upstream or have one again, and tells readiness.
     fn note_routes(&mut self) {
         let routes = self.plan.table.routes();
         let down: BTreeSet<String> = routes
@@ -421,31 +423,34 @@ impl Driver {
             .map(|route| route.zone.to_string())
             .collect();
         for zone in down.difference(&self.down) {
-            tracing::warn!(zone, "No upstream is left; cached answers are served stale");
+            tracing::warn!(
+                zone,
+                "No upstream of the zone answers: serving stale answers from the cache"
+            );
             let reason = Some("no upstream answers".to_owned());
-            self.supply
+            self.resources
                 .readiness
                 .set_reason(format!("zone {zone}"), reason);
         }
         for zone in self.down.difference(&down) {
-            tracing::info!(zone, "An upstream is there again");
-            self.supply
+            tracing::info!(zone, "An upstream of the zone answers again");
+            self.resources
                 .readiness
                 .set_reason(format!("zone {zone}"), None);
         }
         self.down = down;
     }
 
-    fn complain(&mut self, upstream: SocketAddr, now: Moment) {
-        let last = self.complained.get(&upstream).copied();
-        if last.is_none_or(|last| now >= last.after(LOOP_COMPLAINT)) {
-            self.complained.insert(upstream, now);
-            tracing::warn!(%upstream, "Upstream sends this server its own queries back");
+    fn log_loop(&mut self, upstream: SocketAddr, now: Moment) {
+        let last = self.logged_loops.get(&upstream).copied();
+        if last.is_none_or(|last| now >= last.after(LOOP_LOG)) {
+            self.logged_loops.insert(upstream, now);
+            tracing::warn!(%upstream, "Forwarding loop: the upstream sends this server's own queries back");
         }
     }
 }
 
-/// Why, in the words of RFC 8914.
+/// The extended error (RFC 8914) for a reason.
 const fn extended_error(reason: Reason) -> Option<u16> {
     match reason {
         Reason::NoRoute | Reason::Absent | Reason::Unanswered | Reason::Refused => {

@@ -19,7 +19,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 
 use crate::driver::{Latency, Observed, lock};
 use crate::healthd::Link;
-use crate::totals::{BUCKETS, SOURCES, Sum, TYPES, Totals, WAYS, bucket_bound};
+use crate::totals::{ARRIVALS, BUCKETS, SOURCES, Sum, TYPES, Totals, bucket_bound};
 
 /// Queries by `proto`, `family` and `type`.
 pub const REQUESTS: &str = "coredns_dns_requests";
@@ -120,7 +120,7 @@ impl Scrape {
     fn traffic(&self, page: &mut Page<'_, '_>, sum: &Sum) -> fmt::Result {
         let mut requests = Vec::new();
         let types = || TYPES.iter().map(|(_, name)| *name).chain(["other"]);
-        for ((proto, family), row) in WAYS.iter().zip(sum.requests) {
+        for ((proto, family), row) in ARRIVALS.iter().zip(sum.requests) {
             for (qtype, count) in types().zip(row).filter(|(_, count)| *count > 0) {
                 let more = [("proto", *proto), ("family", *family), ("type", qtype)];
                 requests.push((self.labels(&more), count));

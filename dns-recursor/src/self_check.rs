@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use crate::clock::Clock;
 use crate::driver::{Job, ReturnTo, Waiter};
-use crate::totals::Way;
+use crate::totals::Arrival;
 
 /// Zones that are tried: one that answers is enough, and more than a few would take too long.
 const ZONES: usize = 3;
@@ -63,11 +63,11 @@ async fn look_up(zone: &Name, jobs: &mpsc::Sender<Job>, clock: Clock) -> Result<
         edns: None,
         limit: LIMIT,
     };
-    let way = Way {
+    let arrival = Arrival {
         transport: Transport::Tcp,
         ipv6: false,
     };
-    let waiter = Waiter::new(&asker, way, clock.now(), ReturnTo::Stream(answers));
+    let waiter = Waiter::new(&asker, arrival, clock.now(), ReturnTo::Stream(answers));
     let job = Job {
         question: question.as_slice().into(),
         variant: Variant::new(false, false),

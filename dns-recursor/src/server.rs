@@ -1,5 +1,5 @@
-//! UDP: one responder for each thread of the engine. A cache hit is answered on the spot; a miss
-//! becomes a [`Job`] with the way back, and the thread goes on.
+//! Answers queries on the threads that receive them. A cache hit is answered at once. A miss becomes a [`Job`],
+//! which says where the answer goes, and the thread takes the next query.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,37 +18,37 @@ use tokio::sync::mpsc;
 
 use crate::clock::Clock;
 use crate::driver::{Job, ReturnTo, Waiter};
-use crate::totals::{Counts, Totals, Way};
+use crate::totals::{Arrival, Counts, Totals};
 
-/// What queries are judged by; published as a whole.
+/// The part of the configuration that queries need. It is replaced as a whole.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// Names, and what is said of them.
+    /// Routes, local names and what clients are told.
     pub view: Arc<View>,
-    /// Who may ask.
+    /// Clients that may ask.
     pub allow: Cidrs,
-    /// Whose NOTIFY is heard.
+    /// Servers whose NOTIFY counts.
     pub notify: Cidrs,
 }
 
-/// What every thread needs.
+/// What all threads share.
 #[derive(Clone, Debug)]
-pub struct Supply {
+pub struct Resources {
     /// What queries are judged by.
     pub cell: Arc<Cell<Snapshot>>,
     /// The cache.
     pub cache: Arc<Cache>,
     /// The clock of the whole service.
     pub clock: Clock,
-    /// Where questions go that the cache cannot answer.
+    /// To the resolver.
     pub jobs: mpsc::Sender<Job>,
-    /// Where threads count.
+    /// The counters of all threads.
     pub totals: Totals,
 }
 
-/// Judges messages on one thread.
+/// Answers queries on one thread.
 #[derive(Debug)]
-pub struct Desk {
+pub struct Responder {
     reader: Reader<Snapshot>,
     cache: Arc<Cache>,
     clock: Clock,
@@ -58,7 +58,7 @@ pub struct Desk {
     now: Moment,
 }
 
-/// What a desk made of a message.
+/// What became of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
     /// The first so many octets of the buffer are the response.
@@ -69,51 +69,51 @@ pub enum Done {
     Later,
 }
 
-/// How somebody who connects is received.
+/// How a client that connects is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reception {
-    /// They may ask, or send NOTIFY.
-    Guest,
-    /// They may not, and are told so.
-    Stranger,
-    /// They may not, and are told nothing.
-    Nobody,
+pub enum Admission {
+    /// It may ask, or send NOTIFY.
+    Allowed,
+    /// It may not ask, and is told so.
+    Refused,
+    /// It may not ask, and is told nothing.
+    Ignored,
 }
 
-impl Desk {
-    /// A desk for one more thread.
+impl Responder {
+    /// A responder for one more thread.
     #[must_use]
-    pub fn new(supply: &Supply) -> Self {
+    pub fn new(resources: &Resources) -> Self {
         Self {
-            reader: Reader::new(Arc::clone(&supply.cell)),
-            cache: Arc::clone(&supply.cache),
-            clock: supply.clock,
-            jobs: supply.jobs.clone(),
-            counts: supply.totals.add_thread(),
+            reader: Reader::new(Arc::clone(&resources.cell)),
+            cache: Arc::clone(&resources.cache),
+            clock: resources.clock,
+            jobs: resources.jobs.clone(),
+            counts: resources.totals.add_thread(),
             key: Key::default(),
-            now: supply.clock.now(),
+            now: resources.clock.now(),
         }
     }
 
-    /// Looks at the clock and for a new snapshot.
+    /// Reads the clock and takes the newest snapshot.
     pub fn refresh(&mut self) {
         self.reader.refresh();
         self.now = self.clock.now();
     }
 
-    /// How somebody who connects from this address is received.
-    pub fn receive(&mut self, peer: IpAddr) -> Reception {
+    /// How a client that connects from this address is treated.
+    pub fn admission(&mut self, peer: IpAddr) -> Admission {
         self.reader.refresh();
         let snapshot = self.reader.get();
         let is_known = snapshot.allow.contains(peer) || snapshot.notify.contains(peer);
         match snapshot.view.outsiders {
-            _ if is_known => Reception::Guest,
-            Outsiders::Refuse => Reception::Stranger,
-            Outsiders::Ignore => Reception::Nobody,
+            _ if is_known => Admission::Allowed,
+            Outsiders::Refuse => Admission::Refused,
+            Outsiders::Ignore => Admission::Ignored,
         }
     }
 
-    /// Answers a message, or hands its question on with the way back that `to` makes.
+    /// Answers a message, or passes its question to the resolver. `to` says where the answer goes then.
     pub fn handle(
         &mut self,
         message: &[u8],
@@ -138,11 +138,11 @@ impl Desk {
             source,
             qtype,
         } = front.judge(message, permissions, transport, &mut self.key, out);
-        let way = Way {
+        let arrival = Arrival {
             transport,
             ipv6: peer.is_ipv6(),
         };
-        self.counts.request(way, qtype);
+        self.counts.request(arrival, qtype);
         match verdict {
             Verdict::Reply(length) => self.replied(source, length, out),
             Verdict::ReplyAndRefresh(length) => {
@@ -151,7 +151,7 @@ impl Desk {
             }
             Verdict::Silent => Done::Nothing,
             Verdict::Resolve { asker, has_stale } => {
-                let waiter = Waiter::new(&asker, way, self.now, to());
+                let waiter = Waiter::new(&asker, arrival, self.now, to());
                 let job = Job {
                     question: asker.question.into(),
                     variant: self.key.variant(),
@@ -173,7 +173,7 @@ impl Desk {
         Done::Reply(length)
     }
 
-    /// Has the entry just used resolved anew, before it expires.
+    /// Refreshes the entry just used before it expires.
     fn refresh_entry(&self) {
         let job = Job {
             question: self.key.question().into(),
@@ -195,7 +195,7 @@ impl Desk {
     }
 }
 
-impl Respond for Desk {
+impl Respond for Responder {
     fn refresh(&mut self) {
         Self::refresh(self);
     }

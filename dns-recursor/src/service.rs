@@ -30,7 +30,7 @@ use crate::driver::{self, Plan};
 use crate::entropy::SystemEntropy;
 use crate::healthd::{Healthd, Link};
 use crate::metrics::Scrape;
-use crate::server::{Desk, Snapshot, Supply};
+use crate::server::{Resources, Responder, Snapshot};
 use crate::status::Report;
 use crate::tcp::{Listeners, Streams};
 use crate::totals::Totals;
@@ -73,7 +73,7 @@ pub struct Recursor {
     fixed: Fixed,
 }
 
-/// What does not change on a reload.
+/// Settings that a reload does not change.
 #[derive(Debug, PartialEq, Eq)]
 struct Fixed {
     network: Network,
@@ -92,6 +92,29 @@ impl Fixed {
             cache: config.cache,
             health: config.health.clone(),
         }
+    }
+
+    /// The keys of the settings that `new` has otherwise.
+    fn changes(&self, new: &Self) -> Vec<&'static str> {
+        let (network, cache) = (&self.network, &self.cache);
+        let settings = [
+            ("listen", network.listen != new.network.listen),
+            ("threads", network.threads != new.network.threads),
+            ("[tcp]", network.tcp != new.network.tcp),
+            ("[tls]", network.tls != new.network.tls),
+            (
+                "cache.entries and cache.size",
+                cache.positive != new.cache.positive,
+            ),
+            (
+                "cache.negative-entries and cache.negative-size",
+                cache.negative != new.cache.negative,
+            ),
+            ("stale.max-age", cache.stale != new.cache.stale),
+            ("health.endpoint", self.health != new.health),
+        ];
+        let changed = settings.into_iter().filter(|(_, differs)| *differs);
+        changed.map(|(key, _)| key).collect()
     }
 }
 
@@ -113,7 +136,7 @@ impl Service for Recursor {
         let totals = Totals::default();
         let table = Arc::new(config.table());
         let driver = driver::Handle::start(
-            driver::Supply {
+            driver::Resources {
                 cache: Arc::clone(&cache),
                 clock,
                 totals: totals.clone(),
@@ -123,22 +146,28 @@ impl Service for Recursor {
         )
         .map_err(|error| StartError::io("resolver does not start", &error))?;
         let cell = Cell::new(snapshot(&config, &table));
-        let supply = Supply {
+        let resources = Resources {
             cell: Arc::clone(&cell),
             cache: Arc::clone(&cache),
             clock,
             jobs: driver.jobs(),
             totals: totals.clone(),
         };
-        let streams = Streams::start(sockets.streams, config.network.tcp, Desk::new(&supply))
-            .map_err(|error| StartError::io("TCP does not start", &error))?;
+        let streams = Streams::start(
+            sockets.streams,
+            config.network.tcp,
+            Responder::new(&resources),
+        )
+        .map_err(|error| StartError::io("TCP does not start", &error))?;
         let options = EngineOptions {
             name: "dns",
             ..EngineOptions::default()
         };
         let threads = config.network.threads;
-        let engine = Engine::start(sockets.udp, threads, options, |_| Desk::new(&supply))
-            .map_err(|error| StartError::io("UDP does not start", &error))?;
+        let engine = Engine::start(sockets.udp, threads, options, |_| {
+            Responder::new(&resources)
+        })
+        .map_err(|error| StartError::io("UDP does not start", &error))?;
         let health = config
             .health
             .clone()
@@ -170,10 +199,10 @@ impl Service for Recursor {
         load::forwards_to_itself(&config, &self.addresses).unless_empty(())?;
         load::certificate(&config).unless_empty(())?;
         warn_all(&config);
-        if self.fixed != Fixed::of(&config) {
-            tracing::warn!(
-                "Listeners, threads, the cache's bounds, how long stale answers are kept and where healthd is change with the next restart"
-            );
+        let settings = self.fixed.changes(&Fixed::of(&config));
+        if !settings.is_empty() {
+            let settings = settings.join(", ");
+            tracing::warn!(settings, "These settings change with the next restart");
         }
         if let Some(certificates) = &self.certificates {
             certificates.reload();
@@ -323,7 +352,7 @@ async fn follow_networks(cell: Arc<Cell<Snapshot>>, allow: Arc<Mutex<Allow>>) {
         let networks = allow.networks();
         let current = cell.current();
         if networks != current.allow {
-            tracing::info!(allow_from = %networks, "The node's networks have changed");
+            tracing::info!(allow_from = %networks, "The networks of this node have changed");
             cell.publish(Snapshot {
                 view: Arc::clone(&current.view),
                 allow: networks,
@@ -376,7 +405,7 @@ impl Sockets {
                 certificates = Some(read);
                 let listeners = listen::tcp(inherited, TLS_SOCKETS, &tls.listen)?;
                 for listener in &listeners {
-                    tracing::info!(address = %listener.local_addr()?, "Listening, encrypted");
+                    tracing::info!(address = %listener.local_addr()?, "Listening (TLS)");
                 }
                 Some((listeners, acceptor))
             }
@@ -402,7 +431,7 @@ fn open_what_there_is<T>(
     };
     match open(listen) {
         Err(error) if listen == DEFAULT_LISTEN && is_unknown(&error) => {
-            tracing::warn!("The kernel has no IPv6: listening on IPv4 alone");
+            tracing::warn!("The kernel has no IPv6: listening on IPv4 only");
             let of_ipv4: Vec<SocketAddr> =
                 listen.iter().copied().filter(SocketAddr::is_ipv4).collect();
             open(&of_ipv4)

@@ -1,10 +1,9 @@
 //! DNS over TCP (RFC 7766) and over TLS (RFC 7858): pipelined queries, answered out of order.
 //!
-//! One thread runs all connections, a task each. A task reads what there is, answers what the
-//! cache can answer, and writes other answers as they come. It lets in no more queries than the
-//! pipeline's bound while they wait, and reads nothing while the client does not read, so a client
-//! that is slow holds up nobody but itself. Those who may not ask have places of their own, few, and lose
-//! them when they have been told so.
+//! One thread runs all connections, a task each. A task reads queries, answers from the cache at once, and
+//! writes the resolver's answers as they come. At most `pipeline` queries of a connection wait for the
+//! resolver. While the client does not read, nothing is read from it: a slow client delays only itself.
+//! Clients that may not ask have a few connections of their own, which are closed after the refusal.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -23,19 +22,19 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::config::TcpLimits;
 use crate::driver::ReturnTo;
-use crate::server::{Desk, Done, Reception};
+use crate::server::{Admission, Done, Responder};
 
-/// The longest query that is read: one with every option there is does not come near.
+/// The longest query that is read. One with every option is far shorter.
 const MAX_QUERY: usize = 4096;
-/// How much is made ready to be written before it is written: a few short queries may have long answers.
+/// Octets of responses that are collected before they are written. A few short queries may have long answers.
 const MAX_OUTBOX: usize = 64 << 10;
-/// Connections at once of those who may not ask, in all and of one client.
-const STRANGERS: usize = 32;
-const STRANGERS_PER_CLIENT: usize = 4;
-/// After a failure to accept for want of descriptors.
+/// Connections of clients that may not ask: in all, and of one client.
+const REFUSED: usize = 32;
+const REFUSED_PER_CLIENT: usize = 4;
+/// The pause after a failed accept. The usual cause is a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How long a connection is read from when the server stops: a query that was on its way is answered, and
-/// not cut off with its connection. Tests wait for more than a machine that is busy takes.
+/// How long a connection is still read when the server stops, so that queries on their way are answered.
+/// Tests wait longer than a busy machine takes.
 const LAST: Duration = match cfg!(test) {
     true => Duration::from_secs(3),
     false => Duration::from_millis(500),
@@ -46,40 +45,42 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// What connections share. One thread runs them all.
 pub struct Shared {
     limits: TcpLimits,
-    /// The desk, and where responses are written.
-    desk: Mutex<(Desk, Vec<u8>)>,
+    /// The responder, and the buffer that it writes to.
+    responder: Mutex<(Responder, Vec<u8>)>,
     connections: Arc<Connections>,
-    /// Those of clients who may not ask.
-    strangers: Arc<Connections>,
+    /// Connections of clients that may not ask.
+    refused: Arc<Connections>,
 }
 
 impl Shared {
-    fn new(limits: TcpLimits, desk: Desk) -> Arc<Self> {
+    fn new(limits: TcpLimits, responder: Responder) -> Arc<Self> {
         Arc::new(Self {
             limits,
-            desk: Mutex::new((desk, vec![0; MAX_MESSAGE])),
+            responder: Mutex::new((responder, vec![0; MAX_MESSAGE])),
             connections: Connections::new(limits.connections, limits.per_client),
-            strangers: Connections::new(
-                limits.connections.min(STRANGERS),
-                limits.per_client.min(STRANGERS_PER_CLIENT),
+            refused: Connections::new(
+                limits.connections.min(REFUSED),
+                limits.per_client.min(REFUSED_PER_CLIENT),
             ),
         })
     }
 
-    /// The desk; one left by a panic elsewhere holds nothing but scratch.
-    fn desk(&self) -> MutexGuard<'_, (Desk, Vec<u8>)> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The responder. After a panic elsewhere it is still good: it holds nothing but scratch.
+    fn responder(&self) -> MutexGuard<'_, (Responder, Vec<u8>)> {
+        self.responder
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for who connects, and how they are received.
-    fn admit(&self, peer: IpAddr) -> Option<(Place, Reception)> {
-        let reception = self.desk().0.receive(peer);
-        let place = match reception {
-            Reception::Guest => self.connections.admit(peer),
-            Reception::Stranger => self.strangers.admit(peer),
-            Reception::Nobody => None,
+    /// Admits a connection, or not.
+    fn admit(&self, peer: IpAddr) -> Option<(Place, Admission)> {
+        let admission = self.responder().0.admission(peer);
+        let place = match admission {
+            Admission::Allowed => self.connections.admit(peer),
+            Admission::Refused => self.refused.admit(peer),
+            Admission::Ignored => None,
         };
-        Some((place?, reception))
+        Some((place?, admission))
     }
 }
 
@@ -120,11 +121,15 @@ impl Streams {
     ///
     /// # Errors
     /// When the system has no thread or event queue left.
-    pub fn start(listeners: Listeners, limits: TcpLimits, desk: Desk) -> io::Result<Self> {
+    pub fn start(
+        listeners: Listeners,
+        limits: TcpLimits,
+        responder: Responder,
+    ) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let shared = Shared::new(limits, desk);
+        let shared = Shared::new(limits, responder);
         let connections = Arc::clone(&shared.connections);
         let (stop, mut stopped) = watch::channel(false);
         let guard = runtime.enter();
@@ -188,7 +193,7 @@ impl Drop for Streams {
         if let Some(thread) = self.thread.take().filter(JoinHandle::is_finished)
             && thread.join().is_err()
         {
-            tracing::error!("The thread of TCP has panicked");
+            tracing::error!("The TCP thread has panicked");
         }
     }
 }
@@ -206,18 +211,18 @@ async fn accept(
         };
         match accepted {
             Ok((stream, peer)) => {
-                if let Some((place, reception)) = shared.admit(peer.ip()) {
-                    let guest = Guest {
+                if let Some((place, admission)) = shared.admit(peer.ip()) {
+                    let admitted = Admitted {
                         peer,
                         place,
-                        reception,
+                        admission,
                         shared: Arc::clone(&shared),
                     };
-                    tokio::spawn(greet(stream, guest, tls.clone(), stop.clone()));
+                    tokio::spawn(shake_hands(stream, admitted, tls.clone(), stop.clone()));
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "A connection was not accepted");
+                tracing::warn!(%error, "Cannot accept a connection");
                 sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -225,42 +230,42 @@ async fn accept(
 }
 
 /// A client, and what its connection needs.
-struct Guest {
+struct Admitted {
     peer: SocketAddr,
     place: Place,
-    reception: Reception,
+    admission: Admission,
     shared: Arc<Shared>,
 }
 
-async fn greet(
+async fn shake_hands(
     stream: TcpStream,
-    guest: Guest,
+    admitted: Admitted,
     tls: Option<TlsAcceptor>,
     stop: watch::Receiver<bool>,
 ) {
-    let peer = guest.peer;
+    let peer = admitted.peer;
     let _nodelay_is_only_faster = stream.set_nodelay(true);
     let Some(acceptor) = tls else {
-        return converse(stream, guest, stop).await;
+        return converse(stream, admitted, stop).await;
     };
     match timeout(PATIENCE, acceptor.accept(stream)).await {
-        Ok(Ok(stream)) => converse(stream, guest, stop).await,
-        Ok(Err(error)) => tracing::debug!(%peer, %error, "A TLS handshake failed"),
-        Err(_) => tracing::debug!(%peer, "A TLS handshake took too long"),
+        Ok(Ok(stream)) => converse(stream, admitted, stop).await,
+        Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake failed"),
+        Err(_) => tracing::debug!(%peer, "TLS handshake timed out"),
     }
 }
 
 /// One connection, from its first query to its last answer.
-async fn converse<S>(stream: S, guest: Guest, mut stop: watch::Receiver<bool>)
+async fn converse<S>(stream: S, admitted: Admitted, mut stop: watch::Receiver<bool>)
 where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
-    let Guest {
+    let Admitted {
         peer,
         place: _place,
-        reception,
+        admission,
         shared,
-    } = guest;
+    } = admitted;
     let limits = shared.limits;
     let (mut reader, mut writer) = tokio::io::split(stream);
     let (answers, mut ready) = mpsc::channel::<Vec<u8>>(limits.pipeline);
@@ -283,8 +288,8 @@ where
         match session.handle_all() {
             None => return,
             Some(0) => {}
-            // They have been told that they may not ask.
-            Some(_) if reception != Reception::Guest => open = false,
+            // The refusal is written.
+            Some(_) if admission != Admission::Allowed => open = false,
             Some(_) => deadline = Instant::now() + patience,
         }
         match session.send(&mut writer).await {
@@ -325,7 +330,7 @@ where
         }
     }
     if let Err(error) = writer.shutdown().await {
-        tracing::debug!(%peer, %error, "A connection ended before it was closed");
+        tracing::debug!(%peer, %error, "Connection broke");
     }
 }
 
@@ -356,9 +361,9 @@ impl Session {
         let mut used = 0;
         let shared = Arc::clone(&self.shared);
         let limit = shared.limits.pipeline;
-        let mut guard = shared.desk();
-        let (desk, scratch) = &mut *guard;
-        desk.refresh();
+        let mut guard = shared.responder();
+        let (responder, scratch) = &mut *guard;
+        responder.refresh();
         while self.waiting < limit && self.outbox.len() < MAX_OUTBOX {
             let rest = self.inbox.get(used..).unwrap_or_default();
             let Some((length, rest)) = rest.split_first_chunk::<2>() else {
@@ -374,7 +379,7 @@ impl Session {
             used += 2 + length;
             let answers = self.answers.clone();
             let to = || ReturnTo::Stream(answers);
-            match desk.handle(message, self.peer, Transport::Tcp, scratch, to) {
+            match responder.handle(message, self.peer, Transport::Tcp, scratch, to) {
                 Done::Reply(length) => {
                     let reply = scratch.get(..length).unwrap_or_default();
                     frame(&mut self.outbox, reply);
@@ -429,7 +434,7 @@ mod tests {
 
     use super::*;
     use crate::clock::Clock;
-    use crate::server::{Snapshot, Supply};
+    use crate::server::{Resources, Snapshot};
     use crate::totals::Totals;
 
     fn session() -> Session {
@@ -449,7 +454,7 @@ mod tests {
             stale_ttl: Duration::ZERO,
             prefetch: false,
         };
-        let supply = Supply {
+        let resources = Resources {
             cell: Cell::new(Snapshot {
                 view: Arc::new(view),
                 allow: Cidrs::any(),
@@ -461,7 +466,7 @@ mod tests {
             totals: Totals::default(),
         };
         Session {
-            shared: Shared::new(TcpLimits::default(), Desk::new(&supply)),
+            shared: Shared::new(TcpLimits::default(), Responder::new(&resources)),
             peer: IpAddr::from([192, 0, 2, 1]),
             answers: mpsc::channel(1).0,
             inbox: Vec::new(),

@@ -42,7 +42,7 @@ pub const SOURCES: [(Source, &str); 8] = [
     (Source::Dropped, "dropped"),
 ];
 /// Transport and address family of queries.
-pub const WAYS: [(&str, &str); 4] = [("udp", "1"), ("udp", "2"), ("tcp", "1"), ("tcp", "2")];
+pub const ARRIVALS: [(&str, &str); 4] = [("udp", "1"), ("udp", "2"), ("tcp", "1"), ("tcp", "2")];
 /// Upper bounds of the latency histogram in microseconds: `CoreDNS`'s, 250 µs doubled 15 times.
 pub const BUCKETS: usize = 16;
 
@@ -73,14 +73,14 @@ impl Count {
 
 /// How a query came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct Arrival {
     /// Over what.
     pub transport: Transport,
     /// Whether from an IPv6 address.
     pub ipv6: bool,
 }
 
-impl Way {
+impl Arrival {
     fn index(self) -> usize {
         2 * usize::from(self.transport == Transport::Tcp) + usize::from(self.ipv6)
     }
@@ -90,7 +90,7 @@ impl Way {
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Counts {
-    requests: [[Count; TYPES.len() + 1]; WAYS.len()],
+    requests: [[Count; TYPES.len() + 1]; ARRIVALS.len()],
     responses: [[Count; RCODES]; SOURCES.len()],
     latency: [Count; BUCKETS + 1],
     latency_micros: Count,
@@ -115,7 +115,7 @@ impl Default for Counts {
 
 impl Counts {
     /// A query came in.
-    pub fn request(&self, way: Way, qtype: Option<Type>) {
+    pub fn request(&self, arrival: Arrival, qtype: Option<Type>) {
         let other = TYPES.len();
         let qtype = qtype.map_or(other, |qtype| {
             let place = TYPES.iter().position(|(known, _)| *known == qtype);
@@ -123,7 +123,7 @@ impl Counts {
         });
         if let Some(count) = self
             .requests
-            .get(way.index())
+            .get(arrival.index())
             .and_then(|row| row.get(qtype))
         {
             count.add(1);
@@ -182,7 +182,7 @@ pub struct Totals {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
     /// Queries by way and type.
-    pub requests: [[u64; TYPES.len() + 1]; WAYS.len()],
+    pub requests: [[u64; TYPES.len() + 1]; ARRIVALS.len()],
     /// Responses by source and response code.
     pub responses: [[u64; RCODES]; SOURCES.len()],
     /// Answers by bucket of latency; the last is above all bounds.
@@ -266,15 +266,15 @@ mod tests {
     #[test]
     fn what_threads_count_is_summed() {
         let totals = Totals::default();
-        let way = Way {
+        let arrival = Arrival {
             transport: Transport::Tcp,
             ipv6: true,
         };
         for n in 1..=3 {
             let counts = totals.add_thread();
             for _ in 0..n {
-                counts.request(way, Some(Type::AAAA));
-                counts.request(way, Some(Type(9999)));
+                counts.request(arrival, Some(Type::AAAA));
+                counts.request(arrival, Some(Type(9999)));
                 counts.response(Source::Stale, Rcode::NXDOMAIN);
                 counts.latency(Duration::from_micros(n * 300));
             }

@@ -165,7 +165,7 @@ async fn connect_tcp(to: SocketAddr, from: Source) -> io::Result<TcpStream> {
 /// A resolver that is gone has no use for events.
 async fn report(events: &mpsc::Sender<Event>, event: Event) {
     if events.send(event).await.is_err() {
-        tracing::debug!("The resolver has ended before an exchange");
+        tracing::debug!("An exchange outlived the resolver");
     }
 }
 

@@ -12,7 +12,7 @@ use dns_resolve::resolver::Resolver;
 use dns_resolve::upstream_state::Report;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Command, Driver, Job, Observed, Plan, Supply};
+use super::{Command, Driver, Job, Observed, Plan, Resources};
 use crate::entropy::SystemEntropy;
 
 /// Questions on their way to the driver. More than wait at once in any working site; when it is
@@ -38,7 +38,7 @@ impl Handle {
     ///
     /// # Errors
     /// When the system has no thread or event queue left.
-    pub fn start(supply: Supply, plan: &Plan) -> io::Result<Self> {
+    pub fn start(resources: Resources, plan: &Plan) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -47,15 +47,16 @@ impl Handle {
         let (events, arrivals) = mpsc::channel(EVENT_QUEUE);
         let observed = Arc::new(Mutex::new(Observed::default()));
         let heartbeat = Heartbeat::default();
-        let now = supply.clock.now();
+        let now = resources.clock.now();
         let entropy = SystemEntropy::default();
         let table = Arc::clone(&plan.table);
-        let mut resolver = Resolver::new(plan.settings, table, supply.cache.seed(), entropy, now);
+        let mut resolver =
+            Resolver::new(plan.settings, table, resources.cache.seed(), entropy, now);
         resolver.set_own_addresses(plan.own_addresses.clone());
         let driver = Driver {
             resolver,
-            counts: supply.totals.add_thread(),
-            supply,
+            counts: resources.totals.add_thread(),
+            resources,
             plan: plan.clone(),
             ports: SystemEntropy::default(),
             exchanges: HashMap::new(),
@@ -64,7 +65,7 @@ impl Handle {
             observed: Arc::clone(&observed),
             heartbeat: Arc::clone(&heartbeat),
             down: BTreeSet::new(),
-            complained: HashMap::new(),
+            logged_loops: HashMap::new(),
             idle: None,
             out: vec![0; MAX_MESSAGE],
         };
@@ -130,7 +131,7 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         if self.commands.try_send(Command::Stop).is_err() {
-            tracing::debug!("The resolver's thread has ended before");
+            tracing::debug!("The resolver's thread had ended already");
         }
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()

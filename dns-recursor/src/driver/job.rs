@@ -7,7 +7,7 @@ use dns_cache::moment::Moment;
 use dns_wire::Flags;
 use tokio::sync::mpsc;
 
-use crate::totals::Way;
+use crate::totals::Arrival;
 
 /// A question for the resolver.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub struct Waiter {
     /// The longest response it takes.
     pub limit: usize,
     /// How it came.
-    pub way: Way,
+    pub arrival: Arrival,
     /// When it came.
     pub asked: Moment,
     /// Where its answer goes.
@@ -53,13 +53,13 @@ pub enum ReturnTo {
 impl Waiter {
     /// A waiter for what `asker` has asked.
     #[must_use]
-    pub const fn new(asker: &Asker<'_>, way: Way, asked: Moment, to: ReturnTo) -> Self {
+    pub const fn new(asker: &Asker<'_>, arrival: Arrival, asked: Moment, to: ReturnTo) -> Self {
         Self {
             id: asker.id,
             flags: asker.flags,
             edns: asker.edns,
             limit: asker.limit,
-            way,
+            arrival,
             asked,
             to,
         }

@@ -675,6 +675,12 @@ fn what_takes_a_restart_is_told_from_what_does_not() {
     assert_ne!(fixed("[stale]\nmax-age = \"2d\"\n"), plain);
     assert_eq!(fixed("source-addresses = [\"127.0.0.2\"]\n"), plain);
     assert_eq!(fixed("allow-from = [\"192.0.2.0/24\"]\n"), plain);
+    let other = fixed("[tcp]\nidle = \"7s\"\n[stale]\nmax-age = \"2d\"\n[cache]\nentries = 1000\n");
+    assert_eq!(
+        plain.changes(&other),
+        ["[tcp]", "cache.entries and cache.size", "stale.max-age"]
+    );
+    assert!(plain.changes(&fixed("")).is_empty());
 }
 
 #[tokio::test]
