@@ -17,13 +17,13 @@ use std::time::Duration;
 use config_text::Problem;
 use daemon::config::Common;
 use daemon::tls::CertificateFiles;
+use dns_answer::Settings;
+use dns_zone::parse::Options;
+use peer_bind::ZoneDecl;
 use proto::endpoint::Endpoint;
 
 use crate::access::Access;
-use crate::answer::Settings;
-use crate::named_conf::ZoneDecl;
 use crate::programs::LiveSettings;
-use crate::zone::parse::Options;
 
 /// The admin listener, unless the configuration says otherwise.
 pub const DEFAULT_ADMIN: SocketAddr = loopback(9402);

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use dns_answer::Transport;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
@@ -28,8 +29,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use self::exchange::{Place, Refusal};
-use crate::answer::Transport;
-use crate::tcp::{LAST, MAX_QUERY, Shared};
+use crate::shared::{LAST, MAX_QUERY, Shared};
 
 /// What is spoken over TLS, the better first (RFC 8484 §5.2).
 pub const PROTOCOLS: [&[u8]; 2] = [H2, b"http/1.1"];
@@ -85,7 +85,7 @@ pub(crate) async fn serve(
     shared: Arc<Shared>,
     stop: watch::Receiver<bool>,
 ) {
-    let limits = shared.limits();
+    let limits = shared.limits;
     let is_h2 = stream.get_ref().1.alpn_protocol() == Some(H2);
     let caller = Arc::new(Caller {
         shared,
@@ -182,7 +182,7 @@ impl Caller {
             Place::Target(query) => query.into(),
             Place::Body => {
                 let body = Limited::new(body, MAX_QUERY).collect();
-                match timeout(self.shared.limits().idle, body).await {
+                match timeout(self.shared.limits.idle, body).await {
                     Ok(Ok(body)) => body.to_bytes(),
                     Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(Refusal::LONG),
                     Ok(Err(_)) => return Err(Refusal::BROKEN),

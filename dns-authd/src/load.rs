@@ -16,14 +16,14 @@ use daemon::args::PACKAGE_VERSION;
 use daemon::config::{Document, Problems};
 use daemon::disk::{Disk, Stamp};
 use dns_wire::hash::Seed;
+use dns_zone::Zone;
+use dns_zone::parse::{self, ZoneFile};
+use dns_zone::record::RecordData;
+use peer_bind::{NamedConf, ZoneDecl};
+use peer_pdns::PdnsConf;
 
 use crate::config::v1::Spec;
 use crate::config::{Config, Zones, peer};
-use crate::named_conf::{self, NamedConf, ZoneDecl};
-use crate::pdns_conf::{self, PdnsConf};
-use crate::zone::Zone;
-use crate::zone::parse::{self, ZoneFile};
-use crate::zone::record::RecordData;
 
 /// No zone file is larger; one that is, is surely another file.
 const MAX_FILE_SIZE: u64 = 4 << 30;
@@ -81,7 +81,7 @@ pub fn read_pdns_conf(
     path: &Path,
     arguments: &[(String, String)],
 ) -> Result<(PdnsConf, NamedConf), Rejected> {
-    let pdns = pdns_conf::parse(path, &mut Disk, arguments)?;
+    let pdns = peer_pdns::parse(path, &mut Disk, arguments)?;
     let named = read_named_conf(&pdns.bind_config)?;
     Ok((pdns, named))
 }
@@ -91,7 +91,7 @@ pub fn read_pdns_conf(
 /// # Errors
 /// Everything that is wrong with it.
 pub fn read_named_conf(path: &Path) -> Result<NamedConf, Rejected> {
-    named_conf::parse(path, &mut read)
+    peer_bind::parse(path, &mut read)
 }
 
 fn host() -> String {

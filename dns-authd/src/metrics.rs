@@ -7,13 +7,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 use daemon::connections::Connections;
 use daemon::metrics::{Page, float, labels};
 use daemon::snapshot::Cell;
+use dns_answer::tally::{FAMILIES, RCODES, TRANSPORTS, TYPES, Tally};
+use dns_lua::Certainty;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
 use crate::health::Link;
-use crate::keeper::{Reports, State, ZoneReport};
-use crate::lua::Certainty;
-use crate::tally::{FAMILIES, RCODES, TRANSPORTS, TYPES, Tally};
+use crate::publisher::{Reports, State, ZoneReport};
 
 /// Queries by `transport` and `family`.
 pub const QUERIES: &str = "dns_authd_queries";

@@ -9,13 +9,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dns_wire::{Name, Type};
-
-use crate::live::{Context, Drawn, Failure, LiveAnswer, LiveSets, Part, View};
-use crate::lua::{
-    self, Certainty, LuaError, LuaSettings, Member, Note, Outcome, Records, Select, Snippet, Target,
+use dns_answer::live::{Context, Drawn, Failure, LiveAnswer, LiveSets, Part, View};
+use dns_lua::{
+    Certainty, LuaError, LuaSettings, Member, Note, Outcome, Records, Select, Snippet, Target,
 };
-use crate::zone::{LiveSet, Zone};
+use dns_wire::{Name, Type};
+use dns_zone::{LiveSet, Zone};
+
 pub use per_query::LuaPrograms;
 
 /// What the operator decided about live sets.
@@ -290,7 +290,7 @@ impl Sum {
         view: &View,
         settings: &LiveSettings,
     ) -> Result<(), LuaError> {
-        let evaluation = lua::on_this_thread(&settings.lua, |evaluator| {
+        let evaluation = dns_lua::on_this_thread(&settings.lua, |evaluator| {
             evaluator.evaluate(snippet, &view.0)
         })?;
         self.known.targets.extend(evaluation.targets);
@@ -318,7 +318,7 @@ impl Sum {
         };
         let mut members: Vec<(Member, Vec<u8>)> = Vec::with_capacity(values.len());
         for member in values {
-            let rdata = lua::rdata(snippet.rtype, &member.value)?;
+            let rdata = dns_lua::rdata(snippet.rtype, &member.value)?;
             members.push((member, rdata));
         }
         self.sources.push(Source::Drawn(select, members));

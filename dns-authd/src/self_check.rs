@@ -4,12 +4,12 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use config_text::counted_as;
+use dns_answer::table::Table;
+use dns_answer::{Client, Transport, Verdict};
 use dns_wire::header::{self, Flags};
 use dns_wire::{Name, Rcode, Type};
 
-use crate::answer::{self, Client, Transport, Verdict};
-use crate::table::Table;
-use crate::tcp::Shared;
+use crate::shared::Shared;
 
 /// Who asks: this process.
 const CLIENT: Client = Client {
@@ -30,7 +30,7 @@ const INTERNET: u16 = 1;
 /// The first zone that is not answered for, and what was answered instead.
 pub fn run(shared: &Shared, table: &Table) -> Result<String, String> {
     let zones = table.zones();
-    let mut out = vec![0; answer::MAX_MESSAGE];
+    let mut out = vec![0; dns_answer::MAX_MESSAGE];
     for served in zones {
         let query = query(&served.apex);
         let verdict = shared.respond(&query, &CLIENT, &mut out);

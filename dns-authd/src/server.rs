@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use daemon::snapshot::{Cell, Reader};
 use daemon::udp::{Datagram, Engine, EngineOptions, Outcome, Respond};
+use dns_answer::{Client, Responder, Snapshot, Transport, Verdict};
 
 use crate::access::Access;
-use crate::answer::{Client, Responder, Snapshot, Transport, Verdict};
 use crate::hold::{Hold, Waiting};
 use crate::metrics::{ThreadTotals, Totals};
 use crate::programs::LuaPrograms;

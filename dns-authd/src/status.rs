@@ -5,14 +5,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use config_text::counted;
 use daemon::run::headline;
+use dns_answer::tally::{RCODES, TRANSPORTS};
+use dns_lua::Certainty;
 use serde_json::{Value, json};
 
 use crate::health::Link;
-use crate::keeper::{Reports, State, ZoneReport};
-use crate::lua::Certainty;
 use crate::metrics::Totals;
 use crate::programs::LiveReport;
-use crate::tally::{RCODES, TRANSPORTS};
+use crate::publisher::{Reports, State, ZoneReport};
 
 /// Zones that are told of one by one in the status; `zone list` tells of all.
 const SHOWN_ZONES: usize = 50;

@@ -1,10 +1,9 @@
 //! A peer's files as this server's TOML.
 
 use config_text::toml::{list, quoted};
-
-use crate::lua::LuaSettings;
-use crate::named_conf::{NamedConf, ZoneDecl, ZoneKind};
-use crate::pdns_conf::{LuaRecords, PdnsConf, ServerId, Version};
+use dns_lua::LuaSettings;
+use peer_bind::{NamedConf, ZoneDecl, ZoneKind};
+use peer_pdns::{LuaRecords, PdnsConf, ServerId, Version};
 
 /// The configuration that a pdns.conf and its zone list come to.
 #[must_use]

@@ -11,18 +11,19 @@ use daemon::acl::Cidrs;
 use daemon::config::{
     AdminSpec, ByteSize, Common, Document, HumanDuration, LogSpec, Problem, Problems,
 };
+use dns_answer::{Any, Settings};
+use dns_lua::{AllDown, LuaSettings, WhileUnknown};
 use dns_wire::Name;
+use dns_wire::edns::UDP_PAYLOADS;
+use dns_zone::parse::{Options, OutOfZone};
+use peer_bind::{NamedConf, ZoneDecl, ZoneKind};
 use proto::endpoint::Endpoint;
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::{Config, DEFAULT_ADMIN, DEFAULT_LISTEN, Network, TcpLimits, Tls, Zones};
 use crate::access::Access;
-use crate::answer::{Any, Settings, UDP_PAYLOADS};
-use crate::lua::{AllDown, LuaSettings, WhileUnknown};
-use crate::named_conf::{NamedConf, ZoneDecl, ZoneKind};
 use crate::programs::LiveSettings;
-use crate::zone::parse::{Options, OutOfZone};
 
 /// The file as a whole.
 #[derive(Debug, Default, Deserialize)]
