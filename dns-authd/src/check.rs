@@ -62,9 +62,6 @@ pub fn all(config: &Config) -> Findings {
 }
 
 /// Checks one zone of a configuration, or a master file that is a zone of this name.
-///
-/// # Errors
-/// When there is no such zone.
 pub fn one(
     config: Option<&Config>,
     target: &str,

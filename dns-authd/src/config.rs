@@ -1,4 +1,4 @@
-//! What the server is told to do, whichever file said so.
+//! The configuration, from either kind of file.
 //!
 //! [`v1`] is the TOML that people write; [`peer`] makes the same of a pdns.conf. Reads no file:
 //! the shell does.

@@ -1,6 +1,6 @@
-//! The stream from healthd: wakes the publisher when something has moved.
+//! The stream from healthd: wakes the publisher when a target changes.
 //!
-//! Decides nothing. When healthd goes, what it last said stays; how old that is, [`Link`] tells.
+//! Decides nothing. Without healthd its last snapshot stays; [`Link`] has its age.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl Link {
         self.watcher.as_ref().map(|watcher| watcher.state())
     }
 
-    /// How old what is known may be; `None` before the first word from healthd.
+    /// The age of the last snapshot; `None` before the first one.
     #[must_use]
     pub fn age(&self) -> Option<Duration> {
         self.state().and_then(|state| state.age(now()))

@@ -36,7 +36,7 @@ const IDLE: Duration = Duration::from_secs(1);
 pub struct Waiting {
     /// The query.
     pub message: Box<[u8]>,
-    /// The way back to who asked.
+    /// The way back to the client.
     pub path: ReturnPath,
     /// The address it came to.
     pub local: Option<IpAddr>,
@@ -57,9 +57,6 @@ pub struct Hold {
 
 impl Hold {
     /// Starts the thread; when it has ended, whoever waited was answered.
-    ///
-    /// # Errors
-    /// When it cannot be made.
     pub fn start(
         cell: Arc<Cell<Snapshot>>,
         publisher: SyncSender<Command>,

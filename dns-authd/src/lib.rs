@@ -15,12 +15,11 @@
 //!                     server (UDP)     shared: tcp, https, quic
 //! ```
 //!
-//! * What decides is in crates of its own: `dns_zone`, `dns_lua`, `dns_answer`; the foreign formats
-//!   are `peer_pdns` and `peer_bind`. Here only [`programs`] decides anything: what the live sets of a
-//!   zone come to.
+//! * The cores are crates: `dns_zone`, `dns_lua`, `dns_answer`. The foreign formats are `peer_pdns` and
+//!   `peer_bind`. One core is here: [`programs`] turns the programs of a zone into its live sets.
 //! * The shells ([`publisher`], [`load`], [`reload`], [`health`], [`hold`], [`server`], [`tcp`],
 //!   [`https`], [`quic`]) decide no answer.
-//! * [`service`] is the order in which all of it starts and ends.
+//! * [`service`] starts and ends all of it.
 
 pub mod access;
 pub mod args;

@@ -1,5 +1,4 @@
-//! Publishes what is answered: the one thread that loads zones, evaluates their programs and
-//! publishes both.
+//! The one thread that loads zones, evaluates their programs and publishes snapshots.
 //!
 //! Everything that can change an answer arrives here as a [`Command`], one after the other, and
 //! leaves as one published [`Snapshot`]. The data path never waits for it. A zone whose new files
@@ -43,10 +42,10 @@ use crate::programs::{LiveSettings, Message};
 pub use report::{Reports, State, ZoneReport};
 use zone_state::ZoneState;
 
-/// Commands that may wait. Senders of what repeats itself drop it when the queue is full; the
-/// others wait.
+/// The length of the command queue. When it is full, repeated commands are dropped, and senders of
+/// other commands wait.
 const QUEUE: usize = 256;
-/// How many zones of one load are logged one by one.
+/// If a load has more zones, they are not logged one by one.
 const LOGGED_ZONES: usize = 20;
 
 /// A load of so many records leaves behind enough freed memory to give it back.
@@ -55,7 +54,7 @@ const MANY_RECORDS: usize = 50_000;
 /// times a second.
 const RETIREMENT: Duration = Duration::from_secs(1);
 
-/// What can change answers.
+/// Everything that can change answers.
 #[derive(Debug)]
 pub enum Command {
     /// Take up another configuration; answers with a line for the log.
@@ -65,18 +64,18 @@ pub enum Command {
         Option<Name>,
         oneshot::Sender<Result<Vec<Outcome>, NoSuchZone>>,
     ),
-    /// Files may have changed: look, and load the zones of those that did.
+    /// Files may have changed: load the zones of changed files.
     Look,
-    /// healthd has told something.
+    /// healthd has sent a snapshot.
     Liveness,
-    /// Queries for a live set have waited long enough.
+    /// End the wait of queries for a live set.
     EndWait {
         /// The zone.
         apex: Name,
         /// The live set's number.
         set: u32,
     },
-    /// End.
+    /// End the thread.
     Stop,
 }
 
@@ -85,7 +84,7 @@ pub enum Command {
 pub struct Plan {
     /// The zones.
     pub zones: Zones,
-    /// What programs may do.
+    /// The settings of live sets.
     pub live: LiveSettings,
     /// Whether `LUA` records are answered.
     pub lua: bool,
@@ -93,12 +92,12 @@ pub struct Plan {
     pub answers: Settings,
 }
 
-/// What came of loading one zone again.
+/// The result of reloading one zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The zone.
     pub name: Name,
-    /// Its serial and number of records, or what is wrong.
+    /// Its serial and number of records, or its errors.
     pub result: Result<(u32, usize), Vec<String>>,
 }
 
@@ -106,7 +105,7 @@ pub struct Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoSuchZone;
 
-/// Where the publisher hears of changes, and where it publishes.
+/// The publisher's inputs and outputs.
 #[derive(Debug)]
 pub struct Channels {
     /// Where snapshots are published.
@@ -115,9 +114,9 @@ pub struct Channels {
     pub reports: Arc<Cell<Reports>>,
     /// The stream from healthd.
     pub watcher: Option<Arc<Watcher>>,
-    /// Where broken zones are told of.
+    /// Readiness: a broken zone is a reason here.
     pub readiness: Readiness,
-    /// The directories whose changes matter.
+    /// The directories to watch.
     pub directories: watch::Sender<BTreeSet<PathBuf>>,
 }
 
@@ -135,21 +134,18 @@ struct Publisher {
     health: Arc<Health>,
     zones: Vec<ZoneState>,
     places: HashMap<Name, usize>,
-    /// Which zones name each target.
+    /// The zones of each target.
     watched: HashMap<Target, BTreeSet<usize>>,
-    /// Snapshots that the data path may still hold, each with the time it was replaced.
+    /// Snapshots that the data path may still use, each with the time of its replacement.
     retired: Vec<(Instant, Arc<Snapshot>)>,
-    /// Freeing them frees much.
+    /// Whether the allocator gives memory back when they are freed.
     must_trim: bool,
 }
 
 //--- Handle
 
 impl Handle {
-    /// Starts the thread with the first configuration; `ready` is told when it is published.
-    ///
-    /// # Errors
-    /// When the thread cannot be made.
+    /// Starts the thread with the first configuration; `ready` gets the summary of the first snapshot.
     pub fn start(
         channels: Channels,
         plan: Plan,
@@ -305,7 +301,7 @@ impl Publisher {
         }
     }
 
-    /// Takes up what healthd has told, and evaluates what depends on it.
+    /// Takes the newest snapshot of healthd, and evaluates the programs that depend on its changes.
     fn take_liveness(&mut self) {
         let Some(watcher) = &self.channels.watcher else {
             return;
@@ -338,7 +334,7 @@ impl Publisher {
         for place in &places {
             self.evaluate_zone(*place, &is_affected);
         }
-        // What programs come to decides which further targets they name.
+        // The result of a program may name further targets.
         self.state_targets();
         self.publish(&places.into_iter().collect::<Vec<_>>());
     }
@@ -445,7 +441,7 @@ impl Publisher {
         kept.report = Arc::new(kept.report.with_live(kept.live.report(&zone)));
     }
 
-    /// Tells healthd what must be watched.
+    /// States all targets to healthd.
     fn state_targets(&mut self) {
         let mut watched: HashMap<Target, BTreeSet<usize>> = HashMap::new();
         for (place, kept) in self.zones.iter().enumerate() {
@@ -462,8 +458,8 @@ impl Publisher {
 
     //--- Publishing
 
-    /// Lets go of snapshots that every thread has had time to let go of: a large zone is freed
-    /// here, where it keeps no query waiting.
+    /// Frees snapshots that no thread uses any more: a large zone is freed here, where no query waits
+    /// for it.
     fn free_retired(&mut self) {
         let now = instant();
         let before = self.retired.len();

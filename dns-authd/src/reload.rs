@@ -40,9 +40,6 @@ pub struct Pace {
 
 /// Sends [`Command::Look`] when there may be something to see, from a thread that ends with the
 /// senders.
-///
-/// # Errors
-/// When the thread cannot be made.
 pub fn watch(
     pace: watch::Receiver<Pace>,
     directories: watch::Receiver<BTreeSet<PathBuf>>,
@@ -198,7 +195,7 @@ impl Watches {
                 if number.is_none() {
                     tracing::warn!(
                         directory = %path.display(),
-                        "Directory cannot be watched; its files are looked at by the clock"
+                        "Directory cannot be watched; its files are checked at intervals"
                     );
                 }
                 self.watched.insert(path.clone(), number);

@@ -1,4 +1,4 @@
-//! What the admin listener does beside what every daemon's does.
+//! The routes of the admin listener that other daemons do not have.
 //!
 //! ```text
 //! GET  /zones                    each zone's state, as JSON

@@ -1,5 +1,4 @@
-//! Does once what the server is for: answers the SOA of every zone, through the table that clients
-//! are answered from.
+//! Asks this server for the SOA of every zone, through the same table as clients.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -11,7 +10,7 @@ use dns_wire::{Name, Rcode, Type};
 
 use crate::shared::Shared;
 
-/// Who asks: this process.
+/// The client: this process.
 const CLIENT: Client = Client {
     peer: SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
     local: None,
@@ -25,9 +24,6 @@ const CLIENT: Client = Client {
 const INTERNET: u16 = 1;
 
 /// Asks for every zone of the table; says how many answered, or which did not.
-///
-/// # Errors
-/// The first zone that is not answered for, and what was answered instead.
 pub fn run(shared: &Shared, table: &Table) -> Result<String, String> {
     let zones = table.zones();
     let mut out = vec![0; dns_answer::MAX_MESSAGE];

@@ -1,4 +1,4 @@
-//! The server as the life of its process sees it: what is started, in which order, and ended.
+//! Starts the parts of the server in order, reloads them, and ends them.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -61,7 +61,7 @@ pub struct Authd {
     fixed: Fixed,
 }
 
-/// What is served, and who keeps it as it should be.
+/// The published zones, and the threads that update them.
 #[derive(Debug)]
 struct Stock {
     cell: Arc<Cell<Snapshot>>,
@@ -71,7 +71,7 @@ struct Stock {
     pace: watch::Sender<Pace>,
 }
 
-/// The thread of TCP and what is built on it.
+/// The thread of all stream transports.
 #[derive(Debug)]
 struct Streams {
     stop: watch::Sender<bool>,
@@ -261,7 +261,7 @@ fn hold_time(config: &Config) -> Duration {
     }
 }
 
-/// What the publisher carries out.
+/// The publisher's part of a configuration.
 fn plan(config: &Config) -> Plan {
     Plan {
         zones: config.zones.clone(),
@@ -281,7 +281,7 @@ fn threads(network: &Network) -> usize {
     }
 }
 
-/// The sockets that queries come to.
+/// The sockets for queries.
 struct Listeners {
     udp: Vec<std::net::UdpSocket>,
     tcp: Vec<std::net::TcpListener>,
@@ -342,14 +342,14 @@ impl EncryptedListeners {
     }
 }
 
-/// A listener, and what is spoken there.
+/// A listener and its protocol.
 type Door = (tokio::net::TcpListener, Spoken);
 
 fn door(listener: std::net::TcpListener, spoken: &Spoken) -> io::Result<Door> {
     Ok((tokio::net::TcpListener::from_std(listener)?, spoken.clone()))
 }
 
-/// What there is of encrypted transports.
+/// The listeners of encrypted transports.
 #[derive(Default)]
 struct Secured {
     certificates: Option<Certificates>,

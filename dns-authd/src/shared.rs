@@ -1,5 +1,4 @@
-//! What connections of every transport that is a stream share: snapshot, bounds, counters and one
-//! responder.
+//! Shared by the connections of all stream transports: snapshot, bounds, counters and one responder.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
@@ -21,13 +20,12 @@ use crate::random;
 
 /// The longest query that is read: a query with every option there is does not come near.
 pub(crate) const MAX_QUERY: usize = 4096;
-/// How often a waiting query looks whether it can be answered.
+/// The time between two attempts to answer a waiting query.
 pub(crate) const POLL: Duration = Duration::from_millis(2);
-/// How long a connection is read from when the server stops: a query that was on its way is answered, and
-/// not cut off with its connection.
+/// How long connections are still read when the server stops, so that queries on their way are answered.
 pub(crate) const LAST: Duration = Duration::from_millis(500);
 
-/// What connections share. One thread runs them all.
+/// Shared by all connections. One thread runs them all.
 #[derive(Debug)]
 pub struct Shared {
     pub(crate) cell: Arc<Cell<Snapshot>>,
@@ -41,7 +39,6 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// What connections need.
     #[must_use]
     pub fn new(
         cell: Arc<Cell<Snapshot>>,
@@ -110,7 +107,7 @@ impl Shared {
         Some(out)
     }
 
-    /// How long a query that came last may be answered: it waits for first results, and the answer leaves.
+    /// The longest time from the last query to its answer: the wait for first results, and the sending.
     pub(crate) fn last_answer(&self) -> Duration {
         self.hold + LAST
     }
@@ -128,7 +125,7 @@ impl Shared {
         }
     }
 
-    /// Takes a place for a client, unless it may not ask or a bound is reached.
+    /// Takes a place for a client, unless the access list excludes it or a bound is reached.
     pub(crate) fn admit(&self, client: IpAddr) -> Option<Place> {
         if !self.access.current().may_ask(client) {
             self.totals.outsiders.fetch_add(1, Ordering::Relaxed);

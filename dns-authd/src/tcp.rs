@@ -1,9 +1,9 @@
 //! DNS over TCP (RFC 7766) and over TLS (RFC 7858): pipelined queries, bounded connections, idle ones
 //! closed. Connections of HTTPS are accepted here too, within the same bounds.
 //!
-//! A task for each connection reads what there is, answers every whole query in it, and writes the
-//! answers with one call; it reads no more until they are written, so a client that does not read
-//! holds up nobody but itself. Queries that wait for first results are answered out of order
+//! A task for each connection reads the available octets, answers every whole query in them, and
+//! writes the answers with one call. It reads no more until they are written, so a client that does
+//! not read delays only itself. Queries that wait for first results are answered out of order
 //! (RFC 7766 §7).
 
 use std::net::SocketAddr;
@@ -36,7 +36,7 @@ struct Waiting {
     deadline: Instant,
 }
 
-/// What is spoken on the connections of a listener.
+/// The protocol of a listener's connections.
 #[derive(Clone)]
 pub enum Spoken {
     /// DNS.
@@ -129,9 +129,9 @@ async fn begin(
 struct Connection {
     shared: Arc<Shared>,
     client: Client,
-    /// What was read and not yet answered.
+    /// Input that is not yet answered.
     input: Vec<u8>,
-    /// What is to be written.
+    /// Output that is not yet written.
     output: Vec<u8>,
     scratch: Vec<u8>,
     waiting: Vec<Waiting>,
@@ -143,7 +143,7 @@ struct Connection {
 enum End {
     /// The client is gone, is silent, or does not read.
     Closed,
-    /// The client sends what is no DNS.
+    /// The client sends something that is not DNS.
     Noise,
 }
 
@@ -212,13 +212,13 @@ impl Connection {
             }
         };
         if matches!(ended, End::Noise) {
-            tracing::debug!(%peer, "Client sends what is no DNS");
+            tracing::debug!(%peer, "Client does not speak DNS");
             // What came before it is answered; nothing after it is read.
             self.finish(&mut writer).await;
         }
     }
 
-    /// Answers what waits, after the last query that is taken from the client.
+    /// Answers the waiting queries; no more are read.
     async fn finish(&mut self, writer: &mut (impl AsyncWrite + Unpin)) -> End {
         while !self.waiting.is_empty() {
             tokio::time::sleep(POLL).await;
@@ -349,7 +349,7 @@ impl Connection {
         self.output.extend_from_slice(message);
     }
 
-    /// Writes what is enough for one call.
+    /// Writes the output when it is enough for one call.
     async fn flush_batch(&mut self, writer: &mut (impl AsyncWrite + Unpin)) -> Result<(), End> {
         match self.output.len() >= WRITE_BATCH {
             true => self.flush(writer).await,
@@ -375,7 +375,7 @@ impl Connection {
     }
 }
 
-/// Reads what there is; `Some(0)` when the client has no more to send.
+/// Reads the available octets; `Some(0)` when the client has no more to send.
 async fn read_some(
     reader: &mut (impl AsyncRead + Unpin),
     input: &mut Vec<u8>,

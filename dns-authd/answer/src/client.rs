@@ -17,7 +17,7 @@ pub enum Transport {
     Quic,
 }
 
-/// Who asks.
+/// The sender of a query.
 #[derive(Clone, Copy, Debug)]
 pub struct Client {
     /// The sender.
@@ -28,8 +28,8 @@ pub struct Client {
     pub local_port: u16,
     /// How the query came.
     pub transport: Transport,
-    /// Whether the query may be told to wait.
+    /// Whether the caller can ask again later, so that the answer may be [`Wait`](crate::Verdict::Wait).
     pub can_wait: bool,
-    /// Whether the operator lets the sender ask.
+    /// Whether the access list admits the sender.
     pub may_ask: bool,
 }

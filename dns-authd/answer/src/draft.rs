@@ -110,8 +110,8 @@ impl<'q, 'o> Draft<'q, 'o> {
         self.flags = self.flags.with(flags.0 & !0x0f);
     }
 
-    /// Answers a question of a class other than IN: only CHAOS TXT is served, and what is served
-    /// there is the operator's choice.
+    /// Answers a question of a class other than IN: CHAOS TXT alone has answers, and the operator
+    /// chooses them.
     #[cold]
     pub(crate) fn answer_chaos(&mut self, settings: &Settings) {
         let is_asked = |name: &Name| name.as_wire().eq_ignore_ascii_case(self.query.qname);
@@ -148,7 +148,7 @@ impl<'q, 'o> Draft<'q, 'o> {
         }
     }
 
-    /// Refuses a name of which no zone here knows.
+    /// Refuses a name outside all zones of this server.
     #[cold]
     pub(crate) fn refuse_name(&mut self) {
         let rcode = match self.query.qtype {
@@ -161,6 +161,7 @@ impl<'q, 'o> Draft<'q, 'o> {
 
     /// Whether the question is for records of any class, of which there are those of IN. Zones are
     /// transferred by their class.
+    #[inline]
     pub(crate) fn asks_every_class(&self) -> bool {
         self.query.qclass == Class::ANY && !matches!(self.query.qtype, Type::AXFR | Type::IXFR)
     }
@@ -183,8 +184,8 @@ impl<'q, 'o> Draft<'q, 'o> {
         }
     }
 
-    /// Passes a transfer on to whoever may allow it. Over UDP there are none: AXFR is undefined
-    /// there (RFC 5936 §4.2), and IXFR gets the SOA record alone, which tells the client whether to
+    /// Passes a transfer on to the caller, who checks the access list. Over UDP there are none: AXFR is undefined
+    /// there (RFC 5936 §4.2), and IXFR gets the SOA record alone, by which the client decides whether to
     /// come over TCP (RFC 1995 §2).
     #[cold]
     pub(crate) fn answer_transfer(&mut self, zone: &Zone, name: &Suffixes) -> Option<Verdict> {
@@ -225,17 +226,19 @@ impl<'q, 'o> Draft<'q, 'o> {
         }
     }
 
+    #[inline]
     pub(crate) fn truncate(&mut self) {
         self.end = header::LENGTH + self.query.question.len();
         self.counts = [0; 3];
         self.flags = self.flags.with(Flags::TC | Flags::AA);
     }
 
+    #[inline]
     pub(crate) const fn is_truncated(&self) -> bool {
         self.flags.has(Flags::TC)
     }
 
-    /// Makes the response an error that says why, to clients that read it (RFC 8914).
+    /// Turns the response into an error with an extended error code (RFC 8914).
     #[cold]
     pub(crate) fn fail(&mut self, rcode: Rcode, why: u16) {
         self.end = header::LENGTH + self.query.question.len();
@@ -272,7 +275,7 @@ impl<'q, 'o> Draft<'q, 'o> {
         }
         let mut flags = self.flags.with_rcode(self.rcode);
         if self.query.qclass == Class::ANY {
-            // RFC 1034 §3.7.1: nobody can know every class.
+            // RFC 1034 §3.7.1: no server has authority for every class.
             flags = flags.without(Flags::AA);
         }
         let head = self.out.first_chunk_mut::<{ header::LENGTH }>()?;

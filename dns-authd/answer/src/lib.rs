@@ -7,8 +7,8 @@
 //!                                          draft, options, tally
 //! ```
 //!
-//! Opens nothing, reads no clock and logs nothing. What a transport does with the octets, and when a
-//! query that should wait is asked again, is the caller's business; so is running programs.
+//! Opens nothing, reads no clock and logs nothing. The caller sends the octets, asks again for queries
+//! that have to wait, and runs programs.
 
 pub mod client;
 mod draft;

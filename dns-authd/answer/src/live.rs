@@ -13,27 +13,27 @@ use dns_lua::select::{Draw, Member, Select};
 use dns_lua::{LivenessView, LuaSettings, Snippet};
 use dns_wire::{Class, Type};
 
-/// What the live sets of one zone answer at one moment, by their numbers in the zone.
+/// The current answers of a zone's live sets, by their numbers in the zone.
 #[derive(Debug, Default)]
 pub struct LiveSets {
     sets: Box<[LiveAnswer]>,
     context: Option<Arc<Context>>,
 }
 
-/// What programs need that run for each query.
+/// The context of programs that run for each query.
 #[derive(Debug)]
 pub struct Context {
     /// The programs of each live set.
     pub snippets: Arc<[Vec<Snippet>]>,
-    /// What is known of targets.
+    /// The liveness of targets.
     pub view: View,
-    /// What the operator decided about programs.
+    /// The limits and defaults of programs.
     pub settings: Arc<LuaSettings>,
-    /// The TTL of answers while nothing is known.
+    /// The TTL of answers while the liveness is unknown.
     pub unknown_ttl: u32,
 }
 
-/// What is known of targets.
+/// The liveness of targets.
 #[derive(Clone)]
 pub struct View(pub Arc<dyn LivenessView>);
 
@@ -43,27 +43,27 @@ impl std::fmt::Debug for View {
     }
 }
 
-/// What one live set answers at one moment.
+/// The current answer of one live set.
 #[derive(Clone, Debug, Default)]
 pub struct LiveAnswer {
-    /// What its records are drawn from; an answer has records of every part.
+    /// The sources of its records; an answer has records of every part.
     pub parts: Vec<Part>,
     /// The TTL of all its records.
     pub ttl: u32,
     /// Why it has no answer.
     pub failure: Option<Failure>,
-    /// Whether queries are to wait for the first results.
+    /// Whether queries wait for the first probe results.
     pub hold: bool,
 }
 
 /// Why a live set has no answer. The response is SERVFAIL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// A program is broken.
+    /// A program fails.
     Defect,
-    /// Nothing was probed yet, and the program wants no answer then.
+    /// No target is probed yet, and the program then gives no answer.
     Incomplete,
-    /// Everything is down, and the operator wants no answer then.
+    /// Every target is down, and the operator then wants no answer.
     AllDown,
 }
 
@@ -108,13 +108,14 @@ impl LiveSets {
         }
     }
 
-    /// What programs need that run for each query.
+    /// The context of programs that run for each query.
     #[must_use]
     pub fn context(&self) -> Option<&Arc<Context>> {
         self.context.as_ref()
     }
 
     /// The answer of the set of this number.
+    #[inline]
     #[must_use]
     pub fn get(&self, number: u32) -> Option<&LiveAnswer> {
         self.sets.get(number as usize)
@@ -138,6 +139,7 @@ impl LiveAnswer {
     }
 
     /// The programs that must be run for each query.
+    #[inline]
     pub fn programs(&self) -> impl Iterator<Item = u32> {
         self.parts.iter().filter_map(|part| match part {
             Part::Program(number) => Some(*number),
@@ -145,7 +147,7 @@ impl LiveAnswer {
         })
     }
 
-    /// What is drawn from, for people.
+    /// The members as text.
     #[must_use]
     pub fn members(&self) -> Vec<String> {
         let mut members = Vec::new();
@@ -161,7 +163,8 @@ impl LiveAnswer {
         members
     }
 
-    /// Whether two clients can get different answers by who they are.
+    /// Whether the answer depends on the client's address.
+    #[inline]
     #[must_use]
     pub fn depends_on_client(&self) -> bool {
         self.parts.iter().any(|part| match part {
@@ -274,6 +277,7 @@ impl Drawn {
         self.select.draw(&self.members, draw, picks);
     }
 
+    #[inline]
     fn record(&self, position: usize) -> Option<&[u8]> {
         let end = *self.ends.get(position)? as usize;
         let start = match position.checked_sub(1) {
@@ -302,6 +306,7 @@ pub(crate) fn push_record(
 }
 
 /// Whether this record stands among these: an RRset has no duplicates (RFC 2181 §5).
+#[inline]
 fn is_repeated(written: Option<&[u8]>, record: &[u8]) -> bool {
     let mut rest = written.unwrap_or_default();
     while let Some(length) = rest

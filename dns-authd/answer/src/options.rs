@@ -20,7 +20,7 @@ pub(crate) struct Options<'q> {
 const HEAD: usize = 4;
 
 impl<'q> Options<'q> {
-    /// What a query's options ask for.
+    /// Reads a query's options and decides on those of its response.
     #[cold]
     pub(crate) fn read(edns: &Edns<'_>, client: &Client, settings: &'q Settings) -> Self {
         let mut options = Self::default();
@@ -47,12 +47,14 @@ impl<'q> Options<'q> {
         options
     }
 
-    /// The client's network, when the query tells one that counts.
+    /// The client's network, if the query carries one and the settings honour it.
+    #[inline]
     pub(crate) const fn subnet(&self) -> Option<ClientSubnet> {
         self.subnet
     }
 
     /// For how many bits of the client's network the answer holds (RFC 7871 §7.2.1).
+    #[inline]
     pub(crate) const fn set_scope(&mut self, prefix: u8) {
         if let Some(subnet) = &mut self.subnet {
             subnet.scope_prefix = prefix;
@@ -65,10 +67,12 @@ impl<'q> Options<'q> {
     }
 
     /// Whether an option that counts here breaks its format.
+    #[inline]
     pub(crate) const fn is_malformed(&self) -> bool {
         self.is_malformed
     }
 
+    #[inline]
     pub(crate) const fn is_empty(&self) -> bool {
         self.nsid.is_none()
             && self.keepalive.is_none()
@@ -78,6 +82,7 @@ impl<'q> Options<'q> {
 
     /// The octets the options take, without an extended error: that comes only where there are no
     /// records.
+    #[inline]
     pub(crate) fn length(&self) -> usize {
         self.nsid.map_or(0, |nsid| HEAD + nsid.len())
             + self.keepalive.map_or(0, |_| HEAD + 2)

@@ -8,9 +8,6 @@ use crate::live::{Failure, LiveSets};
 /// Runs programs whose results depend on the query.
 pub trait Programs {
     /// The TTL and data of the records that a program makes for this query.
-    ///
-    /// # Errors
-    /// When the program fails.
     fn run(&mut self, program: &Call<'_>) -> Result<(u32, Vec<Vec<u8>>), Failure>;
 }
 
@@ -25,11 +22,11 @@ pub struct Call<'a> {
     pub program: u32,
     /// The query.
     pub query: &'a Query<'a>,
-    /// Who asks.
+    /// The sender.
     pub client: &'a Client,
-    /// The network to answer for, when the query tells one that counts.
+    /// The client subnet, if the query carries one and the settings honour it.
     pub subnet: Option<ClientSubnet>,
-    /// A number no client can guess.
+    /// A random number; no client can guess it.
     pub seed: u64,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! One [`Responder`] belongs to one thread. It looks at one snapshot per query and writes into the
 //! caller's buffer; for names whose answers were rendered beforehand it allocates nothing, takes
-//! no lock, reads no clock and logs nothing. What a transport does with the octets, and when a
-//! query that should wait is asked again, is the caller's business.
+//! no lock, reads no clock and logs nothing. The caller sends the
+//! octets, and asks again for a query that has to wait.
 //!
 //! ```text
 //! parse ─► class, opcode, EDNS version ─► zone ─► rendered │ live │ resolved ─► OPT ─► header
@@ -48,19 +48,22 @@ impl<P: Programs> Responder<P> {
         }
     }
 
-    /// What was counted since it was last taken.
+    /// The counts since they were last taken.
+    #[inline]
     pub const fn tally(&mut self) -> &mut Tally {
         &mut self.tally
     }
 
     /// The means of running programs.
+    #[inline]
     pub const fn programs(&mut self) -> &mut P {
         &mut self.programs
     }
 
     /// Answers one message.
     ///
-    /// `out` takes what the transport can carry; at least 512 octets.
+    /// `out` is as long as the longest message of the transport, and at least 512 octets.
+    #[inline]
     pub fn respond(
         &mut self,
         snapshot: &Snapshot,
@@ -92,7 +95,7 @@ impl<P: Programs> Responder<P> {
             .map_or(Verdict::Silent, Verdict::Reply)
     }
 
-    /// Answers what is no query.
+    /// Answers a message that is not a query.
     #[cold]
     fn refuse_message(
         &mut self,
@@ -109,7 +112,7 @@ impl<P: Programs> Responder<P> {
         reply_to_error(message, error, out).map_or(Verdict::Silent, Verdict::Reply)
     }
 
-    /// Answers a query whose signature cannot be checked, for there are no keys here.
+    /// Answers a signed query: this server has no keys to check it with.
     #[cold]
     fn refuse_signed(&mut self, query: &Query<'_>, client: &Client, out: &mut [u8]) -> Verdict {
         self.tally
@@ -262,7 +265,7 @@ impl<P: Programs> Responder<P> {
         }
     }
 
-    /// Answers what could not be rendered beforehand.
+    /// Resolves and encodes an answer that could not be rendered beforehand.
     #[cold]
     fn fill_resolved(
         &mut self,
@@ -340,8 +343,8 @@ impl<P: Programs> Responder<P> {
     }
 }
 
-/// Makes the refusal of a query that a transport could not pass on, such as a transfer that is
-/// not allowed; gives its length.
+/// Writes the refusal of a query, such as a transfer that the access list forbids; gives its
+/// length.
 pub fn refuse(message: &[u8], rcode: Rcode, out: &mut [u8]) -> Option<usize> {
     let query = Query::parse(message).ok()?;
     let end = header::LENGTH + query.question.len();

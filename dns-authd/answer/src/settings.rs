@@ -1,19 +1,19 @@
-//! What the operator decided about answers.
+//! Settings of answers.
 
 use dns_wire::Name;
 
-/// What the operator decided about answers.
+/// Settings of answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The largest UDP response sent, and what OPT records announce.
+    /// The largest UDP response; OPT records announce it.
     pub udp_payload: u16,
-    /// What ANY gets.
+    /// The answer to type ANY.
     pub any: Any,
-    /// What CHAOS TXT questions get, by name.
+    /// Answers to CHAOS TXT questions, by name.
     pub chaos: Vec<(Name, String)>,
     /// The name server identifier (RFC 5001), for clients that ask.
     pub nsid: Option<Box<[u8]>>,
-    /// Whether client subnets (RFC 7871) count as the client's address.
+    /// Whether client subnets (RFC 7871) stand for the client's address.
     pub client_subnet: bool,
     /// How long a stream may be idle, in tenths of a second, as RFC 7828 tells clients.
     pub keepalive: u16,
@@ -32,7 +32,7 @@ impl Default for Settings {
     }
 }
 
-/// What a question for type ANY gets (RFC 8482 §4).
+/// The answer to a question of type ANY (RFC 8482 §4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Any {
     /// One RRset of the name.

@@ -1,13 +1,13 @@
-//! What a server answers from.
+//! Zones and settings at one moment.
 
 use crate::settings::Settings;
 use crate::table::Table;
 
-/// Everything an answer depends on beside the query.
+/// Zones and settings at one moment: an answer depends on them and the query alone.
 #[derive(Debug)]
 pub struct Snapshot {
     /// The zones.
     pub table: Table,
-    /// What the operator decided.
+    /// The settings.
     pub settings: Settings,
 }

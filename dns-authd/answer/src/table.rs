@@ -1,4 +1,4 @@
-//! All zones of a server: which one answers for a name.
+//! All zones of a server, and the one that answers for a name.
 //!
 //! The table is replaced as a whole, but its zones are shared: to reload one zone among ten
 //! thousand copies ten thousand pointers and no zone.
@@ -35,9 +35,9 @@ struct Directory {
 pub struct Served {
     /// The zone's name.
     pub apex: Name,
-    /// Its data, unless it never could be loaded: its names then get SERVFAIL.
+    /// Its data; `None` if it could never be loaded, and its names get SERVFAIL.
     pub zone: Option<Arc<Zone>>,
-    /// What its live sets answer.
+    /// The answers of its live sets.
     pub live: Arc<LiveSets>,
 }
 
@@ -68,6 +68,7 @@ impl Table {
     }
 
     /// The seed by which names are hashed.
+    #[inline]
     #[must_use]
     pub fn seed(&self) -> Seed {
         self.directory.seed
@@ -121,6 +122,7 @@ impl Table {
     }
 
     /// The zone closest to the suffix of `n_labels` labels.
+    #[inline]
     fn find_above(&self, name: &Suffixes, n_labels: usize) -> Option<&Served> {
         // The shift takes away the depths below the name's own.
         let spare = 127_usize.saturating_sub(n_labels);
@@ -135,6 +137,7 @@ impl Table {
         None
     }
 
+    #[inline]
     fn find_apex(&self, name: &Suffixes, n_labels: usize) -> Option<Index> {
         self.directory.names.find(name.hash(n_labels), |index| {
             let apex = self.directory.apexes.get(index.get());

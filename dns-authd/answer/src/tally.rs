@@ -1,4 +1,4 @@
-//! What one thread counts about the queries it answers.
+//! The counts of one thread's queries.
 //!
 //! Plain numbers, added to the process's counters once per batch: counting a query touches no
 //! memory that another thread writes.
@@ -20,7 +20,7 @@ pub const TRANSPORTS: [(Transport, &str); 5] = [
 /// Address families, in the order of the counters.
 pub const FAMILIES: [&str; 2] = ["ipv4", "ipv6"];
 
-/// Types that are counted by themselves, in the order of the counters; all others are one more.
+/// Types with a counter of their own, in the order of the counters; one more counts all others.
 pub const TYPES: [(Type, &str); 14] = [
     (Type::A, "A"),
     (Type::AAAA, "AAAA"),
@@ -38,8 +38,8 @@ pub const TYPES: [(Type, &str); 14] = [
     (Type::ANY, "ANY"),
 ];
 
-/// Response codes that are counted by themselves, in the order of the counters; all others are
-/// one more.
+/// Response codes with a counter of their own, in the order of the counters; one more counts all
+/// others.
 pub const RCODES: [(Rcode, &str); 9] = [
     (Rcode::NOERROR, "NOERROR"),
     (Rcode::FORMERR, "FORMERR"),
@@ -67,7 +67,7 @@ pub struct Tally {
     pub live: u64,
     /// Messages that got no response: too short, or responses themselves.
     pub ignored: u64,
-    /// Messages of those who may not ask.
+    /// Messages from senders outside the access list.
     pub outsiders: u64,
 }
 
@@ -90,7 +90,7 @@ impl Tally {
         }
     }
 
-    /// Counts a message that is no query.
+    /// Counts a message that is not a query.
     pub(crate) fn count_refused(&mut self, error: QueryError, client: &Client) {
         let rcode = match error {
             QueryError::Ignore => {
@@ -104,7 +104,7 @@ impl Tally {
         self.count_rcode(rcode);
     }
 
-    /// Counts a message of somebody who may not ask.
+    /// Counts a message from a sender outside the access list.
     #[cold]
     pub(crate) const fn count_outsider(&mut self) {
         self.outsiders += 1;
@@ -116,7 +116,8 @@ impl Tally {
         self.live += 1;
     }
 
-    /// Whether nothing was counted.
+    /// Whether all counts are zero.
+    #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ignored == 0
@@ -124,7 +125,8 @@ impl Tally {
             && self.queries == [[0; FAMILIES.len()]; TRANSPORTS.len()]
     }
 
-    /// Takes the counts and begins anew.
+    /// Takes the counts and starts at zero.
+    #[inline]
     #[must_use]
     pub fn take(&mut self) -> Self {
         std::mem::take(self)

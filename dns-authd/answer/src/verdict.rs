@@ -1,15 +1,15 @@
-//! What comes of a query.
+//! The result of a query.
 
 use dns_wire::Name;
 
-/// What to do with a query.
+/// The next step for a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Send so many octets of the buffer.
     Reply(usize),
     /// Send nothing.
     Silent,
-    /// Ask again a little later: nothing is known yet of the targets behind this live set.
+    /// Ask again a little later: no target of this live set has been probed yet.
     Wait {
         /// The zone.
         apex: Name,

@@ -43,7 +43,7 @@ pub fn check(snippets: &[Snippet], settings: &Arc<LuaSettings>) -> Vec<Problem> 
         .collect()
 }
 
-/// What is wrong with a program, if anything is.
+/// The first error of a program.
 fn fault(evaluator: &mut Evaluator, snippet: &Snippet) -> Option<LuaError> {
     if snippet.rtype == Type::LUA {
         // It makes no records of its own but is a part of those that include it.

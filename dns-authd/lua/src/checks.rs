@@ -1,8 +1,8 @@
 //! `ifportup`, `ifurlup` and `ifurlextup`: answers from those addresses that are healthy
 //! (docs/lua-records/functions.rst of `PowerDNS`).
 //!
-//! Nothing is probed here. Each call names its targets, every set of them, and takes what the
-//! view knows; healthd does the rest.
+//! Nothing is probed here. Each call names the targets of all its sets and reads their liveness from
+//! the view; healthd probes.
 
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! What a health or pick function decided, as far as it can be decided before a query comes.
+//! The decision of a health or pick function, as far as it needs no query.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Who asks, as far as a program can read it.
+//! A query and its sender, as programs read them.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

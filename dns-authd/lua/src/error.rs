@@ -23,14 +23,14 @@ pub enum LuaError {
         /// The configured limit.
         limit: usize,
     },
-    /// What the program returns is no data of the record's type.
+    /// The program returns something that is not data of the record's type.
     #[error("`{}` is no {rtype} data: {}", start(answer), start(reason))]
     Answer {
         /// The type of the records that the program makes.
         rtype: Type,
-        /// What it returned.
+        /// The returned text.
         answer: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// `failOnIncompleteCheck` is set, and nothing it asks for has been probed yet.

@@ -1,4 +1,4 @@
-//! What running a program found.
+//! The results of running a program.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use crate::choice::{Certainty, Choice};
 use crate::error::LuaError;
 use crate::note::Note;
 
-/// What evaluating a program found.
+/// The result of evaluating a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evaluation {
-    /// What the program comes to.
+    /// The outcome.
     pub outcome: Result<Outcome, LuaError>,
     /// Every target it names, in backup sets and branches not taken too.
     pub targets: Vec<Target>,
-    /// What it has to say to the operator.
+    /// Notes to the operator.
     pub notes: Vec<Note>,
 }
 
-/// What a program comes to.
+/// The outcome of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// These answers, whoever asks and whatever the health of anything.
@@ -31,7 +31,7 @@ pub enum Outcome {
     PerQuery,
 }
 
-/// What a program answers to one query.
+/// The answer of a program to one query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The answers, as text of the record's type; [`rdata`] makes data of them.
@@ -40,17 +40,13 @@ pub struct Answer {
     pub certainty: Certainty,
     /// How long that health stays as it is; `None` if there is none behind them.
     pub ttl_bound: Option<Duration>,
-    /// What it has to say to the operator.
+    /// Notes to the operator.
     pub notes: Vec<Note>,
 }
 
 /// The data of an answer, as a record of this type holds it.
 ///
 /// Text is put in quotes, and names are absolute, as in `PowerDNS`.
-///
-/// # Errors
-///
-/// If the answer is no data of that type.
 pub fn rdata(rtype: Type, answer: &str) -> Result<Vec<u8>, LuaError> {
     let parsed = match rtype {
         Type::TXT | Type::SPF => {

@@ -1,8 +1,8 @@
-//! Runs programs: at load, to find what they come to and what they depend on, and per query for
-//! those that cannot be settled before.
+//! Runs programs: at load, to find their outcome and their targets, and per query if the outcome
+//! depends on the query.
 //!
-//! What a program comes to is found by running it once for every way its draws can fall, each
-//! run following a script. If what it returns is one draw's result in every run, it is a choice;
+//! To find the outcome, a program is run once for every way its draws can fall, each run following a
+//! script. If it returns one draw's result in every run, it is a choice;
 //! if it is the same in every run, it is fixed; otherwise, and whenever it read the query, it
 //! has to run for each query.
 //!
@@ -10,7 +10,7 @@
 //! path the program can take, as far as it branches on what functions of health, of drawing and
 //! of the client's place say, up to a bound. A target is not found if only a certain client or
 //! name leads to it, through `who` or `qname` say, or if it is made from them; it then counts as
-//! not yet probed for ever. That is wanted: whoever can ask must not choose what is probed.
+//! not yet probed for ever. That is on purpose: clients must not choose targets.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
@@ -43,7 +43,7 @@ pub struct Evaluator {
     chunks: Chunks,
 }
 
-/// The most ways of drawing that are tried to find what a program comes to; one with more runs
+/// The most ways of drawing that are tried to find a program's outcome; one with more runs
 /// for each query.
 const MAX_TRIALS: usize = 256;
 
@@ -52,10 +52,6 @@ const MAX_SURVEYS: usize = 64;
 
 impl Evaluator {
     /// Starts an interpreter.
-    ///
-    /// # Errors
-    ///
-    /// If there is not enough memory for it.
     pub fn new(settings: Arc<LuaSettings>) -> Result<Self, LuaError> {
         let run = Run::new(settings);
         let start = || {
@@ -75,7 +71,7 @@ impl Evaluator {
         })
     }
 
-    /// Finds what a program comes to with this view of health, and every target it names.
+    /// Finds a program's outcome with this view of health, and every target it names.
     pub fn evaluate(&mut self, snippet: &Snippet, view: &Arc<dyn LivenessView>) -> Evaluation {
         let mut found = Found::default();
         let outcome = self.settle(snippet, view, &mut found);
@@ -90,10 +86,6 @@ impl Evaluator {
     }
 
     /// Runs a program for one query; `seed` must be new for each.
-    ///
-    /// # Errors
-    ///
-    /// If the program gives no answer.
     pub fn answer_for(
         &mut self,
         snippet: &Snippet,
@@ -229,7 +221,7 @@ impl Evaluator {
     }
 }
 
-/// What all runs of an evaluation brought to light.
+/// The targets and notes of all runs of an evaluation.
 #[derive(Default)]
 struct Found {
     targets: BTreeSet<Target>,
@@ -266,9 +258,9 @@ fn check_answers<'a>(
 
 //--- Verdict
 
-/// What a program may come to, as far as the runs up to now say.
+/// The possible outcomes of a program, after the runs so far.
 struct Verdict {
-    /// What the first run returned, while every run returned that.
+    /// The values of the first run, as long as every run returned the same.
     constant: Option<Vec<String>>,
     /// The draws whose result was returned by every run.
     passed_through: Vec<usize>,
@@ -387,7 +379,7 @@ struct Chunks {
 
 /// The most compiled programs a thread keeps; the oldest goes first.
 const MAX_CHUNKS: usize = 1024;
-/// How much of an interpreter's memory the texts of compiled programs may come to, as a divisor:
+/// The share of an interpreter's memory for the texts of compiled programs, as a divisor:
 /// compiled, they take several times that, and the rest is for running them.
 const TEXT_SHARE: usize = 32;
 
@@ -397,7 +389,7 @@ impl Chunks {
         Some(function.clone())
     }
 
-    /// Keeps a program, and lets go of as many others as it takes.
+    /// Keeps a program, and drops as many others as necessary.
     fn keep(&mut self, code: &Arc<str>, function: Function, max_octets: usize) {
         let full = |chunks: &Self| {
             chunks.order.len() >= MAX_CHUNKS || chunks.n_octets + code.len() > max_octets
@@ -456,7 +448,7 @@ fn out_of_instructions(run: &Run) -> LuaError {
     }
 }
 
-/// What an error of the interpreter is to us.
+/// Maps an error of the interpreter.
 fn explain(error: &mlua::Error, run: &Run) -> LuaError {
     if run.exhausted.get() {
         return out_of_instructions(run);

@@ -12,6 +12,7 @@ const START: u32 = 0x9e37_79b9;
 const BLOCK: usize = 12;
 
 /// The hash of a client's address: its octets in network order, no port.
+#[inline]
 #[must_use]
 pub fn address(address: IpAddr) -> u32 {
     match address.to_canonical() {
@@ -21,6 +22,7 @@ pub fn address(address: IpAddr) -> u32 {
 }
 
 /// The hash of a name in wire form, root label included, whatever the case of its letters.
+#[inline]
 #[must_use]
 pub fn name(wire: &[u8]) -> u32 {
     hash(wire.iter().map(u8::to_ascii_lowercase))
@@ -56,6 +58,7 @@ fn hash(key: impl ExactSizeIterator<Item = u8>) -> u32 {
     c
 }
 
+#[inline]
 fn absorb([a, b, c]: [u32; 3], block: [u8; BLOCK]) -> [u32; 3] {
     let [k0, k1, k2, k3, k4, k5, k6, k7, k8, k9, k10, k11] = block;
     [
@@ -66,6 +69,7 @@ fn absorb([a, b, c]: [u32; 3], block: [u8; BLOCK]) -> [u32; 3] {
 }
 
 /// Reversible mixing of three words, by the shifts its author found to avalanche.
+#[inline]
 fn mix([mut a, mut b, mut c]: [u32; 3]) -> [u32; 3] {
     for [first, second, third] in [[13, 8, 13], [12, 16, 5], [3, 10, 15]] {
         a = a.wrapping_sub(b).wrapping_sub(c) ^ (c >> first);

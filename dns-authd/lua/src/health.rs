@@ -1,4 +1,4 @@
-//! From sets of candidates and what is known of their health to a choice.
+//! From sets of candidates and their liveness to a choice.
 //!
 //! The rules are those of `PowerDNS` 5.1: the first set that has a member up wins, and the
 //! selector draws among those of its members that are up; when nothing is up the backup selector
@@ -15,9 +15,9 @@ use crate::options::{Options, Selector};
 use crate::select::{Member, Select};
 use crate::settings::{AllDown, LuaSettings, WhileUnknown};
 
-/// What is known of every target.
+/// The liveness of every target.
 pub trait LivenessView: Send + Sync {
-    /// What is known of this target; `Unknown` if it is not watched.
+    /// The liveness of this target; `Unknown` if it is not watched.
     fn liveness(&self, target: &Target) -> Liveness;
 }
 
@@ -27,15 +27,15 @@ impl LivenessView for Snapshot {
     }
 }
 
-/// A possible answer and what must be up for it.
+/// A possible answer and its target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Candidate {
     pub(crate) answer: String,
-    /// `None` for what cannot be up.
+    /// `None` if it can never be up.
     pub(crate) target: Option<Target>,
 }
 
-/// Sets of candidates, each with what is known of it.
+/// Sets of candidates, each with its liveness.
 type Rated<'a> = Vec<Vec<(&'a Candidate, Liveness)>>;
 
 /// Decides among prioritised sets of candidates.
@@ -58,10 +58,6 @@ pub(crate) fn decide(
 
 /// Decides as if one set were up and all others down, or all of them down if there is none of
 /// that number.
-///
-/// # Errors
-///
-/// As [`decide`] does.
 pub(crate) fn suppose(
     sets: &[Vec<Candidate>],
     options: &Options,

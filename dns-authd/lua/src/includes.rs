@@ -1,4 +1,4 @@
-//! `include` and `dblookup`: what programs read of the zone they are in.
+//! `include` and `dblookup`: programs read their own zone.
 
 use std::rc::Rc;
 use std::str::FromStr;

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! A program runs when its zone is loaded and when the health it asked for moves, and never for
-//! a query, unless what it returns depends on the query in a way that nothing but running it can
-//! tell. So the answer of `ifportup(443, {...})` costs what a plain address record costs.
+//! a query, unless its result depends on the query in a way that only running it shows. So the
+//! answer of `ifportup(443, {...})` costs as little as a plain address record.
 //!
 //! Programs of `PowerDNS` run as they are, with these differences:
 //!
@@ -22,8 +22,8 @@
 //! * Options and arguments that make no sense are errors; `PowerDNS` takes some for zero.
 //! * Redirects of a probed URL are not followed.
 //!
-//! Nothing here opens sockets, reads files or clocks, or logs: what programs print is handed back
-//! as [`Note`]s, and random numbers come from seeds handed in. The sandbox is described in
+//! Nothing here opens sockets, reads files or clocks, or logs: programs print into [`Note`]s, and the
+//! caller passes in seeds for random numbers. The sandbox is described in
 //! `sandbox`, the rules of health in `health`, those of drawing in [`select`].
 
 mod broken;

@@ -1,20 +1,20 @@
-//! What programs say to the operator.
+//! Notes of programs to the operator.
 
-/// Something a program says to the operator.
+/// A note of a program to the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// How much it matters.
+    /// The severity.
     pub severity: Severity,
-    /// What it says.
+    /// The text.
     pub message: String,
 }
 
-/// How much a note matters.
+/// The severity of a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// To those who look for a fault.
+    /// For debugging.
     Debug,
-    /// To those who want to know what happens.
+    /// For information.
     Info,
     /// Something is odd.
     Warning,

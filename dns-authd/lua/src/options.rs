@@ -19,11 +19,11 @@ pub(crate) enum OptionText {
     Table(BTreeMap<String, String>),
 }
 
-/// What the options of one call come to.
+/// The options of one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) selector: Selector,
-    /// What is answered when all is down; `None` if the record leaves it to the configuration.
+    /// The selector when all targets are down; `None` if the record leaves it to the configuration.
     pub(crate) backup: Option<Selector>,
     /// Answer nothing at all until a check has been completed.
     pub(crate) fail_on_incomplete: bool,
@@ -68,7 +68,7 @@ impl Default for Options {
 const MAX_SECONDS: f64 = 86_400.0;
 
 impl Options {
-    /// Reads the options of one call; `warn` is told of what is odd without being wrong.
+    /// Reads the options of one call; `warn` gets the oddities.
     pub(crate) fn parse(
         table: &BTreeMap<String, OptionText>,
         warn: &mut dyn FnMut(String),

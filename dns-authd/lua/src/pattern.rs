@@ -25,7 +25,7 @@ pub(crate) enum PatternError {
     Work,
 }
 
-/// What a capture holds.
+/// The content of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Capture<'a> {
     /// A part of the subject.

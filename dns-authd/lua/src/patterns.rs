@@ -208,7 +208,7 @@ fn substitute(lua: &Lua, run: &Run, arguments: &GsubArguments) -> mlua::Result<(
     Ok((result, n_matches))
 }
 
-/// Appends what stands for the match from `start` to `end`.
+/// Appends the replacement of the match from `start` to `end`.
 fn replace(
     lua: &Lua,
     matcher: &Matcher<'_>,

@@ -9,10 +9,6 @@ use crate::settings::LuaSettings;
 
 /// Does something with the evaluator of the calling thread, which is started when it is first
 /// wanted, and again when the settings are others than last time.
-///
-/// # Errors
-///
-/// If the interpreter does not start.
 pub fn on_this_thread<R>(
     settings: &Arc<LuaSettings>,
     work: impl FnOnce(&mut Evaluator) -> R,

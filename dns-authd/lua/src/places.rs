@@ -59,7 +59,7 @@ pub(crate) fn install(lua: &Lua, globals: &Table, run: &Rc<Run>) -> mlua::Result
     install_magic(lua, globals, run)
 }
 
-/// Latitude and longitude of a client whose place is not known.
+/// Latitude and longitude of a client in an unknown place.
 const NOWHERE: &str = "0.000000 0.000000";
 /// The same as LOC records have it, to the letter as `PowerDNS` prints it.
 const NOWHERE_LOC: &str = "0 0 -0 S 0 0 -0 W 0.00m 1.00m 10000.00m 10.00m";
@@ -107,7 +107,7 @@ fn dashed_address(label: &[u8]) -> Option<IpAddr> {
     text.parse().ok()
 }
 
-/// The numbers by which `geoiplookup` names what it is asked.
+/// The numbers of the fields of `geoiplookup`.
 fn attributes(lua: &Lua) -> mlua::Result<Table> {
     let names = [
         "ASn",

@@ -1,4 +1,4 @@
-//! One run of a program: what it may see, and what it did that the outcome depends on.
+//! One run of a program: its inputs, and a trace of everything the outcome depends on.
 //!
 //! The functions that programs call share a [`Run`] with the evaluator. No borrow of it is held
 //! while Lua code runs, since that code calls back into it.
@@ -23,12 +23,12 @@ use crate::settings::LuaSettings;
 use crate::snippet::Snippet;
 use crate::values;
 
-/// What functions and evaluator share.
+/// The state that functions and evaluator share.
 pub(crate) struct Run {
     pub(crate) settings: Arc<LuaSettings>,
     /// The instruction limit was reached; no `pcall` may hide it.
     pub(crate) exhausted: Cell<bool>,
-    /// What pattern matching may still cost in this run.
+    /// The steps of pattern matching that are left to this run.
     pub(crate) pattern_steps: Cell<u32>,
     /// How many library functions that call back into the program are under way.
     nesting: Cell<u32>,
@@ -44,7 +44,7 @@ struct State {
     trace: Trace,
 }
 
-/// What a run is about.
+/// The program, client and liveness of a run.
 pub(crate) struct Subject {
     pub(crate) snippet: Snippet,
     pub(crate) client: Client,
@@ -58,21 +58,21 @@ pub(crate) enum Plan {
     Query,
     /// By a script: the n-th draw takes the n-th entry, and 0 beyond the end.
     Script(Vec<usize>),
-    /// By a script that also says what each health function finds, and what each function that
-    /// judges the client says: all that a program can branch on.
+    /// By a script that also decides the result of each function of health and of the client: all
+    /// that a program can branch on.
     Survey(Vec<usize>),
 }
 
-/// What a run did that its result depends on.
+/// Everything in a run that its result depends on.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trace {
-    /// It read who asks, or for what name where names differ.
+    /// It read the client, or the query's name where names differ.
     pub(crate) reads_query: bool,
     /// It used random numbers that are no draw from members.
     pub(crate) random_numbers: bool,
     /// Every draw there was, in order.
     pub(crate) draws: Vec<Drawn>,
-    /// What is known of the health it asked for, all calls together.
+    /// The health it asked for, all calls together.
     pub(crate) health: Option<Health>,
     /// How many ways each decision of a survey could have gone, in order.
     pub(crate) decisions: Vec<usize>,
@@ -88,7 +88,7 @@ pub(crate) struct Drawn {
     pub(crate) answers: Vec<String>,
 }
 
-/// What several health functions know together.
+/// The results of several health functions together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Health {
     pub(crate) certainty: Certainty,
@@ -104,7 +104,7 @@ pub(crate) const MAX_NOTES: usize = 16;
 /// How deep functions of the library and of the program may call each other: each level takes
 /// some kilobytes of the thread's stack.
 const MAX_NESTING: u32 = 16;
-/// What pattern matching may cost in one run: some milliseconds.
+/// The steps of pattern matching in one run: some milliseconds.
 const PATTERN_STEPS: u32 = 200_000;
 
 impl Run {
@@ -148,7 +148,7 @@ impl Run {
         result
     }
 
-    /// Ends the run, and says what it did.
+    /// Ends the run and gives its trace.
     pub(crate) fn end(&self) -> Trace {
         let mut state = self.state.borrow_mut();
         state.subject = None;
@@ -156,7 +156,7 @@ impl Run {
         std::mem::take(&mut state.trace)
     }
 
-    /// What the run is about.
+    /// The subject of the run.
     pub(crate) fn subject(&self) -> mlua::Result<Rc<Subject>> {
         let subject = self.state.borrow().subject.clone();
         subject.ok_or_else(|| values::refuse("no record is being evaluated"))
@@ -167,7 +167,7 @@ impl Run {
         self.state.borrow().environment.clone()
     }
 
-    /// Notes that the result depends on who asks.
+    /// Notes that the result depends on the client.
     pub(crate) fn reads_query(&self) {
         self.state.borrow_mut().trace.reads_query = true;
     }
@@ -195,7 +195,7 @@ impl Run {
         Some(way.unwrap_or(0))
     }
 
-    /// What a function that judges the client says: the truth, unless this is a survey.
+    /// The result of a function of the client: the true one, unless this is a survey.
     pub(crate) fn judgement(&self, truth: bool) -> bool {
         self.decision(2).map_or(truth, |way| way == 0)
     }
@@ -284,7 +284,7 @@ impl Choice {
         }
     }
 
-    /// What a scripted run draws: each way shows every member in first place once.
+    /// The draw of a scripted run: over all ways, each member is in first place once.
     fn variant(&self, turn: usize) -> Vec<String> {
         let n = self.members.len();
         let count = match self.select {

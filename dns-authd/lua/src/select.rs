@@ -41,7 +41,7 @@ pub enum Select {
     ConsistentHashed(Arc<Ring>),
 }
 
-/// What a draw depends on.
+/// The inputs of a draw.
 #[derive(Clone, Copy, Debug)]
 pub struct Draw<'a> {
     /// The address hashed: that of the client subnet if the query names one, else the sender's.
@@ -56,6 +56,7 @@ impl Select {
     /// Writes the positions of the drawn members into `picks`, in the order they are answered.
     ///
     /// An empty set draws nothing.
+    #[inline]
     pub fn draw(&self, members: &[Member], draw: &Draw<'_>, picks: &mut Vec<usize>) {
         picks.clear();
         match self {
@@ -71,6 +72,7 @@ impl Select {
 
     /// The position of the one member that is answered, for the ways that answer one; `None`
     /// for the others and for an empty set.
+    #[inline]
     #[must_use]
     pub fn draw_one(&self, members: &[Member], draw: &Draw<'_>) -> Option<usize> {
         let among = u64::try_from(members.len()).ok().filter(|n| *n > 0)?;
@@ -113,11 +115,13 @@ impl Select {
 }
 
 /// The sum of all weights.
+#[inline]
 fn parts(members: &[Member]) -> u64 {
     members.iter().map(|member| u64::from(member.weight)).sum()
 }
 
 /// The member whose share of the weights holds part number `part`.
+#[inline]
 fn holder(members: &[Member], part: u64) -> Option<usize> {
     let mut end = 0;
     members.iter().position(|member| {
@@ -127,6 +131,7 @@ fn holder(members: &[Member], part: u64) -> Option<usize> {
 }
 
 /// The first `n` steps of a Fisher-Yates shuffle: the front is a fair sample in random order.
+#[inline]
 fn shuffle_front(positions: &mut [usize], n: usize, random: &mut Random) {
     let length = positions.len();
     for front in 0..n.min(length) {
@@ -172,6 +177,7 @@ impl Ring {
         })
     }
 
+    #[inline]
     fn successor(&self, hash: u32) -> Option<usize> {
         let at = self.points.partition_point(|(point, _)| *point < hash);
         let (_, position) = self.points.get(at).or_else(|| self.points.first())?;
@@ -211,12 +217,14 @@ pub struct Random {
 
 impl Random {
     /// A generator that starts at `seed`.
+    #[inline]
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
     /// The next 64 random bits.
+    #[inline]
     pub fn bits(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;
@@ -226,6 +234,7 @@ impl Random {
     }
 
     /// A number below `bound`, each as likely as the next to within 2⁻³²; 0 if `bound` is 0.
+    #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         let scaled = (u128::from(self.bits()) * u128::from(bound)) >> 64;
         u64::try_from(scaled).unwrap_or(0)

@@ -1,9 +1,9 @@
-//! What the operator decides for all programs.
+//! Settings of all programs.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// What the operator decides for all programs; the defaults are those of `PowerDNS` where it has
+/// Settings of all programs; the defaults are those of `PowerDNS` where it has
 /// the setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LuaSettings {
@@ -23,9 +23,9 @@ pub struct LuaSettings {
     /// How many bad results in a row declare a target down when the record does not say
     /// (`minimumFailures`).
     pub fall: u32,
-    /// What is answered when everything is down and the record has no `backupSelector`.
+    /// The answer when every target is down and the record has no `backupSelector`.
     pub all_down: AllDown,
-    /// What is answered while nothing is known to be up and something has not been probed.
+    /// The answer while no target is known to be up and some are not yet probed.
     pub while_unknown: WhileUnknown,
     /// The least that [`ttl_bound`](crate::Choice::ttl_bound) is.
     pub min_ttl: Duration,
@@ -48,7 +48,7 @@ impl Default for LuaSettings {
     }
 }
 
-/// What is answered when every target is down.
+/// The answer when every target is down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AllDown {
     /// One member of the first set that has any, at random: what `PowerDNS` does.
@@ -62,7 +62,7 @@ pub enum AllDown {
     Servfail,
 }
 
-/// What is answered while nothing is known to be up and something has not been probed.
+/// The answer while no target is known to be up and some are not yet probed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhileUnknown {
     /// All members that may be up, of the first set that has such.

@@ -1,4 +1,4 @@
-//! A program, and what it may read of its zone.
+//! A program, and the records of its zone that it may read.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use dns_wire::{Name, Type};
 pub struct Snippet {
     /// The zone it is in.
     pub zone: Name,
-    /// Whose records it makes.
+    /// The owner of the records it makes.
     pub owner: Name,
     /// The type of the records it makes.
     pub rtype: Type,
@@ -21,7 +21,7 @@ pub struct Snippet {
     pub code: Arc<str>,
     /// Where it was written.
     pub position: Position,
-    /// What it may read of the zone; [`NoRecords`] if nothing.
+    /// The records it may read; [`NoRecords`] if none.
     pub records: Arc<dyn Records>,
 }
 

@@ -59,7 +59,7 @@ pub(crate) fn url(
     }
 }
 
-/// What probes call themselves when the record does not say.
+/// The user agent of probes if the record names none.
 const USER_AGENT: &str = "PowerDNS Authoritative Server";
 
 fn schedule(probe: &ProbeOptions, settings: &LuaSettings) -> Schedule {

@@ -46,7 +46,7 @@ fn decimal(number: f64) -> String {
     format!("{number}")
 }
 
-/// What a value is, for messages.
+/// The type of a value, for messages.
 pub(crate) fn describe(value: &Value) -> String {
     match text(value) {
         Some(text) if text.len() <= 40 => format!("`{text}`"),
@@ -229,7 +229,7 @@ pub(crate) fn string(value: &Value, what: &str) -> mlua::Result<String> {
     })
 }
 
-/// What a program returned: a string is one answer, a list as many as it has entries.
+/// The answers in a returned value: a string is one, a list as many as it has entries.
 pub(crate) fn answers(value: &Value) -> Result<Vec<String>, String> {
     if let Some(text) = text(value) {
         return Ok(vec![text]);

@@ -80,7 +80,7 @@ pub fn config(pdns: &PdnsConf, named: NamedConf, version: &str, host: &str) -> C
     }
 }
 
-/// Servers that are to be told of changes, and will not be.
+/// A warning about `also-notify` servers: this server sends no NOTIFY.
 pub(super) fn not_notified(named: &NamedConf) -> Option<String> {
     let of_zones = named.zones.iter().flat_map(|zone| &zone.also_notify);
     let all = named.also_notify.iter().chain(of_zones);

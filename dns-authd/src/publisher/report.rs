@@ -1,4 +1,4 @@
-//! What is told of the zones.
+//! The state of zones, for status and metrics.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use crate::programs::LiveReport;
 pub struct Reports {
     /// Each zone, in the order they were declared.
     pub zones: Vec<Arc<ZoneReport>>,
-    /// Targets that healthd was told to watch.
+    /// The number of watched targets.
     pub n_targets: usize,
 }
 
-/// How a zone is doing.
+/// The state of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// It is served as its files have it.
@@ -39,7 +39,7 @@ pub struct ZoneReport {
     pub name: Name,
     /// Its file.
     pub file: Option<PathBuf>,
-    /// How it is doing.
+    /// Its state.
     pub state: State,
     /// The serial that is served.
     pub serial: u32,
@@ -47,7 +47,7 @@ pub struct ZoneReport {
     pub records: usize,
     /// The octets that they take.
     pub memory: usize,
-    /// When what is served was loaded.
+    /// When the served data was loaded.
     pub loaded: Option<SystemTime>,
     /// How long loading took the last time.
     pub took: Duration,
@@ -55,9 +55,9 @@ pub struct ZoneReport {
     pub n_loads: u64,
     /// How often its files were refused.
     pub n_refused: u64,
-    /// What is wrong with its files.
+    /// Errors of its files.
     pub problems: Vec<String>,
-    /// What is odd about its files.
+    /// Warnings of its files.
     pub warnings: Vec<String>,
     /// Its live sets.
     pub live: Vec<LiveReport>,
@@ -136,7 +136,7 @@ impl ZoneReport {
         }
     }
 
-    /// What is wrong, in a line; `None` when the zone is served as its files have it.
+    /// The trouble in one line; `None` if the zone is served as its files have it.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
         let first = self.problems.first().map_or("", String::as_str);

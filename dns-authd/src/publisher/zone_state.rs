@@ -1,4 +1,4 @@
-//! One zone as the publisher has it: what was declared, what was read, and what came of it.
+//! One zone of the publisher: its declaration, files, data and report.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::programs::LiveZone;
 /// How many problems of one zone are logged.
 const LOGGED_PROBLEMS: usize = 20;
 
-/// One zone and all that belongs to it.
+/// One zone: its declaration, files, data and report.
 pub(super) struct ZoneState {
     pub(super) declared: ZoneDecl,
     pub(super) files: Vec<(PathBuf, Stamp)>,
@@ -49,7 +49,7 @@ impl ZoneState {
         }
     }
 
-    /// Whether some file is not as it was when it was read.
+    /// Whether a file has changed since it was read.
     pub(super) fn is_stale(&self) -> bool {
         let main = self.declared.file.as_ref();
         self.files.is_empty()
@@ -60,7 +60,7 @@ impl ZoneState {
                 .any(|(path, stamp)| Stamp::of(path) != *stamp)
     }
 
-    /// Takes up a new state of the zone, or keeps the old one when the new one is broken.
+    /// Takes the new data of the zone, or keeps the old when the new is broken.
     pub(super) fn take(&mut self, loaded: Loaded, log: bool) {
         self.files = loaded.files;
         let zone = match loaded.result {
@@ -100,7 +100,7 @@ impl ZoneState {
         self.report = Arc::new(self.report.refused(problems, served, took));
     }
 
-    /// Begins the live sets anew, for other settings.
+    /// Makes new live sets, for other settings.
     pub(super) fn renew_live(&mut self) {
         if let Some(zone) = &self.zone {
             self.live = LiveZone::new(zone);

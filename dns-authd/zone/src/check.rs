@@ -1,11 +1,10 @@
-//! What is likely wrong with a zone that loads: the findings of `pdnsutil check-zone`, and some
-//! of BIND's.
+//! Likely mistakes in a zone that loads: the findings of `pdnsutil check-zone`, and some of BIND's.
 //!
 //! An [error](Severity::Error) makes some name of the zone answer wrongly or not at all. A
 //! [warning](Severity::Warning) is hardly ever meant. A [note](Severity::Note) is odd but legal.
 //!
-//! Each rule is a function over one name's records; `index` tells what the names are. What a
-//! `LUA` record will answer is not known here, so it counts as an address where one is wanted.
+//! Each rule is a function over one name's records; `index` classifies the names. The answer of a
+//! `LUA` record is unknown here, so it counts as an address where one is wanted.
 //!
 //! Looks at one zone's own records, and with [`check_parents`] at those of its parent; never at
 //! the network.
@@ -30,7 +29,7 @@ pub struct Finding {
     pub severity: Severity,
     /// The record it is about.
     pub position: Option<Position>,
-    /// What is wrong, in words.
+    /// The text.
     pub message: String,
 }
 
@@ -64,7 +63,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// How many findings of one zone are told; whoever has more begins with these.
+/// The most findings for one zone.
 const MAX_FINDINGS: usize = 1000;
 
 /// Everything that is likely wrong with a zone, in the order of its files.

@@ -15,7 +15,7 @@ pub(crate) struct Range {
     pub(crate) start: u32,
     /// The last number, if a step leads to it.
     pub(crate) stop: u32,
-    /// What is added from one to the next.
+    /// The step.
     pub(crate) step: u32,
 }
 

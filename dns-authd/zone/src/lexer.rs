@@ -26,7 +26,7 @@ pub(crate) struct Entry<'a> {
     pub(crate) places: Vec<Place>,
     /// Whether its first line begins with a blank, which stands for the owner before.
     pub(crate) indented: bool,
-    /// What is wrong with it, and where; only the first slip is kept.
+    /// Its first error, with the column.
     pub(crate) fault: Option<(Place, &'static str)>,
 }
 

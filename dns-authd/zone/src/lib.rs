@@ -1,4 +1,4 @@
-//! Zones of an authoritative server: master files, and what they become for answering.
+//! Zones of an authoritative server: master files, and zones compiled for answering.
 //!
 //! ```text
 //! octets ─► lexer ─► parse ─► record::Record ─► zone::build ─► Zone ─► Answer

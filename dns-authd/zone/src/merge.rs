@@ -1,5 +1,5 @@
-//! Makes `RRsets` of what a zone's files state: duplicates are left out (RFC 2181 §5), and the
-//! records of a set get one TTL, the lowest stated (RFC 2181 §5.2).
+//! Merges the records of a zone's files into `RRsets`: without duplicates (RFC 2181 §5), and with one
+//! TTL for each set, the lowest (RFC 2181 §5.2).
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use dns_wire::{Name, Type};
 
 use crate::record::{Record, RecordData};
 
-/// Leaves out duplicates and levels TTLs, telling of each through `warn`.
+/// Removes duplicates and levels TTLs; `warn` gets each.
 pub(crate) fn merge(records: &mut Vec<Record>, mut warn: impl FnMut(&Position, String)) {
     let (set_of, mut sets) = sets(records);
     let mut keep = distinct(records, &mut warn).into_iter();

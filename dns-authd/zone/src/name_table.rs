@@ -1,4 +1,4 @@
-//! Finding things by name: a hash table whose keys are kept elsewhere.
+//! A hash table from names to indices; the caller keeps the names.
 //!
 //! Maps the hash of a name (see [`dns_wire::hash`]) to an index into the caller's own array; the
 //! caller compares names, since it has them. Built once, never changed.
@@ -20,6 +20,7 @@ impl Index {
     }
 
     /// The place.
+    #[inline]
     pub const fn get(self) -> usize {
         self.0.get() as usize - 1
     }
@@ -68,6 +69,7 @@ impl NameTable {
     }
 
     /// The entry under this hash that `is` the one wanted.
+    #[inline]
     pub fn find(&self, hash: u64, mut is: impl FnMut(Index) -> bool) -> Option<Index> {
         if !self.filter.may_have(hash) {
             return None;
@@ -97,8 +99,8 @@ const SMALL: usize = 1 << 14;
 /// the table, and half a million names take 512 KiB.
 const PER_WORD: usize = 8;
 
-/// Which hashes are not in the table, in a sixteenth of its room: a name that does not exist is
-/// told from the processor's cache however large the zone is, as random names in an attack are.
+/// Tells most absent hashes from a sixteenth of the table's memory: random names of an attack are
+/// answered from the processor's cache, however large the zone is.
 ///
 /// A Bloom filter whose bits for one hash are in one word.
 #[derive(Debug, Default)]
@@ -118,6 +120,7 @@ impl Filter {
         Self { words }
     }
 
+    #[inline]
     fn may_have(&self, hash: u64) -> bool {
         self.words
             .get(start(hash, self.words.len()))
@@ -126,15 +129,18 @@ impl Filter {
 }
 
 /// Two bits of a word, by parts of the hash that choose no slot in a table of any likely size.
+#[inline]
 const fn bits(hash: u64) -> u64 {
     1 << (hash >> 58) | 1 << (hash >> 52 & 63)
 }
 
+#[inline]
 const fn tag(hash: u64) -> u32 {
     (hash >> 32) as u32
 }
 
 /// The slot that a hash starts at; `size` is a power of two, or zero.
+#[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the low bits are wanted")]
 const fn start(hash: u64, size: usize) -> usize {
     hash as usize & size.wrapping_sub(1)

@@ -50,7 +50,7 @@ pub struct ZoneFile {
     pub records: Vec<Record>,
     /// Every file that was read, the zone's own first.
     pub files: Vec<PathBuf>,
-    /// What is odd but no reason to refuse the zone.
+    /// Oddities that do not prevent loading.
     pub warnings: Vec<Problem>,
 }
 
@@ -69,11 +69,11 @@ pub struct Options {
     pub generate_steps: u32,
     /// Whether a blank goes between the strings of a `LUA` record when they are joined.
     pub lua_whitespace: bool,
-    /// What happens to records outside the zone.
+    /// The treatment of records outside the zone.
     pub out_of_zone: OutOfZone,
 }
 
-/// What happens to records outside the zone.
+/// The treatment of records outside the zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutOfZone {
     /// The zone is refused.
@@ -131,9 +131,6 @@ pub fn parse(
 }
 
 /// Reads the zone `example.` from octets, with nothing to include.
-///
-/// # Errors
-/// As [`parse`].
 pub fn parse_bytes(text: &[u8]) -> Result<ZoneFile, Rejected> {
     let apex = Name::parse("example.").unwrap_or_else(|_| Name::root());
     let mut load = |path: &Path| match path.to_str() {
@@ -143,7 +140,7 @@ pub fn parse_bytes(text: &[u8]) -> Result<ZoneFile, Rejected> {
     parse(Path::new("zone"), &apex, &mut load, &Options::default())
 }
 
-/// What has been read so far.
+/// The parser of one zone's files.
 struct Parser<'p> {
     apex: &'p Name,
     options: &'p Options,
@@ -170,14 +167,14 @@ struct Ttls {
     last: Option<u32>,
 }
 
-/// What holds from line to line of one file.
+/// The state that passes from line to line of one file.
 struct Scope {
     file: Arc<Path>,
     origin: Name,
     owner: Owner,
 }
 
-/// Whose record a line is that begins with a blank.
+/// The owner of a line that begins with a blank.
 enum Owner {
     /// No line has named one.
     Unnamed,
@@ -186,7 +183,7 @@ enum Owner {
     Refused,
 }
 
-/// What is wrong with an entry, and with which of its words.
+/// An error in an entry, and the word at fault.
 struct Fault {
     token: usize,
     message: String,

@@ -1,8 +1,8 @@
 //! Programs of `LUA` records, as they are written, run and sent.
 //!
-//! A program is written in one or more strings. What runs is these put together, with a blank between
-//! them or without; what is shown and sent are the strings as they were written, for who reads them puts
-//! them together in a way of its own.
+//! A program is written in one or more strings. The server runs them joined, with or without blanks
+//! between them; it shows and sends the strings as written, because each reader joins them in its own
+//! way.
 
 use std::sync::Arc;
 

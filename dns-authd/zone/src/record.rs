@@ -9,7 +9,7 @@ use config_text::Position;
 /// One resource record and where it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Whose record it is.
+    /// The owner name.
     pub owner: Name,
     /// How long resolvers may keep it, in seconds.
     pub ttl: u32,
@@ -21,7 +21,7 @@ pub struct Record {
     pub position: Position,
 }
 
-/// What a record says.
+/// The data of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordData {
     /// Plain data.

@@ -1,4 +1,4 @@
-//! The records of a response before they are encoded, and why there may be none.
+//! The records of a response before they are encoded.
 
 use dns_wire::{Name, Rcode, Section, Type};
 
@@ -36,7 +36,7 @@ pub(crate) enum Data<'z> {
     Made(Vec<Vec<u8>>),
 }
 
-/// What a live set gives when it is asked while resolving.
+/// The records of a live set, for the resolver.
 #[derive(Debug)]
 pub enum Pick {
     /// These records.
@@ -48,7 +48,7 @@ pub enum Pick {
     },
     /// No records: the name exists without data of the type.
     Empty,
-    /// It cannot be told: the response is SERVFAIL.
+    /// The live set has no answer: the response is SERVFAIL.
     Fail,
     /// It has to be asked for each query, so the answer cannot be rendered beforehand.
     PerQuery,

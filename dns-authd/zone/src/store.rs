@@ -1,7 +1,7 @@
 //! Responses encoded before they are asked for.
 //!
-//! A response is the question, then records. What the records hold depends on the question's name
-//! only through where compression pointers lead: if the name is longer than the one a response
+//! A response is the question, then records. The records depend on the question's name
+//! only in their compression pointers: if the name is longer than the one a response
 //! was encoded for, everything behind the question stands that much later. So a response is
 //! encoded once for a *reference* name that ends every name it will be sent to (the node itself,
 //! the closest encloser of a wildcard, the apex for negative answers), with a list of the places
@@ -60,7 +60,7 @@ pub struct Rendered<'a> {
     words: &'a [u16],
 }
 
-/// What was written of a response.
+/// The written part of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
     /// Where the message ends.
@@ -72,6 +72,7 @@ pub struct Written {
 }
 
 impl Store {
+    #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<Rendered<'_>> {
         let item = self.items.get(number as usize)?;
         let start = item.bytes_start as usize;

@@ -160,6 +160,7 @@ enum Place {
 
 impl Zone {
     /// The zone's name.
+    #[inline]
     #[must_use]
     pub const fn apex(&self) -> &Name {
         &self.apex
@@ -178,6 +179,7 @@ impl Zone {
     }
 
     /// The sets whose records programs make.
+    #[inline]
     #[must_use]
     pub fn live_sets(&self) -> &[LiveSet] {
         &self.live_sets
@@ -261,6 +263,7 @@ impl Zone {
     }
 
     /// How to answer a question for a name within this zone.
+    #[inline]
     pub fn find(&self, name: &Suffixes, qtype: Type) -> Answer {
         let n = name.n_labels();
         if n <= self.max_labels
@@ -303,15 +306,18 @@ impl Zone {
     }
 
     /// The answer for a name that exists without the type asked for.
+    #[inline]
     pub const fn nodata(&self) -> Answer {
         self.nodata
     }
 
     /// The response of this number.
+    #[inline]
     pub fn rendered(&self, number: u32) -> Option<Rendered<'_>> {
         self.store.get(number)
     }
 
+    #[inline]
     fn answer_at(&self, node: &Node, qtype: Type) -> Answer {
         let start = node.answers_start as usize;
         self.answers
@@ -321,6 +327,7 @@ impl Zone {
     }
 
     /// The closest name above this one that exists (RFC 4592 §3.3.1): itself is known not to.
+    #[inline]
     fn closest_encloser(&self, name: &Suffixes) -> Index {
         // The suffix of `exists` labels does, the one of `absent` does not.
         let mut exists = self.apex_labels;
@@ -338,6 +345,7 @@ impl Zone {
         found
     }
 
+    #[inline]
     fn visible_node(&self, name: &Suffixes, n_labels: usize) -> Option<Index> {
         self.visible.find(name.hash(n_labels), |index| {
             self.name_is(index, name.suffix(n_labels))
@@ -367,10 +375,12 @@ impl Zone {
         }
     }
 
+    #[inline]
     fn node(&self, index: Index) -> Option<&Node> {
         self.nodes.get(index.get())
     }
 
+    #[inline]
     fn name_of(&self, node: &Node) -> &[u8] {
         let start = node.name_start as usize;
         self.names
@@ -378,6 +388,7 @@ impl Zone {
             .unwrap_or(&[0])
     }
 
+    #[inline]
     fn name_is(&self, index: Index, lower: &[u8]) -> bool {
         self.node(index)
             .is_some_and(|node| self.name_of(node) == lower)

@@ -7,10 +7,9 @@
 //! ```
 //!
 //! * `master`, `primary` and `native` zones, and those without a type, are served from their
-//!   file. All other kinds stay in the list with a warning: this server does not answer for them.
+//!   file. All other kinds stay in the list with a warning, and are not served.
 //! * A relative file is one of `directory`, and without that statement is beside named.conf.
-//! * Statements that mean nothing to this server are passed over, whatever is in their braces,
-//!   with one warning for each keyword.
+//! * Other statements are skipped with their braces, with one warning for each keyword.
 //!
 //! Reads nothing but through the loader, and never panics on any input.
 
@@ -37,7 +36,7 @@ const INCLUDE_FILES: usize = 10_000;
 /// Where DNS servers listen.
 const DNS_PORT: u16 = 53;
 
-/// What a named.conf says to this server.
+/// The zones and options of a named.conf.
 #[derive(Clone, Debug)]
 pub struct NamedConf {
     /// Where relative files are looked for.
@@ -48,7 +47,7 @@ pub struct NamedConf {
     pub zones: Vec<ZoneDecl>,
     /// Every file that was read, named.conf itself first.
     pub files: Vec<PathBuf>,
-    /// What is not carried over.
+    /// Statements that have no counterpart here.
     pub warnings: Vec<Problem>,
 }
 
@@ -101,7 +100,7 @@ impl ZoneDecl {
     }
 }
 
-/// Reads the named.conf at `path` and what it includes.
+/// Reads the named.conf at `path` and its includes.
 ///
 /// # Errors
 /// When any file cannot be read or understood, a zone that is to be served has no file, or two
@@ -141,9 +140,6 @@ pub fn parse(
 }
 
 /// Reads a named.conf from octets, with nothing to include.
-///
-/// # Errors
-/// As [`parse`].
 pub fn parse_bytes(text: &[u8]) -> Result<NamedConf, Rejected> {
     parse(Path::new("named.conf"), &mut |path| match path.to_str() {
         Some("named.conf") => Ok(text.to_vec()),
@@ -316,7 +312,7 @@ struct Keyword {
     place: Place,
 }
 
-/// A statement's keyword and what follows it.
+/// A statement's keyword and its arguments.
 fn split<'s, 'a>(statement: &'s Statement<'a>) -> Option<(Keyword, &'s [Item<'a>])> {
     let (first, rest) = statement.items.split_first()?;
     let Item::Word(text, place) = first else {
@@ -332,7 +328,7 @@ fn split<'s, 'a>(statement: &'s Statement<'a>) -> Option<(Keyword, &'s [Item<'a>
     ))
 }
 
-/// What to say of a statement that has not what it should have: most often a `;` was forgotten.
+/// The message for a malformed statement: most often its `;` is missing.
 fn unexpected(keyword: &Keyword, rest: &[Item<'_>], wanted: &str) -> Fault {
     let place = rest.get(1).map_or(keyword.place, Item::place);
     Fault::new(
@@ -483,7 +479,7 @@ impl Parser<'_> {
     }
 }
 
-/// What follows the word `port`.
+/// The number behind the word `port`.
 fn port(words: &[Item<'_>]) -> Result<Option<u16>, Fault> {
     let mut words = words.iter();
     while let Some(item) = words.next() {

@@ -6,7 +6,7 @@ use super::lexer::{Lexer, Place, Token};
 /// How deep braces may nest. BIND's own statements need four.
 const MAX_DEPTH: usize = 32;
 
-/// What stands before one `;`.
+/// The words and blocks before one `;`.
 #[derive(Debug, Default)]
 pub(super) struct Statement<'a> {
     pub(super) items: Vec<Item<'a>>,
@@ -45,7 +45,7 @@ impl Fault {
     }
 }
 
-/// Reads a file's statements, and what is wrong with their shape; a missing `;` is noted and
+/// Reads a file's statements and the errors of their shape; a missing `;` is noted and
 /// taken as there.
 pub(super) fn read(text: &[u8]) -> (Vec<Statement<'_>>, Vec<Fault>) {
     let mut lexer = Lexer::new(text);

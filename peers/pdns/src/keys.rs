@@ -40,7 +40,7 @@ const KEPT: &[&str] = &[
 
 const BACKEND: &str = "only the bind backend's zones are served";
 
-/// What the settings of other backends begin with.
+/// The prefixes of other backends' settings.
 const BACKENDS: [&str; 12] = [
     "geoip-",
     "gmysql-",

@@ -29,7 +29,7 @@ use ipnet::IpNet;
 pub use pdns_settings::Dropped;
 use pdns_settings::{Setting, Settings, items};
 
-/// What a pdns.conf says to this server.
+/// The settings of a pdns.conf that have a counterpart here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PdnsConf {
     /// Where queries are listened for.
@@ -40,15 +40,15 @@ pub struct PdnsConf {
     pub check_interval: Option<Duration>,
     /// How master files are read.
     pub zone_files: ZoneFiles,
-    /// What becomes of `LUA` records.
+    /// The treatment of `LUA` records.
     pub lua: Lua,
     /// How answers are made.
     pub answers: Answers,
-    /// Who may transfer zones.
+    /// Networks that may transfer zones.
     pub transfers: Transfers,
     /// How the network is used.
     pub network: Network,
-    /// What is not carried over.
+    /// Settings without a counterpart here.
     pub dropped: Vec<Dropped>,
     /// Every file that was read, pdns.conf itself first.
     pub files: Vec<PathBuf>,
@@ -67,7 +67,7 @@ pub struct ZoneFiles {
     pub skip_out_of_zone: bool,
 }
 
-/// What becomes of `LUA` records.
+/// The treatment of `LUA` records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lua {
     /// `enable-lua-records`.
@@ -100,9 +100,9 @@ pub struct Answers {
     pub client_subnet: bool,
     /// `udp-truncation-threshold`: the longest answer over UDP; one of [`UDP_PAYLOADS`].
     pub udp_limit: u16,
-    /// `version-string`: what `version.bind` is answered with.
+    /// `version-string`: the answer to `version.bind`.
     pub version: Version,
-    /// `server-id`: what `id.server` is answered with.
+    /// `server-id`: the answer to `id.server`.
     pub server_id: ServerId,
 }
 
@@ -130,7 +130,7 @@ pub enum Version {
     Text(String),
 }
 
-/// Who may transfer zones.
+/// Networks that may transfer zones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transfers {
     /// `disable-axfr`.
@@ -150,7 +150,7 @@ pub struct Network {
     pub tcp_idle: Duration,
 }
 
-/// Reads the pdns.conf at `path`, what it includes, and then `arguments`: settings of
+/// Reads the pdns.conf at `path`, its includes, and then `arguments`: settings of
 /// `pdns_server`'s command line, without their `--`.
 ///
 /// # Errors
@@ -165,9 +165,6 @@ pub fn parse(
 }
 
 /// Reads a pdns.conf from octets, with nothing to include.
-///
-/// # Errors
-/// As [`parse`].
 pub fn parse_bytes(text: &[u8]) -> Result<PdnsConf, Rejected> {
     parse(Path::new("pdns.conf"), &mut OneFile(text), &[])
 }
@@ -299,7 +296,7 @@ impl Reader {
         }
     }
 
-    /// What is not carried over, values among it that are carried over in part.
+    /// The settings that are not carried over, or only in part.
     fn dropped(&self) -> Vec<Dropped> {
         let mut dropped = self.0.dropped();
         if let Some(setting) = self.0.get(UDP_LIMIT)

@@ -1,4 +1,4 @@
-//! The names of a zone: what each owns, and what a lookup of a name would find.
+//! The names of a zone: the records of each, and the result of looking one up.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
@@ -50,7 +50,7 @@ pub(super) struct Index<'z> {
     order: Vec<usize>,
     /// Names above others that own nothing themselves (RFC 4592 §2.2.2).
     between: HashSet<Suffix<'z>>,
-    /// Whether any name is delegated or redirected, which is what makes lookups long.
+    /// Whether any name is delegated or redirected; otherwise lookups are short.
     divided: bool,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Node {
     length: usize,
 }
 
-/// What a lookup of a name finds.
+/// The result of looking up a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// The name, or the wildcard that stands for it.
@@ -181,7 +181,7 @@ impl<'z> Index<'z> {
         found
     }
 
-    /// What a lookup of a name finds.
+    /// The result of looking up a name.
     pub(super) fn find(&self, name: Suffix<'_>) -> Found {
         if !self.holds(name) || self.divider(name).is_some() || self.is_cut(name) {
             return Found::Elsewhere;

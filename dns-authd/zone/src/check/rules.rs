@@ -1,4 +1,4 @@
-//! What may stand together at one name, and where a type may stand.
+//! Rules for the types at one name, and for the names of a type.
 
 use dns_wire::{Name, Type};
 

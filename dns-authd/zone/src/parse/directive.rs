@@ -200,7 +200,7 @@ impl Parser<'_> {
 /// Which word of a `$GENERATE` line is the owner.
 const OWNER: usize = 2;
 
-/// What of a `$GENERATE` line stays the same from number to number.
+/// The parts of a `$GENERATE` line that are the same for every number.
 struct Line<'a> {
     owner: (Token<'a>, Template<'a>),
     head: Head,

@@ -1,4 +1,4 @@
-//! Records: what stands behind an owner.
+//! Records: TTL, class, type and data behind an owner.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::{Fault, MAX_TTL, Parser, shown};
 use crate::program::unescape;
 use crate::record::{Record, RecordData};
 
-/// What stands between a record's owner and its data.
+/// TTL, class and type: the words between a record's owner and its data.
 #[derive(Clone, Copy)]
 pub(super) struct Head {
     pub(super) ttl: Option<u32>,
