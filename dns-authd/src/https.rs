@@ -1,7 +1,7 @@
 //! DNS over HTTPS (RFC 8484), by HTTP/2 and HTTP/1.1: a connection is handed over once it has its place
 //! among those of TCP, and hyper carries it.
 //!
-//! Decides no answer: [`Shared`] does, and [`exchange`] maps it to HTTP.
+//! Decides no answer: [`Shared`] does, and `exchange` maps it to HTTP.
 
 mod exchange;
 
