@@ -1,10 +1,10 @@
-//! Who may do what; published anew with each configuration.
+//! Access lists; each configuration publishes new ones.
 
 use std::net::IpAddr;
 
 use daemon::acl::Cidrs;
 
-/// Who may ask, and who may transfer zones.
+/// Networks that may ask, and networks that may transfer zones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// Who may ask; everybody when there is no list.

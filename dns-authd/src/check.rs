@@ -7,17 +7,17 @@ use config_text::{Position, counted};
 use daemon::config::{Problem, Problems};
 use daemon::exit;
 use daemon::tls::Certificates;
+use dns_lua::{LuaSettings, Snippet};
 use dns_wire::Name;
 use dns_wire::hash::Seed;
+use dns_zone::Zone;
+use dns_zone::check::{self, Severity};
+use dns_zone::parse::ZoneFile;
+use peer_bind::{ZoneDecl, ZoneKind};
 
 use crate::config::{Config, Zones};
 use crate::load;
-use crate::lua::{self, LuaSettings, Snippet};
-use crate::named_conf::{ZoneDecl, ZoneKind};
 use crate::programs;
-use crate::zone::Zone;
-use crate::zone::check::{self, Severity};
-use crate::zone::parse::ZoneFile;
 
 /// What was found.
 #[derive(Debug, Default)]
@@ -62,9 +62,6 @@ pub fn all(config: &Config) -> Findings {
 }
 
 /// Checks one zone of a configuration, or a master file that is a zone of this name.
-///
-/// # Errors
-/// When there is no such zone.
 pub fn one(
     config: Option<&Config>,
     target: &str,
@@ -147,7 +144,7 @@ impl Findings {
                 let snippets: Vec<Snippet> = programs::all_snippets(&Arc::new(zone));
                 self.n_programs += snippets.len();
                 if is_lua {
-                    let broken = lua::check(&snippets, settings);
+                    let broken = dns_lua::check(&snippets, settings);
                     self.problems.extend(broken);
                 } else if !snippets.is_empty() {
                     let name = &declared.name;

@@ -126,7 +126,7 @@ fn import(format: Format) -> ExitCode {
 
 /// Several zone lists become one.
 fn import_named(files: &[PathBuf]) -> Result<String, Rejected> {
-    let mut all: Option<crate::named_conf::NamedConf> = None;
+    let mut all: Option<peer_bind::NamedConf> = None;
     for file in files {
         let named = load::read_named_conf(file)?;
         match &mut all {

@@ -1,4 +1,4 @@
-//! What the server is told to do, whichever file said so.
+//! The configuration, from either kind of file.
 //!
 //! [`v1`] is the TOML that people write; [`peer`] makes the same of a pdns.conf. Reads no file:
 //! the shell does.
@@ -17,13 +17,13 @@ use std::time::Duration;
 use config_text::Problem;
 use daemon::config::Common;
 use daemon::tls::CertificateFiles;
+use dns_answer::Settings;
+use dns_zone::parse::Options;
+use peer_bind::ZoneDecl;
 use proto::endpoint::Endpoint;
 
 use crate::access::Access;
-use crate::answer::Settings;
-use crate::named_conf::ZoneDecl;
 use crate::programs::LiveSettings;
-use crate::zone::parse::Options;
 
 /// The admin listener, unless the configuration says otherwise.
 pub const DEFAULT_ADMIN: SocketAddr = loopback(9402);

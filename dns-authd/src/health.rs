@@ -1,6 +1,6 @@
-//! The stream from healthd: wakes the keeper when something has moved.
+//! The stream from healthd: wakes the publisher when a target changes.
 //!
-//! Decides nothing. When healthd goes, what it last said stays; how old that is, [`Link`] tells.
+//! Decides nothing. Without healthd its last snapshot stays; [`Link`] has its age.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use proto::watch::{State, Watcher};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::keeper::Command;
+use crate::publisher::Command;
 
 /// How the stream from healthd is doing; clones share it.
 #[derive(Clone)]
@@ -32,7 +32,7 @@ impl Link {
         self.watcher.as_ref().map(|watcher| watcher.state())
     }
 
-    /// How old what is known may be; `None` before the first word from healthd.
+    /// The age of the last snapshot; `None` before the first one.
     #[must_use]
     pub fn age(&self) -> Option<Duration> {
         self.state().and_then(|state| state.age(now()))
@@ -45,13 +45,13 @@ impl fmt::Debug for Link {
     }
 }
 
-/// Wakes the keeper with every snapshot.
+/// Wakes the publisher with every snapshot.
 pub fn follow(watcher: &Watcher, commands: SyncSender<Command>) -> JoinHandle<()> {
     let mut snapshots = watcher.subscribe();
     tokio::spawn(async move {
         while snapshots.changed().await.is_ok() {
             drop(snapshots.borrow_and_update());
-            // The keeper reads the newest snapshot, so a wake-up already queued is as good; but
+            // The publisher reads the newest snapshot, so a wake-up already queued is as good; but
             // when the queue is full of other things, this one must not be lost.
             while let Err(error) = commands.try_send(Command::Liveness) {
                 if matches!(error, std::sync::mpsc::TrySendError::Disconnected(_)) {
@@ -63,7 +63,7 @@ pub fn follow(watcher: &Watcher, commands: SyncSender<Command>) -> JoinHandle<()
     })
 }
 
-/// Between attempts to reach a keeper with a full queue.
+/// Between attempts to reach a publisher with a full queue.
 const RETRY: Duration = Duration::from_millis(5);
 
 fn now() -> Instant {

@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 
 use daemon::snapshot::{Cell, Reader};
 use daemon::udp::ReturnPath;
+use dns_answer::{Client, Responder, Snapshot, Transport, Verdict};
 use dns_wire::Name;
 
-use crate::answer::{Client, Responder, Snapshot, Transport, Verdict};
-use crate::keeper::Command;
 use crate::metrics::{ThreadTotals, Totals};
 use crate::programs::LuaPrograms;
+use crate::publisher::Command;
 use crate::random;
 
 /// Queries that may wait at a time: a burst of first queries after a start, and 4 MiB at most.
@@ -36,7 +36,7 @@ const IDLE: Duration = Duration::from_secs(1);
 pub struct Waiting {
     /// The query.
     pub message: Box<[u8]>,
-    /// The way back to who asked.
+    /// The way back to the client.
     pub path: ReturnPath,
     /// The address it came to.
     pub local: Option<IpAddr>,
@@ -57,19 +57,16 @@ pub struct Hold {
 
 impl Hold {
     /// Starts the thread; when it has ended, whoever waited was answered.
-    ///
-    /// # Errors
-    /// When it cannot be made.
     pub fn start(
         cell: Arc<Cell<Snapshot>>,
-        keeper: SyncSender<Command>,
+        publisher: SyncSender<Command>,
         limit: Duration,
         totals: &Totals,
     ) -> std::io::Result<(Self, JoinHandle<()>)> {
         let (queue, waiting) = sync_channel(QUEUE);
         let room = Room {
             reader: Reader::new(cell),
-            keeper,
+            publisher,
             limit,
             responder: Responder::new(LuaPrograms, random::seed()),
             held: Vec::new(),
@@ -97,7 +94,7 @@ impl Hold {
 /// Where they wait.
 struct Room {
     reader: Reader<Snapshot>,
-    keeper: SyncSender<Command>,
+    publisher: SyncSender<Command>,
     limit: Duration,
     responder: Responder<LuaPrograms>,
     held: Vec<(Instant, Waiting)>,
@@ -134,8 +131,8 @@ impl Room {
             let has_time = now < deadline;
             if !has_time {
                 let (apex, set) = (waiting.apex.clone(), waiting.set);
-                // When the keeper is busy, a later query tells it.
-                drop(self.keeper.try_send(Command::EndWait { apex, set }));
+                // When the publisher is busy, a later query tells it.
+                drop(self.publisher.try_send(Command::EndWait { apex, set }));
             }
             if has_time && !changed || !self.is_answered(&waiting, has_time) {
                 self.held.push((deadline, waiting));

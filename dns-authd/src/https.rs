@@ -1,7 +1,7 @@
 //! DNS over HTTPS (RFC 8484), by HTTP/2 and HTTP/1.1: a connection is handed over once it has its place
 //! among those of TCP, and hyper carries it.
 //!
-//! Never decides an answer; [`Shared`] does, and [`exchange`] says what HTTP makes of it.
+//! Decides no answer: [`Shared`] does, and `exchange` maps it to HTTP.
 
 mod exchange;
 
@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use dns_answer::Transport;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
@@ -28,10 +29,9 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use self::exchange::{Place, Refusal};
-use crate::answer::Transport;
-use crate::tcp::{LAST, MAX_QUERY, Shared};
+use crate::shared::{LAST, MAX_QUERY, Shared};
 
-/// What is spoken over TLS, the better first (RFC 8484 §5.2).
+/// The protocols offered in TLS, the preferred first (RFC 8484 §5.2).
 pub const PROTOCOLS: [&[u8]; 2] = [H2, b"http/1.1"];
 
 const H2: &[u8] = b"h2";
@@ -46,14 +46,14 @@ const WINDOW: u32 = 64 << 10;
 /// may take the end of the stream (RFC 9113 §8.1), or a reset of the connection, for the answer.
 const DISCARDED: usize = 64 << 10;
 
-/// How long a connection that was told to end may take when no query is held for longer, or the rest of a
-/// refused request.
+/// The time for a connection to end after it was asked to, unless a query is held for longer; also the
+/// time to read the rest of a refused request.
 const CLOSING: Duration = Duration::from_secs(2);
 
-/// What clients of HTTPS find.
+/// The settings of the HTTPS listener.
 #[derive(Clone)]
 pub struct Site {
-    /// Who shakes hands, with [`PROTOCOLS`].
+    /// Makes the handshake, with [`PROTOCOLS`].
     pub tls: TlsAcceptor,
     /// The path at which queries are answered.
     pub path: Arc<str>,
@@ -85,7 +85,7 @@ pub(crate) async fn serve(
     shared: Arc<Shared>,
     stop: watch::Receiver<bool>,
 ) {
-    let limits = shared.limits();
+    let limits = shared.limits;
     let is_h2 = stream.get_ref().1.alpn_protocol() == Some(H2);
     let caller = Arc::new(Caller {
         shared,
@@ -182,7 +182,7 @@ impl Caller {
             Place::Target(query) => query.into(),
             Place::Body => {
                 let body = Limited::new(body, MAX_QUERY).collect();
-                match timeout(self.shared.limits().idle, body).await {
+                match timeout(self.shared.limits.idle, body).await {
                     Ok(Ok(body)) => body.to_bytes(),
                     Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(Refusal::LONG),
                     Ok(Err(_)) => return Err(Refusal::BROKEN),
@@ -195,7 +195,7 @@ impl Caller {
     }
 }
 
-/// Reads what is left of a refused request, within [`DISCARDED`] and [`CLOSING`].
+/// Reads the rest of a refused request, within [`DISCARDED`] and [`CLOSING`].
 async fn discard(mut body: Incoming) {
     let mut left = DISCARDED;
     let read = async {
@@ -206,7 +206,7 @@ async fn discard(mut body: Incoming) {
             }
         }
     };
-    // Who sends more, or slower, may not see why it is refused.
+    // A client that sends more, or slower, may not see the reason of the refusal.
     drop(timeout(CLOSING, read).await);
 }
 

@@ -16,21 +16,21 @@ use daemon::args::PACKAGE_VERSION;
 use daemon::config::{Document, Problems};
 use daemon::disk::{Disk, Stamp};
 use dns_wire::hash::Seed;
+use dns_zone::Zone;
+use dns_zone::parse::{self, ZoneFile};
+use dns_zone::record::RecordData;
+use peer_bind::{NamedConf, ZoneDecl};
+use peer_pdns::PdnsConf;
 
 use crate::config::v1::Spec;
 use crate::config::{Config, Zones, peer};
-use crate::named_conf::{self, NamedConf, ZoneDecl};
-use crate::pdns_conf::{self, PdnsConf};
-use crate::zone::Zone;
-use crate::zone::parse::{self, ZoneFile};
-use crate::zone::record::RecordData;
 
-/// No zone file is larger; one that is, is surely another file.
+/// The largest zone file; a larger one is surely not a zone file.
 const MAX_FILE_SIZE: u64 = 4 << 30;
 
 //--- Configuration
 
-/// Which files tell what to do.
+/// The files of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// This server's own.
@@ -46,9 +46,6 @@ pub enum Source {
 
 impl Source {
     /// Reads the configuration and the zone list, but no zones.
-    ///
-    /// # Errors
-    /// Everything that is wrong with them.
     pub fn read(&self) -> Result<Config, Problems> {
         let host = host();
         match self {
@@ -74,24 +71,18 @@ impl Source {
 }
 
 /// Reads a pdns.conf and the zone list that it names.
-///
-/// # Errors
-/// Everything that is wrong with them.
 pub fn read_pdns_conf(
     path: &Path,
     arguments: &[(String, String)],
 ) -> Result<(PdnsConf, NamedConf), Rejected> {
-    let pdns = pdns_conf::parse(path, &mut Disk, arguments)?;
+    let pdns = peer_pdns::parse(path, &mut Disk, arguments)?;
     let named = read_named_conf(&pdns.bind_config)?;
     Ok((pdns, named))
 }
 
 /// Reads a named.conf.
-///
-/// # Errors
-/// Everything that is wrong with it.
 pub fn read_named_conf(path: &Path) -> Result<NamedConf, Rejected> {
-    named_conf::parse(path, &mut read)
+    peer_bind::parse(path, &mut read)
 }
 
 fn host() -> String {
@@ -119,10 +110,10 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 
 //--- Zones
 
-/// What came of loading a zone.
+/// A zone file after loading.
 #[derive(Debug)]
 pub struct Loaded {
-    /// The zone and what is odd about it, or what is wrong.
+    /// The zone with its warnings, or its errors.
     pub result: Result<(Arc<Zone>, Vec<Problem>), Vec<Problem>>,
     /// The files that were read or looked for, as they were before.
     pub files: Vec<(PathBuf, Stamp)>,
@@ -168,9 +159,6 @@ pub fn zone(declared: &ZoneDecl, zones: &Zones, seed: Seed, lua: bool) -> Loaded
 }
 
 /// Reads one zone; notes the files and their states.
-///
-/// # Errors
-/// Everything that is wrong with its files.
 pub fn read_zone(
     declared: &ZoneDecl,
     zones: &Zones,

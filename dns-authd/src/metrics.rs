@@ -1,4 +1,4 @@
-//! Names of metrics, and what they are read from.
+//! Metrics: names, help and sources.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,13 +7,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 use daemon::connections::Connections;
 use daemon::metrics::{Page, float, labels};
 use daemon::snapshot::Cell;
+use dns_answer::tally::{FAMILIES, RCODES, TRANSPORTS, TYPES, Tally};
+use dns_lua::Certainty;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
 use crate::health::Link;
-use crate::keeper::{Reports, State, ZoneReport};
-use crate::lua::Certainty;
-use crate::tally::{FAMILIES, RCODES, TRANSPORTS, TYPES, Tally};
+use crate::publisher::{Reports, State, ZoneReport};
 
 /// Queries by `transport` and `family`.
 pub const QUERIES: &str = "dns_authd_queries";
@@ -56,20 +56,20 @@ pub const HEALTH_CONNECTED: &str = "dns_authd_health_connected";
 /// How old what is known of targets may be; absent before the first word from healthd.
 pub const HEALTH_AGE: &str = "dns_authd_health_snapshot_age_seconds";
 
-/// More zones than this are told of only as a whole: a scraper would choke on them.
+/// With more zones there are no metrics for each zone: a scraper would choke on them.
 const SINGLE_ZONES: usize = 1000;
 
-/// What was counted, all threads together.
+/// The counts of all threads together.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
     threads: Arc<RwLock<Vec<Arc<ThreadTotals>>>>,
     /// Queries that waited.
     pub held: Arc<AtomicU64>,
-    /// Connections of those who may not ask.
+    /// Connections from senders outside the access list.
     pub outsiders: Arc<AtomicU64>,
 }
 
-/// What one thread counted; nobody else writes here.
+/// The counts of one thread; no other thread writes here.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct ThreadTotals {
@@ -119,7 +119,7 @@ impl Totals {
 }
 
 impl ThreadTotals {
-    /// Adds what was counted since the last time. Only one thread may call this.
+    /// Adds the counts since the last call. Only one thread may call this.
     pub fn add(&self, tally: &Tally) {
         let queries = self.queries.iter().flatten();
         for (total, count) in queries.zip(tally.queries.iter().flatten()) {
@@ -166,7 +166,7 @@ fn add(total: &AtomicU64, count: u64) {
 
 /// Shows the server to a scraper.
 pub struct Scrape {
-    /// What was counted.
+    /// The counts.
     pub totals: Totals,
     /// Connections.
     pub connections: Arc<Connections>,
@@ -315,5 +315,5 @@ fn health(page: &mut Page<'_, '_>, reports: &Reports, link: &Link) -> fmt::Resul
     }
 }
 
-/// A metric's name and help, and what it reads of a zone.
+/// A metric of a zone: name, help and value.
 type Reading<T> = (&'static str, &'static str, fn(&ZoneReport) -> T);

@@ -1,4 +1,4 @@
-//! `LUA` records of a zone: what they come to, and what they need watched.
+//! The `LUA` records of a zone: their answers, and the targets that they need watched.
 //!
 //! Between a zone, which has programs, and the data path, which has encoded records. Evaluates
 //! when it is told to, with the liveness it is given; reads no clock and opens nothing.
@@ -9,70 +9,70 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dns_wire::{Name, Type};
-
-use crate::live::{Context, Drawn, Failure, LiveAnswer, LiveSets, Part, View};
-use crate::lua::{
-    self, Certainty, LuaError, LuaSettings, Member, Note, Outcome, Records, Select, Snippet, Target,
+use dns_answer::live::{Context, Drawn, Failure, LiveAnswer, LiveSets, Part, View};
+use dns_lua::{
+    Certainty, LuaError, LuaSettings, Member, Note, Outcome, Records, Select, Snippet, Target,
 };
-use crate::zone::{LiveSet, Zone};
+use dns_wire::{Name, Type};
+use dns_zone::{LiveSet, Zone};
+
 pub use per_query::LuaPrograms;
 
-/// What the operator decided about live sets.
+/// Settings of live sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveSettings {
-    /// What programs may do and what their checks are like.
+    /// The limits of programs and the defaults of their checks.
     pub lua: Arc<LuaSettings>,
-    /// The TTL of answers while nothing is known.
+    /// The TTL of answers while the liveness is unknown.
     pub unknown_ttl: Duration,
-    /// How long the first queries for a set wait while nothing is known; zero is not at all.
+    /// How long the first queries for a set wait for probe results; zero for no wait.
     pub hold: Duration,
 }
 
-/// The live sets of one zone with all that was found out about them.
+/// The live sets of one zone with their evaluations.
 #[derive(Debug, Default)]
 pub struct LiveZone {
     snippets: Arc<[Vec<Snippet>]>,
     sets: Vec<Known>,
 }
 
-/// What is known about one live set.
+/// The evaluation of one live set.
 #[derive(Clone, Debug, Default)]
 struct Known {
     answer: LiveAnswer,
     targets: BTreeSet<Target>,
     certainty: Option<Certainty>,
-    /// Queries have waited for it long enough.
+    /// The wait for first results is over.
     waited: bool,
-    /// What its programs say to the operator.
+    /// Messages of its programs to the operator.
     messages: Vec<Message>,
 }
 
-/// Something that a program says to the operator.
+/// A message of a program to the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Whether the answer is SERVFAIL because of it.
+    /// Whether the answer is SERVFAIL for this reason.
     pub is_failure: bool,
-    /// Whose program it is, and where it stands.
+    /// The program: its position, type and owner.
     pub source: String,
-    /// What it says.
+    /// The message.
     pub text: String,
 }
 
 /// One live set, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveReport {
-    /// Whose set it is.
+    /// The owner name.
     pub owner: Name,
     /// The type of its records.
     pub rtype: Type,
-    /// How much is known; `None` when it has no answer.
+    /// The certainty; `None` if the set has no answer.
     pub certainty: Option<Certainty>,
-    /// What is drawn from.
+    /// The members.
     pub members: Vec<String>,
     /// The TTL of its answers.
     pub ttl: u32,
-    /// What its programs say.
+    /// Messages of its programs.
     pub messages: Vec<String>,
 }
 
@@ -132,7 +132,7 @@ impl LiveZone {
         fresh
     }
 
-    /// Takes over from the live sets of the zone before it which ones queries have waited for.
+    /// Takes over from the previous zone for which sets the wait is over.
     pub fn inherit(&mut self, zone: &Zone, before: &Self, zone_before: &Zone) {
         for (known, set) in self.sets.iter_mut().zip(zone.live_sets()) {
             let same = |old: &LiveSet| old.owner == set.owner && old.rtype == set.rtype;
@@ -142,7 +142,7 @@ impl LiveZone {
         }
     }
 
-    /// Lets queries for a set wait no longer.
+    /// Ends the wait of queries for a set.
     pub fn end_wait(&mut self, number: u32) {
         if let Some(known) = self.sets.get_mut(number as usize) {
             known.waited = true;
@@ -150,7 +150,7 @@ impl LiveZone {
         }
     }
 
-    /// What the data path serves.
+    /// The encoded answers for the data path.
     #[must_use]
     pub fn serve(&self, view: &View, settings: &LiveSettings) -> LiveSets {
         if self.is_empty() {
@@ -166,7 +166,7 @@ impl LiveZone {
         LiveSets::new(answers.collect(), Some(Arc::new(context)))
     }
 
-    /// Every set, for people.
+    /// A report of every set.
     #[must_use]
     pub fn report(&self, zone: &Zone) -> Vec<LiveReport> {
         let sets = self.sets.iter().zip(zone.live_sets());
@@ -213,7 +213,7 @@ pub fn all_snippets(zone: &Arc<Zone>) -> Vec<Snippet> {
 
 //--- Evaluating
 
-/// What one program of a set came to.
+/// The result of one program of a set.
 enum Source {
     /// Records to draw from.
     Drawn(Select, Vec<(Member, Vec<u8>)>),
@@ -290,7 +290,7 @@ impl Sum {
         view: &View,
         settings: &LiveSettings,
     ) -> Result<(), LuaError> {
-        let evaluation = lua::on_this_thread(&settings.lua, |evaluator| {
+        let evaluation = dns_lua::on_this_thread(&settings.lua, |evaluator| {
             evaluator.evaluate(snippet, &view.0)
         })?;
         self.known.targets.extend(evaluation.targets);
@@ -318,7 +318,7 @@ impl Sum {
         };
         let mut members: Vec<(Member, Vec<u8>)> = Vec::with_capacity(values.len());
         for member in values {
-            let rdata = lua::rdata(snippet.rtype, &member.value)?;
+            let rdata = dns_lua::rdata(snippet.rtype, &member.value)?;
             members.push((member, rdata));
         }
         self.sources.push(Source::Drawn(select, members));
@@ -378,7 +378,7 @@ fn seconds(duration: Duration) -> u32 {
     u32::try_from(duration.as_secs()).unwrap_or(u32::MAX)
 }
 
-/// What programs read of their own zone.
+/// The zone that programs read.
 #[derive(Debug)]
 struct ZoneRecords(Arc<Zone>);
 

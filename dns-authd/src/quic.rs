@@ -42,9 +42,6 @@ impl std::fmt::Debug for Quic {
 
 impl Quic {
     /// Starts to serve these sockets, already bound, with these certificates; needs a tokio runtime.
-    ///
-    /// # Errors
-    /// When a socket is refused.
     pub fn start(
         certificates: &Certificates,
         sockets: Vec<UdpSocket>,

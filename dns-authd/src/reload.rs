@@ -2,7 +2,7 @@
 //!
 //! Watches directories, not files: editors and configuration managers replace files, and a mounted
 //! ConfigMap swaps a link beside them. What an event says is not read; that there was one is
-//! enough for the keeper to look at the files it has read.
+//! enough for the publisher to look at the files it has read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -18,7 +18,7 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::io::Errno;
 use tokio::sync::watch;
 
-use crate::keeper::Command;
+use crate::publisher::Command;
 
 /// Changes this close together are looked at once: writing a file is several events.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -40,9 +40,6 @@ pub struct Pace {
 
 /// Sends [`Command::Look`] when there may be something to see, from a thread that ends with the
 /// senders.
-///
-/// # Errors
-/// When the thread cannot be made.
 pub fn watch(
     pace: watch::Receiver<Pace>,
     directories: watch::Receiver<BTreeSet<PathBuf>>,
@@ -78,7 +75,7 @@ struct Lookout {
     commands: SyncSender<Command>,
     looked: Instant,
     renewed: Instant,
-    /// A look is due: something may have changed, and the keeper has not been told yet.
+    /// A look is due: something may have changed, and the publisher has not been told yet.
     is_due: bool,
     watches: Option<Watches>,
 }
@@ -107,13 +104,13 @@ impl Lookout {
         let interval = self.pace.borrow().interval;
         self.is_due |= interval.is_some_and(|interval| now.duration_since(self.looked) >= interval);
         if self.is_due {
-            // A keeper that is too busy now is told on the next turn.
+            // A publisher that is too busy now is told on the next turn.
             match self.commands.try_send(Command::Look) {
                 Ok(()) => {
                     self.looked = now;
                     self.is_due = false;
                 }
-                Err(_) => tracing::debug!("Zone keeper is busy"),
+                Err(_) => tracing::debug!("Zone publisher is busy"),
             }
         }
         true
@@ -198,7 +195,7 @@ impl Watches {
                 if number.is_none() {
                     tracing::warn!(
                         directory = %path.display(),
-                        "Directory cannot be watched; its files are looked at by the clock"
+                        "Directory cannot be watched; its files are checked at intervals"
                     );
                 }
                 self.watched.insert(path.clone(), number);

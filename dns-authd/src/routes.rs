@@ -1,4 +1,4 @@
-//! What the admin listener does beside what every daemon's does.
+//! The routes of the admin listener that other daemons do not have.
 //!
 //! ```text
 //! GET  /zones                    each zone's state, as JSON
@@ -12,21 +12,21 @@ use std::sync::mpsc::SyncSender;
 
 use daemon::admin::{Reply, Request, Routes};
 use daemon::snapshot::Cell;
+use dns_answer::Snapshot;
 use dns_wire::{Name, Type};
+use dns_zone::Zone;
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use crate::answer::Snapshot;
-use crate::keeper::{Command, NoSuchZone, Outcome, Reports};
+use crate::publisher::{Command, NoSuchZone, Outcome, Reports};
 use crate::status;
-use crate::zone::Zone;
 
 /// Adds the paths.
 pub fn add(
     routes: &Routes,
     cell: &Arc<Cell<Snapshot>>,
     reports: &Arc<Cell<Reports>>,
-    keeper: &SyncSender<Command>,
+    publisher: &SyncSender<Command>,
 ) {
     let reports = Arc::clone(reports);
     routes.get("/zones", move |_| {
@@ -38,9 +38,9 @@ pub fn add(
         let reply = show(&request, &cell.current());
         async move { reply }
     });
-    let keeper = keeper.clone();
+    let publisher = publisher.clone();
     routes.post("/zones/reload", move |request| {
-        reload(request, keeper.clone())
+        reload(request, publisher.clone())
     });
 }
 
@@ -59,14 +59,14 @@ fn show(request: &Request, snapshot: &Snapshot) -> Reply {
     }
 }
 
-async fn reload(request: Request, keeper: SyncSender<Command>) -> Reply {
+async fn reload(request: Request, publisher: SyncSender<Command>) -> Reply {
     let name = match zone_name(&request) {
         Ok(name) => name,
         Err(reply) => return reply,
     };
     let (done, outcome) = oneshot::channel();
-    if keeper.try_send(Command::Reload(name, done)).is_err() {
-        return Reply::text(503, "the zone keeper is busy\n");
+    if publisher.try_send(Command::Reload(name, done)).is_err() {
+        return Reply::text(503, "the zone publisher is busy\n");
     }
     match outcome.await {
         Ok(Ok(outcomes)) => {
@@ -134,7 +134,7 @@ mod tests {
     use dns_wire::hash::Seed;
 
     use super::*;
-    use crate::zone::parse::{self, Options};
+    use dns_zone::parse::{self, Options};
 
     fn read(text: &str, options: &Options) -> Zone {
         let apex: Name = "example.".parse().unwrap();

@@ -1,17 +1,16 @@
-//! Does once what the server is for: answers the SOA of every zone, through the table that clients
-//! are answered from.
+//! Asks this server for the SOA of every zone, through the same table as clients.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
 use config_text::counted_as;
+use dns_answer::table::Table;
+use dns_answer::{Client, Transport, Verdict};
 use dns_wire::header::{self, Flags};
 use dns_wire::{Name, Rcode, Type};
 
-use crate::answer::{self, Client, Transport, Verdict};
-use crate::table::Table;
-use crate::tcp::Shared;
+use crate::shared::Shared;
 
-/// Who asks: this process.
+/// The client: this process.
 const CLIENT: Client = Client {
     peer: SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
     local: None,
@@ -25,12 +24,9 @@ const CLIENT: Client = Client {
 const INTERNET: u16 = 1;
 
 /// Asks for every zone of the table; says how many answered, or which did not.
-///
-/// # Errors
-/// The first zone that is not answered for, and what was answered instead.
 pub fn run(shared: &Shared, table: &Table) -> Result<String, String> {
     let zones = table.zones();
-    let mut out = vec![0; answer::MAX_MESSAGE];
+    let mut out = vec![0; dns_answer::MAX_MESSAGE];
     for served in zones {
         let query = query(&served.apex);
         let verdict = shared.respond(&query, &CLIENT, &mut out);

@@ -5,20 +5,20 @@ use std::sync::Arc;
 
 use daemon::snapshot::{Cell, Reader};
 use daemon::udp::{Datagram, Engine, EngineOptions, Outcome, Respond};
+use dns_answer::{Client, Responder, Snapshot, Transport, Verdict};
 
 use crate::access::Access;
-use crate::answer::{Client, Responder, Snapshot, Transport, Verdict};
 use crate::hold::{Hold, Waiting};
 use crate::metrics::{ThreadTotals, Totals};
 use crate::programs::LuaPrograms;
 use crate::random;
 
-/// What every thread needs.
+/// The parts that every thread needs.
 #[derive(Clone, Debug)]
 pub struct Supply {
-    /// What is answered from.
+    /// The published snapshot.
     pub cell: Arc<Cell<Snapshot>>,
-    /// Who may ask.
+    /// The access lists.
     pub access: Arc<Cell<Access>>,
     /// Where queries wait.
     pub hold: Hold,
@@ -38,9 +38,6 @@ struct Answerer {
 }
 
 /// Starts the threads on these sockets.
-///
-/// # Errors
-/// When the engine cannot be started.
 pub fn start(sockets: Vec<UdpSocket>, threads: usize, supply: &Supply) -> std::io::Result<Engine> {
     let options = EngineOptions {
         name: "dns",

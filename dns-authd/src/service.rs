@@ -1,4 +1,4 @@
-//! The server as the life of its process sees it: what is started, in which order, and ended.
+//! Starts the parts of the server in order, reloads them, and ends them.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -13,6 +13,8 @@ use daemon::run::{Context, Service, StartError};
 use daemon::snapshot::Cell;
 use daemon::tls::{CertificateError, Certificates};
 use daemon::udp::{self, Engine};
+use dns_answer::Snapshot;
+use dns_answer::table::Table;
 use dns_wire::hash::Seed;
 use proto::watch::Watcher;
 use serde_json::Value;
@@ -21,26 +23,25 @@ use tokio::sync::{oneshot, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crate::access::Access;
-use crate::answer::Snapshot;
 use crate::config::{Config, Fixed, Network, Tls};
 use crate::health::{self, Link};
 use crate::hold::Hold;
 use crate::https::{self, Site};
-use crate::keeper::{self, Command, Outfit, Plan, Reports};
 use crate::metrics::{Scrape, Totals};
 use crate::programs::LiveSettings;
+use crate::publisher::{self, Channels, Command, Plan, Reports};
 use crate::quic::Quic;
 use crate::reload::{self, Pace};
 use crate::server::Supply;
-use crate::table::Table;
-use crate::tcp::{self, Shared, Spoken};
+use crate::shared::{self, Shared};
+use crate::tcp::{self, Spoken};
 use crate::{random, routes, self_check, server, status};
 
 /// The name of the DNS sockets among inherited ones.
 const SOCKETS: &str = "dns";
 /// The ALPN name of DNS over TLS (RFC 7858's entry in the IANA registry).
 const DOT: &[u8] = b"dot";
-/// Between attempts to reach a keeper with a full queue.
+/// Between attempts to reach a publisher with a full queue.
 const RETRY: Duration = Duration::from_millis(5);
 /// How long connections of QUIC may take to end, of the whole drain, when no query is held for longer.
 const QUIC_DRAIN: Duration = Duration::from_secs(1);
@@ -60,17 +61,17 @@ pub struct Authd {
     fixed: Fixed,
 }
 
-/// What is served, and who keeps it as it should be.
+/// The published zones, and the threads that update them.
 #[derive(Debug)]
 struct Stock {
     cell: Arc<Cell<Snapshot>>,
     reports: Arc<Cell<Reports>>,
-    keeper: keeper::Handle,
+    publisher: publisher::Handle,
     link: Link,
     pace: watch::Sender<Pace>,
 }
 
-/// The thread of TCP and what is built on it.
+/// The thread of all stream transports.
 #[derive(Debug)]
 struct Streams {
     stop: watch::Sender<bool>,
@@ -97,7 +98,7 @@ impl Service for Authd {
         let totals = Totals::default();
         let (hold, waiting) = Hold::start(
             Arc::clone(&stock.cell),
-            stock.keeper.sender(),
+            stock.publisher.sender(),
             hold_time(&config),
             &totals,
         )
@@ -138,7 +139,7 @@ impl Service for Authd {
             &context.admin,
             &stock.cell,
             &stock.reports,
-            &stock.keeper.sender(),
+            &stock.publisher.sender(),
         );
         Ok(Self {
             engine,
@@ -166,9 +167,9 @@ impl Service for Authd {
         self.access.publish(config.access.clone());
         let (done, summary) = oneshot::channel();
         let mut command = Command::Configure(Box::new(plan(&config)), done);
-        while let Err(returned) = self.stock.keeper.send(command) {
+        while let Err(returned) = self.stock.publisher.send(command) {
             let Some(returned) = returned else {
-                return Ok("the zone keeper has ended".to_owned());
+                return Ok("the zone publisher has ended".to_owned());
             };
             command = returned;
             tokio::time::sleep(RETRY).await;
@@ -186,7 +187,7 @@ impl Service for Authd {
 
     async fn drain(self, deadline: Duration) -> bool {
         // UDP answers what is queued and ends, and then who waits; connections end when they have
-        // nothing to answer. The keeper goes on until then: it publishes what is waited for.
+        // nothing to answer. The publisher goes on until then: it publishes what is waited for.
         self.engine.ask_to_stop();
         self.streams.stop.send_replace(true);
         let ended = tokio::time::timeout(deadline, async {
@@ -197,7 +198,7 @@ impl Service for Authd {
         let is_drained = ended.await.is_ok();
         let stopped = tokio::task::spawn_blocking(move || {
             self.engine.stop();
-            self.stock.keeper.stop();
+            self.stock.publisher.stop();
         });
         stopped.await.is_ok() && is_drained
     }
@@ -217,7 +218,7 @@ impl Stock {
         let watcher =
             endpoint.map(|endpoint| Arc::new(Watcher::start(endpoint, Authd::NAME, Vec::new())));
         let (directories, watched) = watch::channel(BTreeSet::new());
-        let outfit = Outfit {
+        let channels = Channels {
             cell: Arc::clone(&cell),
             reports: Arc::clone(&reports),
             watcher: watcher.clone(),
@@ -225,20 +226,20 @@ impl Stock {
             directories,
         };
         let (ready, loaded) = oneshot::channel();
-        let keeper = keeper::Handle::start(outfit, plan, seed, ready)
-            .map_err(|error| StartError::io("zone keeper does not start", &error))?;
+        let publisher = publisher::Handle::start(channels, plan, seed, ready)
+            .map_err(|error| StartError::io("zone publisher does not start", &error))?;
         let summary = loaded.await.unwrap_or_default();
         tracing::info!("Zones are loaded: {summary}");
         if let Some(watcher) = &watcher {
-            health::follow(watcher, keeper.sender());
+            health::follow(watcher, publisher.sender());
         }
         let (pace, paces) = watch::channel(pace(config));
-        reload::watch(paces, watched, keeper.sender())
+        reload::watch(paces, watched, publisher.sender())
             .map_err(|error| StartError::io("zone watch does not start", &error))?;
         Ok(Self {
             cell,
             reports,
-            keeper,
+            publisher,
             link: Link::new(watcher),
             pace,
         })
@@ -260,7 +261,7 @@ fn hold_time(config: &Config) -> Duration {
     }
 }
 
-/// What the keeper carries out.
+/// The publisher's part of a configuration.
 fn plan(config: &Config) -> Plan {
     Plan {
         zones: config.zones.clone(),
@@ -280,7 +281,7 @@ fn threads(network: &Network) -> usize {
     }
 }
 
-/// The sockets that queries come to.
+/// The sockets for queries.
 struct Listeners {
     udp: Vec<std::net::UdpSocket>,
     tcp: Vec<std::net::TcpListener>,
@@ -341,14 +342,14 @@ impl EncryptedListeners {
     }
 }
 
-/// A listener, and what is spoken there.
+/// A listener and its protocol.
 type Door = (tokio::net::TcpListener, Spoken);
 
 fn door(listener: std::net::TcpListener, spoken: &Spoken) -> io::Result<Door> {
     Ok((tokio::net::TcpListener::from_std(listener)?, spoken.clone()))
 }
 
-/// What there is of encrypted transports.
+/// The listeners of encrypted transports.
 #[derive(Default)]
 struct Secured {
     certificates: Option<Certificates>,
@@ -378,7 +379,7 @@ impl Secured {
             false => Some(Quic::start(
                 &certificates,
                 doq,
-                tcp::ask(Arc::clone(shared)),
+                shared::ask(Arc::clone(shared)),
             )?),
         };
         tokio::spawn(certificates.clone().follow());

@@ -1,20 +1,20 @@
-//! What the server tells of itself: as JSON to programs, as text to people.
+//! The status of the server: as JSON for programs, as text for people.
 
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use config_text::counted;
 use daemon::run::headline;
+use dns_answer::tally::{RCODES, TRANSPORTS};
+use dns_lua::Certainty;
 use serde_json::{Value, json};
 
 use crate::health::Link;
-use crate::keeper::{Reports, State, ZoneReport};
-use crate::lua::Certainty;
 use crate::metrics::Totals;
 use crate::programs::LiveReport;
-use crate::tally::{RCODES, TRANSPORTS};
+use crate::publisher::{Reports, State, ZoneReport};
 
-/// Zones that are told of one by one in the status; `zone list` tells of all.
+/// The status lists at most so many zones; `zone list` has all.
 const SHOWN_ZONES: usize = 50;
 
 /// The server at one moment.

@@ -1,18 +1,18 @@
 //! DNS over TCP (RFC 7766) and over TLS (RFC 7858): pipelined queries, bounded connections, idle ones
 //! closed. Connections of HTTPS are accepted here too, within the same bounds.
 //!
-//! A task for each connection reads what there is, answers every whole query in it, and writes the
-//! answers with one call; it reads no more until they are written, so a client that does not read
-//! holds up nobody but itself. Queries that wait for first results are answered out of order
+//! A task for each connection reads the available octets, answers every whole query in them, and
+//! writes the answers with one call. It reads no more until they are written, so a client that does
+//! not read delays only itself. Queries that wait for first results are answered out of order
 //! (RFC 7766 §7).
 
-use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use daemon::connections::{Connections, Place};
-use daemon::snapshot::Cell;
+use daemon::connections::Place;
+use dns_answer::transfer::Transfer;
+use dns_answer::{Client, Transport, Verdict};
 use dns_wire::{Name, Rcode};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -20,42 +20,15 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
-use crate::access::Access;
-use crate::answer::{self, Client, Responder, Snapshot, Transport, Verdict};
-use crate::config::TcpLimits;
 use crate::https::{self, Site};
-use crate::metrics::{ThreadTotals, Totals};
-use crate::programs::LuaPrograms;
-use crate::quic::Ask;
-use crate::random;
-use crate::transfer;
+use crate::shared::{LAST, MAX_QUERY, POLL, Shared, now};
 
-/// The longest query that is read: a query with every option there is does not come near.
-pub(crate) const MAX_QUERY: usize = 4096;
 /// Answers written with one call, unless a single one is longer.
 const WRITE_BATCH: usize = 64 * 1024;
-/// How often a waiting query looks whether it can be answered.
-const POLL: Duration = Duration::from_millis(2);
-/// How long a connection is read from when the server stops: a query that was on its way is answered, and
-/// not cut off with its connection.
-pub(crate) const LAST: Duration = Duration::from_millis(500);
 /// How long a TLS handshake may take; it has its place among the connections from its beginning.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// After a failure to accept for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// What connections share. One thread runs them all.
-#[derive(Debug)]
-pub struct Shared {
-    cell: Arc<Cell<Snapshot>>,
-    limits: TcpLimits,
-    hold: Duration,
-    access: Arc<Cell<Access>>,
-    connections: Arc<Connections>,
-    totals: Totals,
-    thread: Arc<ThreadTotals>,
-    responder: Mutex<Responder<LuaPrograms>>,
-}
 
 /// A query that waits for first results.
 struct Waiting {
@@ -63,118 +36,7 @@ struct Waiting {
     deadline: Instant,
 }
 
-impl Shared {
-    /// What connections need.
-    #[must_use]
-    pub fn new(
-        cell: Arc<Cell<Snapshot>>,
-        limits: TcpLimits,
-        hold: Duration,
-        access: Arc<Cell<Access>>,
-        totals: Totals,
-    ) -> Arc<Self> {
-        let responder = Responder::new(LuaPrograms, random::seed());
-        Arc::new(Self {
-            responder: Mutex::new(responder),
-            cell,
-            limits,
-            hold,
-            access,
-            connections: Connections::new(limits.connections, limits.per_client),
-            thread: totals.add_thread(),
-            totals,
-        })
-    }
-
-    /// Answers one message; for every transport that is a stream.
-    pub fn respond(&self, message: &[u8], client: &Client, out: &mut [u8]) -> Verdict {
-        // A responder left by a panic elsewhere holds nothing but scratch.
-        let snapshot = self.cell.current();
-        let mut responder = self
-            .responder
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let verdict = responder.respond(&snapshot, message, client, out);
-        let tally = responder.tally().take();
-        drop(responder);
-        self.thread.add(&tally);
-        verdict
-    }
-
-    /// Answers one message, after a wait while nothing is known yet; `None` is silence.
-    pub(crate) async fn answer(
-        &self,
-        message: &[u8],
-        peer: SocketAddr,
-        transport: Transport,
-    ) -> Option<Vec<u8>> {
-        let deadline = now() + self.hold;
-        let mut out = vec![0; answer::MAX_MESSAGE];
-        let length = loop {
-            let client = Client {
-                peer,
-                local: None,
-                local_port: 0,
-                transport,
-                can_wait: now() < deadline,
-                may_ask: self.access.current().may_ask(peer.ip()),
-            };
-            match self.respond(message, &client, &mut out) {
-                Verdict::Reply(length) => break length,
-                Verdict::Wait { .. } => tokio::time::sleep(POLL).await,
-                Verdict::Silent => return None,
-                // Transfers are for TCP, or TLS with a protocol of its own (RFC 9103).
-                Verdict::Transfer { .. } => {
-                    break answer::refuse(message, Rcode::REFUSED, &mut out)?;
-                }
-            }
-        };
-        out.truncate(length);
-        Some(out)
-    }
-
-    pub(crate) fn limits(&self) -> TcpLimits {
-        self.limits
-    }
-
-    /// How long a query that came last may be answered: it waits for first results, and the answer leaves.
-    pub(crate) fn last_answer(&self) -> Duration {
-        self.hold + LAST
-    }
-
-    /// How many connections there are.
-    #[must_use]
-    pub fn connections(&self) -> Arc<Connections> {
-        Arc::clone(&self.connections)
-    }
-
-    /// Waits until no connection is open.
-    pub async fn wait_until_closed(&self) {
-        while self.connections.open() > 0 {
-            tokio::time::sleep(POLL).await;
-        }
-    }
-
-    /// Takes a place for a client, unless it may not ask or a bound is reached.
-    fn admit(&self, client: IpAddr) -> Option<Place> {
-        if !self.access.current().may_ask(client) {
-            self.totals.outsiders.fetch_add(1, Ordering::Relaxed);
-            return None;
-        }
-        self.connections.admit(client)
-    }
-}
-
-/// Answers for QUIC.
-#[must_use]
-pub fn ask(shared: Arc<Shared>) -> Ask {
-    Arc::new(move |message, peer| {
-        let shared = Arc::clone(&shared);
-        Box::pin(async move { shared.answer(&message, peer, Transport::Quic).await })
-    })
-}
-
-/// What is spoken on the connections of a listener.
+/// The protocol of a listener's connections.
 #[derive(Clone)]
 pub enum Spoken {
     /// DNS.
@@ -267,9 +129,9 @@ async fn begin(
 struct Connection {
     shared: Arc<Shared>,
     client: Client,
-    /// What was read and not yet answered.
+    /// Input that is not yet answered.
     input: Vec<u8>,
-    /// What is to be written.
+    /// Output that is not yet written.
     output: Vec<u8>,
     scratch: Vec<u8>,
     waiting: Vec<Waiting>,
@@ -281,7 +143,7 @@ struct Connection {
 enum End {
     /// The client is gone, is silent, or does not read.
     Closed,
-    /// The client sends what is no DNS.
+    /// The client sends something that is not DNS.
     Noise,
 }
 
@@ -304,7 +166,7 @@ impl Connection {
             },
             input: Vec::new(),
             output: Vec::new(),
-            scratch: vec![0; answer::MAX_MESSAGE],
+            scratch: vec![0; dns_answer::MAX_MESSAGE],
             waiting: Vec::new(),
             deadline: now(),
         }
@@ -350,13 +212,13 @@ impl Connection {
             }
         };
         if matches!(ended, End::Noise) {
-            tracing::debug!(%peer, "Client sends what is no DNS");
+            tracing::debug!(%peer, "Client does not speak DNS");
             // What came before it is answered; nothing after it is read.
             self.finish(&mut writer).await;
         }
     }
 
-    /// Answers what waits, after the last query that is taken from the client.
+    /// Answers the waiting queries; no more are read.
     async fn finish(&mut self, writer: &mut (impl AsyncWrite + Unpin)) -> End {
         while !self.waiting.is_empty() {
             tokio::time::sleep(POLL).await;
@@ -465,13 +327,13 @@ impl Connection {
             .and_then(|served| served.zone.clone())
             .filter(|_| is_allowed);
         let Some(zone) = zone else {
-            if let Some(length) = answer::refuse(message, Rcode::REFUSED, &mut self.scratch) {
+            if let Some(length) = dns_answer::refuse(message, Rcode::REFUSED, &mut self.scratch) {
                 self.push(length);
             }
             return Ok(());
         };
         tracing::info!(zone = %apex, %peer, serial = zone.soa().serial, "Zone is transferred");
-        let mut transfer = transfer::Transfer::new(&zone, message);
+        let mut transfer = Transfer::new(&zone, message);
         while let Some(length) = transfer.next_message(&mut self.scratch) {
             self.push(length);
             self.flush_batch(writer).await?;
@@ -487,7 +349,7 @@ impl Connection {
         self.output.extend_from_slice(message);
     }
 
-    /// Writes what is enough for one call.
+    /// Writes the output when it is enough for one call.
     async fn flush_batch(&mut self, writer: &mut (impl AsyncWrite + Unpin)) -> Result<(), End> {
         match self.output.len() >= WRITE_BATCH {
             true => self.flush(writer).await,
@@ -513,7 +375,7 @@ impl Connection {
     }
 }
 
-/// Reads what there is; `Some(0)` when the client has no more to send.
+/// Reads the available octets; `Some(0)` when the client has no more to send.
 async fn read_some(
     reader: &mut (impl AsyncRead + Unpin),
     input: &mut Vec<u8>,
@@ -536,10 +398,6 @@ fn next_frame(input: &[u8]) -> Result<Option<&[u8]>, End> {
         return Err(End::Noise);
     }
     Ok(rest.get(..length))
-}
-
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]

@@ -83,6 +83,7 @@ impl Suffixes {
         }
     }
 
+    #[inline]
     fn set(&mut self, index: usize, start: usize, hash: u64) {
         if let (Some(place), Some(slot)) = (self.starts.get_mut(index), self.hashes.get_mut(index))
         {
@@ -92,12 +93,14 @@ impl Suffixes {
     }
 
     /// How many labels the name has.
+    #[inline]
     #[must_use]
     pub const fn n_labels(&self) -> usize {
         self.n_labels
     }
 
     /// The suffix of `n` labels, in lower case; the root's when there are not so many.
+    #[inline]
     #[must_use]
     pub fn suffix(&self, n: usize) -> &[u8] {
         let start = usize::from(self.starts.get(n).copied().unwrap_or(0));
@@ -105,12 +108,14 @@ impl Suffixes {
     }
 
     /// The hash of the suffix of `n` labels.
+    #[inline]
     #[must_use]
     pub fn hash(&self, n: usize) -> u64 {
         self.hashes.get(n).copied().unwrap_or(0)
     }
 
     /// The whole name in lower case.
+    #[inline]
     #[must_use]
     pub fn name(&self) -> &[u8] {
         self.lower.get(..self.length).unwrap_or(&[0])

@@ -1,12 +1,11 @@
 //! A peer's files as this server's TOML.
 
 use config_text::toml::{list, quoted};
+use dns_lua::LuaSettings;
+use peer_bind::{NamedConf, ZoneDecl, ZoneKind};
+use peer_pdns::{LuaRecords, PdnsConf, ServerId, Version};
 
-use crate::lua::LuaSettings;
-use crate::named_conf::{NamedConf, ZoneDecl, ZoneKind};
-use crate::pdns_conf::{LuaRecords, PdnsConf, ServerId, Version};
-
-/// The configuration that a pdns.conf and its zone list come to.
+/// A pdns.conf and its zone list as a configuration file of this server.
 #[must_use]
 pub fn pdns_conf(pdns: &PdnsConf, named: &NamedConf) -> String {
     let mut page = Page::new();
@@ -35,7 +34,7 @@ pub fn pdns_conf(pdns: &PdnsConf, named: &NamedConf) -> String {
     page.text
 }
 
-/// The configuration that a named.conf comes to.
+/// A named.conf as a configuration file of this server.
 #[must_use]
 pub fn named_conf(named: &NamedConf) -> String {
     let mut page = Page::new();

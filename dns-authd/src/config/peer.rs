@@ -7,17 +7,17 @@ use std::sync::Arc;
 use config_text::Problem;
 use daemon::acl::Cidrs;
 use daemon::config::Common;
+use dns_answer::{Any, Settings};
+use dns_lua::LuaSettings;
+use dns_zone::parse::{Options, OutOfZone};
+use peer_bind::{NamedConf, ZoneDecl};
+use peer_pdns::{LuaRecords, PdnsConf, ServerId, Version, ZoneFiles};
 use proto::endpoint::Endpoint;
 
 use super::v1::{DEFAULT_HOLD, DEFAULT_UNKNOWN_TTL, chaos, identity, keepalive};
 use super::{Config, DEFAULT_ADMIN, Network, TcpLimits, Zones};
 use crate::access::Access;
-use crate::answer::{Any, Settings};
-use crate::lua::LuaSettings;
-use crate::named_conf::{NamedConf, ZoneDecl};
-use crate::pdns_conf::{LuaRecords, PdnsConf, ServerId, Version, ZoneFiles};
 use crate::programs::LiveSettings;
-use crate::zone::parse::{Options, OutOfZone};
 
 /// Makes the config. `version` is the server's own, `host` the node's name.
 #[must_use]
@@ -80,7 +80,7 @@ pub fn config(pdns: &PdnsConf, named: NamedConf, version: &str, host: &str) -> C
     }
 }
 
-/// Servers that are to be told of changes, and will not be.
+/// A warning about `also-notify` servers: this server sends no NOTIFY.
 pub(super) fn not_notified(named: &NamedConf) -> Option<String> {
     let of_zones = named.zones.iter().flat_map(|zone| &zone.also_notify);
     let all = named.also_notify.iter().chain(of_zones);

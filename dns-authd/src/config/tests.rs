@@ -3,11 +3,10 @@
 use std::path::Path;
 
 use daemon::config::{Document, Problems};
+use dns_answer::Any;
 
 use super::v1::Spec;
 use super::{Config, DEFAULT_ADMIN, DEFAULT_LISTEN, Fixed, import, peer};
-use crate::answer::Any;
-use crate::{named_conf, pdns_conf};
 
 const TEMPLATE: &str = include_str!("../../../deploy/config/dns-authd.toml");
 
@@ -188,8 +187,8 @@ const BIND: &[u8] = b"options { directory \"/var/named\"; };\n\
 
 #[test]
 fn an_imported_pdns_conf_means_what_it_meant() {
-    let pdns = pdns_conf::parse_bytes(PDNS).unwrap();
-    let named = named_conf::parse_bytes(BIND).unwrap();
+    let pdns = peer_pdns::parse_bytes(PDNS).unwrap();
+    let named = peer_bind::parse_bytes(BIND).unwrap();
     let direct = peer::config(&pdns, named.clone(), "0.1.0", "node");
     let page = import::pdns_conf(&pdns, &named);
     assert!(page.contains("# not carried: setgid=pdns: "), "{page}");
@@ -216,7 +215,7 @@ fn an_imported_pdns_conf_means_what_it_meant() {
 
 #[test]
 fn an_imported_zone_list_includes_from_where_it_did() {
-    let named = named_conf::parse_bytes(BIND).unwrap();
+    let named = peer_bind::parse_bytes(BIND).unwrap();
     let page = import::named_conf(&named);
     let imported = read(&page).unwrap_or_else(|problems| panic!("{problems}\n{page}"));
     let directory = imported.zones.options.directory.as_deref();
@@ -225,10 +224,10 @@ fn an_imported_zone_list_includes_from_where_it_did() {
 
 #[test]
 fn an_imported_pdns_conf_without_an_id_has_none_and_its_udp_limit_is_legal() {
-    let named = named_conf::parse_bytes(BIND).unwrap();
+    let named = peer_bind::parse_bytes(BIND).unwrap();
     for (limit, kept) in [(10, 512), (8192, 4096)] {
         let text = format!("udp-truncation-threshold={limit}\nserver-id=disabled\n");
-        let pdns = pdns_conf::parse_bytes(&[PDNS, text.as_bytes()].concat()).unwrap();
+        let pdns = peer_pdns::parse_bytes(&[PDNS, text.as_bytes()].concat()).unwrap();
         let direct = peer::config(&pdns, named.clone(), "0.1.0", "node");
         let imported = read(&import::pdns_conf(&pdns, &named)).unwrap();
         for config in [direct, imported] {

@@ -11,18 +11,19 @@ use daemon::acl::Cidrs;
 use daemon::config::{
     AdminSpec, ByteSize, Common, Document, HumanDuration, LogSpec, Problem, Problems,
 };
+use dns_answer::{Any, Settings};
+use dns_lua::{AllDown, LuaSettings, WhileUnknown};
 use dns_wire::Name;
+use dns_wire::edns::UDP_PAYLOADS;
+use dns_zone::parse::{Options, OutOfZone};
+use peer_bind::{NamedConf, ZoneDecl, ZoneKind};
 use proto::endpoint::Endpoint;
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::{Config, DEFAULT_ADMIN, DEFAULT_LISTEN, Network, TcpLimits, Tls, Zones};
 use crate::access::Access;
-use crate::answer::{Any, Settings, UDP_PAYLOADS};
-use crate::lua::{AllDown, LuaSettings, WhileUnknown};
-use crate::named_conf::{NamedConf, ZoneDecl, ZoneKind};
 use crate::programs::LiveSettings;
-use crate::zone::parse::{Options, OutOfZone};
 
 /// The file as a whole.
 #[derive(Debug, Default, Deserialize)]
@@ -212,10 +213,7 @@ impl Spec {
             .map(|path| path.get_ref().as_path())
     }
 
-    /// Makes the config, with what the named.conf said. `host` is the node's name.
-    ///
-    /// # Errors
-    /// Everything that makes no sense.
+    /// Makes the config, with the zones of the named.conf. `host` is the node's name.
     pub fn into_config(
         self,
         document: &Document,
@@ -435,7 +433,7 @@ impl AnswersSpec {
     }
 }
 
-/// What the server calls itself: what was written, `none` for nothing, else the node's name.
+/// The server's identity: the configured one, nothing for `none`, else the node's name.
 pub(super) fn identity(written: Option<&str>, host: &str) -> Option<String> {
     match written {
         Some("none" | "") => None,
@@ -444,7 +442,7 @@ pub(super) fn identity(written: Option<&str>, host: &str) -> Option<String> {
     }
 }
 
-/// What CHAOS TXT questions get. The version is told only by who asks for it to be.
+/// The answers to CHAOS TXT questions. The version is answered only if it is configured.
 pub(super) fn chaos(version: Option<&str>, id: Option<&str>) -> Vec<(Name, String)> {
     let version = version.filter(|version| !matches!(*version, "none" | ""));
     let entries = [
@@ -497,7 +495,7 @@ impl TlsSpec {
     }
 }
 
-/// Whether a request can be for this path: what begins a query or a fragment is not of it.
+/// Whether this can be the path of a request: it begins with a slash and holds no `?` or `#`.
 fn is_path(written: &str) -> bool {
     written.starts_with('/')
         && !written.contains(|c: char| "?#{".contains(c) || !c.is_ascii_graphic())

@@ -1,4 +1,4 @@
-//! What HTTP carries (RFC 8484): a query out of a request, and how long its response stays fresh.
+//! Queries in HTTP requests, and the freshness of HTTP responses (RFC 8484).
 //!
 //! A core: it sees heads and octets, and reads no body.
 
@@ -41,7 +41,7 @@ pub(super) struct Refusal {
 
 impl Refusal {
     pub(super) const NO_QUERY: Self =
-        Self::new(StatusCode::BAD_REQUEST, "what was sent is no DNS query");
+        Self::new(StatusCode::BAD_REQUEST, "the request holds no DNS query");
     pub(super) const BROKEN: Self =
         Self::new(StatusCode::BAD_REQUEST, "the body of the request is broken");
     pub(super) const SLOW: Self = Self::new(

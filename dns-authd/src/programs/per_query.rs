@@ -2,13 +2,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use dns_answer::live::Failure;
+use dns_answer::{Call, Programs, Transport};
+use dns_lua::{Certainty, Client, LuaError};
 use dns_wire::{ClientSubnet, Name};
 use ipnet::IpNet;
 
 use super::{failure, seconds};
-use crate::answer::{Call, Programs, Transport};
-use crate::live::Failure;
-use crate::lua::{self, Certainty, Client, LuaError};
 
 /// Runs the programs that need the query, in an interpreter that the calling thread keeps.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,7 +23,7 @@ impl Programs for LuaPrograms {
             .and_then(|snippets| snippets.get(call.program as usize))
             .ok_or(Failure::Incomplete)?;
         let client = client(call);
-        let run = |evaluator: &mut lua::Evaluator| {
+        let run = |evaluator: &mut dns_lua::Evaluator| {
             let answer = evaluator.answer_for(snippet, &context.view.0, &client, call.seed)?;
             let mut ttl = snippet.ttl;
             if let Some(bound) = answer.ttl_bound {
@@ -34,11 +34,11 @@ impl Programs for LuaPrograms {
             }
             let values = answer.values.iter();
             let items: Result<Vec<_>, LuaError> = values
-                .map(|value| lua::rdata(snippet.rtype, value))
+                .map(|value| dns_lua::rdata(snippet.rtype, value))
                 .collect();
             Ok((ttl, items?))
         };
-        lua::on_this_thread(&context.settings, run)
+        dns_lua::on_this_thread(&context.settings, run)
             .and_then(|result: Result<_, LuaError>| result)
             .map_err(|error| failure(&error))
     }

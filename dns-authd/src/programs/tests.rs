@@ -3,10 +3,11 @@
 use std::net::IpAddr;
 use std::sync::Mutex;
 
+use dns_answer::testing::{records, snapshot};
+use dns_answer::{Call, Programs, Transport};
+use dns_lua::{Liveness, LivenessView};
+
 use super::*;
-use crate::answer::{Call, Programs, Transport};
-use crate::lua::{Liveness, LivenessView};
-use crate::zone::tests::{records, snapshot};
 
 const TEXT: &str = "example. 60 SOA a. b. 7 2 3 4 5\nexample. 60 NS ns.example.\n\
     api.example. 180 LUA A ifportup(6443,{'192.0.2.13','192.0.2.14'})\n\
@@ -125,9 +126,9 @@ fn a_program_that_reads_the_query_is_left_to_it() {
     let served = live.serve(&view(&[]), &settings);
     let programs: Vec<u32> = served.get(2).unwrap().programs().collect();
     assert_eq!(programs, [0]);
-    let message = crate::zone::tests::query(&"who.example.".parse().unwrap(), Type::A);
+    let message = dns_answer::testing::query(&"who.example.".parse().unwrap(), Type::A);
     let query = dns_wire::Query::parse(&message).unwrap();
-    let client = crate::zone::tests::client(Transport::Udp);
+    let client = dns_answer::testing::client(Transport::Udp);
     let call = Call {
         live: &served,
         set: 2,

@@ -4,7 +4,12 @@
 use std::fs;
 use std::path::PathBuf;
 
+use daemon::snapshot::Cell;
 use daemon::tls::{CertificateFiles, Certificates};
+use dns_answer::Snapshot;
+use dns_answer::live::{LiveAnswer, LiveSets};
+use dns_answer::table::{Served, Table};
+use dns_answer::testing::{query, records, snapshot};
 use dns_wire::Type;
 use dns_wire::hash::Seed;
 use rustls::pki_types::ServerName;
@@ -14,9 +19,9 @@ use tempfile::TempDir;
 use tokio_rustls::TlsConnector;
 
 use super::*;
-use crate::live::{LiveAnswer, LiveSets};
-use crate::table::{Served, Table};
-use crate::zone::tests::{query, records, snapshot};
+use crate::access::Access;
+use crate::config::TcpLimits;
+use crate::metrics::Totals;
 
 const QUERY: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\x01\x03ApI\x07example\0\0\x01\0\x01\0\0\x29\x04\xd0\0\0\0\0\0\0";
 
@@ -91,7 +96,7 @@ async fn exchange(
 async fn start(certificates: &Certificates, limits: TcpLimits) -> SocketAddr {
     let cell = Cell::new(Snapshot {
         table: Table::new(Seed(1), Vec::new()),
-        settings: answer::Settings::default(),
+        settings: dns_answer::Settings::default(),
     });
     let access = Cell::new(Access::default());
     let shared = Shared::new(cell, limits, Duration::ZERO, access, Totals::default());

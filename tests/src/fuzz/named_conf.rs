@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use config_text::{MAX_PROBLEMS, MAX_WARNINGS, Problem};
-use dns_authd::named_conf::parse_bytes;
+use peer_bind::parse_bytes;
 
 pub(super) fn body(data: &[u8]) {
     let n_lines = data.split(|&byte| byte == b'\n').count();

@@ -4,14 +4,14 @@ use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use dns_authd::answer::{Client, NoPrograms, Responder, Settings, Snapshot, Transport, Verdict};
-use dns_authd::live::{Failure, LiveAnswer, LiveSets};
-use dns_authd::table::{Served, Table};
-use dns_authd::zone::Zone;
-use dns_authd::zone::parse;
+use dns_answer::live::{Failure, LiveAnswer, LiveSets};
+use dns_answer::table::{Served, Table};
+use dns_answer::{Client, NoPrograms, Responder, Settings, Snapshot, Transport, Verdict};
 use dns_wire::hash::Seed;
 use dns_wire::query::reply_to_error;
 use dns_wire::{Name, Query, Records};
+use dns_zone::Zone;
+use dns_zone::parse;
 
 use crate::dns::Message;
 

@@ -2,11 +2,9 @@
 
 use std::path::Path;
 
-use dns_authd::pdns_conf;
-
 pub(super) fn body(data: &[u8]) {
     let n_lines = data.split(|&byte| byte == b'\n').count();
-    let places: Vec<(usize, usize, bool)> = match pdns_conf::parse_bytes(data) {
+    let places: Vec<(usize, usize, bool)> = match peer_pdns::parse_bytes(data) {
         Ok(conf) => {
             assert!(!conf.listen.is_empty(), "a server listens somewhere");
             let dropped = conf

@@ -4,10 +4,10 @@ use std::io;
 use std::path::Path;
 
 use config_text::{MAX_PROBLEMS, MAX_WARNINGS, Problem};
-use dns_authd::answer::Transport;
-use dns_authd::zone::parse::{self, Options, ZoneFile};
-use dns_authd::zone::record::RecordData;
+use dns_answer::Transport;
 use dns_wire::{Name, Type, rdata};
+use dns_zone::parse::{self, Options, ZoneFile};
+use dns_zone::record::RecordData;
 
 use crate::fuzz::query::world_of;
 

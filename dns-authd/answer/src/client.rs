@@ -1,0 +1,35 @@
+//! Who asks, and over what.
+
+use std::net::{IpAddr, SocketAddr};
+
+/// How a query came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Transport {
+    /// A datagram.
+    Udp,
+    /// TCP on port 53 (RFC 7766).
+    Tcp,
+    /// TLS (RFC 7858).
+    Tls,
+    /// HTTPS (RFC 8484).
+    Https,
+    /// QUIC (RFC 9250).
+    Quic,
+}
+
+/// The sender of a query.
+#[derive(Clone, Copy, Debug)]
+pub struct Client {
+    /// The sender.
+    pub peer: SocketAddr,
+    /// The address that the query came to, where it is known.
+    pub local: Option<IpAddr>,
+    /// The port that the query came to.
+    pub local_port: u16,
+    /// How the query came.
+    pub transport: Transport,
+    /// Whether the caller can ask again later, so that the answer may be [`Wait`](crate::Verdict::Wait).
+    pub can_wait: bool,
+    /// Whether the access list admits the sender.
+    pub may_ask: bool,
+}

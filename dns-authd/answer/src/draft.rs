@@ -1,0 +1,290 @@
+//! One response, from the question that stands in it to its header.
+
+use std::net::IpAddr;
+
+use dns_wire::edns::{self, extended_error};
+use dns_wire::hash::Suffixes;
+use dns_wire::header::{self, Flags};
+use dns_wire::{Class, ClientSubnet, Composer, Name, Query, Rcode, Type};
+use dns_zone::store;
+use dns_zone::{Answer, MAX_MESSAGE, Resolution, Zone};
+
+use crate::client::{Client, Transport};
+use crate::live::{Failure, LiveAnswer, push_record};
+use crate::options::Options;
+use crate::settings::{Any, Settings};
+use crate::transfer;
+use crate::verdict::Verdict;
+
+/// A response being written: the question stands, records end at `end`.
+pub(crate) struct Draft<'q, 'o> {
+    pub(crate) query: &'q Query<'q>,
+    pub(crate) client: &'q Client,
+    pub(crate) out: &'o mut [u8],
+    pub(crate) end: usize,
+    /// How long the message may be before its OPT record.
+    pub(crate) limit: usize,
+    pub(crate) flags: Flags,
+    pub(crate) counts: [u16; 3],
+    pub(crate) rcode: Rcode,
+    pub(crate) options: Options<'q>,
+    pub(crate) subnet: Option<ClientSubnet>,
+}
+
+impl<'q, 'o> Draft<'q, 'o> {
+    /// Begins a response: the question as it was asked, letter case and all.
+    #[inline]
+    pub(crate) fn new(
+        query: &'q Query<'q>,
+        client: &'q Client,
+        settings: &'q Settings,
+        out: &'o mut [u8],
+    ) -> Option<Self> {
+        let end = header::LENGTH + query.question.len();
+        out.get_mut(header::LENGTH..end)?
+            .copy_from_slice(query.question);
+        let limit = match client.transport {
+            Transport::Udp => query.udp_limit().min(usize::from(settings.udp_payload)),
+            _ => MAX_MESSAGE,
+        };
+        let options = match &query.edns {
+            Some(edns) if !edns.options.is_empty() => Options::read(edns, client, settings),
+            _ => Options::default(),
+        };
+        let reserved = match query.edns {
+            Some(_) => edns::OPT_LENGTH + options.length(),
+            None => 0,
+        };
+        Some(Self {
+            query,
+            client,
+            end,
+            limit: limit.min(out.len()).checked_sub(reserved)?,
+            out,
+            flags: query.flags.of_authority(),
+            counts: [0; 3],
+            rcode: Rcode::NOERROR,
+            subnet: options.subnet(),
+            options,
+        })
+    }
+
+    /// Copies a rendered response.
+    #[inline]
+    pub(crate) fn copy(&mut self, zone: &Zone, number: u32) {
+        let written = zone.rendered(number).and_then(|rendered| {
+            rendered.write(self.query.qname.len(), self.out, self.end, self.limit)
+        });
+        let Some(written) = written else {
+            self.fail(Rcode::SERVFAIL, extended_error::INVALID_DATA);
+            return;
+        };
+        self.end = written.end;
+        self.counts = written.counts;
+        self.rcode = written.flags.rcode();
+        self.flags = self.flags.with(written.flags.0 & !0x0f);
+    }
+
+    /// The zone's answer for names without data of the type.
+    pub(crate) fn copy_nodata(&mut self, zone: &Zone) {
+        match zone.nodata() {
+            Answer::Rendered(number) => self.copy(zone, number),
+            _ => self.compose(&zone.resolve_negative()),
+        }
+    }
+
+    /// Encodes a response that was resolved for this query.
+    #[cold]
+    pub(crate) fn compose(&mut self, resolution: &Resolution<'_>) {
+        let Ok(mut message) = Composer::new(self.out, self.limit, 0, Flags::default()) else {
+            return;
+        };
+        if message.question(self.query.question).is_err() {
+            return;
+        }
+        let flags = store::compose(&mut message, resolution);
+        let [_, answers, authorities, additionals] = message.counts();
+        self.end = message.length();
+        self.counts = [answers, authorities, additionals];
+        self.rcode = flags.rcode();
+        self.flags = self.flags.with(flags.0 & !0x0f);
+    }
+
+    /// Answers a question of a class other than IN: CHAOS TXT alone has answers, and the operator
+    /// chooses them.
+    #[cold]
+    pub(crate) fn answer_chaos(&mut self, settings: &Settings) {
+        let is_asked = |name: &Name| name.as_wire().eq_ignore_ascii_case(self.query.qname);
+        let text = settings
+            .chaos
+            .iter()
+            .find(|(name, _)| self.query.qclass == Class::CH && is_asked(name))
+            .map(|(_, text)| text.as_bytes());
+        let Some(text) = text else {
+            self.fail(Rcode::REFUSED, extended_error::NOT_AUTHORITATIVE);
+            return;
+        };
+        self.flags = self.flags.with(Flags::AA);
+        if self.query.qtype != Type::TXT && self.query.qtype != Type::ANY {
+            return;
+        }
+        let mut rdata = Vec::with_capacity(text.len() + 1);
+        for string in text.chunks(255) {
+            rdata.push(u8::try_from(string.len()).unwrap_or(u8::MAX));
+            rdata.extend_from_slice(string);
+        }
+        let mut record = Vec::new();
+        let pushed = push_record(&mut record, Type::TXT, 0, &rdata);
+        let end = self.end + record.len();
+        match self.out.get_mut(self.end..end) {
+            Some(room) if end <= self.limit && pushed.is_some() => {
+                room.copy_from_slice(&record);
+                // The class stands behind the pointer and the type.
+                header::set_word(self.out, self.end + 4, Class::CH.0);
+                self.end = end;
+                self.counts = [1, 0, 0];
+            }
+            _ => self.truncate(),
+        }
+    }
+
+    /// Refuses a name outside all zones of this server.
+    #[cold]
+    pub(crate) fn refuse_name(&mut self) {
+        let rcode = match self.query.qtype {
+            // RFC 5936 §2.2.1.
+            Type::AXFR | Type::IXFR => Rcode::NOTAUTH,
+            _ => Rcode::REFUSED,
+        };
+        self.fail(rcode, extended_error::NOT_AUTHORITATIVE);
+    }
+
+    /// Whether the question is for records of any class, of which there are those of IN. Zones are
+    /// transferred by their class.
+    #[inline]
+    pub(crate) fn asks_every_class(&self) -> bool {
+        self.query.qclass == Class::ANY && !matches!(self.query.qtype, Type::AXFR | Type::IXFR)
+    }
+
+    /// Decides what ANY gets; `None` when the response is complete.
+    #[cold]
+    pub(crate) fn answer_any(
+        &mut self,
+        zone: &Zone,
+        name: &Suffixes,
+        settings: &Settings,
+    ) -> Option<Answer> {
+        match (settings.any, self.client.transport) {
+            (Any::One, _) => Some(zone.find_any(name)),
+            (Any::AllOverTcp, Transport::Udp) => {
+                self.truncate();
+                None
+            }
+            (Any::AllOverTcp, _) => Some(Answer::Resolve),
+        }
+    }
+
+    /// Passes a transfer on to the caller, who checks the access list. Over UDP there are none: AXFR is undefined
+    /// there (RFC 5936 §4.2), and IXFR gets the SOA record alone, by which the client decides whether to
+    /// come over TCP (RFC 1995 §2).
+    #[cold]
+    pub(crate) fn answer_transfer(&mut self, zone: &Zone, name: &Suffixes) -> Option<Verdict> {
+        let at_apex = self.query.qname.eq_ignore_ascii_case(zone.apex().as_wire());
+        if !at_apex {
+            // RFC 5936 §2.2.1.
+            self.fail(Rcode::NOTAUTH, extended_error::NOT_AUTHORITATIVE);
+            return None;
+        }
+        // RFC 1995 §3: the client tells which version it has.
+        if self.query.qtype == Type::IXFR && transfer::known_serial(self.query).is_none() {
+            self.fail(Rcode::FORMERR, extended_error::INVALID_DATA);
+            return None;
+        }
+        if self.client.transport == Transport::Udp {
+            match zone.find(name, Type::SOA) {
+                Answer::Rendered(number) if self.query.qtype == Type::IXFR => {
+                    self.copy(zone, number);
+                }
+                _ => self.fail(Rcode::REFUSED, extended_error::PROHIBITED),
+            }
+            return None;
+        }
+        Some(Verdict::Transfer {
+            apex: zone.apex().clone(),
+        })
+    }
+
+    /// The address that hashed draws are made by.
+    #[inline]
+    pub(crate) fn best_address(&mut self, answer: &LiveAnswer) -> IpAddr {
+        match self.subnet {
+            Some(subnet) if answer.depends_on_client() => {
+                self.options.set_scope(subnet.source_prefix);
+                subnet.address
+            }
+            _ => self.client.peer.ip(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn truncate(&mut self) {
+        self.end = header::LENGTH + self.query.question.len();
+        self.counts = [0; 3];
+        self.flags = self.flags.with(Flags::TC | Flags::AA);
+    }
+
+    #[inline]
+    pub(crate) const fn is_truncated(&self) -> bool {
+        self.flags.has(Flags::TC)
+    }
+
+    /// Turns the response into an error with an extended error code (RFC 8914).
+    #[cold]
+    pub(crate) fn fail(&mut self, rcode: Rcode, why: u16) {
+        self.end = header::LENGTH + self.query.question.len();
+        self.counts = [0; 3];
+        self.flags = self.query.flags.of_authority();
+        self.rcode = rcode;
+        self.options.set_extended_error(why);
+    }
+
+    pub(crate) fn fail_live(&mut self, failure: Failure) {
+        let why = match failure {
+            Failure::Defect => extended_error::INVALID_DATA,
+            Failure::Incomplete => extended_error::NOT_READY,
+            Failure::AllDown => extended_error::NETWORK_ERROR,
+        };
+        self.fail(Rcode::SERVFAIL, why);
+    }
+
+    /// Adds the OPT record and the header; gives the message's length.
+    #[inline]
+    pub(crate) fn finish(self, settings: &Settings) -> Option<usize> {
+        let mut end = self.end;
+        let [answers, authorities, mut additionals] = self.counts;
+        if let Some(edns) = &self.query.edns {
+            let record = edns::opt_record(settings.udp_payload, self.rcode.high(), edns.dnssec_ok);
+            self.out
+                .get_mut(end..end + edns::OPT_LENGTH)?
+                .copy_from_slice(&record);
+            end += edns::OPT_LENGTH;
+            additionals = additionals.saturating_add(1);
+            if !self.options.is_empty() {
+                end = self.options.write(self.out, end)?;
+            }
+        }
+        let mut flags = self.flags.with_rcode(self.rcode);
+        if self.query.qclass == Class::ANY {
+            // RFC 1034 §3.7.1: no server has authority for every class.
+            flags = flags.without(Flags::AA);
+        }
+        let head = self.out.first_chunk_mut::<{ header::LENGTH }>()?;
+        let [i1, i0] = self.query.id.to_be_bytes();
+        let [f1, f0] = flags.0.to_be_bytes();
+        let [a1, a0] = answers.to_be_bytes();
+        let [u1, u0] = authorities.to_be_bytes();
+        let [d1, d0] = additionals.to_be_bytes();
+        *head = [i1, i0, f1, f0, 0, 1, a1, a0, u1, u0, d1, d0];
+        Some(end)
+    }
+}

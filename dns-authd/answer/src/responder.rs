@@ -1,0 +1,365 @@
+//! From a query's octets to a response's.
+//!
+//! One [`Responder`] belongs to one thread. It looks at one snapshot per query and writes into the
+//! caller's buffer; for names whose answers were rendered beforehand it allocates nothing, takes
+//! no lock, reads no clock and logs nothing. The caller sends the
+//! octets, and asks again for a query that has to wait.
+//!
+//! ```text
+//! parse ─► class, opcode, EDNS version ─► zone ─► rendered │ live │ resolved ─► OPT ─► header
+//! ```
+
+use dns_lua::select::{Draw, Random};
+use dns_wire::edns::{self, extended_error};
+use dns_wire::hash::Suffixes;
+use dns_wire::header::{self, Flags};
+use dns_wire::query::{reply_to_error, reply_to_signed};
+use dns_wire::{Class, Opcode, Query, QueryError, Rcode, Type};
+use dns_zone::{Answer, Pick, Unresolved, Zone};
+
+use crate::client::Client;
+use crate::draft::Draft;
+use crate::live::{Failure, Filled, LiveAnswer, push_record};
+use crate::programs::{Call, Programs};
+use crate::snapshot::Snapshot;
+use crate::table::Served;
+use crate::tally::Tally;
+use crate::verdict::Verdict;
+
+/// Answers queries on one thread.
+#[derive(Debug)]
+pub struct Responder<P> {
+    programs: P,
+    names: Suffixes,
+    random: Random,
+    picks: Vec<usize>,
+    tally: Tally,
+}
+
+impl<P: Programs> Responder<P> {
+    /// A responder whose random draws begin from `seed`.
+    pub fn new(programs: P, seed: u64) -> Self {
+        Self {
+            programs,
+            names: Suffixes::default(),
+            random: Random::new(seed),
+            picks: Vec::with_capacity(16),
+            tally: Tally::default(),
+        }
+    }
+
+    /// The counts since they were last taken.
+    #[inline]
+    pub const fn tally(&mut self) -> &mut Tally {
+        &mut self.tally
+    }
+
+    /// The means of running programs.
+    #[inline]
+    pub const fn programs(&mut self) -> &mut P {
+        &mut self.programs
+    }
+
+    /// Answers one message.
+    ///
+    /// `out` is as long as the longest message of the transport, and at least 512 octets.
+    #[inline]
+    pub fn respond(
+        &mut self,
+        snapshot: &Snapshot,
+        message: &[u8],
+        client: &Client,
+        out: &mut [u8],
+    ) -> Verdict {
+        let query = match Query::parse(message) {
+            Ok(query) => query,
+            Err(error) => return self.refuse_message(message, error, client, out),
+        };
+        if query.tsig.is_some() && client.may_ask {
+            return self.refuse_signed(&query, client, out);
+        }
+        let Some(mut draft) = Draft::new(&query, client, &snapshot.settings, out) else {
+            return Verdict::Silent;
+        };
+        let verdict = self.fill(snapshot, &mut draft);
+        if let Some(verdict) = verdict {
+            if matches!(verdict, Verdict::Transfer { .. }) {
+                self.tally
+                    .count(&query, client, Rcode::NOERROR, draft.flags);
+            }
+            return verdict;
+        }
+        self.tally.count(&query, client, draft.rcode, draft.flags);
+        draft
+            .finish(&snapshot.settings)
+            .map_or(Verdict::Silent, Verdict::Reply)
+    }
+
+    /// Answers a message that is not a query.
+    #[cold]
+    fn refuse_message(
+        &mut self,
+        message: &[u8],
+        error: QueryError,
+        client: &Client,
+        out: &mut [u8],
+    ) -> Verdict {
+        if !client.may_ask {
+            self.tally.count_outsider();
+            return Verdict::Silent;
+        }
+        self.tally.count_refused(error, client);
+        reply_to_error(message, error, out).map_or(Verdict::Silent, Verdict::Reply)
+    }
+
+    /// Answers a signed query: this server has no keys to check it with.
+    #[cold]
+    fn refuse_signed(&mut self, query: &Query<'_>, client: &Client, out: &mut [u8]) -> Verdict {
+        self.tally
+            .count(query, client, Rcode::NOTAUTH, Flags::default());
+        reply_to_signed(query, out).map_or(Verdict::Silent, Verdict::Reply)
+    }
+
+    /// Fills in the response's records; gives a verdict when there is to be no response now.
+    #[inline]
+    fn fill(&mut self, snapshot: &Snapshot, draft: &mut Draft<'_, '_>) -> Option<Verdict> {
+        let query = draft.query;
+        if !draft.client.may_ask {
+            self.tally.count_outsider();
+            draft.fail(Rcode::REFUSED, extended_error::PROHIBITED);
+            return None;
+        }
+        if query.edns.is_some_and(|edns| edns.version != 0) {
+            // RFC 6891 §6.1.3; the response is no answer, so AA stays clear.
+            draft.rcode = Rcode::BADVERS;
+            return None;
+        }
+        if draft.options.is_malformed() {
+            // RFC 7871 §7.2.1.
+            draft.fail(Rcode::FORMERR, extended_error::INVALID_DATA);
+            return None;
+        }
+        if query.qclass != Class::IN && !draft.asks_every_class() {
+            draft.answer_chaos(&snapshot.settings);
+            return None;
+        }
+        self.names.read(snapshot.table.seed(), query.qname);
+        let Some(served) = snapshot.table.find(&self.names, query.qtype) else {
+            draft.refuse_name();
+            return None;
+        };
+        let Some(zone) = &served.zone else {
+            draft.fail(Rcode::SERVFAIL, extended_error::NOT_READY);
+            return None;
+        };
+        let answer = match query.qtype {
+            Type::AXFR | Type::IXFR => return draft.answer_transfer(zone, &self.names),
+            Type::ANY => draft.answer_any(zone, &self.names, &snapshot.settings)?,
+            qtype => zone.find(&self.names, qtype),
+        };
+        match answer {
+            Answer::Rendered(number) => {
+                draft.copy(zone, number);
+                None
+            }
+            Answer::Live(number) => self.fill_live(served, zone, number, draft),
+            Answer::Resolve => self.fill_resolved(served, zone, draft),
+        }
+    }
+
+    /// Answers from a live set.
+    #[inline]
+    fn fill_live(
+        &mut self,
+        served: &Served,
+        zone: &Zone,
+        number: u32,
+        draft: &mut Draft<'_, '_>,
+    ) -> Option<Verdict> {
+        let Some(answer) = served.live.get(number) else {
+            draft.fail(Rcode::SERVFAIL, extended_error::NOT_READY);
+            return None;
+        };
+        if answer.hold && draft.client.can_wait {
+            return Some(Verdict::Wait {
+                apex: zone.apex().clone(),
+                set: number,
+            });
+        }
+        if let Some(failure) = answer.failure {
+            draft.fail_live(failure);
+            return None;
+        }
+        self.tally.count_live();
+        let start = draft.end;
+        let draw = Draw {
+            client: draft.best_address(answer),
+            qname: draft.query.qname,
+            seed: self.random.bits(),
+        };
+        let room = (&mut *draft.out, start, draft.limit);
+        match answer.fill(&draw, &mut self.picks, room) {
+            Filled::Records { count, end } => {
+                draft.end = end;
+                draft.counts = [count, 0, 0];
+                draft.flags = draft.flags.with(Flags::AA);
+            }
+            Filled::Full => draft.truncate(),
+        }
+        if answer.programs().next().is_some() {
+            // The question's type may be ANY.
+            let set = zone.live_sets().get(number as usize);
+            let rtype = set.map_or(draft.query.qtype, |set| set.rtype);
+            self.run_programs(served, (number, rtype), answer, draft);
+        }
+        if draft.counts == [0, 0, 0] && draft.rcode == Rcode::NOERROR && !draft.is_truncated() {
+            draft.copy_nodata(zone);
+        }
+        None
+    }
+
+    /// Runs the programs of a live set that must be run for each query.
+    #[cold]
+    fn run_programs(
+        &mut self,
+        served: &Served,
+        (number, rtype): (u32, Type),
+        answer: &LiveAnswer,
+        draft: &mut Draft<'_, '_>,
+    ) {
+        let mut made = Vec::new();
+        let mut count = 0_u16;
+        for program in answer.programs() {
+            let call = Call {
+                live: &served.live,
+                set: number,
+                program,
+                query: draft.query,
+                client: draft.client,
+                subnet: draft.subnet,
+                seed: self.random.bits(),
+            };
+            match self.programs.run(&call) {
+                Ok((ttl, items)) => {
+                    for rdata in items {
+                        if push_record(&mut made, rtype, ttl, &rdata).is_some() {
+                            count = count.saturating_add(1);
+                        }
+                    }
+                }
+                Err(failure) => {
+                    draft.fail_live(failure);
+                    return;
+                }
+            }
+        }
+        let end = draft.end + made.len();
+        match draft.out.get_mut(draft.end..end) {
+            Some(room) if end <= draft.limit => {
+                room.copy_from_slice(&made);
+                draft.end = end;
+                let [answers, ..] = &mut draft.counts;
+                *answers = answers.saturating_add(count);
+            }
+            _ => draft.truncate(),
+        }
+    }
+
+    /// Resolves and encodes an answer that could not be rendered beforehand.
+    #[cold]
+    fn fill_resolved(
+        &mut self,
+        served: &Served,
+        zone: &Zone,
+        draft: &mut Draft<'_, '_>,
+    ) -> Option<Verdict> {
+        let (client, query, subnet) = (draft.client, draft.query, draft.subnet);
+        let mut waiting = None;
+        let mut failure = None;
+        let mut is_tailored = false;
+        let (programs, random) = (&mut self.programs, &mut self.random);
+        let mut pick = |number: u32| {
+            let Some(answer) = served.live.get(number) else {
+                failure = Some(Failure::Incomplete);
+                return Pick::Fail;
+            };
+            if answer.hold && client.can_wait {
+                waiting = Some(number);
+                return Pick::Fail;
+            }
+            is_tailored |= answer.depends_on_client();
+            let draw = Draw {
+                client: subnet.map_or_else(|| client.peer.ip(), |subnet| subnet.address),
+                qname: query.qname,
+                seed: random.bits(),
+            };
+            let mut rdata = answer.rdata(&draw);
+            let mut ttl = answer.ttl;
+            failure = answer.failure;
+            for program in answer.programs() {
+                let call = Call {
+                    live: &served.live,
+                    set: number,
+                    program,
+                    query,
+                    client,
+                    subnet,
+                    seed: random.bits(),
+                };
+                match programs.run(&call) {
+                    Ok((its_ttl, items)) => {
+                        ttl = if rdata.is_empty() {
+                            its_ttl
+                        } else {
+                            ttl.min(its_ttl)
+                        };
+                        rdata.extend(items);
+                    }
+                    Err(error) => failure = Some(error),
+                }
+            }
+            match (failure, rdata.is_empty()) {
+                (Some(_), _) => Pick::Fail,
+                (None, true) => Pick::Empty,
+                (None, false) => Pick::Records { ttl, rdata },
+            }
+        };
+        let asked = (query.qname, &self.names);
+        let resolved = zone.resolve(asked, query.qtype, &mut pick);
+        if let Some(subnet) = subnet.filter(|_| is_tailored) {
+            draft.options.set_scope(subnet.source_prefix);
+        }
+        match resolved {
+            Ok(resolution) => draft.compose(&resolution),
+            Err(Unresolved::Failed | Unresolved::PerQuery) => {
+                if let Some(set) = waiting {
+                    let apex = zone.apex().clone();
+                    return Some(Verdict::Wait { apex, set });
+                }
+                draft.fail_live(failure.unwrap_or(Failure::Defect));
+            }
+        }
+        None
+    }
+}
+
+/// Writes the refusal of a query, such as a transfer that the access list forbids; gives its
+/// length.
+pub fn refuse(message: &[u8], rcode: Rcode, out: &mut [u8]) -> Option<usize> {
+    let query = Query::parse(message).ok()?;
+    let end = header::LENGTH + query.question.len();
+    out.get_mut(..header::LENGTH)?.fill(0);
+    out.get_mut(header::LENGTH..end)?
+        .copy_from_slice(query.question);
+    header::set_word(out, 0, query.id);
+    header::set_word(out, 2, query.flags.of_authority().with_rcode(rcode).0);
+    header::set_word(out, 4, 1);
+    debug_assert_eq!(query.opcode(), Opcode::QUERY);
+    let Some(edns) = query.edns else {
+        return Some(end);
+    };
+    let opt = edns::opt_record(1232, rcode.high(), edns.dnssec_ok);
+    out.get_mut(end..end + opt.len())?.copy_from_slice(&opt);
+    header::set_word(out, 10, 1);
+    Some(end + opt.len())
+}

@@ -1,0 +1,42 @@
+//! Settings of answers.
+
+use dns_wire::Name;
+
+/// Settings of answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The largest UDP response; OPT records announce it.
+    pub udp_payload: u16,
+    /// The answer to type ANY.
+    pub any: Any,
+    /// Answers to CHAOS TXT questions, by name.
+    pub chaos: Vec<(Name, String)>,
+    /// The name server identifier (RFC 5001), for clients that ask.
+    pub nsid: Option<Box<[u8]>>,
+    /// Whether client subnets (RFC 7871) stand for the client's address.
+    pub client_subnet: bool,
+    /// How long a stream may be idle, in tenths of a second, as RFC 7828 tells clients.
+    pub keepalive: u16,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            udp_payload: 1232,
+            any: Any::One,
+            chaos: Vec::new(),
+            nsid: None,
+            client_subnet: false,
+            keepalive: 100,
+        }
+    }
+}
+
+/// The answer to a question of type ANY (RFC 8482 §4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Any {
+    /// One RRset of the name.
+    One,
+    /// All RRsets, but over UDP only a request to come back over TCP.
+    AllOverTcp,
+}

@@ -1,0 +1,5 @@
+//! Whole responses.
+
+mod answers;
+mod random_zones;
+mod reference;

@@ -1,0 +1,184 @@
+//! Whole-zone transfers (RFC 5936): the messages that carry a zone, one after the other.
+//!
+//! An incremental transfer (RFC 1995) is answered with the whole zone, as its §4 allows, or with
+//! the SOA record alone when the client has this version already, or a later one. `LUA` records travel in the
+//! form `PowerDNS` gives them, so that its secondaries take them.
+
+use std::sync::Arc;
+
+use dns_wire::composer::{Composer, Owner};
+use dns_wire::header::Flags;
+use dns_wire::{Class, Name, Query, Section, Type};
+use dns_zone::{MAX_MESSAGE, Zone};
+
+/// Octets of records in one message: compression reaches no further, and a small buffer suffices.
+const MESSAGE_SIZE: usize = 16 * 1024;
+
+/// A record to send.
+type Item = (Name, Type, u32, Vec<u8>);
+
+/// A transfer under way.
+#[derive(Debug)]
+pub struct Transfer {
+    id: u16,
+    flags: Flags,
+    question: Vec<u8>,
+    items: std::iter::Peekable<std::vec::IntoIter<Item>>,
+    is_first: bool,
+}
+
+impl Transfer {
+    /// Begins a transfer of a zone, asked for with this message.
+    #[must_use]
+    pub fn new(zone: &Arc<Zone>, message: &[u8]) -> Self {
+        let query = Query::parse(message).ok();
+        let has_current = query.as_ref().is_some_and(|query| {
+            let known = known_serial(query);
+            query.qtype == Type::IXFR
+                && known.is_some_and(|known| !is_newer(zone.soa().serial, known))
+        });
+        let mut items = zone.records();
+        let soa = items.iter().position(|(_, rtype, ..)| *rtype == Type::SOA);
+        let soa = soa.map(|place| items.remove(place));
+        if has_current {
+            items.clear();
+        } else {
+            items.extend(soa.clone());
+        }
+        items.splice(0..0, soa);
+        let flags = query
+            .as_ref()
+            .map_or_else(Flags::default, |query| query.flags.of_authority());
+        Self {
+            id: query.as_ref().map_or(0, |query| query.id),
+            flags: flags.with(Flags::AA),
+            question: query.map_or_else(Vec::new, |query| query.question.to_vec()),
+            items: items.into_iter().peekable(),
+            is_first: true,
+        }
+    }
+
+    /// Writes the next message; `None` when all are written.
+    pub fn next_message(&mut self, out: &mut [u8]) -> Option<usize> {
+        self.items.peek()?;
+        let mut message = Composer::new(out, MAX_MESSAGE, self.id, self.flags).ok()?;
+        // RFC 5936 §2.2.1: later messages need not repeat the question.
+        if self.is_first {
+            message.question(&self.question).ok()?;
+        }
+        self.is_first = false;
+        let mut count = 0_usize;
+        while let Some((owner, rtype, ttl, rdata)) = self.items.peek() {
+            let fixed = (*rtype, Class::IN, *ttl);
+            let pushed = message.record(Section::Answer, Owner::Name(owner), fixed, rdata);
+            if pushed.is_err() && count == 0 {
+                // A record beyond what a message holds cannot be sent: the transfer ends here,
+                // and the client sees that the closing SOA is missing.
+                return None;
+            }
+            if pushed.is_err() {
+                break;
+            }
+            self.items.next();
+            count += 1;
+            if message.length() >= MESSAGE_SIZE {
+                break;
+            }
+        }
+        Some(message.finish())
+    }
+}
+
+/// The serial in the SOA record that an IXFR query carries (RFC 1995 §3).
+pub(crate) fn known_serial(query: &Query<'_>) -> Option<u32> {
+    let numbers: &[u8; 20] = query.authority.last_chunk()?;
+    let [s3, s2, s1, s0, ..] = *numbers;
+    Some(u32::from_be_bytes([s3, s2, s1, s0]))
+}
+
+/// Whether a serial comes after another in the arithmetic of RFC 1982 §3.2.
+const fn is_newer(serial: u32, than: u32) -> bool {
+    let ahead = serial.wrapping_sub(than);
+    ahead != 0 && ahead < 1 << 31
+}
+
+#[cfg(test)]
+mod tests {
+    use dns_wire::Records;
+
+    use super::*;
+    use crate::testing::{query, records, snapshot};
+
+    fn zone(text: &str) -> Arc<Zone> {
+        let snapshot = snapshot("example.", &records(text));
+        Arc::clone(snapshot.table.zones()[0].zone.as_ref().unwrap())
+    }
+
+    /// Owners and types of all records, message by message.
+    fn transfer(zone: &Arc<Zone>, message: &[u8]) -> Vec<Vec<(Name, Type)>> {
+        let mut transfer = Transfer::new(zone, message);
+        let mut out = vec![0; MAX_MESSAGE];
+        let mut messages = Vec::new();
+        while let Some(length) = transfer.next_message(&mut out) {
+            let whole = &out[..length];
+            assert!(Flags::read(whole).unwrap().has(Flags::QR | Flags::AA));
+            assert_eq!(whole[..2], message[..2]);
+            let items = Records::new(whole).unwrap().map(Result::unwrap);
+            let name = |at| Name::read(whole, at).unwrap().0;
+            messages.push(
+                items
+                    .map(|record| (name(record.name_offset), record.rtype))
+                    .collect(),
+            );
+        }
+        messages
+    }
+
+    const SMALL: &str = "example. 60 SOA a. b. 7 2 3 4 5\nexample. 60 NS ns.example.\n\
+        ns.example. 60 A 192.0.2.1\nsub.example. 60 NS ns.sub.example.\n\
+        ns.sub.example. 60 A 192.0.2.2\nlive.example. 60 LUA A ifportup()\n";
+
+    #[test]
+    fn a_zone_goes_whole_between_two_soa_records() {
+        let asked = query(&"example.".parse().unwrap(), Type::AXFR);
+        let messages = transfer(&zone(SMALL), &asked);
+        let [only] = messages.as_slice() else {
+            panic!("{messages:?}");
+        };
+        let types: Vec<Type> = only.iter().map(|(_, rtype)| *rtype).collect();
+        assert_eq!((types[0], types[types.len() - 1]), (Type::SOA, Type::SOA));
+        assert_eq!(types.len(), 7);
+        let has = |owner: &str, rtype| {
+            let wanted = (owner.parse().unwrap(), rtype);
+            assert!(only.contains(&wanted), "{owner} {rtype}");
+        };
+        has("ns.sub.example.", Type::A);
+        has("live.example.", Type::LUA);
+    }
+
+    #[test]
+    fn a_large_zone_goes_in_many_messages() {
+        let mut text = SMALL.to_owned();
+        for number in 0..5000 {
+            text.push_str(&format!("n{number}.example. 60 TXT \"{number}\"\n"));
+        }
+        let asked = query(&"example.".parse().unwrap(), Type::AXFR);
+        let messages = transfer(&zone(&text), &asked);
+        assert!(messages.len() > 3);
+        assert_eq!(messages.iter().flatten().count(), 5007);
+    }
+
+    #[test]
+    fn a_client_that_has_the_version_or_a_later_one_gets_the_soa_record_alone() {
+        for (serial, n) in [(7, 1), (6, 7), (8, 1), (u32::MAX, 7), (1 << 31, 1)] {
+            let mut asked = query(&"example.".parse().unwrap(), Type::IXFR);
+            asked[9] = 1;
+            asked.extend(b"\xc0\x0c\0\x06\0\x01\0\0\0\0\0\x16\0\0");
+            for number in [serial, 0, 0, 0, 0_u32] {
+                asked.extend(number.to_be_bytes());
+            }
+            let messages = transfer(&zone(SMALL), &asked);
+            assert_eq!(messages.iter().flatten().count(), n, "serial {serial}");
+        }
+    }
+}

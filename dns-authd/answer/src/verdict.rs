@@ -1,0 +1,24 @@
+//! The result of a query.
+
+use dns_wire::Name;
+
+/// The next step for a query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Send so many octets of the buffer.
+    Reply(usize),
+    /// Send nothing.
+    Silent,
+    /// Ask again a little later: no target of this live set has been probed yet.
+    Wait {
+        /// The zone.
+        apex: Name,
+        /// The live set.
+        set: u32,
+    },
+    /// Transfer the zone, if the client may have it.
+    Transfer {
+        /// The zone.
+        apex: Name,
+    },
+}

@@ -1,0 +1,63 @@
+//! The results of running a program.
+
+use std::time::Duration;
+
+use dns_wire::{Name, Type};
+use liveness::Target;
+
+use crate::choice::{Certainty, Choice};
+use crate::error::LuaError;
+use crate::note::Note;
+
+/// The result of evaluating a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evaluation {
+    /// The outcome.
+    pub outcome: Result<Outcome, LuaError>,
+    /// Every target it names, in backup sets and branches not taken too.
+    pub targets: Vec<Target>,
+    /// Notes to the operator.
+    pub notes: Vec<Note>,
+}
+
+/// The outcome of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// These answers, whoever asks and whatever the health of anything.
+    Fixed(Vec<String>),
+    /// A draw that needs no program.
+    Choice(Choice),
+    /// It has to run for every query.
+    PerQuery,
+}
+
+/// The answer of a program to one query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The answers, as text of the record's type; [`rdata`] makes data of them.
+    pub values: Vec<String>,
+    /// How much is known of the health behind them.
+    pub certainty: Certainty,
+    /// How long that health stays as it is; `None` if there is none behind them.
+    pub ttl_bound: Option<Duration>,
+    /// Notes to the operator.
+    pub notes: Vec<Note>,
+}
+
+/// The data of an answer, as a record of this type holds it.
+///
+/// Text is put in quotes, and names are absolute, as in `PowerDNS`.
+pub fn rdata(rtype: Type, answer: &str) -> Result<Vec<u8>, LuaError> {
+    let parsed = match rtype {
+        Type::TXT | Type::SPF => {
+            let quoted = format!("\"{answer}\"");
+            dns_wire::rdata::from_text(rtype, &quoted, &Name::root())
+        }
+        _ => dns_wire::rdata::from_text(rtype, answer, &Name::root()),
+    };
+    parsed.map_err(|error| LuaError::Answer {
+        rtype,
+        answer: answer.to_owned(),
+        reason: error.to_string(),
+    })
+}

@@ -1,0 +1,73 @@
+//! Settings of all programs.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+/// Settings of all programs; the defaults are those of `PowerDNS` where it has
+/// the setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LuaSettings {
+    /// How many instructions one run may take (`lua-records-exec-limit`); `None` for no limit.
+    pub instructions: Option<NonZeroU32>,
+    /// How many bytes the interpreter of one thread may hold.
+    pub memory: usize,
+    /// How often a target is probed when the record does not say
+    /// (`lua-health-checks-interval`).
+    pub interval: Duration,
+    /// How often a target is probed while its state is undecided.
+    pub fast_interval: Duration,
+    /// How long a probe may take when the record does not say.
+    pub timeout: Duration,
+    /// How many good results in a row declare a target up.
+    pub rise: u32,
+    /// How many bad results in a row declare a target down when the record does not say
+    /// (`minimumFailures`).
+    pub fall: u32,
+    /// The answer when every target is down and the record has no `backupSelector`.
+    pub all_down: AllDown,
+    /// The answer while no target is known to be up and some are not yet probed.
+    pub while_unknown: WhileUnknown,
+    /// The least that [`ttl_bound`](crate::Choice::ttl_bound) is.
+    pub min_ttl: Duration,
+}
+
+impl Default for LuaSettings {
+    fn default() -> Self {
+        Self {
+            instructions: NonZeroU32::new(1000),
+            memory: 8 * 1024 * 1024,
+            interval: Duration::from_secs(5),
+            fast_interval: Duration::from_secs(1),
+            timeout: Duration::from_secs(2),
+            rise: 1,
+            fall: 1,
+            all_down: AllDown::Random,
+            while_unknown: WhileUnknown::All,
+            min_ttl: Duration::from_secs(1),
+        }
+    }
+}
+
+/// The answer when every target is down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AllDown {
+    /// One member of the first set that has any, at random: what `PowerDNS` does.
+    #[default]
+    Random,
+    /// All members of the first set that has any.
+    All,
+    /// No records: the name exists, without data.
+    Empty,
+    /// SERVFAIL, so that resolvers ask another server, or serve what they had.
+    Servfail,
+}
+
+/// The answer while no target is known to be up and some are not yet probed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhileUnknown {
+    /// All members that may be up, of the first set that has such.
+    #[default]
+    All,
+    /// The same as if they were down: what `PowerDNS` does.
+    AsDown,
+}

@@ -1,0 +1,163 @@
+//! The state of zones, for status and metrics.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use config_text::{Problem, counted};
+use dns_wire::Name;
+use dns_zone::Zone;
+use peer_bind::ZoneDecl;
+
+use super::Outcome;
+use crate::programs::LiveReport;
+
+/// The state of all zones at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Reports {
+    /// Each zone, in the order they were declared.
+    pub zones: Vec<Arc<ZoneReport>>,
+    /// The number of watched targets.
+    pub n_targets: usize,
+}
+
+/// The state of a zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It is served as its files have it.
+    Loaded,
+    /// Its files are broken; it is served as they were before.
+    Stale,
+    /// Its files are broken and were never loaded: its names get SERVFAIL.
+    Failed,
+}
+
+/// One zone.
+#[derive(Clone, Debug)]
+pub struct ZoneReport {
+    /// The zone's name.
+    pub name: Name,
+    /// Its file.
+    pub file: Option<PathBuf>,
+    /// Its state.
+    pub state: State,
+    /// The serial that is served.
+    pub serial: u32,
+    /// The number of records that are served.
+    pub records: usize,
+    /// The octets that they take.
+    pub memory: usize,
+    /// When the served data was loaded.
+    pub loaded: Option<SystemTime>,
+    /// How long loading took the last time.
+    pub took: Duration,
+    /// How often it was loaded.
+    pub n_loads: u64,
+    /// How often its files were refused.
+    pub n_refused: u64,
+    /// Errors of its files.
+    pub problems: Vec<String>,
+    /// Warnings of its files.
+    pub warnings: Vec<String>,
+    /// Its live sets.
+    pub live: Vec<LiveReport>,
+}
+
+impl State {
+    /// The state in a word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Loaded => "loaded",
+            Self::Stale => "stale",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl ZoneReport {
+    pub(super) fn new(declared: &ZoneDecl) -> Self {
+        Self {
+            name: declared.name.clone(),
+            file: declared.file.clone(),
+            state: State::Failed,
+            serial: 0,
+            records: 0,
+            memory: 0,
+            loaded: None,
+            took: Duration::ZERO,
+            n_loads: 0,
+            n_refused: 0,
+            problems: Vec::new(),
+            warnings: Vec::new(),
+            live: Vec::new(),
+        }
+    }
+
+    pub(super) fn loaded(
+        &self,
+        zone: &Zone,
+        warnings: &[Problem],
+        took: Duration,
+        now: SystemTime,
+    ) -> Self {
+        Self {
+            state: State::Loaded,
+            serial: zone.soa().serial,
+            records: zone.n_records(),
+            memory: zone.memory(),
+            loaded: Some(now),
+            took,
+            n_loads: self.n_loads + 1,
+            problems: Vec::new(),
+            warnings: warnings.iter().map(ToString::to_string).collect(),
+            live: Vec::new(),
+            ..self.clone()
+        }
+    }
+
+    pub(super) fn refused(&self, problems: &[Problem], served: bool, took: Duration) -> Self {
+        Self {
+            state: match served {
+                true => State::Stale,
+                false => State::Failed,
+            },
+            took,
+            n_refused: self.n_refused + 1,
+            problems: problems.iter().map(ToString::to_string).collect(),
+            ..self.clone()
+        }
+    }
+
+    pub(super) fn with_live(&self, live: Vec<LiveReport>) -> Self {
+        Self {
+            live,
+            ..self.clone()
+        }
+    }
+
+    /// The trouble in one line; `None` if the zone is served as its files have it.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        let first = self.problems.first().map_or("", String::as_str);
+        let what = match self.state {
+            State::Loaded => return None,
+            State::Stale => "the new file is broken, the old zone is served",
+            State::Failed => "the file is broken, SERVFAIL is answered",
+        };
+        Some(format!(
+            "{what}: {}, the first: {first}",
+            counted(self.problems.len(), "problem")
+        ))
+    }
+
+    pub(super) fn outcome(&self) -> Outcome {
+        Outcome {
+            name: self.name.clone(),
+            result: match self.state {
+                State::Loaded => Ok((self.serial, self.records)),
+                State::Stale | State::Failed => Err(self.problems.clone()),
+            },
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! Zones that change, break and come back.
+
+use std::fs;
+use std::path::Path;
+
+use dns_answer::testing::{client, decode, query};
+use dns_answer::{Client, NoPrograms, Responder, Transport, Verdict};
+use dns_zone::parse::Options;
+use peer_bind::NamedConf;
+use tempfile::TempDir;
+
+use super::*;
+
+const GOOD: &str = "$TTL 60\n@ SOA a b 1 2 3 4 60\n NS a\na A 192.0.2.1\n";
+const BROKEN: &str = "$TTL 60\n@ SOA a b 2 2 3 4 60\n NS a\na A 300.0.2.1\n";
+
+/// A directory of zones.
+struct Folder(TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        // A new file each time: its stamp differs however fast tests are.
+        let staged = self.0.path().join("staged");
+        fs::write(&staged, text).unwrap();
+        fs::rename(staged, self.0.path().join(name)).unwrap();
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+struct Desk {
+    folder: Folder,
+    cell: Arc<Cell<Snapshot>>,
+    reports: Arc<Cell<Reports>>,
+    readiness: Readiness,
+    directories: watch::Receiver<BTreeSet<PathBuf>>,
+    publisher: Handle,
+}
+
+fn plan(folder: &Folder, zones: &[&str]) -> Plan {
+    let list: String = zones
+        .iter()
+        .map(|name| format!("zone \"{name}\" {{ type master; file \"{name}zone\"; }};\n"))
+        .collect();
+    let directory = folder.path().display();
+    let text = format!("options {{ directory \"{directory}\"; }};\n{list}");
+    let NamedConf { zones, .. } = peer_bind::parse_bytes(text.as_bytes()).unwrap();
+    Plan {
+        zones: Zones {
+            declared: zones,
+            options: Arc::new(Options::default()),
+            check_interval: None,
+            notify: false,
+        },
+        live: LiveSettings {
+            lua: Arc::default(),
+            unknown_ttl: Duration::from_secs(5),
+            hold: Duration::from_millis(150),
+        },
+        lua: true,
+        answers: Settings::default(),
+    }
+}
+
+/// What a publisher without healthd works with, and the directories that it states.
+fn channels() -> (Channels, watch::Receiver<BTreeSet<PathBuf>>) {
+    let (sender, directories) = watch::channel(BTreeSet::new());
+    let channels = Channels {
+        cell: Cell::new(Snapshot {
+            table: Table::new(Seed(1), Vec::new()),
+            settings: Settings::default(),
+        }),
+        reports: Cell::new(Reports::default()),
+        watcher: None,
+        readiness: Readiness::new(),
+        directories: sender,
+    };
+    (channels, directories)
+}
+
+impl Desk {
+    fn open(files: &[(&str, &str)]) -> Self {
+        let folder = Folder::new();
+        for (name, text) in files {
+            folder.write(&format!("{name}zone"), text);
+        }
+        let names: Vec<&str> = files.iter().map(|(name, _)| *name).collect();
+        let plan = plan(&folder, &names);
+        let (channels, directories) = channels();
+        let cell = Arc::clone(&channels.cell);
+        let reports = Arc::clone(&channels.reports);
+        let readiness = channels.readiness.clone();
+        let (ready, loaded) = oneshot::channel();
+        let publisher = Handle::start(channels, plan, Seed(1), ready).unwrap();
+        loaded.blocking_recv().unwrap();
+        Self {
+            folder,
+            cell,
+            reports,
+            readiness,
+            directories,
+            publisher,
+        }
+    }
+
+    fn configure(&self, zones: &[&str]) -> String {
+        let (done, summary) = oneshot::channel();
+        let plan = Box::new(plan(&self.folder, zones));
+        self.publisher.send(Command::Configure(plan, done)).unwrap();
+        summary.blocking_recv().unwrap()
+    }
+
+    #[expect(clippy::unwrap_in_result, reason = "a test that cannot go on fails")]
+    fn reload(&self, name: Option<&str>) -> Result<Vec<Outcome>, NoSuchZone> {
+        let (done, outcome) = oneshot::channel();
+        let name = name.map(|name| name.parse().unwrap());
+        self.publisher.send(Command::Reload(name, done)).unwrap();
+        outcome.blocking_recv().unwrap()
+    }
+
+    /// Looks, and waits until that is done.
+    fn look(&self) {
+        self.publisher.send(Command::Look).unwrap();
+        assert!(self.reload(Some("none.")).is_err());
+    }
+
+    fn ask(&self, name: &str) -> (u16, Vec<u8>) {
+        let mut out = [0; 512];
+        let message = query(&name.parse().unwrap(), dns_wire::Type::A);
+        let hasty = Client {
+            can_wait: false,
+            ..client(Transport::Udp)
+        };
+        let mut responder = Responder::new(NoPrograms, 1);
+        let verdict = responder.respond(&self.cell.current(), &message, &hasty, &mut out);
+        let Verdict::Reply(length) = verdict else {
+            panic!("{verdict:?}");
+        };
+        let response = decode(&out[..length]);
+        let last = response.answer.iter().map(|line| *line.3.last().unwrap());
+        (response.rcode, last.collect())
+    }
+
+    fn report(&self, name: &str) -> Arc<ZoneReport> {
+        let reports = self.reports.current();
+        let name: Name = name.parse().unwrap();
+        Arc::clone(reports.zones.iter().find(|zone| zone.name == name).unwrap())
+    }
+}
+
+#[test]
+fn a_broken_file_keeps_the_zone_until_it_is_mended() {
+    let desk = Desk::open(&[("a.test.", GOOD)]);
+    assert_eq!(desk.ask("a.a.test."), (0, vec![1]));
+    desk.folder.write("a.test.zone", BROKEN);
+    desk.look();
+    assert_eq!(desk.ask("a.a.test."), (0, vec![1]));
+    let report = desk.report("a.test.");
+    assert_eq!(
+        (report.state, report.serial, report.n_refused),
+        (State::Stale, 1, 1)
+    );
+    assert!(report.problems[0].contains("a.test.zone:4:"), "{report:?}");
+    assert!(desk.readiness.details()[0].contains("zone a.test."));
+    assert!(desk.readiness.is_ready());
+
+    // Looking again does not load again what has not changed.
+    desk.look();
+    assert_eq!(desk.report("a.test.").n_refused, 1);
+    desk.folder
+        .write("a.test.zone", &GOOD.replace("192.0.2.1", "192.0.2.7"));
+    desk.look();
+    assert_eq!(desk.ask("a.a.test."), (0, vec![7]));
+    assert_eq!(desk.report("a.test.").state, State::Loaded);
+    assert!(desk.readiness.details().is_empty());
+    fs::remove_file(desk.folder.path().join("a.test.zone")).unwrap();
+    desk.look();
+    assert_eq!(desk.ask("a.a.test."), (0, vec![7]));
+    assert_eq!(desk.report("a.test.").state, State::Stale);
+    desk.publisher.stop();
+}
+
+#[test]
+fn a_zone_broken_from_the_start_fails_and_leaves_the_others_alone() {
+    let desk = Desk::open(&[("a.test.", BROKEN), ("b.test.", GOOD)]);
+    assert_eq!(desk.ask("a.a.test.").0, 2);
+    assert_eq!(desk.ask("a.b.test."), (0, vec![1]));
+    assert!(desk.readiness.is_ready());
+    desk.folder.write("a.test.zone", GOOD);
+    desk.look();
+    assert_eq!(desk.ask("a.a.test."), (0, vec![1]));
+    desk.publisher.stop();
+}
+
+#[test]
+fn a_server_without_any_zone_loaded_is_not_ready() {
+    let desk = Desk::open(&[("a.test.", BROKEN)]);
+    assert!(!desk.readiness.is_ready());
+    desk.folder.write("a.test.zone", GOOD);
+    let outcomes = desk.reload(None).unwrap();
+    assert_eq!(outcomes[0].result, Ok((1, 3)));
+    assert!(desk.readiness.is_ready());
+    desk.publisher.stop();
+}
+
+#[test]
+fn a_zone_is_loaded_again_when_it_is_asked_for() {
+    let desk = Desk::open(&[("a.test.", GOOD), ("b.test.", GOOD)]);
+    let before = desk.cell.current();
+    assert_eq!(desk.reload(Some("c.test.")), Err(NoSuchZone));
+    assert_eq!(desk.reload(Some("A.TEST.")).unwrap().len(), 1);
+    let after = desk.cell.current();
+    let zone = |snapshot: &Snapshot, place: usize| {
+        Arc::clone(snapshot.table.zones()[place].zone.as_ref().unwrap())
+    };
+    assert!(!Arc::ptr_eq(&zone(&before, 0), &zone(&after, 0)));
+    assert!(Arc::ptr_eq(&zone(&before, 1), &zone(&after, 1)));
+    desk.folder.write("b.test.zone", BROKEN);
+    let outcomes = desk.reload(Some("b.test.")).unwrap();
+    assert!(outcomes[0].result.as_ref().unwrap_err()[0].contains(":4:"));
+    desk.publisher.stop();
+}
+
+#[test]
+fn another_configuration_adds_and_takes_away_zones_and_keeps_the_rest() {
+    let desk = Desk::open(&[("a.test.", GOOD), ("b.test.", GOOD)]);
+    let kept = Arc::clone(desk.cell.current().table.zones()[1].zone.as_ref().unwrap());
+    desk.folder.write("c.test.zone", GOOD);
+    let summary = desk.configure(&["b.test.", "c.test."]);
+    assert_eq!(summary, "2 zones, 0 targets");
+    assert_eq!(desk.ask("a.a.test.").0, 5);
+    assert_eq!(desk.ask("a.c.test."), (0, vec![1]));
+    let same = Arc::clone(desk.cell.current().table.zones()[0].zone.as_ref().unwrap());
+    assert!(Arc::ptr_eq(&kept, &same));
+    assert_eq!(
+        *desk.directories.borrow(),
+        [desk.folder.path().to_owned()].into()
+    );
+    desk.publisher.stop();
+}
+
+#[test]
+fn a_zone_that_another_file_is_declared_for_is_listed_with_it() {
+    let desk = Desk::open(&[("a.test.", GOOD)]);
+    let moved = |file: &str, text: &str| {
+        desk.folder.write(file, text);
+        let mut plan = plan(&desk.folder, &["a.test."]);
+        plan.zones.declared[0].file = Some(desk.folder.path().join(file));
+        let (done, summary) = oneshot::channel();
+        let command = Command::Configure(Box::new(plan), done);
+        desk.publisher.send(command).unwrap();
+        summary.blocking_recv().unwrap();
+        desk.report("a.test.")
+    };
+    for (file, text, state) in [
+        ("other", GOOD, State::Loaded),
+        ("broken", BROKEN, State::Stale),
+    ] {
+        let report = moved(file, text);
+        assert_eq!(report.state, state);
+        assert_eq!(report.file, Some(desk.folder.path().join(file)));
+    }
+    desk.publisher.stop();
+}
+
+#[test]
+fn targets_that_are_first_named_when_others_are_down_are_watched() {
+    let text = format!(
+        "{GOOD}live LUA A \"ifportup(443, ifportup(80, {{{{'192.0.2.5'}},{{'192.0.2.6'}}}}, {{selector='all'}}))\"\n"
+    );
+    let folder = Folder::new();
+    folder.write("a.test.zone", &text);
+    let plan = plan(&folder, &["a.test."]);
+    let mut publisher = Publisher {
+        channels: channels().0,
+        plan: plan.clone(),
+        seed: Seed(1),
+        health: Arc::default(),
+        zones: Vec::new(),
+        places: HashMap::new(),
+        watched: HashMap::new(),
+        retired: Vec::new(),
+        must_trim: false,
+    };
+    publisher.configure(plan);
+    let watched = |publisher: &Publisher| {
+        let targets = publisher.watched.keys();
+        let mut addresses: Vec<String> = targets.map(|it| it.address.to_string()).collect();
+        addresses.sort();
+        addresses
+    };
+    let before = watched(&publisher);
+    assert_eq!(before, ["192.0.2.5:443", "192.0.2.5:80", "192.0.2.6:80"]);
+    let first = publisher.watched.keys();
+    let first = first.filter(|target| target.address.to_string() == "192.0.2.5:80");
+    let state = |liveness| proto::health::TargetStatus {
+        liveness,
+        ..Default::default()
+    };
+    let down = first.map(|target| (target.clone(), state(Liveness::Down)));
+    publisher.take_health(Arc::new(Health {
+        generation: 1,
+        targets: down.collect(),
+    }));
+    let after = watched(&publisher);
+    assert!(after.contains(&"192.0.2.6:443".to_owned()), "{after:?}");
+    assert_eq!(publisher.channels.reports.current().n_targets, after.len());
+}
+
+#[test]
+fn included_files_are_looked_at_too() {
+    let text = GOOD.replace("a A 192.0.2.1", "$INCLUDE more");
+    let desk = Desk::open(&[("a.test.", &text)]);
+    // The include is missing at first.
+    assert_eq!(desk.ask("a.a.test.").0, 2);
+    desk.folder.write("more", "a A 192.0.2.3\n");
+    desk.look();
+    assert_eq!(desk.ask("a.a.test."), (0, vec![3]));
+    desk.folder.write("more", "a A 192.0.2.4\n");
+    desk.look();
+    assert_eq!(desk.ask("a.a.test."), (0, vec![4]));
+    desk.publisher.stop();
+}
+
+#[test]
+fn the_end_of_a_wait_is_published() {
+    let text = format!("{GOOD}live LUA A \"ifportup(443, {{'192.0.2.5'}})\"\n");
+    let desk = Desk::open(&[("a.test.", &text)]);
+    let hold = || {
+        desk.cell.current().table.zones()[0]
+            .live
+            .get(0)
+            .unwrap()
+            .hold
+    };
+    assert!(hold());
+    let apex = "a.test.".parse().unwrap();
+    desk.publisher
+        .send(Command::EndWait { apex, set: 0 })
+        .unwrap();
+    assert!(desk.reload(Some("none.")).is_err());
+    assert!(!hold());
+    assert_eq!(desk.reports.current().n_targets, 1);
+    assert_eq!(desk.ask("live.a.test."), (0, vec![5]));
+    desk.publisher.stop();
+}

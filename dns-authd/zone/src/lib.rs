@@ -1,0 +1,29 @@
+//! Zones of an authoritative server: master files, and zones compiled for answering.
+//!
+//! ```text
+//! octets ─► lexer ─► parse ─► record::Record ─► zone::build ─► Zone ─► Answer
+//!                      │                                        │ resolve
+//!                      └─► check                                ▼
+//!                                               resolution ─► store (encoded responses)
+//! ```
+//!
+//! A zone is built once and never changed. The crate opens nothing, reads no clock, logs nothing and
+//! knows no liveness: a set of records that `LUA` programs make is a number here.
+
+pub mod check;
+mod generate;
+mod lexer;
+mod merge;
+pub mod name_table;
+pub mod parse;
+pub mod program;
+pub mod record;
+pub mod resolution;
+pub mod store;
+pub mod zone;
+
+pub use program::Program;
+pub use record::{Record, RecordData};
+pub use resolution::{Pick, Resolution, Unresolved};
+pub use store::MAX_MESSAGE;
+pub use zone::{Answer, LiveSet, Soa, Zone};

@@ -1,0 +1,230 @@
+//! Records: TTL, class, type and data behind an owner.
+
+use std::sync::Arc;
+
+use config_text::Position;
+use dns_wire::rdata::{self, Token};
+use dns_wire::{Class, Name, Type};
+
+use super::{Fault, MAX_TTL, Parser, shown};
+use crate::program::unescape;
+use crate::record::{Record, RecordData};
+
+/// TTL, class and type: the words between a record's owner and its data.
+#[derive(Clone, Copy)]
+pub(super) struct Head {
+    pub(super) ttl: Option<u32>,
+    pub(super) rtype: Type,
+    /// The number of the data's first word.
+    pub(super) next: usize,
+}
+
+impl Head {
+    /// Reads `[TTL] [CLASS] TYPE` or `[CLASS] [TTL] TYPE`, from word `first` on.
+    pub(super) fn read(tokens: &[Token<'_>], first: usize) -> Result<Self, Fault> {
+        let (mut ttl, mut class, mut at) = (None, None, first);
+        loop {
+            let Some(token) = tokens.get(at) else {
+                return Err(Fault::new(at, "the record's type is missing"));
+            };
+            let word = std::str::from_utf8(token.text)
+                .ok()
+                .filter(|_| !token.quoted);
+            let unknown = || Fault::new(at, format!("{} is no record type", shown(*token)));
+            let word = word.ok_or_else(unknown)?;
+            if word.starts_with(|first: char| first.is_ascii_digit()) && ttl.is_none() {
+                ttl = Some(rdata::seconds(token.text).ok_or_else(|| {
+                    Fault::new(
+                        at,
+                        format!("{} is neither TTL, class nor type", shown(*token)),
+                    )
+                })?);
+            } else if let (None, Ok(found)) = (class, word.parse::<Class>()) {
+                if found != Class::IN {
+                    let message = format!("class {found}: only zones of class IN are served");
+                    return Err(Fault::new(at, message));
+                }
+                class = Some(found);
+            } else {
+                let rtype: Type = word.parse().map_err(|_| unknown())?;
+                if rtype.is_meta() {
+                    let message = format!("type {rtype} cannot be stored in a zone");
+                    return Err(Fault::new(at, message));
+                }
+                return Ok(Self {
+                    ttl,
+                    rtype,
+                    next: at + 1,
+                });
+            }
+            at += 1;
+        }
+    }
+
+    /// Whether the data is a program.
+    pub(super) const fn is_program(&self) -> bool {
+        self.rtype.0 == Type::LUA.0
+    }
+}
+
+impl Parser<'_> {
+    /// Takes one record, whose data are the words from `head.next` on.
+    pub(super) fn record(
+        &mut self,
+        owner: Name,
+        head: &Head,
+        tokens: &[Token<'_>],
+        at: Position,
+        origin: &Name,
+    ) -> Result<(), Fault> {
+        let data = tokens.get(head.next..).unwrap_or_default();
+        let generic = matches!(
+            data,
+            [
+                Token {
+                    text: br"\#",
+                    quoted: false
+                },
+                ..
+            ]
+        );
+        let data = if head.is_program() && !generic {
+            self.program(data, head.next)?
+        } else {
+            self.plain(head, data, &at, origin)?
+        };
+        let ttl = self.ttl(head, &data, &at);
+        self.records.push(Record {
+            owner,
+            ttl,
+            class: Class::IN,
+            data,
+            position: at,
+        });
+        Ok(())
+    }
+
+    /// Data that is stated.
+    fn plain(
+        &mut self,
+        head: &Head,
+        data: &[Token<'_>],
+        at: &Position,
+        origin: &Name,
+    ) -> Result<RecordData, Fault> {
+        let rtype = head.rtype;
+        let mut octets = std::mem::take(&mut self.rdata);
+        let outcome = rdata::parse_into(rtype, data, origin, &mut octets);
+        outcome.map_err(|error| Fault::new(head.next + error.token, error.to_string()))?;
+        let long = |token: &Token<'_>| token.text.len() > 255;
+        if matches!(rtype, Type::TXT | Type::SPF) && data.iter().any(long) {
+            self.warn(
+                at,
+                "a string of more than 255 octets is cut in pieces".to_owned(),
+            );
+        }
+        let parsed = match rtype {
+            Type::LUA => program_of_wire(&octets, head.next)?,
+            _ => RecordData::Wire {
+                rtype,
+                rdata: octets.as_slice().into(),
+            },
+        };
+        self.rdata = octets;
+        Ok(parsed)
+    }
+
+    /// `LUA TYPE "PROGRAM"...`: the strings are parts of one program.
+    fn program(&self, data: &[Token<'_>], first: usize) -> Result<RecordData, Fault> {
+        let Some((rtype, parts)) = data.split_first() else {
+            return Err(Fault::new(
+                first,
+                "the type that the program makes is missing",
+            ));
+        };
+        let word = std::str::from_utf8(rtype.text)
+            .ok()
+            .filter(|_| !rtype.quoted);
+        let parsed = word
+            .and_then(|word| word.parse::<Type>().ok())
+            .filter(|it| !it.is_meta());
+        let Some(rtype) = parsed else {
+            return Err(Fault::new(
+                first,
+                format!("{} is no record type", shown(*rtype)),
+            ));
+        };
+        let mut code = Vec::new();
+        let mut written: Vec<Box<str>> = Vec::with_capacity(parts.len());
+        for (index, part) in parts.iter().enumerate() {
+            if index > 0 && self.options.lua_whitespace {
+                code.push(b' ');
+            }
+            let start = code.len();
+            unescape(part.text, &mut code);
+            let string = code.get(start..).and_then(|part| str::from_utf8(part).ok());
+            written.extend(string.map(Box::from));
+        }
+        if code.trim_ascii().is_empty() {
+            return Err(Fault::new(first + 1, "the program is missing"));
+        }
+        let code = String::from_utf8(code);
+        let code = code.map_err(|_| Fault::new(first + 1, "the program is not UTF-8"))?;
+        if written.len() < parts.len() {
+            // A string that ends within a letter is no text of its own.
+            written = vec![code.as_str().into()];
+        }
+        Ok(RecordData::Lua {
+            rtype,
+            code,
+            parts: written.into(),
+        })
+    }
+
+    /// The TTL of a record, stated or not.
+    fn ttl(&mut self, head: &Head, data: &RecordData, at: &Position) -> u32 {
+        if let Some(stated) = head.ttl {
+            let ttl = self.bounded(stated, at);
+            self.ttls.last = Some(ttl);
+            return ttl;
+        }
+        if let Some(known) = self.ttls.default.or(self.ttls.last) {
+            return known;
+        }
+        if let RecordData::Wire {
+            rtype: Type::SOA,
+            rdata,
+        } = data
+            && let Some(minimum) = rdata.last_chunk::<4>()
+        {
+            let minimum = u32::from_be_bytes(*minimum).min(MAX_TTL);
+            self.ttls.default = Some(minimum);
+            return minimum;
+        }
+        let ttl = self.options.default_ttl;
+        self.warn(at, format!("no TTL is stated so far; {ttl} is taken"));
+        self.ttls.last = Some(ttl);
+        ttl
+    }
+}
+
+/// A program in the form in which `PowerDNS` transfers it: the type, then strings.
+fn program_of_wire(octets: &[u8], at: usize) -> Result<RecordData, Fault> {
+    let broken = || Fault::new(at, "these octets are no LUA record");
+    let (rtype, mut rest) = octets.split_first_chunk::<2>().ok_or_else(broken)?;
+    let mut code = Vec::new();
+    while let Some((length, tail)) = rest.split_first() {
+        let (part, tail) = tail
+            .split_at_checked(usize::from(*length))
+            .ok_or_else(broken)?;
+        code.extend_from_slice(part);
+        rest = tail;
+    }
+    let code = String::from_utf8(code).map_err(|_| broken())?;
+    Ok(RecordData::Lua {
+        rtype: Type(u16::from_be_bytes(*rtype)),
+        // Strings of octets are put together without blanks, whatever is asked for others.
+        parts: Arc::from([code.as_str().into()]),
+        code,
+    })
+}

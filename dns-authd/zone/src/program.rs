@@ -1,0 +1,97 @@
+//! Programs of `LUA` records, as they are written, run and sent.
+//!
+//! A program is written in one or more strings. The server runs them joined, with or without blanks
+//! between them; it shows and sends the strings as written, because each reader joins them in its own
+//! way.
+
+use std::sync::Arc;
+
+use config_text::Position;
+use dns_wire::Type;
+
+/// The longest string in a record's data.
+const MAX_STRING: usize = 255;
+
+/// One `LUA` record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// The TTL it was written with.
+    pub ttl: u32,
+    /// The program's text.
+    pub code: Arc<str>,
+    /// The strings it was written in.
+    pub parts: Arc<[Box<str>]>,
+    /// Where it was written.
+    pub position: Position,
+}
+
+impl Program {
+    /// The program as record data: the type it makes, then its strings, cut where one is too long.
+    pub(crate) fn rdata(&self, rtype: Type) -> Vec<u8> {
+        let parts = self.parts.iter().map(|part| part.as_bytes());
+        wire(rtype, parts)
+    }
+
+    /// The program as master files have it: the type it makes, and its strings in quotes. What no
+    /// quotes can hold is written as octets.
+    #[must_use]
+    pub fn display(&self, rtype: Type) -> String {
+        let strings: Option<Vec<String>> = self.parts.iter().map(|part| quoted(part)).collect();
+        match strings {
+            Some(strings) => format!("{rtype} {}", strings.join(" ")),
+            // Read back, the strings of octets are put together without blanks.
+            None => {
+                let octets = wire(rtype, std::iter::once(self.code.as_bytes()));
+                dns_wire::rdata::display(Type::LUA, &octets)
+            }
+        }
+    }
+}
+
+fn wire<'p>(rtype: Type, parts: impl Iterator<Item = &'p [u8]>) -> Vec<u8> {
+    let mut rdata = rtype.0.to_be_bytes().to_vec();
+    for part in parts {
+        let mut rest = part;
+        loop {
+            let (string, tail) = rest.split_at(rest.len().min(MAX_STRING));
+            rdata.push(u8::try_from(string.len()).unwrap_or(u8::MAX));
+            rdata.extend_from_slice(string);
+            rest = tail;
+            if rest.is_empty() {
+                break;
+            }
+        }
+    }
+    rdata
+}
+
+/// A string in quotes, from which [`unescape`] makes the same string again; `None` if there is no such.
+fn quoted(part: &str) -> Option<String> {
+    let text = part.replace('"', r#"\""#);
+    let mut back = Vec::with_capacity(part.len());
+    unescape(text.as_bytes(), &mut back);
+    // A backslash that is left over would take the closing quote with it.
+    let n_backslashes = part.len() - part.trim_end_matches('\\').len();
+    let is_whole = back == part.as_bytes() && n_backslashes.is_multiple_of(2);
+    let is_text = !part.contains(|c: char| c.is_control() && c != '\t');
+    (is_whole && is_text).then(|| format!("\"{text}\""))
+}
+
+/// Appends a string of a program as a master file has it. Backslashes are Lua's own, so only the two
+/// escapes that the master file needs for itself are resolved.
+pub(crate) fn unescape(text: &[u8], code: &mut Vec<u8>) {
+    let mut octets = text.iter().peekable();
+    while let Some(octet) = octets.next() {
+        match (octet, octets.peek()) {
+            (b'\\', Some(next @ (b'"' | b';'))) => {
+                code.push(**next);
+                octets.next();
+            }
+            (b'\\', Some(next)) => {
+                code.extend([b'\\', **next]);
+                octets.next();
+            }
+            _ => code.push(*octet),
+        }
+    }
+}

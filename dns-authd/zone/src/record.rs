@@ -1,0 +1,53 @@
+//! Records of a zone, as a master file states them.
+
+use std::sync::Arc;
+
+use dns_wire::{Class, Name, Type};
+
+use config_text::Position;
+
+/// One resource record and where it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The owner name.
+    pub owner: Name,
+    /// How long resolvers may keep it, in seconds.
+    pub ttl: u32,
+    /// Its class.
+    pub class: Class,
+    /// Its type and data.
+    pub data: RecordData,
+    /// Where it was written.
+    pub position: Position,
+}
+
+/// The data of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RecordData {
+    /// Plain data.
+    Wire {
+        /// The record's type.
+        rtype: Type,
+        /// The data in wire form, names uncompressed.
+        rdata: Box<[u8]>,
+    },
+    /// A `LUA` record: a program that makes the data.
+    Lua {
+        /// The type of the records it makes.
+        rtype: Type,
+        /// The program's text.
+        code: String,
+        /// The strings it was written in.
+        parts: Arc<[Box<str>]>,
+    },
+}
+
+impl Record {
+    /// The type that a question must have to get this record.
+    #[must_use]
+    pub const fn rtype(&self) -> Type {
+        match &self.data {
+            RecordData::Wire { rtype, .. } | RecordData::Lua { rtype, .. } => *rtype,
+        }
+    }
+}

@@ -1,0 +1,430 @@
+//! A zone, compiled for answering: RFC 1034 §4.3.2 lookup, wildcards by RFC 4592, delegations,
+//! DNAME by RFC 6672.
+//!
+//! A zone is built once from its records and never changed: a reload builds another. Names are
+//! found by hash, and since every ancestor of a name up to the apex is in the table (RFC 4592
+//! §2.2.2 calls those without data empty non-terminals), the closest encloser of a name that does
+//! not exist is found by bisection. What lies below a delegation or a DNAME is kept apart: it is
+//! glue, or nothing, and never an answer.
+//!
+//! Never reads a file, a clock or a socket, and never allocates while answering what was
+//! rendered when the zone was built.
+
+mod build;
+mod rendering;
+mod resolve;
+
+use std::collections::BTreeMap;
+
+use dns_wire::hash::{Seed, Suffixes};
+use dns_wire::{Name, Type};
+
+use crate::name_table::{Index, NameTable};
+use crate::program::Program;
+use crate::resolution::RdataItems;
+use crate::store::{Rendered, Store};
+
+/// One zone, ready to answer.
+#[derive(Debug)]
+pub struct Zone {
+    apex: Name,
+    apex_labels: usize,
+    /// Labels of the deepest name that is no glue.
+    max_labels: usize,
+    soa: Soa,
+    seed: Seed,
+    nodes: Box<[Node]>,
+    /// Lower-case wire forms of all names.
+    names: Box<[u8]>,
+    /// Names written with capitals, as they were written.
+    spellings: BTreeMap<u32, Name>,
+    /// Names that can be answered for.
+    visible: NameTable,
+    /// Names below a delegation or a DNAME.
+    occluded: NameTable,
+    sets: Box<[RrSet]>,
+    rdata: Box<[u8]>,
+    n_records: usize,
+    live_sets: Box<[LiveSet]>,
+    /// `LUA LUA` records, which other programs include.
+    libraries: Vec<(Name, Program)>,
+    answers: Box<[TypedAnswer]>,
+    store: Store,
+    /// The answers of the whole zone: a name without the type asked for, and no such name.
+    nodata: Answer,
+    nxdomain: Answer,
+}
+
+/// What the SOA record says that the server itself needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Soa {
+    /// The zone's version (RFC 1982).
+    pub serial: u32,
+    /// The TTL of negative answers: min(SOA TTL, MINIMUM) (RFC 2308 §5).
+    pub negative_ttl: u32,
+}
+
+/// An RRset that has `LUA` records, perhaps beside plain ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveSet {
+    /// Whose set it is.
+    pub owner: Name,
+    /// The type of its records.
+    pub rtype: Type,
+    /// The data of its plain records, which are always served, with their TTL.
+    pub fixed: Vec<Box<[u8]>>,
+    /// The TTL of the plain records.
+    pub fixed_ttl: u32,
+    /// Its `LUA` records.
+    pub programs: Vec<Program>,
+}
+
+/// What makes up one node's data of one type.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RrSet {
+    pub(crate) rtype: Type,
+    pub(crate) ttl: u32,
+    pub(crate) data: SetData,
+}
+
+/// Where the data of an [`RrSet`] is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SetData {
+    /// In [`Zone::rdata`], each item behind its length in two octets.
+    Fixed { start: u32, end: u32 },
+    /// The live set of this number: some of its records come from a program.
+    Live(u32),
+}
+
+/// How a node takes part in lookup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// It answers for itself, and through its wildcard for what is below.
+    Plain,
+    /// A delegation: it answers DS, and refers for all else, at and below it.
+    Cut,
+    /// It answers for itself; names below it are redirected (RFC 6672).
+    Dname,
+}
+
+/// A name of the zone.
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    name_start: u32,
+    name_length: u8,
+    kind: Kind,
+    /// Not to be answered for: below a delegation or a DNAME.
+    occluded: bool,
+    /// The node of `*.` this name.
+    wildcard: Option<Index>,
+    sets_start: u32,
+    n_sets: u16,
+    n_answers: u16,
+    answers_start: u32,
+    /// The answer for types that have none of their own.
+    other: Answer,
+}
+
+/// One type's answer at a node; a node's are sorted by type.
+#[derive(Clone, Copy, Debug)]
+struct TypedAnswer {
+    rtype: Type,
+    answer: Answer,
+}
+
+/// How a question is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// With the response of this number in the zone's store.
+    Rendered(u32),
+    /// With what the live set of this number says.
+    Live(u32),
+    /// By resolving it anew: the response depends on more than the question's type.
+    Resolve,
+}
+
+/// Where a name is, by RFC 1034 §4.3.2 step 3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// The name itself exists.
+    Exact(Index),
+    /// A wildcard stands for it.
+    Wildcard(Index),
+    /// It is below a delegation.
+    BelowCut(Index),
+    /// It is below a name that owns a DNAME.
+    BelowDname(Index),
+    /// It does not exist.
+    Missing,
+}
+
+impl Zone {
+    /// The zone's name.
+    #[inline]
+    #[must_use]
+    pub const fn apex(&self) -> &Name {
+        &self.apex
+    }
+
+    /// What the SOA record says.
+    #[must_use]
+    pub const fn soa(&self) -> Soa {
+        self.soa
+    }
+
+    /// How many records the zone has, `LUA` records counted as one each.
+    #[must_use]
+    pub const fn n_records(&self) -> usize {
+        self.n_records
+    }
+
+    /// The sets whose records programs make.
+    #[inline]
+    #[must_use]
+    pub fn live_sets(&self) -> &[LiveSet] {
+        &self.live_sets
+    }
+
+    /// Programs that others include, each with its name.
+    #[must_use]
+    pub fn libraries(&self) -> &[(Name, Program)] {
+        &self.libraries
+    }
+
+    /// The data of the plain records of this name and type.
+    #[must_use]
+    pub fn data(&self, name: &Name, rtype: Type) -> Vec<&[u8]> {
+        let mut suffixes = Suffixes::default();
+        suffixes.read(self.seed, name.as_wire());
+        let index = self
+            .visible_node(&suffixes, suffixes.n_labels())
+            .or_else(|| self.occluded_node(&suffixes));
+        index
+            .and_then(|index| self.node(index))
+            .and_then(|node| self.set_of(node, rtype))
+            .map_or_else(Vec::new, |set| self.rdata_of(set).collect())
+    }
+
+    /// Every record of the zone, hidden ones too, as a transfer sends them: owner, type, TTL, data.
+    /// Programs are records of `PowerDNS`'s type for them.
+    #[must_use]
+    pub fn records(&self) -> Vec<(Name, Type, u32, Vec<u8>)> {
+        let mut records = self.plain_records();
+        for (owner, rtype, program) in self.programs() {
+            records.push((owner.clone(), Type::LUA, program.ttl, program.rdata(rtype)));
+        }
+        records
+    }
+
+    /// Every record but those that are programs.
+    #[must_use]
+    pub fn plain_records(&self) -> Vec<(Name, Type, u32, Vec<u8>)> {
+        let mut records = Vec::with_capacity(self.n_records);
+        for (place, node) in self.nodes.iter().enumerate() {
+            let Some(index) = Index::new(place) else {
+                break;
+            };
+            let owner = self.spelling(index);
+            for set in self.sets_of(node) {
+                for rdata in self.rdata_of(set) {
+                    records.push((owner.clone(), set.rtype, set.ttl, rdata.to_vec()));
+                }
+            }
+        }
+        for set in &self.live_sets {
+            for rdata in &set.fixed {
+                records.push((set.owner.clone(), set.rtype, set.fixed_ttl, rdata.to_vec()));
+            }
+        }
+        records
+    }
+
+    /// Every program, with its owner and the type that it makes.
+    pub fn programs(&self) -> impl Iterator<Item = (&Name, Type, &Program)> {
+        let of_sets = self.live_sets.iter().flat_map(|set| {
+            let programs = set.programs.iter();
+            programs.map(|program| (&set.owner, set.rtype, program))
+        });
+        let libraries = self.libraries.iter();
+        of_sets.chain(libraries.map(|(owner, program)| (owner, Type::LUA, program)))
+    }
+
+    /// The octets the compiled zone takes, roughly.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        size_of_val(&*self.nodes)
+            + self.names.len()
+            + self.visible.memory()
+            + self.occluded.memory()
+            + size_of_val(&*self.sets)
+            + self.rdata.len()
+            + size_of_val(&*self.answers)
+            + self.store.memory()
+    }
+
+    /// How to answer a question for a name within this zone.
+    #[inline]
+    pub fn find(&self, name: &Suffixes, qtype: Type) -> Answer {
+        let n = name.n_labels();
+        if n <= self.max_labels
+            && let Some(index) = self.visible_node(name, n)
+            && let Some(node) = self.node(index)
+        {
+            return self.answer_at(node, qtype);
+        }
+        let Some(encloser) = self.node(self.closest_encloser(name)) else {
+            return self.nxdomain;
+        };
+        match encloser.kind {
+            Kind::Cut => encloser.other,
+            Kind::Dname => Answer::Resolve,
+            Kind::Plain => match encloser.wildcard.and_then(|index| self.node(index)) {
+                Some(wildcard) => self.answer_at(wildcard, qtype),
+                None => self.nxdomain,
+            },
+        }
+    }
+
+    /// The answer to ANY for a name within this zone: one RRset of the name (RFC 8482 §4.1).
+    pub fn find_any(&self, name: &Suffixes) -> Answer {
+        let node = match self.locate(name) {
+            Place::Exact(index) | Place::Wildcard(index) => self.node(index),
+            _ => None,
+        };
+        let Some(node) = node.filter(|node| node.kind != Kind::Cut) else {
+            return self.find(name, Type::ANY);
+        };
+        let sets = self.sets_of(node);
+        let first = sets
+            .iter()
+            .find(|set| set.rtype == Type::CNAME)
+            .or_else(|| sets.first());
+        match first {
+            Some(set) => self.answer_at(node, set.rtype),
+            None => node.other,
+        }
+    }
+
+    /// The answer for a name that exists without the type asked for.
+    #[inline]
+    pub const fn nodata(&self) -> Answer {
+        self.nodata
+    }
+
+    /// The response of this number.
+    #[inline]
+    pub fn rendered(&self, number: u32) -> Option<Rendered<'_>> {
+        self.store.get(number)
+    }
+
+    #[inline]
+    fn answer_at(&self, node: &Node, qtype: Type) -> Answer {
+        let start = node.answers_start as usize;
+        self.answers
+            .get(start..start + usize::from(node.n_answers))
+            .and_then(|answers| answers.iter().find(|answer| answer.rtype == qtype))
+            .map_or(node.other, |answer| answer.answer)
+    }
+
+    /// The closest name above this one that exists (RFC 4592 §3.3.1): itself is known not to.
+    #[inline]
+    fn closest_encloser(&self, name: &Suffixes) -> Index {
+        // The suffix of `exists` labels does, the one of `absent` does not.
+        let mut exists = self.apex_labels;
+        let mut absent = name.n_labels().min(self.max_labels + 1);
+        let mut found = Index::FIRST;
+        // Most names that do not exist lack just their leftmost label.
+        let mut next = absent.saturating_sub(1);
+        while exists + 1 < absent {
+            match self.visible_node(name, next) {
+                Some(index) => (exists, found) = (next, index),
+                None => absent = next,
+            }
+            next = exists.midpoint(absent);
+        }
+        found
+    }
+
+    #[inline]
+    fn visible_node(&self, name: &Suffixes, n_labels: usize) -> Option<Index> {
+        self.visible.find(name.hash(n_labels), |index| {
+            self.name_is(index, name.suffix(n_labels))
+        })
+    }
+
+    fn occluded_node(&self, name: &Suffixes) -> Option<Index> {
+        self.occluded.find(name.hash(name.n_labels()), |index| {
+            self.name_is(index, name.name())
+        })
+    }
+
+    /// Where a name within this zone is.
+    fn locate(&self, name: &Suffixes) -> Place {
+        if let Some(index) = self.visible_node(name, name.n_labels()) {
+            return Place::Exact(index);
+        }
+        let encloser = self.closest_encloser(name);
+        match self.node(encloser) {
+            Some(node) => match (node.kind, node.wildcard) {
+                (Kind::Cut, _) => Place::BelowCut(encloser),
+                (Kind::Dname, _) => Place::BelowDname(encloser),
+                (Kind::Plain, Some(wildcard)) => Place::Wildcard(wildcard),
+                (Kind::Plain, None) => Place::Missing,
+            },
+            None => Place::Missing,
+        }
+    }
+
+    #[inline]
+    fn node(&self, index: Index) -> Option<&Node> {
+        self.nodes.get(index.get())
+    }
+
+    #[inline]
+    fn name_of(&self, node: &Node) -> &[u8] {
+        let start = node.name_start as usize;
+        self.names
+            .get(start..start + usize::from(node.name_length))
+            .unwrap_or(&[0])
+    }
+
+    #[inline]
+    fn name_is(&self, index: Index, lower: &[u8]) -> bool {
+        self.node(index)
+            .is_some_and(|node| self.name_of(node) == lower)
+    }
+
+    fn sets_of(&self, node: &Node) -> &[RrSet] {
+        let start = node.sets_start as usize;
+        self.sets
+            .get(start..start + usize::from(node.n_sets))
+            .unwrap_or_default()
+    }
+
+    fn set_of(&self, node: &Node, rtype: Type) -> Option<&RrSet> {
+        self.sets_of(node).iter().find(|set| set.rtype == rtype)
+    }
+
+    /// The data of a set's fixed records.
+    pub(crate) fn rdata_of(&self, set: &RrSet) -> RdataItems<'_> {
+        let rest = match set.data {
+            SetData::Fixed { start, end } => self
+                .rdata
+                .get(start as usize..end as usize)
+                .unwrap_or_default(),
+            SetData::Live(_) => &[],
+        };
+        RdataItems::new(rest)
+    }
+
+    /// A node's name as it was written.
+    fn spelling(&self, index: Index) -> Name {
+        let number = u32::try_from(index.get()).unwrap_or(u32::MAX);
+        if let Some(name) = self.spellings.get(&number) {
+            return name.clone();
+        }
+        self.node(index)
+            .and_then(|node| Name::from_wire(self.name_of(node)).ok())
+            .map_or_else(Name::root, |(name, _)| name)
+    }
+}

@@ -1,0 +1,129 @@
+//! Renders every answer of a zone when it is built.
+
+use dns_wire::hash::Suffixes;
+use dns_wire::{Name, Type};
+
+use super::{Answer, Kind, Node, SetData, TypedAnswer, Zone};
+use crate::name_table::Index;
+use crate::resolution::{Pick, Unresolved};
+use crate::store::StoreBuilder;
+
+/// A type that no record has: it stands for all those without data of their own (RFC 6895 §3.1
+/// reserves it).
+const NO_TYPE: Type = Type(u16::MAX);
+
+/// Fills in the zone's answers.
+pub(super) fn render(zone: &mut Zone) {
+    let mut renderer = Renderer {
+        store: StoreBuilder::new(),
+        answers: Vec::new(),
+        suffixes: Suffixes::default(),
+    };
+    renderer.render_negative(zone);
+    let mut nodes = zone.nodes.clone();
+    for (place, node) in nodes.iter_mut().enumerate() {
+        if let Some(index) = Index::new(place)
+            && !node.occluded
+        {
+            renderer.render_node(zone, index, node);
+        }
+    }
+    zone.nodes = nodes;
+    zone.answers = renderer.answers.into();
+    zone.store = renderer.store.finish();
+}
+
+struct Renderer {
+    store: StoreBuilder,
+    answers: Vec<TypedAnswer>,
+    suffixes: Suffixes,
+}
+
+impl Renderer {
+    /// The two answers that every name shares.
+    fn render_negative(&mut self, zone: &mut Zone) {
+        let mut resolution = zone.resolve_negative();
+        let nodata = self.store.render(&zone.apex, &resolution);
+        resolution.rcode = dns_wire::Rcode::NXDOMAIN;
+        let nxdomain = self.store.render(&zone.apex, &resolution);
+        drop(resolution);
+        zone.nodata = nodata.map_or(Answer::Resolve, Answer::Rendered);
+        zone.nxdomain = nxdomain.map_or(Answer::Resolve, Answer::Rendered);
+    }
+
+    fn render_node(&mut self, zone: &Zone, index: Index, node: &mut Node) {
+        let name = zone.spelling(index);
+        let reference = match name.is_wildcard() {
+            true => name.parent().unwrap_or_else(Name::root),
+            false => name.clone(),
+        };
+        let start = self.answers.len();
+        let sets = zone.sets_of(node);
+        let alias = sets.iter().find(|set| set.rtype == Type::CNAME);
+        match node.kind {
+            Kind::Cut => self.add(zone, &name, &reference, Type::DS),
+            Kind::Plain | Kind::Dname => {
+                for set in sets {
+                    match set.data {
+                        SetData::Live(number) => self.answers.push(TypedAnswer {
+                            rtype: set.rtype,
+                            answer: Answer::Live(number),
+                        }),
+                        SetData::Fixed { .. } => self.add(zone, &name, &reference, set.rtype),
+                    }
+                }
+                if alias.is_some() {
+                    self.suffixes.read(zone.seed, name.as_wire());
+                    let asked = (spelled(&name), &self.suffixes);
+                    for rtype in zone.types_behind(asked, NO_TYPE) {
+                        let known = self.answers.get(start..).unwrap_or_default();
+                        if known.iter().all(|answer| answer.rtype != rtype) {
+                            self.add(zone, &name, &reference, rtype);
+                        }
+                    }
+                }
+            }
+        }
+        node.other = match (node.kind, alias) {
+            (Kind::Plain | Kind::Dname, None) => zone.nodata,
+            _ => self.answer(zone, &name, &reference, NO_TYPE),
+        };
+        // A name has few types, and those asked for most come first in most files; what matters
+        // is that the order does not depend on the file's.
+        if let Some(own) = self.answers.get_mut(start..) {
+            own.sort_by_key(|answer| answer.rtype);
+        }
+        node.answers_start = u32::try_from(start).unwrap_or(u32::MAX);
+        node.n_answers = u16::try_from(self.answers.len() - start).unwrap_or(u16::MAX);
+    }
+
+    fn add(&mut self, zone: &Zone, name: &Name, reference: &Name, rtype: Type) {
+        let answer = self.answer(zone, name, reference, rtype);
+        self.answers.push(TypedAnswer { rtype, answer });
+    }
+
+    fn answer(&mut self, zone: &Zone, name: &Name, reference: &Name, rtype: Type) -> Answer {
+        self.suffixes.read(zone.seed, name.as_wire());
+        let asked = (spelled(name), &self.suffixes);
+        let resolved = zone.resolve(asked, rtype, &mut |_| Pick::PerQuery);
+        let rendered = match resolved {
+            // The negative answer is the zone's own when no alias comes before it.
+            Ok(resolution) if resolution.is_plain_nodata() => return zone.nodata,
+            // Where the alias of a wildcard leads back to it, some names are in a loop and others
+            // are not yet.
+            Ok(resolution) if name.is_wildcard() && resolution.returns() => None,
+            Ok(resolution) => self.store.render(reference, &resolution).ok(),
+            Err(Unresolved::Failed | Unresolved::PerQuery) => None,
+        };
+        rendered.map_or(Answer::Resolve, Answer::Rendered)
+    }
+}
+
+/// The question's name as resolving sees it: for a wildcard none, since its answers are for other
+/// names than its own.
+fn spelled(name: &Name) -> &[u8] {
+    match name.is_wildcard() {
+        true => &[],
+        false => name.as_wire(),
+    }
+}

@@ -1,0 +1,409 @@
+//! Resolving a question within one zone, step by step (RFC 1034 §4.3.2).
+//!
+//! Gives the records of the response and their sections; does not encode them. Most answers are
+//! resolved once, when the zone is built; those that depend on the very name asked for (below a
+//! DNAME) or on liveness (an alias to a live set) are resolved per query.
+
+use dns_wire::hash::Suffixes;
+use dns_wire::layout::{Field, Layout};
+use dns_wire::name::wire_length;
+use dns_wire::{Name, Rcode, Section, Type};
+
+use super::{Kind, Place, RrSet, SetData, Zone};
+use crate::name_table::Index;
+use crate::resolution::{Data, Entry, Pick, Resolution, Unresolved};
+
+/// Aliases followed for one question. Longer chains are cut here: the resolver goes on by itself.
+const MAX_CHAIN: usize = 16;
+/// Names whose addresses one response may carry besides.
+const MAX_ADDITIONAL: usize = 128;
+
+/// A name that a record points to.
+struct Target {
+    name: Name,
+    /// Whether addresses from below a delegation will do: they are what makes it work.
+    glue: bool,
+}
+
+/// Whether resolving goes on.
+enum Step {
+    Done,
+    Follow(Name),
+}
+
+impl Zone {
+    /// The response that says no more than that the name has no data of the type.
+    pub fn resolve_negative(&self) -> Resolution<'_> {
+        let mut resolver = Resolver {
+            zone: self,
+            qtype: Type::SOA,
+            pick: &mut |_| Pick::PerQuery,
+            resolution: Resolution::default(),
+        };
+        resolver.push_soa();
+        resolver.finish()
+    }
+
+    /// The types for which a name that owns an alias has an answer beyond the alias.
+    pub(crate) fn types_behind(&self, (qname, read): (&[u8], &Suffixes), none: Type) -> Vec<Type> {
+        let resolution = self.resolve((qname, read), none, &mut |_| Pick::PerQuery);
+        let visited = resolution.map(|resolution| resolution.visited);
+        let nodes = visited.unwrap_or_default();
+        let mut types = Vec::new();
+        for node in nodes.into_iter().filter_map(|index| self.node(index)) {
+            match node.kind {
+                // At a delegation all types but this get the referral.
+                Kind::Cut => types.push(Type::DS),
+                Kind::Plain | Kind::Dname => {
+                    types.extend(self.sets_of(node).iter().map(|set| set.rtype));
+                }
+            }
+        }
+        types.sort();
+        types.dedup();
+        types
+    }
+
+    /// Resolves a question for a name within the zone, given as asked and as read; `pick` asks a
+    /// live set.
+    pub fn resolve(
+        &self,
+        (qname, read): (&[u8], &Suffixes),
+        qtype: Type,
+        pick: &mut dyn FnMut(u32) -> Pick,
+    ) -> Result<Resolution<'_>, Unresolved> {
+        let mut resolver = Resolver {
+            zone: self,
+            qtype,
+            pick,
+            resolution: Resolution::default(),
+        };
+        let mut owner: Option<Name> = None;
+        let mut suffixes: Option<Suffixes> = None;
+        for _ in 0..MAX_CHAIN {
+            let spelled = owner.as_ref().map_or(qname, Name::as_wire);
+            let step = resolver.step(suffixes.as_ref().unwrap_or(read), spelled, owner.as_ref())?;
+            let Step::Follow(target) = step else {
+                break;
+            };
+            // Data of other zones is for the resolver to fetch: RFC 1034 §4.3.2 step 3a would
+            // restart there, and resolvers would not trust it (RFC 2181 §5.4.1).
+            if !target.is_within(&self.apex) || resolver.was_at(&target, qname) {
+                break;
+            }
+            let mut next = Suffixes::default();
+            next.read(self.seed, target.as_wire());
+            suffixes = Some(next);
+            owner = Some(target);
+        }
+        Ok(resolver.finish())
+    }
+}
+
+struct Resolver<'z, 'p> {
+    zone: &'z Zone,
+    qtype: Type,
+    pick: &'p mut dyn FnMut(u32) -> Pick,
+    resolution: Resolution<'z>,
+}
+
+impl<'z> Resolver<'z, '_> {
+    /// Answers for one name of the chain.
+    fn step(
+        &mut self,
+        name: &Suffixes,
+        spelled: &[u8],
+        owner: Option<&Name>,
+    ) -> Result<Step, Unresolved> {
+        match self.zone.locate(name) {
+            Place::Missing => {
+                // RFC 6604 §2.1: the code speaks of the last name of the chain.
+                self.resolution.rcode = Rcode::NXDOMAIN;
+                self.push_soa();
+                Ok(Step::Done)
+            }
+            Place::BelowCut(cut) => Ok(self.refer(cut)),
+            Place::BelowDname(dname) => Ok(self.redirect(dname, spelled, owner)),
+            Place::Exact(index) => match self.zone.node(index).map(|node| node.kind) {
+                Some(Kind::Cut) if self.qtype != Type::DS => {
+                    self.resolution.visited.push(index);
+                    Ok(self.refer(index))
+                }
+                _ => self.answer(index, owner),
+            },
+            Place::Wildcard(index) => self.answer(index, owner),
+        }
+    }
+
+    /// Takes the answer from a name that exists, or that a wildcard stands for.
+    fn answer(&mut self, index: Index, owner: Option<&Name>) -> Result<Step, Unresolved> {
+        let zone = self.zone;
+        let Some(node) = zone.node(index) else {
+            return Ok(Step::Done);
+        };
+        self.resolution.visited.push(index);
+        if self.qtype == Type::ANY {
+            return self.answer_any(zone.sets_of(node), owner);
+        }
+        let found = zone.set_of(node, self.qtype).or_else(|| {
+            zone.set_of(node, Type::CNAME)
+                .filter(|_| node.kind != Kind::Cut)
+        });
+        let Some(set) = found else {
+            self.push_soa();
+            return Ok(Step::Done);
+        };
+        if self.has_answer(set.rtype, owner) {
+            return Ok(Step::Done);
+        }
+        if !self.push_set(Section::Answer, owner.cloned(), set)? {
+            self.push_soa();
+            return Ok(Step::Done);
+        }
+        if set.rtype == self.qtype {
+            return Ok(Step::Done);
+        }
+        let target = self
+            .resolution
+            .entries
+            .last()
+            .and_then(|alias| alias.data.items().next())
+            .and_then(|rdata| Name::from_wire(rdata).ok());
+        Ok(target.map_or(Step::Done, |(target, _)| Step::Follow(target)))
+    }
+
+    /// Whether the answer has this RRset: a DNAME may lead to its own owner.
+    fn has_answer(&self, rtype: Type, owner: Option<&Name>) -> bool {
+        let mut entries = self.resolution.entries.iter();
+        entries.any(|entry| entry.rtype == rtype && entry.owner.as_ref() == owner)
+    }
+
+    fn answer_any(&mut self, sets: &'z [RrSet], owner: Option<&Name>) -> Result<Step, Unresolved> {
+        let mut found = false;
+        for set in sets {
+            found |= self.push_set(Section::Answer, owner.cloned(), set)?;
+        }
+        if !found {
+            self.push_soa();
+        }
+        Ok(Step::Done)
+    }
+
+    /// Refers to a child zone: its NS records, and the addresses of those servers.
+    fn refer(&mut self, cut: Index) -> Step {
+        let zone = self.zone;
+        // RFC 1034 §4.3.1: a referral is not authoritative, but aliases before it are.
+        self.resolution.authoritative = !self.resolution.entries.is_empty();
+        if let Some(set) = zone.node(cut).and_then(|node| zone.set_of(node, Type::NS)) {
+            self.push_zone_set(Section::Authority, Some(zone.spelling(cut)), set);
+        }
+        Step::Done
+    }
+
+    /// Redirects a name below a DNAME (RFC 6672 §3.2).
+    fn redirect(&mut self, dname: Index, name: &[u8], owner: Option<&Name>) -> Step {
+        let zone = self.zone;
+        let Some((node, set)) = zone
+            .node(dname)
+            .and_then(|node| Some((node, zone.set_of(node, Type::DNAME)?)))
+        else {
+            return Step::Done;
+        };
+        let Some((target, _)) = zone
+            .rdata_of(set)
+            .next()
+            .and_then(|rdata| Name::from_wire(rdata).ok())
+        else {
+            return Step::Done;
+        };
+        let dname_owner = zone.spelling(dname);
+        if !self.has_answer(Type::DNAME, Some(&dname_owner)) {
+            self.push_zone_set(Section::Answer, Some(dname_owner), set);
+        }
+        // The labels before the DNAME's owner move below its target.
+        let kept = name.len().saturating_sub(usize::from(node.name_length));
+        let prefix = name.get(..kept).unwrap_or_default();
+        let moved = [prefix, target.as_wire()].concat();
+        let Ok((moved, _)) = Name::from_wire(&moved) else {
+            // RFC 6672 §2.2: the substitution makes the name too long.
+            self.resolution.rcode = Rcode::YXDOMAIN;
+            return Step::Done;
+        };
+        self.resolution.entries.push(Entry {
+            section: Section::Answer,
+            owner: owner.cloned(),
+            rtype: Type::CNAME,
+            ttl: set.ttl,
+            data: Data::Made(vec![moved.as_wire().to_vec()]),
+        });
+        if self.qtype == Type::CNAME {
+            return Step::Done;
+        }
+        Step::Follow(moved)
+    }
+
+    /// Adds a set; `false` when it has no records at this moment.
+    fn push_set(
+        &mut self,
+        section: Section,
+        owner: Option<Name>,
+        set: &'z RrSet,
+    ) -> Result<bool, Unresolved> {
+        let SetData::Live(number) = set.data else {
+            self.push_zone_set(section, owner, set);
+            return Ok(true);
+        };
+        match (self.pick)(number) {
+            Pick::Records { ttl, rdata } => {
+                self.resolution.entries.push(Entry {
+                    section,
+                    owner,
+                    rtype: set.rtype,
+                    ttl,
+                    data: Data::Made(rdata),
+                });
+                Ok(true)
+            }
+            Pick::Empty => Ok(false),
+            Pick::Fail => Err(Unresolved::Failed),
+            Pick::PerQuery => Err(Unresolved::PerQuery),
+        }
+    }
+
+    fn push_zone_set(&mut self, section: Section, owner: Option<Name>, set: &'z RrSet) {
+        self.resolution.entries.push(Entry {
+            section,
+            owner,
+            rtype: set.rtype,
+            ttl: set.ttl,
+            data: Data::Zone(self.zone.rdata_of(set)),
+        });
+    }
+
+    /// The SOA record, without which a negative answer cannot be cached (RFC 2308 §3).
+    fn push_soa(&mut self) {
+        let zone = self.zone;
+        let apex = zone.node(Index::FIRST);
+        if let Some(set) = apex.and_then(|node| zone.set_of(node, Type::SOA)) {
+            self.push_zone_set(Section::Authority, Some(zone.spelling(Index::FIRST)), set);
+            if let Some(entry) = self.resolution.entries.last_mut() {
+                entry.ttl = zone.soa.negative_ttl;
+            }
+        }
+    }
+
+    /// Whether the chain was at this name before: it is a loop.
+    fn was_at(&self, target: &Name, qname: &[u8]) -> bool {
+        let is = |owner: &Option<Name>| match owner {
+            Some(owner) => owner == target,
+            None => target.as_wire().eq_ignore_ascii_case(qname),
+        };
+        self.resolution
+            .entries
+            .iter()
+            .any(|entry| entry.rtype == Type::CNAME && is(&entry.owner))
+    }
+
+    //--- Additional data
+
+    /// Adds addresses of the names that the records so far point to (RFC 1034 §4.3.2 step 6).
+    fn finish(mut self) -> Resolution<'z> {
+        let targets = self.targets();
+        let referral = self.referral_owner();
+        let is_glue = |target: &Target| {
+            referral
+                .as_ref()
+                .is_some_and(|owner| target.name.is_within(owner))
+        };
+        // RFC 9471 §3: a referral is whole only with the addresses of servers below the cut.
+        for target in targets.iter().filter(|target| is_glue(target)) {
+            self.push_addresses(target);
+        }
+        self.resolution.n_required = self.resolution.entries.len();
+        for target in targets.iter().filter(|target| !is_glue(target)) {
+            self.push_addresses(target);
+        }
+        self.resolution
+    }
+
+    /// The owner of the delegation that the response ends in.
+    fn referral_owner(&self) -> Option<Name> {
+        let last = self.resolution.entries.last()?;
+        (last.section == Section::Authority && last.rtype == Type::NS)
+            .then(|| last.owner.clone())
+            .flatten()
+    }
+
+    /// The names in the records so far whose addresses a client will want next.
+    fn targets(&self) -> Vec<Target> {
+        let mut targets: Vec<Target> = Vec::new();
+        for entry in &self.resolution.entries {
+            if !matches!(
+                entry.rtype,
+                Type::NS | Type::MX | Type::SRV | Type::SVCB | Type::HTTPS
+            ) {
+                continue;
+            }
+            for rdata in entry.data.items() {
+                let Some(name) = target_name(entry.rtype, rdata, entry.owner.as_ref()) else {
+                    continue;
+                };
+                let known = targets.iter().any(|target| target.name == name);
+                if !known && targets.len() < MAX_ADDITIONAL && name.is_within(&self.zone.apex) {
+                    let glue = entry.rtype == Type::NS;
+                    targets.push(Target { name, glue });
+                }
+            }
+        }
+        targets
+    }
+
+    fn push_addresses(&mut self, target: &Target) {
+        let zone = self.zone;
+        let mut name = Suffixes::default();
+        name.read(zone.seed, target.name.as_wire());
+        let index = match zone.locate(&name) {
+            Place::Exact(index) | Place::Wildcard(index) => Some(index),
+            Place::BelowCut(_) if target.glue => zone.occluded_node(&name),
+            Place::BelowCut(_) | Place::BelowDname(_) | Place::Missing => None,
+        };
+        let Some(node) = index.and_then(|index| zone.node(index)) else {
+            return;
+        };
+        for rtype in [Type::A, Type::AAAA] {
+            let Some(set) = zone.set_of(node, rtype) else {
+                continue;
+            };
+            let answered =
+                self.resolution.entries.iter().any(|entry| {
+                    entry.rtype == rtype && entry.owner.as_ref() == Some(&target.name)
+                });
+            // A live set may change its mind between the two mentions: it is left to be asked.
+            if !answered && matches!(set.data, SetData::Fixed { .. }) {
+                self.push_zone_set(Section::Additional, Some(target.name.clone()), set);
+            }
+        }
+    }
+}
+
+/// The name in a record's data; for a service binding to `.` it is the record's owner
+/// (RFC 9460 §2.5.2).
+fn target_name(rtype: Type, rdata: &[u8], owner: Option<&Name>) -> Option<Name> {
+    let mut rest = rdata;
+    for field in Layout::of(rtype).fields {
+        match field {
+            Field::Octets(n) => rest = rest.get(*n..)?,
+            Field::Name => {
+                let length = wire_length(rest).ok()?;
+                let (name, _) = Name::from_wire(rest.get(..length)?).ok()?;
+                let is_service = matches!(rtype, Type::SVCB | Type::HTTPS);
+                return match name.is_root() && is_service {
+                    true => owner.cloned(),
+                    false => Some(name),
+                };
+            }
+            Field::CharacterString | Field::Rest => return None,
+        }
+    }
+    None
+}

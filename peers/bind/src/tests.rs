@@ -1,0 +1,314 @@
+//! Zone lists good and bad.
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+fn load(files: &[(&str, &str)]) -> Result<NamedConf, Rejected> {
+    let files: BTreeMap<&str, &str> = files.iter().copied().collect();
+    parse(
+        Path::new("/etc/named.conf"),
+        &mut |path| match path.to_str().and_then(|it| files.get(it)) {
+            Some(text) => Ok(text.as_bytes().to_vec()),
+            None => Err(io::ErrorKind::NotFound.into()),
+        },
+    )
+}
+
+fn conf(text: &str) -> NamedConf {
+    load(&[("/etc/named.conf", text)]).unwrap_or_else(|rejected| panic!("{rejected}"))
+}
+
+fn zones(conf: &NamedConf) -> Vec<String> {
+    let line = |zone: &ZoneDecl| {
+        let file = zone
+            .file
+            .as_ref()
+            .map_or_else(|| "-".to_owned(), |it| it.display().to_string());
+        format!("{} {:?} {file}", zone.name, zone.kind)
+    };
+    conf.zones.iter().map(line).collect()
+}
+
+fn lines(problems: &[Problem]) -> Vec<String> {
+    problems
+        .iter()
+        .map(|it| it.to_string().replace("/etc/named.conf:", ""))
+        .collect()
+}
+
+#[track_caller]
+fn refused(text: &str, expected: &[&str]) {
+    let rejected = load(&[("/etc/named.conf", text)]).unwrap_err();
+    assert_eq!(lines(&rejected.problems), expected, "{text}");
+}
+
+#[test]
+fn the_seed_file_is_read_as_it_stands() {
+    let text = include_str!(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../tests/data/seed/bind.conf"
+    ));
+    let conf = conf(text);
+    assert_eq!(
+        zones(&conf),
+        ["ocp4.redhat.ren. Primary /etc/pdns/inside-out.xyz"]
+    );
+    assert_eq!(conf.warnings, []);
+    assert_eq!(
+        conf.zones.first().unwrap().position.to_string(),
+        "/etc/named.conf:1:6"
+    );
+}
+
+#[test]
+fn kinds_of_zones() {
+    let conf = conf(
+        "zone a { type master; file a; };\n\
+         zone \"b.\" IN { type Primary; file \"/x/b\"; };\n\
+         zone c in { file c; };\n\
+         zone d { type native; file d; };\n\
+         zone e { type slave; masters { 192.0.2.1; 2001:db8::1 port 5300 key k; list; }; };\n\
+         zone f { type secondary; primaries port 99 { 192.0.2.1; }; file f; };\n\
+         zone \".\" { type hint; file h; };\n\
+         zone g CH { type master; file g; };\n",
+    );
+    assert_eq!(
+        zones(&conf),
+        [
+            "a. Primary /etc/a",
+            "b. Primary /x/b",
+            "c. Native /etc/c",
+            "d. Native /etc/d",
+            "e. Secondary -",
+            "f. Secondary /etc/f",
+            ". Other(\"hint\") /etc/h",
+            "g. Other(\"class CH\") /etc/g",
+        ]
+    );
+    let served: Vec<_> = conf.zones.iter().map(ZoneDecl::is_served).collect();
+    assert_eq!(served, [true, true, true, true, false, false, false, false]);
+    let primaries = |n: usize| {
+        conf.zones[n]
+            .primaries
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(primaries(4), ["192.0.2.1:53", "[2001:db8::1]:5300"]);
+    assert_eq!(primaries(5), ["192.0.2.1:99"]);
+    assert_eq!(
+        lines(&conf.warnings),
+        [
+            "5:72: `list` is no address and is left out",
+            "5:6: the zone e. (secondary) is not served",
+            "6:6: the zone f. (secondary) is not served",
+            "7:6: the zone . (hint) is not served",
+            "8:6: the zone g. (class CH) is not served",
+        ]
+    );
+}
+
+#[test]
+fn the_directory_counts_for_every_zone() {
+    let text = "zone a { file a; };\noptions { directory \"zones\"; also-notify { 192.0.2.9; }; };\nzone b { file b; also-notify { ::1 port 54; }; };";
+    let conf = conf(text);
+    assert_eq!(
+        zones(&conf),
+        ["a. Native /etc/zones/a", "b. Native /etc/zones/b"]
+    );
+    assert_eq!(conf.directory, Path::new("/etc/zones"));
+    assert_eq!(conf.also_notify, ["192.0.2.9:53".parse().unwrap()]);
+    assert_eq!(conf.zones[1].also_notify, ["[::1]:54".parse().unwrap()]);
+}
+
+#[test]
+fn foreign_statements_are_passed_over_with_one_warning_each() {
+    let conf = conf(
+        "acl x { !10.0.0.1; { 10/8; }; };\nlogging { channel c { file \"f\" versions 3 size 5m; severity info; }; };\n\
+         options { recursion no; directory \"/z\"; listen-on port 53 { any; }; };\n\
+         controls { };\n\
+         zone a { type master; file a; allow-query { any; }; };\n\
+         zone b { type master; file b; allow-query { any; }; update-policy { grant k zonesub ANY; }; };\n\
+         acl y { };\nview v { zone c { file c; }; };\nkey \"k\" { algorithm hmac-sha256; secret \"x==\"; };",
+    );
+    assert_eq!(zones(&conf), ["a. Primary /z/a", "b. Primary /z/b"]);
+    assert_eq!(
+        lines(&conf.warnings),
+        [
+            "1:1: `acl` is not carried over, here and 1 times more",
+            "2:1: `logging` is not carried over",
+            "3:11: `recursion` in `options` is not carried over",
+            "3:41: `listen-on` in `options` is not carried over",
+            "4:1: `controls` is not carried over",
+            "5:31: `allow-query` in `zone` is not carried over, here and 1 times more",
+            "6:53: `update-policy` in `zone` is not carried over",
+            "8:1: `view` is not carried over",
+            "9:1: `key` is not carried over",
+        ]
+    );
+}
+
+#[test]
+fn included_files_are_read_in_place() {
+    let conf = load(&[
+        ("/etc/named.conf", "options { directory \"/z\"; };\ninclude \"a\";\ninclude \"/x/c\";\nzone last { file l; };"),
+        ("/etc/a", "zone a { file a; };\ninclude \"b\";"),
+        ("/z/b", "zone b { file b; };"),
+        ("/x/c", "zone c { file c; };\ninclude \"d\";"),
+        ("/x/d", "zone d { file d; };"),
+    ])
+    .unwrap();
+    assert_eq!(
+        zones(&conf),
+        [
+            "a. Native /z/a",
+            "b. Native /z/b",
+            "c. Native /z/c",
+            "d. Native /z/d",
+            "last. Native /z/l"
+        ]
+    );
+    let files: Vec<_> = conf
+        .files
+        .iter()
+        .map(|it| it.display().to_string())
+        .collect();
+    assert_eq!(
+        files,
+        [
+            "/etc/named.conf",
+            "/z/a",
+            "/etc/a",
+            "/z/b",
+            "/x/c",
+            "/z/d",
+            "/x/d"
+        ]
+    );
+}
+
+#[test]
+fn missing_and_looping_includes_are_refused() {
+    refused(
+        "include \"x\";",
+        &["1:1: cannot read /etc/x: entity not found"],
+    );
+    refused(
+        "include \"named.conf\";",
+        &["1:1: /etc/named.conf includes itself"],
+    );
+    refused(
+        "include;",
+        &["1:1: `include` takes one name; is a `;` missing?"],
+    );
+    let mut n_loads = 0;
+    let rejected = parse(Path::new("0"), &mut |path| {
+        n_loads += 1;
+        let next = path.to_str().unwrap().parse::<u32>().unwrap() + 1;
+        Ok(format!("include \"{next}\"; include \"{next}\";").into_bytes())
+    });
+    let first = rejected.unwrap_err().problems.first().unwrap().to_string();
+    assert_eq!(first, "20:1:1: includes nest deeper than 20");
+    assert!(n_loads < 200, "{n_loads}");
+}
+
+#[test]
+fn every_slip_is_reported_with_its_place() {
+    refused(
+        "zone a { type master; };\n\
+         zone b { type master file b; };\n\
+         zone c { file c; } zone d { file d; };\n\
+         zone e { file e };\n\
+         zone E. { file e; };\n\
+         zone a..b { file x; };\n\
+         zone f;\n\
+         zone { file x; };\n\
+         { x; };\n\
+         zone g { file \"\"; };\n\
+         zone h { masters { 192.0.2.1 port x; }; };\n\
+         options directory x;\n\
+         zone i { file i; }",
+        &[
+            "4:17: `;` is missing before this brace",
+            "13:19: `;` is missing at the end of the file",
+            "1:6: the zone a. has no file",
+            "2:22: `type` takes one word; is a `;` missing?",
+            "3:20: `zone` takes a name, perhaps a class, and a block; is a `;` missing?",
+            "5:6: the zone E. is declared at 4:6 too",
+            "6:6: empty label in a domain name",
+            "7:1: `zone` takes a name, perhaps a class, and a block; is a `;` missing?",
+            "8:1: `zone` takes a name, perhaps a class, and a block; is a `;` missing?",
+            "9:1: a statement begins with a word",
+            "10:15: an empty file name",
+            "11:30: no port number follows",
+            "12:19: `options` takes one block in braces; is a `;` missing?",
+        ],
+    );
+}
+
+#[test]
+fn an_unreadable_file_is_refused() {
+    let rejected = load(&[]).unwrap_err();
+    assert_eq!(
+        rejected.to_string(),
+        "cannot read /etc/named.conf: entity not found"
+    );
+    assert_eq!(rejected.files, [Path::new("/etc/named.conf")]);
+}
+
+#[test]
+fn tens_of_thousands_of_zones_are_read() {
+    let text: String = (0..20_000)
+        .map(|n| {
+            format!(
+                "zone \"z{n}.example\" {{ type master; file \"z{n}\"; allow-query {{ any; }}; }};\n"
+            )
+        })
+        .collect();
+    let text = [text.clone(), text.replace('\n', " ").replace("\"z", "\"y")].concat();
+    let conf = conf(&text);
+    assert_eq!((conf.zones.len(), conf.warnings.len()), (40_000, 1));
+}
+
+#[test]
+fn garbage_never_panics() {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = move |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        usize::try_from(state % u64::try_from(below).unwrap()).unwrap()
+    };
+    let words = [
+        "zone",
+        "options",
+        "include",
+        "\"a\"",
+        "a",
+        "{",
+        "}",
+        ";",
+        "type",
+        "master",
+        "file",
+        "masters",
+        "port",
+        "192.0.2.1",
+        "\"",
+        "/*",
+        "*/",
+        "//",
+        "#",
+        "\n",
+        "directory",
+        "\u{fc}",
+        "\\",
+    ];
+    for _ in 0..20_000 {
+        let text: String = (0..random(30))
+            .map(|_| words[random(words.len())].to_owned() + [" ", ""][random(2)])
+            .collect();
+        drop(parse_bytes(text.as_bytes()));
+    }
+}
