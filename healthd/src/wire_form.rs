@@ -6,8 +6,8 @@ use prost::Message as _;
 use proto::health::Target;
 use proto::wire;
 
-use crate::board::{Entry, Known};
-use crate::clocks::Clock;
+use liveness::board::{Entry, Known};
+use liveness::clocks::Clock;
 
 /// An entry, with its place in the statement it answers.
 #[must_use]

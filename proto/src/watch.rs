@@ -19,7 +19,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 
 use crate::endpoint::Endpoint;
-use crate::health::{Snapshot, Target};
+use crate::health::{Snapshot, Target, apply};
 use crate::retry::{Backoff, chain};
 use crate::wire;
 use crate::wire::health_client::HealthClient;
@@ -264,7 +264,7 @@ impl Stream {
             // What was asked has changed since; the full snapshot of it is on its way.
             return;
         }
-        open.heard = std::mem::take(&mut open.heard).apply(response, &open.stated);
+        open.heard = apply(std::mem::take(&mut open.heard), response, &open.stated);
         let snapshot = open.heard.clone().keep_known(&open.before);
         self.publish.send_replace(Arc::new(snapshot));
     }

@@ -1,4 +1,5 @@
-use std::time::UNIX_EPOCH;
+use std::net::SocketAddr;
+use std::time::{Duration, UNIX_EPOCH};
 
 use super::*;
 
@@ -152,13 +153,16 @@ fn a_delta_changes_what_it_names_and_a_full_snapshot_replaces_all() {
         ..Default::default()
     };
     let (up, down) = (status(Liveness::Up), status(Liveness::Down));
-    let first =
-        Snapshot::default().apply(&response(4, true, &[(&all[0], &up), (&all[1], &up)]), &[]);
-    let second = first.apply(&response(5, false, &[(&all[1], &down)]), &[]);
+    let first = apply(
+        Snapshot::default(),
+        &response(4, true, &[(&all[0], &up), (&all[1], &up)]),
+        &[],
+    );
+    let second = apply(first, &response(5, false, &[(&all[1], &down)]), &[]);
     assert_eq!((second.generation, second.targets.len()), (5, 2));
     assert_eq!(second.status(&all[0]), Some(&up));
     assert_eq!(second.liveness(&all[1]), Liveness::Down);
-    let third = second.apply(&response(6, true, &[(&all[2], &up)]), &[]);
+    let third = apply(second, &response(6, true, &[(&all[2], &up)]), &[]);
     assert_eq!(third.targets.len(), 1);
     assert_eq!(third.liveness(&all[0]), Liveness::Unknown);
 }
@@ -313,7 +317,7 @@ fn a_status_belongs_to_the_target_it_names_by_number() {
             targets: vec![status],
             ..Default::default()
         };
-        let snapshot = Snapshot::default().apply(&response, &stated);
+        let snapshot = apply(Snapshot::default(), &response, &stated);
         assert_eq!(snapshot.targets.keys().next(), expected);
     }
 }

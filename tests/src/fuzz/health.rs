@@ -1,7 +1,7 @@
 //! Any bytes as a message between healthd and its subscribers.
 
 use proto::health::{
-    Liveness, Schedule, Snapshot, Target, decode_watch_request, decode_watch_response,
+    Liveness, Schedule, Snapshot, Target, apply, decode_watch_request, decode_watch_response,
 };
 use proto::wire;
 
@@ -20,7 +20,7 @@ pub(super) fn body(data: &[u8]) {
                 .collect(),
             ..wire::WatchResponse::default()
         };
-        let same = Snapshot::default().apply(&again, &[]);
+        let same = apply(Snapshot::default(), &again, &[]);
         assert_eq!(same.targets, snapshot.targets, "states travel");
         for (target, status) in &snapshot.targets {
             travels(target);

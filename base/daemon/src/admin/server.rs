@@ -21,9 +21,10 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::{Method, Reply, Request, Routes};
+use crate::life::Life;
 use crate::metrics::{Exposition, Metrics};
+use crate::progress::Progress;
 use crate::readiness::Readiness;
-use crate::run::{Life, Progress};
 
 /// Scrapers, probes and people at once; more wait in the kernel's queue.
 const MAX_CONNECTIONS: usize = 64;

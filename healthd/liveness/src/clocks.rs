@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use proto::health::{ClockReport, ClockState};
+use health::{ClockReport, ClockState};
 
 use crate::moment::Moment;
 
@@ -103,7 +103,7 @@ impl Clocks {
 
 #[cfg(test)]
 mod tests {
-    use proto::health::Leap;
+    use health::Leap;
 
     use super::*;
 

@@ -11,7 +11,7 @@
 //! A standing taken over from before a restart is *warm* until a result agrees with it or flips it.
 //! Never probes, never looks at a clock.
 
-use proto::health::Liveness;
+use health::Liveness;
 
 /// Where one target stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

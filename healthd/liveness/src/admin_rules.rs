@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use proto::health::AdminState;
+use health::AdminState;
 
 /// The decisions that differ from `ready`, and those of ports that differ from their address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use dns_wire::{Class, Composer, Flags, Name, Rcode, header};
-use proto::health::DnsProbe;
+use health::DnsProbe;
 
 use super::{Outcome, connect_udp, unguessable, words};
 

@@ -12,13 +12,13 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-use proto::health::{AdminState, Liveness, Target};
+use health::{AdminState, Liveness, Target};
 
 use crate::admin_rules::{AdminRules, Scope};
+use crate::counts::Counts;
 use crate::moment::Moment;
 use crate::schedule::TargetId;
-use crate::tally::Tally;
-use crate::verdict::{Effect, Standing};
+use crate::standing::{Effect, Standing};
 
 /// The table of all targets.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ pub struct Entry {
     /// What the last probe said.
     pub reason: String,
     /// What is counted.
-    pub tally: Tally,
+    pub counts: Counts,
     /// The generation of its last change.
     changed: u64,
 }
@@ -131,7 +131,7 @@ impl Board {
             last_check: known.last_check,
             latency: known.latency,
             reason: known.reason,
-            tally: Tally::default(),
+            counts: Counts::default(),
             changed: 0,
         };
         self.entries.insert(id, entry);
@@ -186,7 +186,7 @@ impl Board {
         let Some(entry) = self.entries.get_mut(&id) else {
             return Effect::None;
         };
-        entry.tally.count(finding.latency);
+        entry.counts.count(finding.latency);
         entry.last_check = Some(now.wall);
         entry.latency = finding.latency;
         entry.reason = finding.reason;
@@ -198,7 +198,7 @@ impl Board {
         let schedule = &entry.target.schedule;
         let effect = entry.standing.judge(found, schedule.rise, schedule.fall);
         if effect == Effect::Flipped {
-            entry.tally.n_transitions += 1;
+            entry.counts.n_transitions += 1;
             // A wall clock that was set back does not make the change older than the one before.
             entry.since = entry.since.max(Some(now.wall));
         }
@@ -283,7 +283,7 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use proto::health::Schedule;
+    use health::Schedule;
 
     fn target(port: u16) -> Target {
         let mut target = Target::tcp(([192, 168, 7, 13], port).into());
@@ -352,7 +352,7 @@ mod tests {
         let entry = board.get(id).unwrap();
         assert_eq!(entry.since, Some(Duration::from_secs(5)));
         assert_eq!(entry.last_check, Some(Duration::from_secs(9)));
-        assert_eq!(entry.tally.n_probes(), 2);
+        assert_eq!(entry.counts.n_probes(), 2);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::{Duration, Instant};
 
-use proto::health::Schedule;
+use health::Schedule;
 
 /// The shortest time between two starts of probes of one target when evidence asks for one: however
 /// much is reported, a target is probed ten times a second at most.

@@ -16,14 +16,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use proto::health::{AdminState, Liveness, Target};
+use health::{AdminState, Liveness, Target};
 
 use crate::admin_rules::{AdminRules, Scope};
 use crate::board::{Board, Entry, Finding, Known};
 use crate::clocks::Clocks;
 use crate::moment::Moment;
 use crate::schedule::{Pace, Scheduler, TargetId};
-use crate::verdict::Effect;
+use crate::standing::Effect;
 
 /// What bounds the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +111,7 @@ pub struct Subscriber {
 
 /// Everything healthd knows and plans.
 #[derive(Debug)]
-pub struct Hub {
+pub struct Monitor {
     limits: Limits,
     board: Board,
     clocks: Clocks,
@@ -126,11 +126,11 @@ pub struct Hub {
     expiry: BTreeSet<(Instant, TargetId)>,
 }
 
-impl Hub {
+impl Monitor {
     /// Begins with what was known before; all of it is probed at once, whether or not anybody asks.
     #[must_use]
     pub fn new(limits: Limits, seed: u64, restored: Restored, now: Moment) -> Self {
-        let mut hub = Self {
+        let mut monitor = Self {
             limits,
             board: Board::new(restored.generation, restored.rules),
             clocks: Clocks::default(),
@@ -143,11 +143,11 @@ impl Hub {
         };
         for known in restored.known.into_iter().take(limits.targets) {
             let schedule = known.target.schedule;
-            let id = hub.board.add_known(known);
-            hub.scheduler.add(id, schedule, now.steady);
-            hub.release(id, now.steady);
+            let id = monitor.board.add_known(known);
+            monitor.scheduler.add(id, schedule, now.steady);
+            monitor.release(id, now.steady);
         }
-        hub
+        monitor
     }
 
     /// What bounds the work.

@@ -1,11 +1,11 @@
-//! Drives the hub: tells it the time, starts the probes it asks for, hands back what they find.
+//! Drives the monitor: tells it the time, starts the probes it asks for, hands back what they find.
 //!
 //! | task | does | ends |
 //! | --- | --- | --- |
-//! | engine | waits for the next due time or a wake-up, starts probes | with the runtime |
+//! | driver | waits for the next due time or a wake-up, starts probes | with the runtime |
 //! | a probe, at most as many as may be in flight | probes once, reports | at its timeout |
 //!
-//! The hub is behind a lock that is held for one step and never across an await. What a step changed
+//! The monitor is behind a lock that is held for one step and never across an await. What a step changed
 //! is announced as a generation; whoever follows it asks for what it has not seen.
 
 use std::hash::{BuildHasher as _, RandomState};
@@ -17,26 +17,26 @@ use proto::health::{Liveness, Target};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
-use crate::board::Finding;
-use crate::hub::{Hub, Limits, Probe, Restored};
 use crate::metrics::Counters;
-use crate::moment::Moment;
-use crate::probe::Prober;
-use crate::schedule::TargetId;
-use crate::verdict::Effect;
+use health_probe::Prober;
+use liveness::board::Finding;
+use liveness::moment::Moment;
+use liveness::monitor::{Limits, Monitor, Probe, Restored};
+use liveness::schedule::TargetId;
+use liveness::standing::Effect;
 
-/// The engine looks around at least this often, so that its heartbeat is heard.
+/// The driver looks around at least this often, so that its heartbeat is heard.
 const PULSE: Duration = Duration::from_millis(250);
 
-/// The hub and all that shells need beside it; clones share it.
+/// The monitor and all that shells need beside it; clones share it.
 #[derive(Clone, Debug)]
-pub struct Engine {
+pub struct Driver {
     shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
 struct Shared {
-    hub: Mutex<Hub>,
+    monitor: Mutex<Monitor>,
     wake: Notify,
     generation: watch::Sender<u64>,
     /// The generation that is on disk.
@@ -46,16 +46,16 @@ struct Shared {
     heartbeat: Heartbeat,
 }
 
-impl Engine {
-    /// An engine that stands still until it is [`run`](Self::run).
+impl Driver {
+    /// An driver that stands still until it is [`run`](Self::run).
     #[must_use]
     pub fn new(limits: Limits, restored: Restored, counters: Counters) -> Self {
         let seed = RandomState::new().hash_one(std::process::id());
-        let hub = Hub::new(limits, seed, restored, now());
-        let (generation, _) = watch::channel(hub.generation());
+        let monitor = Monitor::new(limits, seed, restored, now());
+        let (generation, _) = watch::channel(monitor.generation());
         Self {
             shared: Arc::new(Shared {
-                hub: Mutex::new(hub),
+                monitor: Mutex::new(monitor),
                 wake: Notify::new(),
                 generation,
                 // Until somebody saves, there is nothing to wait for.
@@ -73,23 +73,23 @@ impl Engine {
         tokio::spawn(Arc::clone(&self.shared).run())
     }
 
-    /// Does one step with the hub, and announces what it changed.
-    pub fn step<R>(&self, step: impl FnOnce(&mut Hub, Moment) -> R) -> R {
-        let mut hub = self.shared.lock();
-        let result = step(&mut hub, now());
-        self.shared.announce(&hub);
-        drop(hub);
+    /// Does one step with the monitor, and announces what it changed.
+    pub fn step<R>(&self, step: impl FnOnce(&mut Monitor, Moment) -> R) -> R {
+        let mut monitor = self.shared.lock();
+        let result = step(&mut monitor, now());
+        self.shared.announce(&monitor);
+        drop(monitor);
         self.shared.wake.notify_one();
         result
     }
 
-    /// Looks at the hub.
-    pub fn look<R>(&self, look: impl FnOnce(&Hub) -> R) -> R {
+    /// Looks at the monitor.
+    pub fn look<R>(&self, look: impl FnOnce(&Monitor) -> R) -> R {
         look(&self.shared.lock())
     }
 
-    /// Looks at the hub, and is told the time.
-    pub fn look_now<R>(&self, look: impl FnOnce(&Hub, Moment) -> R) -> R {
+    /// Looks at the monitor, and is told the time.
+    pub fn look_now<R>(&self, look: impl FnOnce(&Monitor, Moment) -> R) -> R {
         look(&self.shared.lock(), now())
     }
 
@@ -111,7 +111,7 @@ impl Engine {
         matches!(tokio::time::timeout(limit, saved).await, Ok(Ok(_)))
     }
 
-    /// Counted up for as long as the engine goes round.
+    /// Counted up for as long as the driver goes round.
     #[must_use]
     pub fn heartbeat(&self) -> Heartbeat {
         Heartbeat::clone(&self.shared.heartbeat)
@@ -149,25 +149,25 @@ impl Shared {
 
     /// What is to be started, and when to look again.
     fn plan(&self) -> (Vec<Probe>, Option<Instant>) {
-        let mut hub = self.lock();
+        let mut monitor = self.lock();
         let now = now();
-        let probes = std::iter::from_fn(|| hub.poll(now)).collect();
-        let deadline = hub.next_deadline();
-        self.announce(&hub);
+        let probes = std::iter::from_fn(|| monitor.poll(now)).collect();
+        let deadline = monitor.next_deadline();
+        self.announce(&monitor);
         (probes, deadline)
     }
 
     fn finish(&self, id: TargetId, target: &Target, finding: Finding) {
         self.counters.count(target, &finding);
         let (reason, good) = (finding.reason.clone(), finding.good);
-        let mut hub = self.lock();
-        let first = hub
+        let mut monitor = self.lock();
+        let first = monitor
             .board()
             .get(id)
             .is_some_and(|entry| entry.standing.liveness() == Liveness::Unknown);
-        let effect = hub.finish(id, finding, now());
-        self.announce(&hub);
-        drop(hub);
+        let effect = monitor.finish(id, finding, now());
+        self.announce(&monitor);
+        drop(monitor);
         self.wake.notify_one();
         match (effect, good) {
             (Effect::Flipped, true) => tracing::info!(%target, reason, "Target is up"),
@@ -177,8 +177,8 @@ impl Shared {
         }
     }
 
-    fn announce(&self, hub: &Hub) {
-        let newest = hub.generation();
+    fn announce(&self, monitor: &Monitor) {
+        let newest = monitor.generation();
         self.generation.send_if_modified(|generation| {
             let moved = *generation != newest;
             *generation = newest;
@@ -186,9 +186,9 @@ impl Shared {
         });
     }
 
-    fn lock(&self) -> MutexGuard<'_, Hub> {
+    fn lock(&self) -> MutexGuard<'_, Monitor> {
         // Release builds abort on a panic; elsewhere a step that panicked has failed its test.
-        self.hub.lock().unwrap_or_else(PoisonError::into_inner)
+        self.monitor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

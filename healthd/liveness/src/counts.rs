@@ -7,7 +7,7 @@ pub const BOUNDS: [f64; 9] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 
 
 /// Counts of probes, since healthd started or the target was first stated.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Tally {
+pub struct Counts {
     /// Probes by duration; the last bucket holds those beyond every bound.
     pub buckets: [u64; BOUNDS.len() + 1],
     /// The sum of all durations.
@@ -16,7 +16,7 @@ pub struct Tally {
     pub n_transitions: u64,
 }
 
-impl Tally {
+impl Counts {
     /// Counts a probe that took so long.
     pub fn count(&mut self, took: Duration) {
         let seconds = took.as_secs_f64();
@@ -41,11 +41,11 @@ mod tests {
 
     #[test]
     fn a_duration_falls_into_the_first_bucket_that_holds_it() {
-        let mut tally = Tally::default();
+        let mut counts = Counts::default();
         for micros in [0, 1_000, 1_001, 2_500_000, 2_500_001, u64::MAX] {
-            tally.count(Duration::from_micros(micros));
+            counts.count(Duration::from_micros(micros));
         }
-        assert_eq!(tally.buckets, [2, 1, 0, 0, 0, 0, 0, 0, 1, 2]);
-        assert_eq!(tally.n_probes(), 6);
+        assert_eq!(counts.buckets, [2, 1, 0, 0, 0, 0, 0, 0, 1, 2]);
+        assert_eq!(counts.n_probes(), 6);
     }
 }

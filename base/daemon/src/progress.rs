@@ -96,7 +96,7 @@ impl Progress {
 }
 
 /// Feeds the watchdog for as long as there is progress.
-pub(super) async fn watch(progress: Progress, readiness: Readiness) {
+pub(crate) async fn watch(progress: Progress, readiness: Readiness) {
     let limit = notify::watchdog_interval();
     // Twice within the manager's limit, so that one late look does not kill the daemon.
     let period = limit.map_or(DEFAULT_PERIOD, |limit| limit / 2);

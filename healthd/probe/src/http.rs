@@ -4,13 +4,13 @@
 
 use std::net::SocketAddr;
 
+use health::HttpProbe;
 use http_body_util::{BodyExt as _, Empty};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper::header::{ACCEPT, CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{Method, Request, Response, Uri};
 use hyper_util::rt::TokioIo;
-use proto::health::HttpProbe;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Outcome, root_cause};

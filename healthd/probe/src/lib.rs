@@ -4,7 +4,7 @@
 //! words for what went wrong. Every probe opens a fresh socket and closes it, so what is measured is
 //! what a new client would find.
 //!
-//! Never decides what a result means for a target; [`verdict`](crate::verdict) does.
+//! Never decides what a result means for a target; [`liveness`] does.
 
 mod dns;
 mod grpc;
@@ -20,10 +20,10 @@ use std::path::Path;
 use std::time::Instant;
 
 use daemon::config::HumanDuration;
-use proto::health::{HttpProbe, Target, TargetKind, Verify};
+use health::{HttpProbe, Target, TargetKind, Verify};
+use liveness::board::Finding;
 use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 
-use crate::board::Finding;
 use tls::Configs;
 
 /// Runs probes; what they share is kept here.
