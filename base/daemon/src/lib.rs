@@ -26,7 +26,6 @@ pub mod exit;
 pub mod life;
 pub mod listen;
 pub mod log;
-pub mod memory;
 pub mod metrics;
 pub mod notify;
 pub mod print;
@@ -39,3 +38,5 @@ pub mod succession;
 #[cfg(feature = "tls")]
 pub mod tls;
 pub mod udp;
+
+pub use sys::memory;

@@ -1,19 +1,29 @@
-//! The system calls of the UDP engine, which no safe wrapper offers without allocating.
+//! Datagrams received and answered many at a time: `recvmmsg` and `sendmmsg` over memory that is made once.
 //!
-//! One of the files with unsafe code. [`Batch`] owns all memory the kernel reads and writes; it hands
-//! out ordinary slices between calls and keeps the raw pointers to itself.
-#![expect(unsafe_code, reason = "recvmmsg, sendmmsg and their message headers")]
+//! A [`Batch`] owns all memory the kernel reads and writes; it hands out ordinary slices between calls and
+//! keeps the raw pointers to itself. A reply is written beside the datagram that it answers, staged, and sent
+//! with the others.
 
 use std::io;
 use std::mem;
-use std::net::{IpAddr, UdpSocket};
+use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
 use std::time::Duration;
 
-use super::path::{Ancillary, CONTROL_SIZE, PEER_SIZE, Peer, Source, ask_departure};
-use super::worker::Sent;
-use super::{Fragments, RECEIVE_CAPACITY};
+use crate::address::{self, RawAddress};
+use crate::control::{Room, put_stamp_request};
+use crate::source::{Ancillary, Source};
+use crate::{length_of, message};
+
+/// The largest datagram that is received whole; a larger one is dropped.
+pub const RECEIVE_CAPACITY: usize = 4096;
+
+/// Room for one control message with the larger `in6_pktinfo` (40 bytes), one with timestamps (64 bytes)
+/// and, with a reply that comes back from the error queue, one that says why (48 bytes with an address).
+const CONTROL_SIZE: usize = 160;
+
+type Control = Room<CONTROL_SIZE>;
 
 /// Distance of one received datagram from the next: an odd number of cache lines, so that their
 /// beginnings do not all fall into one set of the cache.
@@ -33,35 +43,34 @@ const LARGEST_BATCH: usize = 1024;
 
 /// Whether to wait for datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wait {
+pub enum Wait {
     /// Take what is there.
     No,
     /// Wait for the first, then take what is there.
     ForFirst,
 }
 
-/// Control messages in the kernel's alignment.
-#[derive(Clone, Copy)]
-#[repr(C, align(8))]
-struct Control([u8; CONTROL_SIZE]);
-
 /// A received datagram, read out of a batch.
-pub(super) struct Message<'a> {
-    pub(super) payload: &'a [u8],
-    pub(super) peer: Peer,
-    pub(super) ancillary: Ancillary,
+#[derive(Clone, Copy, Debug)]
+pub struct Message<'a> {
+    /// What it holds.
+    pub payload: &'a [u8],
+    /// Who sent it.
+    pub peer: RawAddress,
+    /// What the kernel says of it.
+    pub ancillary: Ancillary,
 }
 
 /// What the kernel is asked to tell of each datagram, besides who sent it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Told {
+pub struct Asked {
     /// Which address it came to.
-    pub(super) destination: bool,
+    pub destination: bool,
     /// When it came, and on request when a reply left.
-    pub(super) stamps: bool,
+    pub stamps: bool,
 }
 
-impl Told {
+impl Asked {
     fn anything(self) -> bool {
         self.destination || self.stamps
     }
@@ -73,6 +82,7 @@ impl Told {
 ///
 /// References to elements are made for as long as one is looked at, from the same pointer as the
 /// kernel's, so that neither ever goes stale.
+#[derive(Debug)]
 struct Memory<T> {
     first: NonNull<T>,
     length: usize,
@@ -133,14 +143,15 @@ impl<T> Drop for Memory<T> {
 //--- Batch
 
 /// Buffers and headers for as many datagrams as one call handles.
-pub(super) struct Batch {
+#[derive(Debug)]
+pub struct Batch {
     size: usize,
     reply_capacity: usize,
     /// Replies that are sent together at most.
     send_size: usize,
-    told: Told,
+    asked: Asked,
     payloads: Memory<u8>,
-    peers: Memory<Peer>,
+    peers: Memory<RawAddress>,
     controls: Memory<Control>,
     received: Memory<libc::mmsghdr>,
     replies: Memory<u8>,
@@ -157,12 +168,14 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    pub(super) fn new(size: usize, send_size: usize, reply_capacity: usize, told: Told) -> Self {
+    /// Room for so many datagrams and, at a time, so many replies of at most this length.
+    #[must_use]
+    pub fn new(size: usize, send_size: usize, reply_capacity: usize, asked: Asked) -> Self {
         let size = size.clamp(1, LARGEST_BATCH);
         let reply_capacity = reply_capacity.clamp(512, LONGEST_REPLY);
         let payloads = Memory::new(0, size * RECEIVE_STRIDE);
-        let mut peers = Memory::new(Peer::EMPTY, size);
-        let controls = Memory::new(Control([0; CONTROL_SIZE]), size);
+        let mut peers = Memory::new(RawAddress::EMPTY, size);
+        let controls = Memory::new(Control::EMPTY, size);
         let mut receive_vectors = Memory::new(empty_vector(), size);
         let mut received = Memory::new(empty_header(), size);
         for index in 0..size {
@@ -175,7 +188,7 @@ impl Batch {
             header.msg_name = peers.at(index).cast();
             header.msg_iov = receive_vectors.at(index);
             header.msg_iovlen = 1;
-            if told.anything() {
+            if asked.anything() {
                 header.msg_control = controls.at(index).cast();
             }
         }
@@ -183,7 +196,7 @@ impl Batch {
             size,
             reply_capacity,
             send_size: send_size.clamp(1, size),
-            told,
+            asked,
             payloads,
             peers,
             controls,
@@ -200,9 +213,9 @@ impl Batch {
     }
 
     /// Receives one datagram, blocking as the socket does.
-    pub(super) fn receive_one(&mut self, socket: &UdpSocket) -> io::Result<usize> {
+    pub fn receive_one(&mut self, socket: &UdpSocket) -> io::Result<usize> {
         self.make_ready();
-        if !self.told.anything() {
+        if !self.asked.anything() {
             return self.receive_one_plain(socket);
         }
         let header = &mut self.received.get_mut(0).msg_hdr;
@@ -243,7 +256,7 @@ impl Batch {
     }
 
     /// Receives as many datagrams as there are, up to the size of the batch.
-    pub(super) fn receive_many(&mut self, socket: &UdpSocket, wait: Wait) -> io::Result<usize> {
+    pub fn receive_many(&mut self, socket: &UdpSocket, wait: Wait) -> io::Result<usize> {
         self.make_ready();
         let flags = match wait {
             Wait::No => libc::MSG_DONTWAIT,
@@ -272,13 +285,13 @@ impl Batch {
     /// Restores the lengths that the last call has overwritten: of those headers only, as there are
     /// many more than most calls use.
     fn make_ready(&mut self) {
-        let control_length = if self.told.anything() {
+        let control_length = if self.asked.anything() {
             CONTROL_SIZE
         } else {
             0
         };
         for header in self.received.slice_mut(0, self.n_used) {
-            header.msg_hdr.msg_namelen = length_of(PEER_SIZE);
+            header.msg_hdr.msg_namelen = length_of(address::SIZE);
             header.msg_hdr.msg_controllen = control_length;
         }
         // One datagram is the least that the next call receives.
@@ -288,7 +301,7 @@ impl Batch {
     }
 
     /// The datagram at `index` of the last receive with room for its reply; none when it was cut.
-    pub(super) fn message(&mut self, index: usize) -> Option<(Message<'_>, &mut [u8])> {
+    pub fn message(&mut self, index: usize) -> Option<(Message<'_>, &mut [u8])> {
         let header = self.received.get(index);
         if header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
             return None;
@@ -297,9 +310,9 @@ impl Batch {
             .unwrap_or(0)
             .min(RECEIVE_CAPACITY);
         let peer = self.peers.get_mut(index);
-        peer.length = header.msg_hdr.msg_namelen.min(length_of(PEER_SIZE));
+        peer.length = header.msg_hdr.msg_namelen.min(length_of(address::SIZE));
         let peer = *peer;
-        let ancillary = if self.told.anything() {
+        let ancillary = if self.asked.anything() {
             let filled = header.msg_hdr.msg_controllen.min(CONTROL_SIZE);
             let control = self.controls.slice(index, 1).first();
             let control = control.and_then(|control| control.0.get(..filled));
@@ -319,19 +332,21 @@ impl Batch {
     }
 
     /// Replies staged, and how many there may be at most.
-    pub(super) fn staged(&self) -> (usize, usize) {
+    #[must_use]
+    pub fn staged(&self) -> (usize, usize) {
         (self.n_staged, self.send_size)
     }
 
     /// True while another reply of full length fits behind those that are sent together.
-    pub(super) fn has_room(&self) -> bool {
+    #[must_use]
+    pub fn has_room(&self) -> bool {
         self.n_staged < self.send_size
             && self.replies_used + self.reply_capacity <= self.replies.length
     }
 
     /// Puts the reply that [`Batch::message`] had room for behind those to be sent.
     /// With `is_told`, the kernel is asked when it leaves.
-    pub(super) fn stage(&mut self, index: usize, length: usize, source: Source, is_told: bool) {
+    pub fn stage(&mut self, index: usize, length: usize, source: Source, is_told: bool) {
         let length = length.min(self.reply_capacity);
         let slot = self.n_staged;
         *self.send_vectors.get_mut(slot) = libc::iovec {
@@ -339,12 +354,13 @@ impl Batch {
             iov_len: length,
         };
         let mut control_length = 0;
-        if self.told.destination {
-            control_length = source.write(&mut self.controls.get_mut(index).0);
+        if self.asked.destination {
+            control_length = source.put(&mut self.controls.get_mut(index).0, 0);
         }
-        if is_told && self.told.stamps {
+        if is_told && self.asked.stamps {
             let control = &mut self.controls.get_mut(index).0;
-            control_length = ask_departure(control, control_length);
+            let flags = libc::SOF_TIMESTAMPING_TX_SOFTWARE;
+            control_length = put_stamp_request(control, control_length, flags);
             self.n_told += 1;
         }
         let peer = self.peers.at(index);
@@ -368,7 +384,7 @@ impl Batch {
     }
 
     /// Sends what is staged. A reply the kernel refuses is given up, the others go on.
-    pub(super) fn send(&mut self, socket: &UdpSocket) -> Sent {
+    pub fn send(&mut self, socket: &UdpSocket) -> Sent {
         let mut sent = Sent::default();
         let mut next = 0;
         while next < self.n_staged {
@@ -394,34 +410,22 @@ impl Batch {
     }
 
     /// Takes from the error queue when replies left that asked for it, if the kernel knows yet.
-    pub(super) fn departures(&mut self, socket: &UdpSocket, mut tell: impl FnMut(&[u8], Duration)) {
+    pub fn departures(&mut self, socket: &UdpSocket, mut tell: impl FnMut(&[u8], Duration)) {
         while self.n_told > 0 {
             let mut frame = [0; LONGEST_FRAME];
-            let mut control = Control([0; CONTROL_SIZE]);
-            let mut vector = libc::iovec {
-                iov_base: frame.as_mut_ptr().cast(),
-                iov_len: frame.len(),
-            };
-            let mut header = empty_header().msg_hdr;
-            header.msg_iov = &raw mut vector;
-            header.msg_iovlen = 1;
-            header.msg_control = (&raw mut control).cast();
-            header.msg_controllen = CONTROL_SIZE;
+            let mut control = Control::EMPTY;
             let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-            // SAFETY: The header points to locals that live through the call, with their lengths.
-            let length = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags) };
-            let Ok(length) = usize::try_from(length) else {
+            let received = message::receive(socket, &mut frame, &mut control.0, flags);
+            let Ok(received) = received else {
                 // Those that are late are found with the next.
                 self.n_told = 0;
                 return;
             };
             self.n_told -= 1;
-            let filled = header.msg_controllen.min(CONTROL_SIZE);
-            let ancillary = Ancillary::read(control.0.get(..filled).unwrap_or_default());
-            let is_whole = header.msg_flags & libc::MSG_TRUNC == 0;
-            if let (Some(frame), Some(stamp), true) =
-                (frame.get(..length), ancillary.stamp, is_whole)
-            {
+            let told = control.0.get(..received.control_length);
+            let ancillary = Ancillary::read(told.unwrap_or_default());
+            let frame = frame.get(..received.length);
+            if let (Some(frame), Some(stamp), false) = (frame, ancillary.stamp, received.is_cut) {
                 tell(frame, stamp);
             }
         }
@@ -467,93 +471,21 @@ impl Batch {
     }
 }
 
-//--- Single calls
-
-/// Sends one datagram to `peer` from the address that `source` names.
-pub(super) fn send_from(
-    socket: &UdpSocket,
-    payload: &[u8],
-    peer: &Peer,
-    source: Source,
-) -> io::Result<()> {
-    let mut control = Control([0; CONTROL_SIZE]);
-    let control_length = source.write(&mut control.0);
-    let mut vector = libc::iovec {
-        iov_base: payload.as_ptr().cast_mut().cast(),
-        iov_len: payload.len(),
-    };
-    let mut header = empty_header().msg_hdr;
-    header.msg_name = ptr::from_ref(peer).cast_mut().cast();
-    header.msg_namelen = peer.length;
-    header.msg_iov = &raw mut vector;
-    header.msg_iovlen = 1;
-    if control_length > 0 {
-        header.msg_control = (&raw mut control).cast();
-        header.msg_controllen = control_length;
-    }
-    loop {
-        // SAFETY: The header points to locals and borrows that live through the call, with their
-        // lengths; sendmsg reads and never writes them.
-        let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, 0) };
-        if sent >= 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-    }
+/// What became of replies.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Sent {
+    /// The kernel took them.
+    pub taken: usize,
+    /// The kernel refused them.
+    pub refused: usize,
 }
 
-/// Makes every datagram tell which address it was sent to.
-pub(super) fn receive_destination(socket: &UdpSocket, address: IpAddr) -> io::Result<()> {
-    match address {
-        IpAddr::V4(_) => set(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1),
-        IpAddr::V6(_) => set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1),
+impl Sent {
+    /// Adds another count to this one.
+    pub fn add(&mut self, more: Self) {
+        self.taken += more.taken;
+        self.refused += more.refused;
     }
-}
-
-/// Makes replies over IPv4 as long as the link takes, whatever ICMP says of the path. What is too long for
-/// a link further on is cut there or lost. IPv6 has no such cutting, and DNS answers fit its least.
-pub(super) fn ignore_path_mtu(socket: &UdpSocket, fragments: Fragments) -> io::Result<()> {
-    let option = libc::IP_MTU_DISCOVER;
-    set(socket, libc::IPPROTO_IP, option, path_mtu_mode(fragments))
-}
-
-fn path_mtu_mode(fragments: Fragments) -> libc::c_int {
-    match fragments {
-        Fragments::Allowed => libc::IP_PMTUDISC_OMIT,
-        Fragments::Never => libc::IP_PMTUDISC_PROBE,
-    }
-}
-
-/// Makes every datagram tell when the kernel got it, and lets replies ask when they leave.
-pub(super) fn receive_stamps(socket: &UdpSocket) -> io::Result<()> {
-    let flags = libc::SOF_TIMESTAMPING_SOFTWARE | libc::SOF_TIMESTAMPING_RX_SOFTWARE;
-    let flags = libc::c_int::try_from(flags).unwrap_or_default();
-    set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags)
-}
-
-fn set(
-    socket: &UdpSocket,
-    level: libc::c_int,
-    option: libc::c_int,
-    value: libc::c_int,
-) -> io::Result<()> {
-    // SAFETY: `value` is an integer of the length given, and lives through the call.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            option,
-            (&raw const value).cast(),
-            length_of(size_of::<libc::c_int>()),
-        )
-    };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
 }
 
 fn empty_header() -> libc::mmsghdr {
@@ -568,11 +500,3 @@ fn empty_vector() -> libc::iovec {
         iov_len: 0,
     }
 }
-
-/// A length as the kernel counts it.
-fn length_of(length: usize) -> u32 {
-    u32::try_from(length).unwrap_or(u32::MAX)
-}
-
-#[cfg(test)]
-mod tests;

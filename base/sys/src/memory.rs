@@ -3,8 +3,6 @@
 //! The C library keeps what is freed for the next request. After reading a file that is parsed into
 //! far more than what is kept of it, that can be most of a process.
 
-#![expect(unsafe_code, reason = "malloc_trim has no safe wrapper")]
-
 /// Gives freed memory back to the system, as far as the C library can. Takes some milliseconds for
 /// each gigabyte.
 pub fn trim() {
