@@ -9,10 +9,12 @@
 //! is announced as a generation; whoever follows it asks for what it has not seen.
 
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use daemon::clock;
 use daemon::run::Heartbeat;
+use parking_lot::{Mutex, MutexGuard};
 use proto::health::{Liveness, Target};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
@@ -138,7 +140,7 @@ impl Shared {
                     shared.finish(probe.id, &probe.target, finding);
                 });
             }
-            let pulse = steady() + PULSE;
+            let pulse = clock::now() + PULSE;
             let until = deadline.map_or(pulse, |deadline| deadline.min(pulse));
             tokio::select! {
                 () = self.wake.notified() => {}
@@ -187,34 +189,13 @@ impl Shared {
     }
 
     fn lock(&self) -> MutexGuard<'_, Monitor> {
-        // Release builds abort on a panic; elsewhere a step that panicked has failed its test.
-        self.monitor.lock().unwrap_or_else(PoisonError::into_inner)
+        self.monitor.lock()
     }
 }
 
 fn now() -> Moment {
     Moment {
-        steady: steady(),
-        wall: wall(),
+        steady: clock::now(),
+        wall: clock::since_1970(),
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the shell tells its cores the time"
-)]
-fn steady() -> Instant {
-    Instant::now()
-}
-
-/// The time since 1970.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the shell tells its cores the time"
-)]
-#[must_use]
-pub fn wall() -> Duration {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    // A clock before 1970 has lost its time, and zero says as much.
-    now.unwrap_or_default()
 }

@@ -2,19 +2,19 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use config_text::{counted, counted_as};
 use daemon::admin::{Reply, Routes};
+use daemon::clock;
 use daemon::config::{Common, Problem, Problems};
 use daemon::drain::Drain;
 use daemon::listen::path::Bound;
 use daemon::readiness::Readiness;
 use daemon::run::{Context, Service, StartError};
 use daemon::succession::{self, Lock, LockError};
+use parking_lot::Mutex;
 use proto::health::Target;
 use proto::wire::{self, health_server::Health as _};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use crate::collector::TargetCollector;
 use crate::config::{Config, Listen};
-use crate::driver::{Driver, wall};
+use crate::driver::Driver;
 use crate::grpc::HealthApi;
 use crate::listener::Listeners;
 use crate::metrics::Counters;
@@ -135,10 +135,7 @@ impl Service for Healthd {
         }
         let limits = within_descriptors(config.limits);
         let n_targets = config.targets.len();
-        let mut number = self
-            .n_statements
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut number = self.n_statements.lock();
         *number += 1;
         let stated = self.driver.step(|monitor, now| {
             let before = monitor.limits();
@@ -259,7 +256,7 @@ fn restore(store: &Store, readiness: &Readiness) -> Restored {
             Restored::default()
         }
     };
-    restored.generation = first_generation(restored.generation, wall());
+    restored.generation = first_generation(restored.generation, clock::since_1970());
     restored
 }
 

@@ -13,16 +13,19 @@
 
 #![warn(missing_docs)]
 
+pub mod accept;
 pub mod acl;
 pub mod admin;
 pub mod args;
 pub mod calendar;
+pub mod clock;
 pub mod config;
 pub mod connections;
 pub mod disk;
 pub mod drain;
 pub mod environment;
 pub mod exit;
+pub mod latest;
 pub mod life;
 pub mod listen;
 pub mod log;
@@ -39,4 +42,5 @@ pub mod succession;
 pub mod tls;
 pub mod udp;
 
+pub use retry::Backoff;
 pub use sys::memory;

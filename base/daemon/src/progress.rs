@@ -5,10 +5,11 @@
 //! fail, and the service manager restart it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::MissedTickBehavior;
 
 use crate::notify;
@@ -91,7 +92,7 @@ impl Progress {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Heart>> {
-        self.hearts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.hearts.lock()
     }
 }
 

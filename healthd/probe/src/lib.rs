@@ -17,8 +17,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
-use std::time::Instant;
 
+use daemon::clock;
 use daemon::config::HumanDuration;
 use health::{HttpProbe, Target, TargetKind, Verify};
 use liveness::board::Finding;
@@ -70,7 +70,7 @@ impl Prober {
 
     /// Probes a target once.
     pub async fn probe(&self, target: &Target) -> Finding {
-        let started = now();
+        let started = clock::now();
         let timeout = target.schedule.timeout;
         let outcome = tokio::time::timeout(timeout, self.attempt(target)).await;
         let latency = started.elapsed();
@@ -182,11 +182,6 @@ fn shorten(reason: String) -> String {
 /// A number that nobody off the path can guess, so that nobody can forge an answer.
 fn unguessable() -> u64 {
     RandomState::new().hash_one(())
-}
-
-#[expect(clippy::disallowed_methods, reason = "the latency is measured")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]

@@ -6,10 +6,11 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use health::Verify;
+use parking_lot::Mutex;
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
@@ -54,7 +55,7 @@ impl Configs {
             Verify::Ca(file) => Some(PathBuf::from(file)),
         };
         let modified = file.as_deref().and_then(modified);
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         if let Some(found) = kept.get(verify).filter(|kept| kept.modified == modified) {
             return Ok(Arc::clone(&found.config));
         }
