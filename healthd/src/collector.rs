@@ -1,6 +1,6 @@
-//! What of targets and clocks is read at each scrape.
+//! Metrics of targets and clocks, read at each scrape.
 //!
-//! Series of single targets are written for the first so many targets only: a scraper must survive a
+//! Series of single targets are written for the first targets only: a scraper must survive a
 //! site that watches thousands. Sums cover all.
 
 use std::fmt;
@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use daemon::metrics::{Labels as PageLabels, Page, labels};
 use health::{ClockReport, ClockState, Liveness};
-use liveness::board::Entry;
 use liveness::counts::{BOUNDS, Counts};
 use liveness::monitor::Monitor;
+use liveness::table::Entry;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _};
 use prometheus_client::metrics::MetricType;
@@ -34,7 +34,7 @@ pub struct TargetCollector {
 }
 
 impl TargetCollector {
-    /// Writes the series of at most so many targets.
+    /// Writes the series of at most `max_series` targets.
     #[must_use]
     pub fn new(driver: Driver, max_series: Arc<AtomicUsize>) -> Self {
         Self { driver, max_series }
@@ -50,9 +50,9 @@ impl fmt::Debug for TargetCollector {
 impl Collector for TargetCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let max_series = self.max_series.load(Ordering::Relaxed);
-        // What is written is copied first: a slow scraper must not hold the monitor.
+        // This copies first: a slow scraper must not hold the monitor.
         let (totals, series, clocks) = self.driver.look_now(|monitor, now| {
-            let series = monitor.board().entries().take(max_series);
+            let series = monitor.table().entries().take(max_series);
             let series = series.map(Series::of).collect::<Vec<_>>();
             let clocks = monitor.clocks().iter();
             let clocks = clocks.map(|clock| (clock.report.clone(), clock.age(now.steady)));
@@ -123,9 +123,9 @@ struct Totals {
 impl Totals {
     fn of(monitor: &Monitor) -> Self {
         let count = |wanted| {
-            let entries = monitor.board().entries();
+            let entries = monitor.table().entries();
             entries
-                .filter(|entry| entry.standing.liveness() == wanted)
+                .filter(|entry| entry.state.liveness() == wanted)
                 .count()
         };
         Self {
@@ -134,7 +134,7 @@ impl Totals {
                 ("up", count(Liveness::Up)),
                 ("down", count(Liveness::Down)),
             ],
-            n_targets: monitor.board().len(),
+            n_targets: monitor.table().len(),
             n_subscribers: monitor.subscribers().count(),
             generation: monitor.generation(),
             in_flight: monitor.in_flight(),
@@ -199,7 +199,7 @@ impl Series {
                 kind: entry.target.kind.name(),
                 address: entry.target.address.to_string(),
             },
-            is_up: entry.standing.liveness() == Liveness::Up,
+            is_up: entry.state.liveness() == Liveness::Up,
             counts: entry.counts.clone(),
         }
     }

@@ -21,11 +21,11 @@ use tokio::task::JoinHandle;
 
 use crate::metrics::Counters;
 use health_probe::Prober;
-use liveness::board::Finding;
-use liveness::moment::Moment;
 use liveness::monitor::{Limits, Monitor, Probe, Restored};
+use liveness::now::Now;
 use liveness::schedule::TargetId;
-use liveness::standing::Effect;
+use liveness::table::Finding;
+use liveness::target_state::Effect;
 
 /// The driver looks around at least this often, so that its heartbeat is heard.
 const PULSE: Duration = Duration::from_millis(250);
@@ -76,7 +76,7 @@ impl Driver {
     }
 
     /// Does one step with the monitor, and announces what it changed.
-    pub fn step<R>(&self, step: impl FnOnce(&mut Monitor, Moment) -> R) -> R {
+    pub fn step<R>(&self, step: impl FnOnce(&mut Monitor, Now) -> R) -> R {
         let mut monitor = self.shared.lock();
         let result = step(&mut monitor, now());
         self.shared.announce(&monitor);
@@ -91,7 +91,7 @@ impl Driver {
     }
 
     /// Looks at the monitor, and is told the time.
-    pub fn look_now<R>(&self, look: impl FnOnce(&Monitor, Moment) -> R) -> R {
+    pub fn look_now<R>(&self, look: impl FnOnce(&Monitor, Now) -> R) -> R {
         look(&self.shared.lock(), now())
     }
 
@@ -164,9 +164,9 @@ impl Shared {
         let (reason, good) = (finding.reason.clone(), finding.good);
         let mut monitor = self.lock();
         let first = monitor
-            .board()
+            .table()
             .get(id)
-            .is_some_and(|entry| entry.standing.liveness() == Liveness::Unknown);
+            .is_some_and(|entry| entry.state.liveness() == Liveness::Unknown);
         let effect = monitor.finish(id, finding, now());
         self.announce(&monitor);
         drop(monitor);
@@ -193,8 +193,8 @@ impl Shared {
     }
 }
 
-fn now() -> Moment {
-    Moment {
+fn now() -> Now {
+    Now {
         steady: clock::now(),
         wall: clock::since_1970(),
     }

@@ -22,7 +22,7 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::driver::Driver;
 use crate::wire_form;
 use liveness::admin_rules::{AdminRules, Scope};
-use liveness::monitor::{Monitor, News, Statement, SubscriberId, TooMany};
+use liveness::monitor::{Changes, Monitor, Statement, SubscriberId, TooMany};
 
 /// Responses that wait for a subscriber to read. Changes beyond them become one delta.
 const RESPONSE_QUEUE: usize = 2;
@@ -121,7 +121,7 @@ impl Health for HealthApi {
                 .collect(),
             generation: monitor.generation(),
             targets: monitor
-                .board()
+                .table()
                 .entries()
                 .map(|entry| wire_form::status(0, entry))
                 .collect(),
@@ -136,7 +136,7 @@ impl Health for HealthApi {
         let request = request.into_inner();
         let (scope, state) = decision(&request)?;
         let set = self.driver.step(|monitor, _| {
-            if is_one_too_many(monitor.board().rules(), scope, state) {
+            if is_one_too_many(monitor.table().rules(), scope, state) {
                 return None;
             }
             let n_targets = monitor.set_admin(scope, state);
@@ -266,7 +266,7 @@ impl Drop for Subscription {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is mapped over")]
-fn response(news: News<'_>) -> wire::WatchResponse {
+fn response(news: Changes<'_>) -> wire::WatchResponse {
     let entries = news.entries.iter();
     wire::WatchResponse {
         generation: news.generation,

@@ -52,7 +52,7 @@ impl StandardHealth {
             });
         }
         self.driver.look(|monitor| {
-            let entries = monitor.board().entries();
+            let entries = monitor.table().entries();
             let asked = entries.filter(|entry| {
                 let target = &*entry.target;
                 target.address.to_string() == service || target.to_string() == service

@@ -1,4 +1,4 @@
-//! Probes each target once, whoever and however many ask for it, and publishes liveness.
+//! Probes each target once, however many subscribers need it, and publishes liveness.
 //!
 //! ```text
 //! Watch  ─────►          ┌─────────┐ probes  ┌──────────────┐
@@ -8,8 +8,8 @@
 //!                             └──► saver, state (disk), metrics, collector, status, page
 //! ```
 //!
-//! What is decided is decided in the crate `liveness`, whose `Monitor` the [`driver`] holds and tells the
-//! time. Probes are the crate `health-probe`'s, and the contract is in the crate `proto`.
+//! The crate `liveness` decides: the [`driver`] holds its `Monitor` and passes it the time. The crate
+//! `health-probe` runs probes, and the contract is in the crate `proto`.
 
 pub mod collector;
 pub mod config;

@@ -1,8 +1,8 @@
 //! The metrics of healthd. Each name is here and nowhere else.
 
 use daemon::metrics::Metrics;
-use liveness::board::Finding;
 use liveness::counts::BOUNDS;
+use liveness::table::Finding;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
@@ -52,7 +52,7 @@ const LATENESS_BOUNDS: [f64; 7] = [0.001, 0.002, 0.005, 0.02, 0.1, 0.5, 2.5];
 
 type Labels = [(&'static str, &'static str); 1];
 
-/// What is counted of all probes; clones share it.
+/// Counters of all probes; clones share them.
 #[derive(Clone, Debug)]
 pub struct Counters {
     probes: Family<[(&'static str, &'static str); 2], Counter>,

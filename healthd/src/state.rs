@@ -83,12 +83,12 @@ pub enum StateError {
 /// What a monitor knows, as octets.
 #[must_use]
 pub fn encode(monitor: &Monitor) -> Vec<u8> {
-    let known = monitor.board().entries();
-    let known = known.filter(|entry| entry.standing.liveness() != Liveness::Unknown);
+    let known = monitor.table().entries();
+    let known = known.filter(|entry| entry.state.liveness() != Liveness::Unknown);
     let saved = Saved {
         generation: monitor.generation(),
         targets: known.map(|entry| wire_form::status(0, entry)).collect(),
-        rules: monitor.board().rules().iter().map(rule).collect(),
+        rules: monitor.table().rules().iter().map(rule).collect(),
     };
     let body = saved.encode_to_vec();
     let mut octets = MAGIC.to_vec();

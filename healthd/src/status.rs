@@ -10,14 +10,14 @@ use proto::health::Liveness;
 use serde_json::{Value, json};
 
 use crate::wire_form;
-use liveness::board::Entry;
 use liveness::clocks::Clock;
-use liveness::moment::Moment;
 use liveness::monitor::Monitor;
+use liveness::now::Now;
+use liveness::table::Entry;
 
 /// Everything an operator would ask the monitor.
 #[must_use]
-pub fn detail(monitor: &Monitor, listeners: &[String], now: Moment) -> Value {
+pub fn detail(monitor: &Monitor, listeners: &[String], now: Now) -> Value {
     let (in_flight, limit) = monitor.in_flight();
     let subscribers = monitor.subscribers().map(|subscriber| {
         json!({
@@ -32,7 +32,7 @@ pub fn detail(monitor: &Monitor, listeners: &[String], now: Moment) -> Value {
         "listeners": listeners,
         "probes": { "in_flight": in_flight, "limit": limit },
         "subscribers": subscribers.collect::<Vec<_>>(),
-        "targets": monitor.board().entries().map(target).collect::<Vec<_>>(),
+        "targets": monitor.table().entries().map(target).collect::<Vec<_>>(),
         "clocks": monitor.clocks().iter().map(|one| clock(one, now)).collect::<Vec<_>>(),
     })
 }
@@ -40,9 +40,9 @@ pub fn detail(monitor: &Monitor, listeners: &[String], now: Moment) -> Value {
 /// What is served, in a few words: `9 targets, 6 up`.
 #[must_use]
 pub fn serves(monitor: &Monitor) -> String {
-    let up = |entry: &&Entry| entry.standing.liveness() == Liveness::Up;
-    let n_up = monitor.board().entries().filter(up).count();
-    format!("{}, {n_up} up", counted(monitor.board().len(), "target"))
+    let up = |entry: &&Entry| entry.state.liveness() == Liveness::Up;
+    let n_up = monitor.table().entries().filter(up).count();
+    format!("{}, {n_up} up", counted(monitor.table().len(), "target"))
 }
 
 fn target(entry: &Entry) -> Value {
@@ -51,8 +51,8 @@ fn target(entry: &Entry) -> Value {
         "target": entry.target.to_string(),
         "kind": entry.target.kind.name(),
         "address": entry.target.address.to_string(),
-        "liveness": entry.standing.liveness().to_string(),
-        "warm": entry.standing.is_warm(),
+        "liveness": entry.state.liveness().to_string(),
+        "warm": entry.state.is_warm(),
         "admin": entry.admin.to_string(),
         "since": time(entry.since),
         "last_check": time(entry.last_check),
@@ -63,7 +63,7 @@ fn target(entry: &Entry) -> Value {
     })
 }
 
-fn clock(clock: &Clock, now: Moment) -> Value {
+fn clock(clock: &Clock, now: Now) -> Value {
     let report = &clock.report;
     json!({
         "reporter": report.reporter,

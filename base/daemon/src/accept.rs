@@ -24,7 +24,7 @@ use crate::connections::{Connections, Place};
 /// How long to wait when the system has no descriptor for a new connection.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// What connections are taken from.
+/// A source of connections.
 pub trait Listener: Send + Sync + 'static {
     /// A connection.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
@@ -51,10 +51,10 @@ impl Listener for UnixListener {
     }
 }
 
-/// Who connects.
+/// The other side of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Peer {
-    /// Somebody at an address.
+    /// A client at an address.
     Network(SocketAddr),
     /// A process of this node that the mode of the socket's file lets in.
     Node,
@@ -96,7 +96,7 @@ pub struct Permit {
 }
 
 impl Acceptor {
-    /// At most so many connections at a time.
+    /// At most `most` connections at a time.
     #[must_use]
     pub fn new(most: usize) -> Self {
         Self {

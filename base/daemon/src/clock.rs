@@ -1,4 +1,4 @@
-//! The time, for shells. Cores are told it.
+//! The time, for shells. Cores take it as an argument.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

@@ -41,9 +41,9 @@ use crate::environment::Environment;
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// What makes the daemon fail at its task.
+    /// The daemon fails at its task.
     Error,
-    /// What an operator should look at.
+    /// An operator should look at it.
     Warn,
     /// Changes of state an operator would ask about.
     #[default]
@@ -242,7 +242,7 @@ where
         } else {
             line.text()
         };
-        // A log that cannot be written has nobody to complain to.
+        // There is no place to report that the log cannot be written.
         drop(std::io::stderr().lock().write_all(text.as_bytes()));
     }
 }

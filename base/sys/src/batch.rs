@@ -32,7 +32,7 @@ const RECEIVE_STRIDE: usize = RECEIVE_CAPACITY + 64;
 /// Most replies are shorter than this; the arena has room for a batch of them.
 const USUAL_REPLY: usize = 512;
 
-/// The longest frame of which it is told when it left, headers included.
+/// The longest frame whose departure time is reported, headers included.
 const LONGEST_FRAME: usize = 2048;
 
 /// The longest reply a UDP datagram carries.
@@ -53,18 +53,18 @@ pub enum Wait {
 /// A received datagram, read out of a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
-    /// What it holds.
+    /// The datagram's data.
     pub payload: &'a [u8],
-    /// Who sent it.
+    /// The sender's address.
     pub peer: RawAddress,
-    /// What the kernel says of it.
+    /// The control messages, read.
     pub ancillary: Ancillary,
 }
 
-/// What the kernel is asked to tell of each datagram, besides who sent it.
+/// The control messages to request for each datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Asked {
-    /// Which address it came to.
+    /// The address it came to.
     pub destination: bool,
     /// When it came, and on request when a reply left.
     pub stamps: bool,
@@ -80,8 +80,8 @@ impl Asked {
 
 /// An array whose elements the kernel writes through pointers that are handed to it beforehand.
 ///
-/// References to elements are made for as long as one is looked at, from the same pointer as the
-/// kernel's, so that neither ever goes stale.
+/// A reference to an element lives as long as the caller uses it, and derives from the same pointer as
+/// the kernel's, so that neither ever becomes stale.
 #[derive(Debug)]
 struct Memory<T> {
     first: NonNull<T>,
@@ -156,19 +156,20 @@ pub struct Batch {
     received: Memory<libc::mmsghdr>,
     replies: Memory<u8>,
     sending: Memory<libc::mmsghdr>,
-    /// What `received` points to; written once.
+    /// The vectors of `received`; written once.
     _receive_vectors: Memory<libc::iovec>,
     send_vectors: Memory<libc::iovec>,
     /// Headers that calls may have written to since they were made ready.
     n_used: usize,
     n_staged: usize,
-    /// Replies of which nobody has heard yet when they left.
+    /// Replies whose departure times are outstanding.
     n_told: usize,
     replies_used: usize,
 }
 
 impl Batch {
-    /// Room for so many datagrams and, at a time, so many replies of at most this length.
+    /// Makes room for `size` datagrams, and to send `send_size` replies together, each of at most
+    /// `reply_capacity` bytes.
     #[must_use]
     pub fn new(size: usize, send_size: usize, reply_capacity: usize, asked: Asked) -> Self {
         let size = size.clamp(1, LARGEST_BATCH);
@@ -345,7 +346,7 @@ impl Batch {
     }
 
     /// Puts the reply that [`Batch::message`] had room for behind those to be sent.
-    /// With `is_told`, the kernel is asked when it leaves.
+    /// With `is_told`, requests its departure time.
     pub fn stage(&mut self, index: usize, length: usize, source: Source, is_told: bool) {
         let length = length.min(self.reply_capacity);
         let slot = self.n_staged;
@@ -383,7 +384,7 @@ impl Batch {
         self.replies_used += length.next_multiple_of(64);
     }
 
-    /// Sends what is staged. A reply the kernel refuses is given up, the others go on.
+    /// Sends the staged replies. Drops a reply that the kernel refuses, and sends the others.
     pub fn send(&mut self, socket: &UdpSocket) -> Sent {
         let mut sent = Sent::default();
         let mut next = 0;
@@ -471,7 +472,7 @@ impl Batch {
     }
 }
 
-/// What became of replies.
+/// How many replies were sent.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Sent {
     /// The kernel took them.

@@ -1,4 +1,4 @@
-//! What network cards are asked and told: `ioctl` over a socket of any family, and the list of interfaces.
+//! Requests to NICs: `ioctl` over a socket of any family, and the list of interfaces.
 
 use std::collections::BTreeSet;
 use std::ffi::CStr;
@@ -30,14 +30,15 @@ impl Request {
         Ok(request)
     }
 
-    /// A request whose value is a pointer to what the kernel reads and writes.
+    /// A request whose value is a pointer to memory that the kernel reads and writes.
     fn about<T>(interface: &str, value: *mut T) -> io::Result<Self> {
         Self::new(interface, &value.expose_provenance().to_ne_bytes())
     }
 
     /// # Safety
     ///
-    /// The value is what the request is for; if it is a pointer, it is to what the kernel reads and writes.
+    /// The value has the type that the request expects; a pointer leads to memory of the type that the kernel
+    /// reads and writes.
     unsafe fn make(&mut self, socket: impl AsFd, number: libc::c_ulong) -> io::Result<()> {
         let socket = socket.as_fd().as_raw_fd();
         // SAFETY: The kernel reads and writes an `ifreq`, which this is as long as; the caller answers for
@@ -69,7 +70,7 @@ pub fn hardware_address(socket: impl AsFd, interface: &str) -> io::Result<[u8; 6
         .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// `struct ethtool_ts_info`, where it begins with what is asked for.
+/// `struct ethtool_ts_info`; the request's command is its first word.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 struct StampInfo {
@@ -83,12 +84,12 @@ struct StampInfo {
     _rest: [u32; 3],
 }
 
-/// What a card can stamp (`struct ethtool_ts_info`).
+/// The timestamps that a NIC can take (`struct ethtool_ts_info`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StampAbilities {
-    /// What the card and the kernel can, as flags of `SO_TIMESTAMPING`.
+    /// The abilities of the NIC and of the kernel, as flags of `SO_TIMESTAMPING`.
     pub flags: u32,
-    /// The number of the card's own clock.
+    /// The number of the NIC's own clock.
     pub clock: Option<u32>,
     /// The kinds of transmit stamps, as a set of bits.
     pub transmit: u32,
@@ -96,7 +97,7 @@ pub struct StampAbilities {
     pub filters: u32,
 }
 
-/// What a card can stamp.
+/// Reads the timestamps that a NIC can take.
 pub fn stamp_abilities(socket: impl AsFd, interface: &str) -> io::Result<StampAbilities> {
     let mut info = StampInfo {
         command: GET_STAMP_INFO,
@@ -121,7 +122,7 @@ struct StampConfig {
     filter: i32,
 }
 
-/// Tells a card to stamp what it sends, and of what comes that which a filter says.
+/// Makes a NIC take timestamps of every packet it sends, and of the received packets that match `filter`.
 pub fn make_stamp(socket: impl AsFd, interface: &str, filter: u8) -> io::Result<()> {
     let mut config = StampConfig {
         flags: 0,

@@ -9,7 +9,7 @@ use crate::checked;
 
 const NANOSECONDS: i64 = 1_000_000_000;
 
-/// How often both clocks are read; the reading that was disturbed least counts.
+/// Attempts to read both clocks; the quickest counts.
 const TRIES: usize = 3;
 
 /// A clock that every kernel has.
@@ -25,7 +25,7 @@ pub enum Clock {
     Boot,
 }
 
-/// What a clock shows, in nanoseconds.
+/// Reads a clock, in nanoseconds.
 #[must_use]
 pub fn read(clock: Clock) -> i64 {
     let id = match clock {
@@ -60,14 +60,14 @@ pub fn raw_and_wall() -> (i64, i64) {
     best.1
 }
 
-/// A change of the clock that changes nothing: to be filled in.
+/// A change of the clock that changes nothing, for the caller to fill in.
 #[must_use]
 pub fn no_adjustment() -> libc::timex {
     // SAFETY: `timex` is numbers alone, and all of them may be zero.
     unsafe { mem::zeroed() }
 }
 
-/// Reads the state of the clock, after changing what `modes` of it says. Gives the clock's state
+/// Changes the clock as `modes` says, and reads its state. Returns the clock's state
 /// (`TIME_OK`, `TIME_INS`).
 pub fn adjust(adjustment: &mut libc::timex) -> io::Result<i32> {
     // SAFETY: The kernel reads and writes a `timex` of ours.

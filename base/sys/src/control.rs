@@ -7,7 +7,7 @@ use crate::copy;
 /// Bytes before the data of a control message: length, level and type.
 const HEADER: usize = size_of::<libc::cmsghdr>();
 
-/// Which control message says by which card a packet was stamped (`linux/socket.h`).
+/// The control message that names the NIC whose timestamp a packet has (`linux/socket.h`).
 const SCM_TIMESTAMPING_PKTINFO: i32 = 58;
 
 const NANOSECONDS: i64 = 1_000_000_000;
@@ -27,48 +27,47 @@ impl<const N: usize> Room<N> {
 pub struct Message<'a> {
     /// The protocol it belongs to (`SOL_SOCKET`, `IPPROTO_IP`).
     pub level: i32,
-    /// Which of the protocol's messages.
+    /// The type of the message, as the protocol numbers them.
     pub kind: i32,
-    /// What it holds.
+    /// The data behind the header.
     pub data: &'a [u8],
 }
 
-/// What a control message says.
+/// The contents of a control message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
-    /// To which own address the datagram came, over which interface (`IP_PKTINFO`, `IPV6_PKTINFO`).
+pub enum Parsed {
+    /// The own address that the datagram came to, and the interface (`IP_PKTINFO`, `IPV6_PKTINFO`).
     Destination {
         /// The own address.
         address: IpAddr,
         /// The interface; 0 for none.
         interface: u32,
     },
-    /// When it came or left, in nanoseconds (`SCM_TIMESTAMPING`).
+    /// The times of arrival or departure, in nanoseconds (`SCM_TIMESTAMPING`).
     Stamps {
-        /// The kernel's stamp, on the wall clock.
+        /// The kernel's timestamp, on the wall clock.
         software: Option<i64>,
-        /// The card's stamp, on its own clock.
+        /// The NIC's timestamp, on its own clock.
         hardware: Option<i64>,
     },
-    /// Which card has stamped it (`SCM_TIMESTAMPING_PKTINFO`).
+    /// The NIC that took the hardware timestamp (`SCM_TIMESTAMPING_PKTINFO`).
     Card {
         /// The interface; none if it is gone.
         interface: Option<u32>,
         /// How long the frame was.
         frame_length: Option<u32>,
     },
-    /// It is a stamp of what was sent: of the how manieth datagram (`IP_RECVERR`).
+    /// The timestamp is of a datagram that this socket sent, the one with this number (`IP_RECVERR`).
     Sent(u32),
-    /// With which hop limit it came (`IPV6_HOPLIMIT`).
+    /// The hop limit of the datagram (`IPV6_HOPLIMIT`).
     HopLimit(u8),
-    /// With which type of service or traffic class it came (`IP_TOS`, `IPV6_TCLASS`); the last two bits are
-    /// ECN.
+    /// The type of service or traffic class (`IP_TOS`, `IPV6_TCLASS`); the last two bits are ECN.
     TrafficClass(u8),
     /// Something else.
     Other,
 }
 
-/// Walks the control messages of a datagram; what is malformed ends the walk.
+/// Walks the control messages of a datagram, up to the first malformed one.
 pub fn messages(control: &[u8]) -> impl Iterator<Item = Message<'_>> {
     let mut rest = control;
     std::iter::from_fn(move || {
@@ -94,52 +93,52 @@ fn word(data: &[u8], at: usize) -> Option<u32> {
 }
 
 impl Message<'_> {
-    /// What it says.
+    /// Reads the contents.
     #[must_use]
-    pub fn told(&self) -> Told {
-        self.read().unwrap_or(Told::Other)
+    pub fn parsed(&self) -> Parsed {
+        self.read().unwrap_or(Parsed::Other)
     }
 
-    fn read(&self) -> Option<Told> {
+    fn read(&self) -> Option<Parsed> {
         let data = self.data;
         Some(match (self.level, self.kind) {
             // struct in_pktinfo: the interface, the own address, the address in the header (which may be
             // a broadcast).
-            (libc::IPPROTO_IP, libc::IP_PKTINFO) => Told::Destination {
+            (libc::IPPROTO_IP, libc::IP_PKTINFO) => Parsed::Destination {
                 address: Ipv4Addr::from(*data.get(4..)?.first_chunk::<4>()?).into(),
                 interface: word(data, 0)?,
             },
             // struct in6_pktinfo: the address in the header, and the interface.
-            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => Told::Destination {
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => Parsed::Destination {
                 address: Ipv6Addr::from(*data.first_chunk::<16>()?).into(),
                 interface: word(data, 16).unwrap_or(0),
             },
             // Three times: the kernel's own, one that is not used any more, the card's.
-            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => Told::Stamps {
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => Parsed::Stamps {
                 software: time(data, 0),
                 hardware: time(data, 32),
             },
             // One time, the kernel's (SO_TIMESTAMPNS).
-            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => Told::Stamps {
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => Parsed::Stamps {
                 software: time(data, 0),
                 hardware: None,
             },
-            (libc::SOL_SOCKET, SCM_TIMESTAMPING_PKTINFO) => Told::Card {
+            (libc::SOL_SOCKET, SCM_TIMESTAMPING_PKTINFO) => Parsed::Card {
                 interface: word(data, 0).filter(|index| *index != 0),
                 frame_length: word(data, 4).filter(|length| *length != 0),
             },
             // struct sock_extended_err: who reports it is the fifth octet, and a number the fourth word.
             (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
                 let is_stamp = data.get(4) == Some(&libc::SO_EE_ORIGIN_TIMESTAMPING);
-                Told::Sent(word(data, 12).filter(|_| is_stamp)?)
+                Parsed::Sent(word(data, 12).filter(|_| is_stamp)?)
             }
             (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
-                Told::HopLimit(u8::try_from(word(data, 0)?).ok()?)
+                Parsed::HopLimit(u8::try_from(word(data, 0)?).ok()?)
             }
             (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
-                Told::TrafficClass(u8::try_from(word(data, 0)?).ok()?)
+                Parsed::TrafficClass(u8::try_from(word(data, 0)?).ok()?)
             }
-            (libc::IPPROTO_IP, libc::IP_TOS) => Told::TrafficClass(*data.first()?),
+            (libc::IPPROTO_IP, libc::IP_TOS) => Parsed::TrafficClass(*data.first()?),
             _ => return None,
         })
     }
@@ -161,8 +160,8 @@ fn time(data: &[u8], at: usize) -> Option<i64> {
 
 //--- Written
 
-/// Writes a control message behind the first `length` octets; gives the length of all. What does not fit
-/// is left out.
+/// Writes a control message behind the first `length` octets; returns the length of all. A message
+/// that does not fit is left out.
 pub fn put(room: &mut [u8], length: usize, level: i32, kind: i32, data: &[u8]) -> usize {
     let whole = HEADER + data.len();
     let next = length.saturating_add(whole.next_multiple_of(size_of::<usize>()));
@@ -209,10 +208,10 @@ pub fn put_stamp_request(room: &mut [u8], length: usize, flags: u32) -> usize {
 mod tests {
     use super::*;
 
-    fn only(control: &[u8]) -> Told {
+    fn only(control: &[u8]) -> Parsed {
         let all: Vec<_> = messages(control).collect();
         assert_eq!(all.len(), 1, "{all:?}");
-        all[0].told()
+        all[0].parsed()
     }
 
     fn words(words: &[u32]) -> Vec<u8> {
@@ -225,7 +224,7 @@ mod tests {
             let address = text.parse().unwrap();
             let mut room = [0xaa; 64];
             let length = put_source(&mut room, 0, address, interface);
-            let told = Told::Destination { address, interface };
+            let told = Parsed::Destination { address, interface };
             assert_eq!(only(&room[..length]), told);
         }
     }
@@ -246,7 +245,7 @@ mod tests {
             let mut room = [0; 80];
             let (level, kind) = (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING);
             let length = put(&mut room, 0, level, kind, &data);
-            assert_eq!(only(&room[..length]), Told::Stamps { software, hardware });
+            assert_eq!(only(&room[..length]), Parsed::Stamps { software, hardware });
         }
     }
 
@@ -254,13 +253,13 @@ mod tests {
     fn what_else_a_kernel_tells_is_read() {
         let stamping = u32::from_ne_bytes([libc::SO_EE_ORIGIN_TIMESTAMPING, 0, 0, 0]);
         let table = [
-            ((41, libc::IPV6_HOPLIMIT), vec![255], Told::HopLimit(255)),
-            ((41, libc::IPV6_HOPLIMIT), vec![256], Told::Other),
-            ((41, libc::IPV6_TCLASS), vec![3], Told::TrafficClass(3)),
+            ((41, libc::IPV6_HOPLIMIT), vec![255], Parsed::HopLimit(255)),
+            ((41, libc::IPV6_HOPLIMIT), vec![256], Parsed::Other),
+            ((41, libc::IPV6_TCLASS), vec![3], Parsed::TrafficClass(3)),
             (
                 (1, 58),
                 vec![2, 90],
-                Told::Card {
+                Parsed::Card {
                     interface: Some(2),
                     frame_length: Some(90),
                 },
@@ -268,7 +267,7 @@ mod tests {
             (
                 (1, 58),
                 vec![0, 0],
-                Told::Card {
+                Parsed::Card {
                     interface: None,
                     frame_length: None,
                 },
@@ -276,10 +275,10 @@ mod tests {
             (
                 (0, libc::IP_RECVERR),
                 vec![0, stamping, 0, 7],
-                Told::Sent(7),
+                Parsed::Sent(7),
             ),
-            ((0, libc::IP_RECVERR), vec![0, 0, 0, 7], Told::Other),
-            ((1, 99), vec![1], Told::Other),
+            ((0, libc::IP_RECVERR), vec![0, 0, 0, 7], Parsed::Other),
+            ((1, 99), vec![1], Parsed::Other),
         ];
         for ((level, kind), data, told) in table {
             let mut room = [0; 64];
@@ -288,7 +287,7 @@ mod tests {
         }
         let mut room = [0; 64];
         let length = put(&mut room, 0, libc::IPPROTO_IP, libc::IP_TOS, &[2]);
-        assert_eq!(only(&room[..length]), Told::TrafficClass(2));
+        assert_eq!(only(&room[..length]), Parsed::TrafficClass(2));
     }
 
     #[test]

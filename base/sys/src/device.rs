@@ -35,8 +35,8 @@ pub fn request(device: impl AsFd, number: u32, argument: &mut [u8]) -> io::Resul
     checked(result).map(drop)
 }
 
-/// Takes what a device has; one that has nothing is `WouldBlock`. Some devices wait even where they are told
-/// not to (`O_NONBLOCK`), so they are polled first.
+/// Reads from a device; `WouldBlock` when it has nothing. Some devices block in spite of `O_NONBLOCK`, so
+/// this polls first.
 pub fn read(device: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     if !wait::is_readable(&device)? {
         return Err(io::ErrorKind::WouldBlock.into());

@@ -8,19 +8,19 @@
 //! | --- | --- |
 //! | [`address`] | socket addresses as the kernel writes them |
 //! | [`control`] | control messages of datagrams, read and written |
-//! | [`source`] | which address a reply leaves from |
+//! | [`source`] | the local address of a reply |
 //! | [`message`] | one datagram with its control messages |
 //! | [`batch`] | many datagrams with one call, answered in place |
-//! | [`option`] | options of sockets that are numbers, and what a socket has not sent |
+//! | [`option`] | options of sockets that are numbers, and the length of the send queue |
 //! | [`link`] | frames of the link layer |
-//! | [`card`] | what network cards are asked and told |
+//! | [`card`] | requests to NICs |
 //! | [`clock`] | the kernel's clocks, and the way they are steered |
 //! | [`wait`] | poll, timers, counters that wake a thread, signals that end a loop |
 //! | [`device`] | requests to devices |
 //! | [`shared`] | memory that is shared with other programs |
 //! | [`privilege`] | capabilities and filters of system calls |
-//! | [`inherit`] | sockets that the service manager has opened |
-//! | [`memory`] | freed memory, given back |
+//! | [`inherit`] | sockets from the service manager |
+//! | [`memory`] | freed memory, returned to the system |
 //!
 //! Never decides, logs, or knows a protocol.
 
@@ -49,7 +49,7 @@ pub mod wait;
 
 use std::io;
 
-/// What a call has returned, or why it failed.
+/// The result of a call, or its error.
 fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 {
         Err(io::Error::last_os_error())

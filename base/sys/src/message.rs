@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 
 use socket2::{MaybeUninitSlice, MsgHdr, MsgHdrMut, SockAddr, SockRef};
 
-/// A datagram that was taken.
+/// A received datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
     /// Octets in the buffer.
@@ -16,11 +16,11 @@ pub struct Received {
     pub is_cut: bool,
     /// Octets in the room for [control messages](crate::control::messages).
     pub control_length: usize,
-    /// Who sent it, if that is an address of IP.
+    /// The sender, if it has an address of IP.
     pub from: Option<SocketAddr>,
 }
 
-/// Takes a datagram, or with `MSG_ERRQUEUE` what the kernel says of one that was sent. `control` is in a
+/// Receives a datagram, or with `MSG_ERRQUEUE` the kernel's report on one that was sent. `control` is in a
 /// [`Room`](crate::control::Room), or empty.
 pub fn receive(
     socket: impl AsFd,
@@ -77,7 +77,7 @@ mod tests {
     use std::net::{IpAddr, UdpSocket};
 
     use super::*;
-    use crate::control::{Room, Told, messages, put_source};
+    use crate::control::{Parsed, Room, messages, put_source};
     use crate::option;
 
     #[test]
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(from.ip(), source);
         assert_eq!(from.port(), near.local_addr().unwrap().port());
         let told = messages(&control.0[..received.control_length]).next();
-        let Some(Told::Destination { address, interface }) = told.map(|message| message.told())
+        let Some(Parsed::Destination { address, interface }) = told.map(|message| message.parsed())
         else {
             panic!("{told:?}");
         };

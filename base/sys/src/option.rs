@@ -1,4 +1,4 @@
-//! Options of sockets that are numbers, and what a socket has not sent.
+//! Options of sockets that are numbers, and the length of the send queue.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};

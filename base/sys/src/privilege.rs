@@ -1,4 +1,4 @@
-//! What a process gives up: capabilities, and system calls (`seccomp(2)`).
+//! Dropping privileges: capabilities, and system calls (`seccomp(2)`).
 
 use std::io;
 
@@ -10,12 +10,12 @@ use rustix::thread::{
 /// The highest number of a capability that any kernel has.
 const HIGHEST: u32 = 63;
 
-/// What this thread is permitted, one bit for each capability.
+/// The permitted capabilities of this thread, one bit each.
 pub fn permitted() -> io::Result<u64> {
     Ok(capabilities(None)?.permitted.bits())
 }
 
-/// Leaves this thread with these, permitted and effective, and none that is inherited.
+/// Sets the permitted and effective capabilities of this thread, and clears the inheritable ones.
 pub fn keep_capabilities(bits: u64) -> io::Result<()> {
     let kept = CapabilitySet::from_bits_retain(bits);
     let sets = CapabilitySets {
@@ -26,7 +26,7 @@ pub fn keep_capabilities(bits: u64) -> io::Result<()> {
     Ok(set_capabilities(None, sets)?)
 }
 
-/// Nothing that this thread executes has others than these, where the kernel lets it say so.
+/// Removes all capabilities but these from the bounding set, as far as the kernel allows it.
 pub fn drop_bounds(kept: u64) {
     for number in (0..=HIGHEST).filter(|number| kept & 1 << number == 0) {
         let one = CapabilitySet::from_bits_retain(1 << number);
@@ -35,12 +35,12 @@ pub fn drop_bounds(kept: u64) {
     }
 }
 
-/// Nothing that is executed gains privileges.
+/// Keeps programs that this process executes from gaining privileges.
 pub fn no_new_privileges() -> io::Result<()> {
     Ok(set_no_new_privs(true)?)
 }
 
-/// Installs a filter of system calls for all threads of the process; for good.
+/// Installs a filter of system calls for all threads of the process. It cannot be removed.
 pub fn install_filter(program: &[libc::sock_filter]) -> io::Result<()> {
     let program = libc::sock_fprog {
         len: u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?,

@@ -1,11 +1,11 @@
-//! Which address a reply leaves from: the one the query was sent to.
+//! The local address of a reply: the one that the query was sent to.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use crate::control::{Told, messages, put_source};
+use crate::control::{Parsed, messages, put_source};
 
-/// Which address a reply leaves from.
+/// The local address of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// The one the socket is bound to, or the kernel's choice.
@@ -27,7 +27,7 @@ impl Source {
         }
     }
 
-    /// What can be answered from, of the address that a datagram came to over an interface.
+    /// The source of a reply to a datagram that came to `address` over `interface`.
     fn of_destination(address: IpAddr, interface: u32) -> Self {
         let address = match address {
             IpAddr::V4(address) if address.is_unspecified() => return Self::Bound,
@@ -57,17 +57,17 @@ impl Source {
     }
 }
 
-/// What the kernel says of a datagram besides who sent it.
+/// The control messages of a datagram, read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ancillary {
-    /// Where a reply leaves from.
+    /// The local address of a reply.
     pub source: Source,
-    /// When it came or left, since 1970.
+    /// The time of arrival or departure, since 1970.
     pub stamp: Option<Duration>,
 }
 
 impl Ancillary {
-    /// Nothing was asked.
+    /// No control message was requested.
     pub const NONE: Self = Self {
         source: Source::Bound,
         stamp: None,
@@ -78,11 +78,11 @@ impl Ancillary {
     pub fn read(control: &[u8]) -> Self {
         let mut ancillary = Self::NONE;
         for message in messages(control) {
-            match message.told() {
-                Told::Destination { address, interface } => {
+            match message.parsed() {
+                Parsed::Destination { address, interface } => {
                     ancillary.source = Source::of_destination(address, interface);
                 }
-                Told::Stamps { software, .. } => {
+                Parsed::Stamps { software, .. } => {
                     let nanoseconds = software.and_then(|stamp| u64::try_from(stamp).ok());
                     ancillary.stamp = nanoseconds.map(Duration::from_nanos);
                 }
@@ -202,7 +202,7 @@ mod tests {
         let source = Source::V4(Ipv4Addr::new(10, 0, 0, 1));
         let length = source.put(&mut first, 0);
         let mut other = first;
-        // The same length, of a type nobody asked for.
+        // The same length, of an unknown type.
         other[12..16].copy_from_slice(&99_i32.to_ne_bytes());
         let both = [&other[..length], &first[..length]].concat();
         assert_eq!(Ancillary::read(&both), only(source));

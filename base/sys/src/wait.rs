@@ -18,7 +18,7 @@ use crate::checked;
 
 const NANOSECONDS: i64 = 1_000_000_000;
 
-/// What a descriptor has.
+/// The state of a descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Events {
     /// Something to read.
@@ -27,7 +27,7 @@ pub struct Events {
     pub error: bool,
 }
 
-/// Waits until one of these has something; a signal ends the wait with none.
+/// Waits until one of the descriptors is ready; a signal ends the wait, with none ready.
 pub fn poll(descriptors: &mut [(RawFd, Events)]) -> io::Result<()> {
     let mut polled: Vec<libc::pollfd> = descriptors
         .iter()
@@ -80,7 +80,7 @@ pub fn timer() -> io::Result<OwnedFd> {
     Ok(timerfd_create(TimerfdClockId::Monotonic, flags)?)
 }
 
-/// Lets a timer go off once, after so many nanoseconds; at least one.
+/// Starts a timer that expires once, after `nanoseconds`, at least one.
 pub fn set_timer(timer: impl AsFd, nanoseconds: i64) -> io::Result<()> {
     let nanoseconds = nanoseconds.max(1);
     let once = Itimerspec {
@@ -102,12 +102,12 @@ pub fn counter() -> io::Result<OwnedFd> {
     Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
 }
 
-/// Adds one to a counter. One that is full wakes its reader anyway.
+/// Adds one to a counter. A full counter wakes its reader anyway.
 pub fn count(counter: impl AsFd) {
     let _full = rustix::io::write(counter, &1_u64.to_ne_bytes());
 }
 
-/// Takes what a timer or a counter has, so that it is waited for again.
+/// Reads a timer or a counter, so that the next poll waits for it again.
 pub fn clear(descriptor: impl AsFd) {
     // One that has nothing says so, which is as well.
     let _nothing = rustix::io::read(descriptor, &mut [0_u8; 8]);
@@ -128,7 +128,7 @@ pub fn is_stopped() -> bool {
     STOPPED.load(Ordering::Acquire)
 }
 
-/// Notes SIGTERM and SIGINT instead of dying of them. Whatever waits is woken by them.
+/// Notes SIGTERM and SIGINT instead of ending the process. They interrupt a wait.
 pub fn stop_on_signals() -> io::Result<()> {
     // SAFETY: `sigaction` is numbers, an empty set of signals and a pointer, and all of them may be zero.
     let mut action: libc::sigaction = unsafe { mem::zeroed() };

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use health::{ClockReport, ClockState};
 
-use crate::moment::Moment;
+use crate::now::Now;
 
 /// Clocks known at a time. A site has a few nodes; this many reporters are a mistake somewhere.
 const MAX_CLOCKS: usize = 256;
@@ -61,7 +61,7 @@ impl Clocks {
     pub fn report(
         &mut self,
         report: ClockReport,
-        now: Moment,
+        now: Now,
     ) -> Result<Option<ClockState>, TooManyClocks> {
         self.by_reporter
             .retain(|_, clock| clock.age(now.steady) < FORGET_AFTER);
@@ -123,15 +123,15 @@ mod tests {
     }
 
     #[expect(clippy::disallowed_methods, reason = "a test begins at any time")]
-    fn start() -> Moment {
-        Moment {
+    fn start() -> Now {
+        Now {
             steady: Instant::now(),
             wall: Duration::from_secs(1_000),
         }
     }
 
-    fn later(moment: Moment, seconds: u64) -> Moment {
-        Moment {
+    fn later(moment: Now, seconds: u64) -> Now {
+        Now {
             steady: moment.steady + Duration::from_secs(seconds),
             wall: moment.wall + Duration::from_secs(seconds),
         }

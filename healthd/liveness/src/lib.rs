@@ -1,10 +1,10 @@
-//! What healthd decides: which targets are probed when, and what the findings mean.
+//! The decisions of healthd: when to probe each target, and how findings change its liveness.
 //!
 //! ```text
 //! statements ──► monitor ──► schedule: which target is probed next ──► probes
 //! evidence   ──►    │                                                    │
 //!                   ▼                                                    ▼
-//!                 board: what is known, in which order it changed ◄── standing: rise and fall
+//!                 table: what is known, in which order it changed ◄── target_state: rise and fall
 //! ```
 //!
 //! [`monitor`] holds it all. Beside the targets it keeps operators' decisions ([`admin_rules`]) and the
@@ -12,10 +12,10 @@
 //! answers: nothing here does I/O or reads a clock.
 
 pub mod admin_rules;
-pub mod board;
 pub mod clocks;
 pub mod counts;
-pub mod moment;
 pub mod monitor;
+pub mod now;
 pub mod schedule;
-pub mod standing;
+pub mod table;
+pub mod target_state;

@@ -4,7 +4,7 @@
 //! statements ──► holders ──► scheduler ──► probes to start
 //!                   │            ▲ evidence, ends of probes
 //!                   ▼            │
-//!               board ◄──────────┘ ──► snapshots and changes for each subscriber
+//!               table ◄──────────┘ ──► snapshots and changes for each subscriber
 //! ```
 //!
 //! A target that nobody holds any longer is probed for a grace period before it is forgotten, so that
@@ -19,11 +19,11 @@ use std::time::{Duration, Instant};
 use health::{AdminState, Liveness, Target};
 
 use crate::admin_rules::{AdminRules, Scope};
-use crate::board::{Board, Entry, Finding, Known};
 use crate::clocks::Clocks;
-use crate::moment::Moment;
+use crate::now::Now;
 use crate::schedule::{Pace, Scheduler, TargetId};
-use crate::standing::Effect;
+use crate::table::{Entry, Finding, Known, LivenessTable};
+use crate::target_state::Effect;
 
 /// What bounds the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ pub struct Probe {
 
 /// What a subscriber has not been told yet.
 #[derive(Debug)]
-pub struct News<'a> {
+pub struct Changes<'a> {
     /// The generation it brings the subscriber to.
     pub generation: u64,
     /// Whether it is everything the subscriber asked for.
@@ -113,7 +113,7 @@ pub struct Subscriber {
 #[derive(Debug)]
 pub struct Monitor {
     limits: Limits,
-    board: Board,
+    table: LivenessTable,
     clocks: Clocks,
     scheduler: Scheduler,
     subscribers: BTreeMap<SubscriberId, Subscriber>,
@@ -129,10 +129,10 @@ pub struct Monitor {
 impl Monitor {
     /// Begins with what was known before; all of it is probed at once, whether or not anybody asks.
     #[must_use]
-    pub fn new(limits: Limits, seed: u64, restored: Restored, now: Moment) -> Self {
+    pub fn new(limits: Limits, seed: u64, restored: Restored, now: Now) -> Self {
         let mut monitor = Self {
             limits,
-            board: Board::new(restored.generation, restored.rules),
+            table: LivenessTable::new(restored.generation, restored.rules),
             clocks: Clocks::default(),
             scheduler: Scheduler::new(limits.in_flight, seed),
             subscribers: BTreeMap::new(),
@@ -143,7 +143,7 @@ impl Monitor {
         };
         for known in restored.known.into_iter().take(limits.targets) {
             let schedule = known.target.schedule;
-            let id = monitor.board.add_known(known);
+            let id = monitor.table.add_known(known);
             monitor.scheduler.add(id, schedule, now.steady);
             monitor.release(id, now.steady);
         }
@@ -176,7 +176,7 @@ impl Monitor {
     //--- Subscribers
 
     /// A subscriber comes.
-    pub fn open(&mut self, now: Moment) -> SubscriberId {
+    pub fn open(&mut self, now: Now) -> SubscriberId {
         let id = SubscriberId(self.next_subscriber);
         self.next_subscriber += 1;
         let subscriber = Subscriber {
@@ -191,7 +191,7 @@ impl Monitor {
     }
 
     /// A subscriber goes; its targets are released.
-    pub fn close(&mut self, id: SubscriberId, now: Moment) {
+    pub fn close(&mut self, id: SubscriberId, now: Now) {
         if let Some(subscriber) = self.subscribers.remove(&id) {
             self.let_go(&subscriber.held, now.steady);
         }
@@ -205,7 +205,7 @@ impl Monitor {
         &mut self,
         id: SubscriberId,
         statement: Statement,
-        now: Moment,
+        now: Now,
     ) -> Result<(), TooMany> {
         let Some(subscriber) = self.subscribers.get(&id) else {
             return Ok(());
@@ -214,7 +214,7 @@ impl Monitor {
         let (old, new): (Vec<_>, Vec<_>) = statement
             .targets
             .into_iter()
-            .partition(|(_, target)| self.board.find(target).is_some());
+            .partition(|(_, target)| self.table.find(target).is_some());
         let mut held = Vec::with_capacity(old.len() + new.len());
         // Those that are there are held first, so that room is not made at their cost.
         for (place, target) in old {
@@ -263,10 +263,10 @@ impl Monitor {
 
     fn hold(&mut self, target: Target, now: Instant) -> TargetId {
         let schedule = target.schedule;
-        let id = match self.board.find(&target) {
+        let id = match self.table.find(&target) {
             Some(id) => id,
             None => {
-                let id = self.board.add(target);
+                let id = self.table.add(target);
                 self.scheduler.add(id, schedule, now);
                 id
             }
@@ -299,7 +299,7 @@ impl Monitor {
 
     /// Forgets targets that nobody holds when new ones need their places.
     fn make_room(&mut self, n_new: usize) {
-        while self.board.len() + n_new > self.limits.targets {
+        while self.table.len() + n_new > self.limits.targets {
             let Some(&(_, id)) = self.expiry.first() else {
                 return;
             };
@@ -312,33 +312,33 @@ impl Monitor {
         if let Some(end) = self.released.remove(&id) {
             self.expiry.remove(&(end, id));
         }
-        self.board.remove(id);
+        self.table.remove(id);
         self.scheduler.remove(id);
     }
 
-    //--- News
+    //--- Changes
 
     /// The newest generation.
     #[must_use]
     pub fn generation(&self) -> u64 {
-        self.board.generation()
+        self.table.generation()
     }
 
     /// Everything a subscriber asked for.
     #[must_use]
-    pub fn full(&self, id: SubscriberId) -> Option<News<'_>> {
+    pub fn full(&self, id: SubscriberId) -> Option<Changes<'_>> {
         let subscriber = self.subscribers.get(&id)?;
         let mut entries = self.held_entries(subscriber);
         if subscriber.all {
             let held: BTreeSet<&Target> = entries.iter().map(|(_, entry)| &*entry.target).collect();
-            let shown = self.board.entries();
+            let shown = self.table.entries();
             let shown: Vec<_> = shown
                 .filter(|entry| !held.contains(&*entry.target))
                 .collect();
             entries.extend(shown.into_iter().map(|entry| (0, entry)));
         }
-        Some(News {
-            generation: self.board.generation(),
+        Some(Changes {
+            generation: self.table.generation(),
             full: true,
             statement: subscriber.statement,
             entries,
@@ -347,15 +347,15 @@ impl Monitor {
 
     /// What changed for a subscriber after a generation; `None` when nothing did.
     #[must_use]
-    pub fn changes(&self, id: SubscriberId, since: u64) -> Option<News<'_>> {
+    pub fn changes(&self, id: SubscriberId, since: u64) -> Option<Changes<'_>> {
         let subscriber = self.subscribers.get(&id)?;
-        if subscriber.all && self.board.membership() > since {
+        if subscriber.all && self.table.membership() > since {
             // Who is shown everything must also see what is gone.
             return self.full(id);
         }
         let mut entries = Vec::new();
-        for changed in self.board.changed_since(since) {
-            let Some(entry) = self.board.get(changed) else {
+        for changed in self.table.changed_since(since) {
+            let Some(entry) = self.table.get(changed) else {
                 continue;
             };
             let from = subscriber.held.partition_point(|(held, _)| *held < changed);
@@ -367,8 +367,8 @@ impl Monitor {
                 entries.push((0, entry));
             }
         }
-        (!entries.is_empty()).then(|| News {
-            generation: self.board.generation(),
+        (!entries.is_empty()).then(|| Changes {
+            generation: self.table.generation(),
             full: false,
             statement: subscriber.statement,
             entries,
@@ -377,23 +377,23 @@ impl Monitor {
 
     fn held_entries(&self, subscriber: &Subscriber) -> Vec<(u32, &Entry)> {
         let held = subscriber.held.iter();
-        held.filter_map(|(id, place)| Some((*place, self.board.get(*id)?)))
+        held.filter_map(|(id, place)| Some((*place, self.table.get(*id)?)))
             .collect()
     }
 
     /// The table of all targets.
     #[must_use]
-    pub fn board(&self) -> &Board {
-        &self.board
+    pub fn table(&self) -> &LivenessTable {
+        &self.table
     }
 
     //--- Probes
 
     /// The next probe to start, if one is due and there is room.
-    pub fn poll(&mut self, now: Moment) -> Option<Probe> {
+    pub fn poll(&mut self, now: Now) -> Option<Probe> {
         self.expire(now.steady);
         while let Some(start) = self.scheduler.poll(now.steady) {
-            if let Some(entry) = self.board.get(start.id) {
+            if let Some(entry) = self.table.get(start.id) {
                 return Some(Probe {
                     id: start.id,
                     target: Arc::clone(&entry.target),
@@ -414,10 +414,10 @@ impl Monitor {
     }
 
     /// A probe that was started has ended.
-    pub fn finish(&mut self, id: TargetId, finding: Finding, now: Moment) -> Effect {
-        let effect = self.board.judge(id, finding, now);
-        let entry = self.board.get(id);
-        let pace = match entry.is_some_and(|entry| entry.standing.is_undecided()) {
+    pub fn finish(&mut self, id: TargetId, finding: Finding, now: Now) -> Effect {
+        let effect = self.table.judge(id, finding, now);
+        let entry = self.table.get(id);
+        let pace = match entry.is_some_and(|entry| entry.state.is_undecided()) {
             true => Pace::Fast,
             false => Pace::Usual,
         };
@@ -426,11 +426,11 @@ impl Monitor {
     }
 
     /// Somebody's own use of a target went well or not. Whether a probe follows from it.
-    pub fn report(&mut self, target: &Target, success: bool, now: Moment) -> bool {
-        let Some(id) = self.board.find(target) else {
+    pub fn report(&mut self, target: &Target, success: bool, now: Now) -> bool {
+        let Some(id) = self.table.find(target) else {
             return false;
         };
-        let liveness = self.board.get(id).map(|entry| entry.standing.liveness());
+        let liveness = self.table.get(id).map(|entry| entry.state.liveness());
         let agrees = match liveness {
             None | Some(Liveness::Unknown) => false,
             Some(Liveness::Up) => success,
@@ -458,7 +458,7 @@ impl Monitor {
 
     /// Takes an operator's decision; says how many targets it covers.
     pub fn set_admin(&mut self, scope: Scope, state: AdminState) -> usize {
-        self.board.set_admin(scope, state)
+        self.table.set_admin(scope, state)
     }
 }
 

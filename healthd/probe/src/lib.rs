@@ -21,7 +21,7 @@ use std::path::Path;
 use daemon::clock;
 use daemon::config::HumanDuration;
 use health::{HttpProbe, Target, TargetKind, Verify};
-use liveness::board::Finding;
+use liveness::table::Finding;
 use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 
 use tls::Configs;

@@ -3,9 +3,9 @@ use std::time::Instant;
 use proto::health::{Target, TargetKind};
 
 use super::*;
-use liveness::board::Known;
-use liveness::moment::Moment;
 use liveness::monitor::Limits;
+use liveness::now::Now;
+use liveness::table::Known;
 
 fn known(port: u16, liveness: Liveness) -> Known {
     Known {
@@ -47,7 +47,7 @@ fn monitor(restored: Restored) -> Monitor {
         targets: 100,
         grace: Duration::ZERO,
     };
-    let now = Moment {
+    let now = Now {
         steady: Instant::now(),
         wall: Duration::ZERO,
     };

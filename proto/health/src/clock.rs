@@ -87,11 +87,11 @@ pub struct ClockReport {
     pub reporter: String,
     /// How good its time is.
     pub state: ClockState,
-    /// What the clock is estimated to be off, in nanoseconds; positive if it is slow.
+    /// The estimated offset of the clock, in nanoseconds; positive if it is slow.
     pub offset: i64,
     /// Bound on its error.
     pub root_distance: Duration,
-    /// What clients are told; 0 for none.
+    /// The stratum in responses to clients; 0 for none.
     pub stratum: u8,
     /// A leap second at hand.
     pub leap: Leap,
@@ -99,8 +99,8 @@ pub struct ClockReport {
     pub n_sources: u32,
     /// Those of them that could be followed.
     pub n_selectable: u32,
-    /// Who leads; empty when nobody does.
+    /// The system peer; empty when there is none.
     pub reference: String,
-    /// How long this holds unless it is said anew.
+    /// How long this holds without another report.
     pub valid: Duration,
 }

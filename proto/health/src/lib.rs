@@ -13,12 +13,12 @@ use std::time::{Duration, SystemTime};
 
 pub use clock::{ClockReport, ClockState, Leap};
 
-/// What is probed. Its identity is all of it: two equal targets share one probe.
+/// A target of probes. Its identity is all of it: two equal targets share one probe.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Target {
     /// How it is probed.
     pub kind: TargetKind,
-    /// Where it is.
+    /// The address.
     pub address: SocketAddr,
     /// When it is probed, and how many results make a state.
     pub schedule: Schedule,
@@ -191,7 +191,7 @@ impl Default for Schedule {
     }
 }
 
-/// What probes found.
+/// The liveness that probes found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Liveness {
     /// Not one probe has ended yet.
@@ -213,7 +213,7 @@ impl std::fmt::Display for Liveness {
     }
 }
 
-/// What an operator decided.
+/// The operator's decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum AdminState {
     /// Counts as its probes say.
@@ -235,12 +235,12 @@ impl std::fmt::Display for AdminState {
     }
 }
 
-/// What is known of one target.
+/// The status of one target.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TargetStatus {
-    /// What probes found.
+    /// The liveness that probes found.
     pub liveness: Liveness,
-    /// What an operator decided.
+    /// The operator's decision.
     pub admin: AdminState,
     /// When the liveness last changed.
     pub since: Option<SystemTime>,
@@ -248,7 +248,7 @@ pub struct TargetStatus {
     pub last_check: Option<SystemTime>,
     /// How long the last probe took.
     pub latency: Duration,
-    /// What the last probe said, in words.
+    /// The reason that the last probe gave.
     pub reason: String,
     /// The liveness is from before healthd's restart, and no probe has confirmed it yet.
     pub warm: bool,
@@ -271,7 +271,7 @@ impl TargetStatus {
     }
 }
 
-/// What was known of a set of targets at one generation.
+/// The status of a set of targets at one generation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// Grows with every change; 0 before the first word from healthd.
@@ -281,7 +281,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// What is known of one target.
+    /// The status of one target.
     #[must_use]
     pub fn status(&self, target: &Target) -> Option<&TargetStatus> {
         self.targets.get(target)

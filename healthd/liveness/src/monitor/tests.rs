@@ -31,7 +31,7 @@ fn statement(number: u64, ports: &[u16]) -> Statement {
 /// A monitor, a clock and which ports answer.
 struct Site {
     monitor: Monitor,
-    now: Moment,
+    now: Now,
     open: BTreeSet<u16>,
     n_probes: usize,
 }
@@ -42,7 +42,7 @@ impl Site {
         reason = "an instant to count from, whichever it is"
     )]
     fn new(limits: Limits, restored: Restored) -> Self {
-        let now = Moment {
+        let now = Now {
             steady: Instant::now(),
             wall: Duration::from_secs(1_000_000),
         };
@@ -86,15 +86,15 @@ impl Site {
     }
 
     fn liveness(&self, port: u16) -> Option<Liveness> {
-        let id = self.monitor.board().find(&target(port))?;
-        Some(self.monitor.board().get(id)?.standing.liveness())
+        let id = self.monitor.table().find(&target(port))?;
+        Some(self.monitor.table().get(id)?.state.liveness())
     }
 
     /// What the shell writes to disk.
     fn saved(&self) -> Restored {
-        let known = self.monitor.board().entries().map(|entry| Known {
+        let known = self.monitor.table().entries().map(|entry| Known {
             target: Target::clone(&entry.target),
-            liveness: entry.standing.liveness(),
+            liveness: entry.state.liveness(),
             since: entry.since,
             last_check: entry.last_check,
             latency: entry.latency,
@@ -103,12 +103,12 @@ impl Site {
         Restored {
             generation: self.monitor.generation() + 1000,
             known: known.collect(),
-            rules: self.monitor.board().rules().clone(),
+            rules: self.monitor.table().rules().clone(),
         }
     }
 }
 
-fn places(news: &News<'_>) -> Vec<(u32, u16)> {
+fn places(news: &Changes<'_>) -> Vec<(u32, u16)> {
     let entries = news.entries.iter();
     entries
         .map(|(place, entry)| (*place, entry.target.address.port()))
@@ -125,7 +125,7 @@ fn two_subscribers_of_one_target_share_its_probe() {
     site.monitor
         .state(b, statement(1, &[2, 1]), site.now)
         .unwrap();
-    assert_eq!(site.monitor.board().len(), 2);
+    assert_eq!(site.monitor.table().len(), 2);
     site.run(Duration::from_millis(1));
     assert_eq!(site.n_probes, 2);
     assert_eq!(places(&site.monitor.full(a).unwrap()), [(1, 1), (2, 2)]);
@@ -193,7 +193,7 @@ fn a_subscriber_that_comes_back_finds_its_targets_as_they_were() {
     let [(1, entry)] = news.entries[..] else {
         panic!("{news:?}");
     };
-    assert_eq!(entry.standing.liveness(), Liveness::Up);
+    assert_eq!(entry.state.liveness(), Liveness::Up);
     site.run(Duration::from_secs(90));
     assert_eq!(site.liveness(1), Some(Liveness::Up), "held, so it stays");
     site.monitor.state(id, statement(2, &[]), site.now).unwrap();
@@ -244,13 +244,13 @@ fn targets_are_bounded_and_those_of_nobody_make_room() {
         .unwrap();
     let refused = site.monitor.state(b, statement(1, &[1, 4, 5]), site.now);
     assert_eq!(refused, Err(TooMany { limit: 4 }));
-    assert_eq!(site.monitor.board().len(), 3);
+    assert_eq!(site.monitor.table().len(), 3);
     site.monitor.state(a, statement(2, &[1]), site.now).unwrap();
     site.run(Duration::from_secs(1));
     site.monitor
         .state(b, statement(2, &[3, 4, 5]), site.now)
         .unwrap();
-    assert_eq!(site.monitor.board().len(), 4);
+    assert_eq!(site.monitor.table().len(), 4);
     assert_eq!(site.liveness(2), None, "nobody asked for it");
     assert!(site.liveness(3).is_some(), "it was asked for again");
 }
@@ -277,7 +277,7 @@ fn at_the_bound_targets_are_changed_for_others_but_not_at_the_cost_of_whom_they_
     let now = places(&site.monitor.full(a).unwrap());
     assert_eq!(now, [(1, 5), (2, 6), (3, 7)]);
     assert_eq!(places(&site.monitor.full(b).unwrap()), [(1, 4)]);
-    assert_eq!(site.monitor.board().len(), 4);
+    assert_eq!(site.monitor.table().len(), 4);
 }
 
 #[test]
@@ -337,13 +337,7 @@ fn a_restart_goes_on_from_where_it_was() {
     let states: Vec<_> = news
         .entries
         .iter()
-        .map(|(_, entry)| {
-            (
-                entry.standing.liveness(),
-                entry.standing.is_warm(),
-                entry.admin,
-            )
-        })
+        .map(|(_, entry)| (entry.state.liveness(), entry.state.is_warm(), entry.admin))
         .collect();
     let drained = AdminState::Drain;
     assert_eq!(

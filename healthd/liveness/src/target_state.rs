@@ -8,21 +8,21 @@
 //!               ◄─────────── `rise` good results in a row ───────────
 //! ```
 //!
-//! A standing taken over from before a restart is *warm* until a result agrees with it or flips it.
+//! A state taken over from before a restart is *warm* until a result agrees with it or flips it.
 //! Never probes, never looks at a clock.
 
 use health::Liveness;
 
 /// Where one target stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct TargetState {
     liveness: Liveness,
     /// Results in a row that contradict the liveness.
     against: u32,
     warm: bool,
 }
 
-/// What a result did to a standing.
+/// What a result did to a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Nothing that anybody must be told.
@@ -33,7 +33,7 @@ pub enum Effect {
     Flipped,
 }
 
-impl Standing {
+impl TargetState {
     /// A liveness from before the restart.
     #[must_use]
     pub fn warm(liveness: Liveness) -> Self {
@@ -99,7 +99,7 @@ mod tests {
     /// The whole machine: every state it can be in with rise 2 and fall 3, and both results.
     #[test]
     fn every_state_goes_where_rise_and_fall_say() {
-        let at = |liveness, against, warm| Standing {
+        let at = |liveness, against, warm| TargetState {
             liveness,
             against,
             warm,
@@ -137,30 +137,26 @@ mod tests {
             (at(Down, 1, true), Up, at(Up, 0, false), Effect::Flipped),
         ];
         for (before, result, after, effect) in table {
-            let mut standing = before;
-            assert_eq!(
-                standing.judge(result, 2, 3),
-                effect,
-                "{before:?} + {result}"
-            );
-            assert_eq!(standing, after, "{before:?} + {result}");
-            assert_eq!(standing.is_undecided(), after.against > 0);
+            let mut state = before;
+            assert_eq!(state.judge(result, 2, 3), effect, "{before:?} + {result}");
+            assert_eq!(state, after, "{before:?} + {result}");
+            assert_eq!(state.is_undecided(), after.against > 0);
         }
     }
 
     #[test]
     fn with_a_rise_and_fall_of_one_each_result_decides() {
-        let mut standing = Standing::default();
+        let mut state = TargetState::default();
         for found in [Up, Down, Up, Up, Down] {
-            standing.judge(found, 1, 1);
-            assert_eq!(standing.liveness(), found);
-            assert!(!standing.is_undecided());
+            state.judge(found, 1, 1);
+            assert_eq!(state.liveness(), found);
+            assert!(!state.is_undecided());
         }
     }
 
     #[test]
     fn what_was_never_probed_before_the_restart_is_not_warm() {
-        assert!(!Standing::warm(Unknown).is_warm());
-        assert!(Standing::warm(Down).is_warm());
+        assert!(!TargetState::warm(Unknown).is_warm());
+        assert!(TargetState::warm(Down).is_warm());
     }
 }

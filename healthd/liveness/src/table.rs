@@ -16,13 +16,13 @@ use health::{AdminState, Liveness, Target};
 
 use crate::admin_rules::{AdminRules, Scope};
 use crate::counts::Counts;
-use crate::moment::Moment;
+use crate::now::Now;
 use crate::schedule::TargetId;
-use crate::standing::{Effect, Standing};
+use crate::target_state::{Effect, TargetState};
 
 /// The table of all targets.
 #[derive(Debug)]
-pub struct Board {
+pub struct LivenessTable {
     generation: u64,
     /// The generation in which a target last came or went.
     membership: u64,
@@ -40,7 +40,7 @@ pub struct Entry {
     /// The target.
     pub target: Arc<Target>,
     /// Its liveness.
-    pub standing: Standing,
+    pub state: TargetState,
     /// What an operator decided.
     pub admin: AdminState,
     /// When the liveness last changed, since 1970.
@@ -85,7 +85,7 @@ pub struct Known {
     pub reason: String,
 }
 
-impl Board {
+impl LivenessTable {
     /// An empty table, whose changes get generations above this one.
     #[must_use]
     pub fn new(generation: u64, rules: AdminRules) -> Self {
@@ -126,7 +126,7 @@ impl Board {
         let entry = Entry {
             admin: self.rules.state(target.address),
             target,
-            standing: Standing::warm(known.liveness),
+            state: TargetState::warm(known.liveness),
             since: known.since,
             last_check: known.last_check,
             latency: known.latency,
@@ -182,7 +182,7 @@ impl Board {
     //--- Changes
 
     /// Takes in the result of a probe.
-    pub fn judge(&mut self, id: TargetId, finding: Finding, now: Moment) -> Effect {
+    pub fn judge(&mut self, id: TargetId, finding: Finding, now: Now) -> Effect {
         let Some(entry) = self.entries.get_mut(&id) else {
             return Effect::None;
         };
@@ -196,7 +196,7 @@ impl Board {
             Liveness::Down
         };
         let schedule = &entry.target.schedule;
-        let effect = entry.standing.judge(found, schedule.rise, schedule.fall);
+        let effect = entry.state.judge(found, schedule.rise, schedule.fall);
         if effect == Effect::Flipped {
             entry.counts.n_transitions += 1;
             // A wall clock that was set back does not make the change older than the one before.
@@ -272,7 +272,7 @@ impl Entry {
     #[must_use]
     pub fn effective(&self) -> Liveness {
         match self.admin {
-            AdminState::Ready => self.standing.liveness(),
+            AdminState::Ready => self.state.liveness(),
             AdminState::Drain | AdminState::Maintenance => Liveness::Down,
         }
     }
@@ -298,8 +298,8 @@ mod tests {
         clippy::disallowed_methods,
         reason = "an instant to count from, whichever it is"
     )]
-    fn at(seconds: u64) -> Moment {
-        Moment {
+    fn at(seconds: u64) -> Now {
+        Now {
             steady: Instant::now(),
             wall: Duration::from_secs(seconds),
         }
@@ -313,16 +313,16 @@ mod tests {
         }
     }
 
-    fn board() -> Board {
-        Board::new(100, AdminRules::default())
+    fn table() -> LivenessTable {
+        LivenessTable::new(100, AdminRules::default())
     }
 
     #[test]
     fn only_what_changed_is_told_and_each_target_once() {
-        let mut board = board();
-        let (a, b) = (board.add(target(1)), board.add(target(2)));
-        assert_eq!(board.add(target(1)), a, "one target, one number");
-        let seen = board.generation();
+        let mut table = table();
+        let (a, b) = (table.add(target(1)), table.add(target(2)));
+        assert_eq!(table.add(target(1)), a, "one target, one number");
+        let seen = table.generation();
         let steps = [
             (a, true, Effect::Flipped),
             (b, true, Effect::Flipped),
@@ -331,25 +331,25 @@ mod tests {
             (a, false, Effect::Flipped),
         ];
         for (id, good, effect) in steps {
-            assert_eq!(board.judge(id, finding(good), at(5)), effect);
+            assert_eq!(table.judge(id, finding(good), at(5)), effect);
         }
-        assert_eq!(board.generation(), seen + 3);
-        let changed = |since| board.changed_since(since).collect::<Vec<_>>();
+        assert_eq!(table.generation(), seen + 3);
+        let changed = |since| table.changed_since(since).collect::<Vec<_>>();
         assert_eq!(changed(seen), [b, a]);
         assert_eq!(changed(seen + 2), [a]);
-        assert_eq!(changed(board.generation()), []);
+        assert_eq!(changed(table.generation()), []);
         assert_eq!(changed(0), [b, a]);
     }
 
     #[test]
     fn the_same_result_again_is_no_change_but_is_remembered() {
-        let mut board = board();
-        let id = board.add(target(1));
-        board.judge(id, finding(true), at(5));
-        let generation = board.generation();
-        board.judge(id, finding(true), at(9));
-        assert_eq!(board.generation(), generation);
-        let entry = board.get(id).unwrap();
+        let mut table = table();
+        let id = table.add(target(1));
+        table.judge(id, finding(true), at(5));
+        let generation = table.generation();
+        table.judge(id, finding(true), at(9));
+        assert_eq!(table.generation(), generation);
+        let entry = table.get(id).unwrap();
         assert_eq!(entry.since, Some(Duration::from_secs(5)));
         assert_eq!(entry.last_check, Some(Duration::from_secs(9)));
         assert_eq!(entry.counts.n_probes(), 2);
@@ -357,23 +357,23 @@ mod tests {
 
     #[test]
     fn since_does_not_go_back_with_the_wall_clock() {
-        let mut board = board();
-        let id = board.add(target(1));
+        let mut table = table();
+        let id = table.add(target(1));
         for (good, wall, since) in [
             (true, 100, 100),
             (false, 40, 100),
             (false, 41, 100),
             (true, 110, 110),
         ] {
-            board.judge(id, finding(good), at(wall));
-            let entry = board.get(id).unwrap();
+            table.judge(id, finding(good), at(wall));
+            let entry = table.get(id).unwrap();
             assert_eq!(entry.since, Some(Duration::from_secs(since)));
         }
     }
 
     #[test]
     fn a_target_from_before_the_restart_is_warm_until_confirmed() {
-        let mut board = board();
+        let mut table = table();
         let known = Known {
             target: target(1),
             liveness: Liveness::Up,
@@ -382,52 +382,52 @@ mod tests {
             latency: Duration::ZERO,
             reason: "connected".to_owned(),
         };
-        let id = board.add_known(known);
-        assert!(board.get(id).unwrap().standing.is_warm());
-        let generation = board.generation();
+        let id = table.add_known(known);
+        assert!(table.get(id).unwrap().state.is_warm());
+        let generation = table.generation();
         assert_eq!(
-            board.judge(id, finding(true), at(50)),
+            table.judge(id, finding(true), at(50)),
             Effect::Confirmed,
             "subscribers are told"
         );
-        assert_eq!(board.generation(), generation + 1);
-        assert_eq!(board.get(id).unwrap().since, Some(Duration::from_secs(3)));
+        assert_eq!(table.generation(), generation + 1);
+        assert_eq!(table.get(id).unwrap().since, Some(Duration::from_secs(3)));
     }
 
     #[test]
     fn a_decision_covers_targets_that_come_later() {
-        let mut board = board();
-        let id = board.add(target(1));
+        let mut table = table();
+        let id = table.add(target(1));
         let scope = Scope::Address([192, 168, 7, 13].into());
-        let generation = board.generation();
-        assert_eq!(board.set_admin(scope, AdminState::Drain), 1);
-        let drained = board.generation();
+        let generation = table.generation();
+        assert_eq!(table.set_admin(scope, AdminState::Drain), 1);
+        let drained = table.generation();
         assert!(drained > generation);
-        assert_eq!(board.set_admin(scope, AdminState::Drain), 1);
-        assert_eq!(board.generation(), drained, "nothing changed");
+        assert_eq!(table.set_admin(scope, AdminState::Drain), 1);
+        assert_eq!(table.generation(), drained, "nothing changed");
         let elsewhere = Scope::Address([192, 168, 7, 99].into());
-        assert_eq!(board.set_admin(elsewhere, AdminState::Drain), 0);
-        assert!(board.generation() > drained, "there is something to keep");
-        board.judge(id, finding(true), at(1));
-        assert_eq!(board.get(id).unwrap().effective(), Liveness::Down);
-        let later = board.add(target(2));
-        assert_eq!(board.get(later).unwrap().admin, AdminState::Drain);
-        board.set_admin(scope, AdminState::Ready);
-        assert_eq!(board.get(id).unwrap().effective(), Liveness::Up);
+        assert_eq!(table.set_admin(elsewhere, AdminState::Drain), 0);
+        assert!(table.generation() > drained, "there is something to keep");
+        table.judge(id, finding(true), at(1));
+        assert_eq!(table.get(id).unwrap().effective(), Liveness::Down);
+        let later = table.add(target(2));
+        assert_eq!(table.get(later).unwrap().admin, AdminState::Drain);
+        table.set_admin(scope, AdminState::Ready);
+        assert_eq!(table.get(id).unwrap().effective(), Liveness::Up);
     }
 
     #[test]
     fn coming_and_going_moves_the_membership() {
-        let mut board = board();
-        let id = board.add(target(1));
-        let joined = board.membership();
-        board.judge(id, finding(true), at(1));
-        assert_eq!(board.membership(), joined);
-        board.remove(id);
-        assert!(board.membership() > joined);
-        assert_eq!(board.changed_since(0).count(), 0);
-        assert_eq!(board.find(&target(1)), None);
-        assert_eq!(board.judge(id, finding(true), at(1)), Effect::None);
-        assert!(board.is_empty());
+        let mut table = table();
+        let id = table.add(target(1));
+        let joined = table.membership();
+        table.judge(id, finding(true), at(1));
+        assert_eq!(table.membership(), joined);
+        table.remove(id);
+        assert!(table.membership() > joined);
+        assert_eq!(table.changed_since(0).count(), 0);
+        assert_eq!(table.find(&target(1)), None);
+        assert_eq!(table.judge(id, finding(true), at(1)), Effect::None);
+        assert!(table.is_empty());
     }
 }
