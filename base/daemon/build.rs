@@ -1,4 +1,5 @@
-//! Puts the git revision and the build date where `version!()` finds them.
+//! Puts the git revision and the build date where `version!()` finds them, and the names of the workspace's
+//! crates where the log does.
 //!
 //! A release build follows the checked-out revision; a debug build keeps the one it first saw,
 //! so that a commit does not rebuild every crate of the workspace.
@@ -14,6 +15,9 @@ use std::time::{Duration, UNIX_EPOCH};
 )]
 mod calendar;
 
+/// The workspace, from the package's folder, where a build script runs.
+const WORKSPACE: &str = "../..";
+
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=src/calendar.rs");
@@ -22,11 +26,35 @@ fn main() {
     if std::env::var("PROFILE").is_ok_and(|profile| profile == "release") {
         follow_revision();
     }
+    println!("cargo::rerun-if-changed={WORKSPACE}/Cargo.toml");
+    println!("cargo::rustc-env=OUTPOST_CRATES={}", crates().join(","));
     let package = std::env::var("CARGO_PKG_VERSION").unwrap_or_default();
     let revision = revision();
     let date = build_date();
     println!("cargo::rustc-env=OUTPOST_REVISION={revision}");
     println!("cargo::rustc-env=OUTPOST_VERSION={package} (git {revision}, built {date})");
+}
+
+/// The crates of the workspace's members, as they are called in paths of modules.
+fn crates() -> Vec<String> {
+    let workspace = std::fs::read_to_string(format!("{WORKSPACE}/Cargo.toml")).unwrap_or_default();
+    let members = workspace
+        .lines()
+        .skip_while(|line| !line.starts_with("members"))
+        .skip(1)
+        .take_while(|line| !line.starts_with(']'))
+        .map(|line| line.trim().trim_matches(['"', ',']));
+    members
+        .filter_map(|member| {
+            let path = format!("{WORKSPACE}/{member}/Cargo.toml");
+            let manifest = std::fs::read_to_string(path).ok()?;
+            let name = manifest.lines().find_map(|line| {
+                let (key, value) = line.split_once('=')?;
+                (key.trim() == "name").then(|| value.trim().trim_matches('"').to_owned())
+            });
+            name.map(|name| name.replace('-', "_"))
+        })
+        .collect()
 }
 
 /// The revision given from outside (a build without `.git`), else git's own word, else "unknown".

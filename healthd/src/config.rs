@@ -16,8 +16,8 @@ use std::time::Duration;
 use daemon::config::{Common, Document, Problem, Problems};
 use proto::health::Target;
 
-use crate::hub::Limits;
-use crate::probe::check_authorities;
+use health_probe::check_authorities;
+use liveness::monitor::Limits;
 
 /// Where the admin listener is unless configured.
 pub const DEFAULT_ADMIN: SocketAddr =

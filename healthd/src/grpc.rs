@@ -19,10 +19,10 @@ use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::admin_rules::{AdminRules, Scope};
-use crate::engine::Engine;
-use crate::hub::{Hub, News, Statement, SubscriberId, TooMany};
+use crate::driver::Driver;
 use crate::wire_form;
+use liveness::admin_rules::{AdminRules, Scope};
+use liveness::monitor::{Changes, Monitor, Statement, SubscriberId, TooMany};
 
 /// Responses that wait for a subscriber to read. Changes beyond them become one delta.
 const RESPONSE_QUEUE: usize = 2;
@@ -46,15 +46,15 @@ const MAX_NAME: usize = 64;
 /// Serves the contract.
 #[derive(Clone, Debug)]
 pub struct HealthApi {
-    engine: Engine,
+    driver: Driver,
     guard: Guard,
 }
 
 impl HealthApi {
-    /// Serves what the engine knows until the drain is asked for.
+    /// Serves what the driver knows until the drain is asked for.
     #[must_use]
-    pub fn new(engine: Engine, guard: Guard) -> Self {
-        Self { engine, guard }
+    pub fn new(driver: Driver, guard: Guard) -> Self {
+        Self { driver, guard }
     }
 }
 
@@ -68,13 +68,13 @@ impl Health for HealthApi {
         &self,
         request: Request<Streaming<wire::WatchRequest>>,
     ) -> Result<Response<Responses>, Status> {
-        if self.engine.look(|hub| hub.subscribers().count()) >= MAX_SUBSCRIBERS {
+        if self.driver.look(|monitor| monitor.subscribers().count()) >= MAX_SUBSCRIBERS {
             return Err(Status::resource_exhausted("too many subscribers"));
         }
         let (responses, queue) = mpsc::channel(RESPONSE_QUEUE);
         let session = Session {
-            subscription: Subscription::open(self.engine.clone()),
-            generations: self.engine.generations(),
+            subscription: Subscription::open(self.driver.clone()),
+            generations: self.driver.generations(),
             responses,
             guard: self.guard.clone(),
             seen: None,
@@ -101,10 +101,10 @@ impl Health for HealthApi {
             };
             if self.take_evidence(observation) {
                 response.accepted += 1;
-                self.engine.counters().evidence_accepted();
+                self.driver.counters().evidence_accepted();
             } else {
                 response.dropped += 1;
-                self.engine.counters().evidence_dropped();
+                self.driver.counters().evidence_dropped();
             }
         }
     }
@@ -113,15 +113,15 @@ impl Health for HealthApi {
         &self,
         _: Request<wire::ListRequest>,
     ) -> Result<Response<wire::ListResponse>, Status> {
-        let response = self.engine.look_now(|hub, now| wire::ListResponse {
-            clocks: hub
+        let response = self.driver.look_now(|monitor, now| wire::ListResponse {
+            clocks: monitor
                 .clocks()
                 .iter()
                 .map(|clock| wire_form::clock(clock, now.steady))
                 .collect(),
-            generation: hub.generation(),
-            targets: hub
-                .board()
+            generation: monitor.generation(),
+            targets: monitor
+                .table()
                 .entries()
                 .map(|entry| wire_form::status(0, entry))
                 .collect(),
@@ -135,18 +135,18 @@ impl Health for HealthApi {
     ) -> Result<Response<wire::SetAdminStateResponse>, Status> {
         let request = request.into_inner();
         let (scope, state) = decision(&request)?;
-        let set = self.engine.step(|hub, _| {
-            if is_one_too_many(hub.board().rules(), scope, state) {
+        let set = self.driver.step(|monitor, _| {
+            if is_one_too_many(monitor.table().rules(), scope, state) {
                 return None;
             }
-            let n_targets = hub.set_admin(scope, state);
-            Some((n_targets, hub.generation()))
+            let n_targets = monitor.set_admin(scope, state);
+            Some((n_targets, monitor.generation()))
         });
         let (n_targets, generation) =
             set.ok_or_else(|| Status::resource_exhausted("too many decisions"))?;
         tracing::info!(?scope, %state, n_targets, "Administrative state set");
         // What is acknowledged outlives a crash.
-        if !self.engine.is_saved(generation, ON_DISK).await {
+        if !self.driver.is_saved(generation, ON_DISK).await {
             let words = "the decision holds, but is not on disk: it ends when healthd does";
             return Err(Status::aborted(words));
         }
@@ -172,8 +172,8 @@ impl HealthApi {
     fn take_clock(&self, report: ClockReport) -> Result<(), Status> {
         let (name, state) = (report.reporter.clone(), report.state);
         let taken = self
-            .engine
-            .step(|hub, now| hub.clocks_mut().report(report, now));
+            .driver
+            .step(|monitor, now| monitor.clocks_mut().report(report, now));
         let before = taken.map_err(|error| Status::resource_exhausted(error.to_string()))?;
         if let Some(before) = before {
             tracing::info!(name, %before, %state, "Clock changed its state");
@@ -189,8 +189,8 @@ impl HealthApi {
         };
         let success = observation.success;
         let accepted = self
-            .engine
-            .step(|hub, now| hub.report(&target, success, now));
+            .driver
+            .step(|monitor, now| monitor.report(&target, success, now));
         if accepted {
             let reason = observation.reason;
             tracing::debug!(%target, success, reason, "Evidence has a probe run");
@@ -230,43 +230,43 @@ fn ending() -> Status {
 
 //--- Watch
 
-/// A subscriber of the hub, which leaves it when dropped.
+/// A subscriber of the monitor, which leaves it when dropped.
 #[derive(Debug)]
 struct Subscription {
-    engine: Engine,
+    driver: Driver,
     id: SubscriberId,
 }
 
 impl Subscription {
-    fn open(engine: Engine) -> Self {
-        let id = engine.step(Hub::open);
-        Self { engine, id }
+    fn open(driver: Driver) -> Self {
+        let id = driver.step(Monitor::open);
+        Self { driver, id }
     }
 
     fn state(&self, statement: Statement) -> Result<wire::WatchResponse, TooMany> {
-        self.engine.step(|hub, now| {
-            hub.state(self.id, statement, now)?;
-            Ok(hub.full(self.id).map(response).unwrap_or_default())
+        self.driver.step(|monitor, now| {
+            monitor.state(self.id, statement, now)?;
+            Ok(monitor.full(self.id).map(response).unwrap_or_default())
         })
     }
 
     /// What changed after a generation, and the generation that this brings the subscriber to.
     fn changes(&self, since: u64) -> (u64, Option<wire::WatchResponse>) {
-        self.engine.look(|hub| {
-            let changes = hub.changes(self.id, since).map(response);
-            (hub.generation(), changes)
+        self.driver.look(|monitor| {
+            let changes = monitor.changes(self.id, since).map(response);
+            (monitor.generation(), changes)
         })
     }
 }
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        self.engine.step(|hub, now| hub.close(self.id, now));
+        self.driver.step(|monitor, now| monitor.close(self.id, now));
     }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is mapped over")]
-fn response(news: News<'_>) -> wire::WatchResponse {
+fn response(news: Changes<'_>) -> wire::WatchResponse {
     let entries = news.entries.iter();
     wire::WatchResponse {
         generation: news.generation,

@@ -21,7 +21,7 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_server::Health;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
-use crate::engine::Engine;
+use crate::driver::Driver;
 
 /// The name of the contract's service.
 const OWN_SERVICE: &str = "outpost.health.v1.Health";
@@ -32,15 +32,15 @@ const STATUS_QUEUE: usize = 1;
 /// Serves the standard protocol.
 #[derive(Clone, Debug)]
 pub struct StandardHealth {
-    engine: Engine,
+    driver: Driver,
     guard: Guard,
 }
 
 impl StandardHealth {
-    /// Serves what the engine knows until the drain is asked for.
+    /// Serves what the driver knows until the drain is asked for.
     #[must_use]
-    pub fn new(engine: Engine, guard: Guard) -> Self {
-        Self { engine, guard }
+    pub fn new(driver: Driver, guard: Guard) -> Self {
+        Self { driver, guard }
     }
 
     /// `None` when nobody watches such a target.
@@ -51,8 +51,8 @@ impl StandardHealth {
                 false => ServingStatus::Serving,
             });
         }
-        self.engine.look(|hub| {
-            let entries = hub.board().entries();
+        self.driver.look(|monitor| {
+            let entries = monitor.table().entries();
             let asked = entries.filter(|entry| {
                 let target = &*entry.target;
                 target.address.to_string() == service || target.to_string() == service
@@ -97,7 +97,7 @@ impl Health for StandardHealth {
         let follower = Follower {
             health: self.clone(),
             service: request.into_inner().service,
-            generations: self.engine.generations(),
+            generations: self.driver.generations(),
             statuses,
         };
         tokio::spawn(follower.run());

@@ -16,7 +16,7 @@ use tonic::transport::server::{Connected, Router};
 use tonic_health::pb::health_server::HealthServer as StandardServer;
 
 use crate::config::Listen;
-use crate::engine::Engine;
+use crate::driver::Driver;
 use crate::grpc::HealthApi;
 use crate::grpc_health::StandardHealth;
 
@@ -82,25 +82,25 @@ impl Listeners {
     ///
     /// # Errors
     /// When the runtime cannot take a listener.
-    pub fn serve(self, engine: &Engine, guard: &Guard) -> std::io::Result<Vec<Bound>> {
+    pub fn serve(self, driver: &Driver, guard: &Guard) -> std::io::Result<Vec<Bound>> {
         for listener in self.unix {
             let listener = tokio::net::UnixListener::from_std(listener)?;
-            spawn(UnixListenerStream::new(listener), engine, guard);
+            spawn(UnixListenerStream::new(listener), driver, guard);
         }
         for listener in self.tcp {
             let listener = tokio::net::TcpListener::from_std(listener)?;
-            spawn(TcpListenerStream::new(listener), engine, guard);
+            spawn(TcpListenerStream::new(listener), driver, guard);
         }
         Ok(self.bound)
     }
 }
 
-fn spawn<S, C>(incoming: S, engine: &Engine, guard: &Guard)
+fn spawn<S, C>(incoming: S, driver: &Driver, guard: &Guard)
 where
     S: Stream<Item = std::io::Result<C>> + Send + 'static,
     C: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
 {
-    let router = router(engine, guard);
+    let router = router(driver, guard);
     let mut guard = guard.clone();
     tokio::spawn(async move {
         let mut stop = guard.clone();
@@ -117,9 +117,9 @@ where
     });
 }
 
-fn router(engine: &Engine, guard: &Guard) -> Router {
-    let api = HealthApi::new(engine.clone(), guard.clone());
-    let standard = StandardHealth::new(engine.clone(), guard.clone());
+fn router(driver: &Driver, guard: &Guard) -> Router {
+    let api = HealthApi::new(driver.clone(), guard.clone());
+    let standard = StandardHealth::new(driver.clone(), guard.clone());
     let api = HealthServer::new(api)
         .max_decoding_message_size(MAX_MESSAGE)
         .max_encoding_message_size(MAX_MESSAGE);

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use config_text::web::markup;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::Value;
 
 use crate::status::{clock_words, rows, word};
@@ -32,59 +32,90 @@ pub fn render(detail: &Value) -> String {
         let node = address.map(|address| address.ip().to_canonical());
         nodes.entry(node).or_default().push(target);
     }
-    let mut body = String::new();
-    for (node, targets) in &nodes {
-        let name = node.map_or_else(|| "elsewhere".to_owned(), |node| node.to_string());
-        let n_up = targets
-            .iter()
-            .filter(|target| word(target, "liveness") == "up")
-            .count();
-        body.push_str(&format!(
-            "<h2>{name}: {n_up} of {} up</h2>\n<table>\n<tr><th>state</th><th>target</th><th>latency</th>\
-             <th>since</th><th>reason</th></tr>\n",
-            targets.len()
-        ));
-        body.extend(targets.iter().map(|target| row(target)));
-        body.push_str("</table>\n");
-    }
-    if nodes.is_empty() {
-        body.push_str("<p>Nobody asks for a target yet.</p>\n");
-    }
-    body.push_str(&clocks(detail));
-    let subscribers: Vec<String> = rows(detail, "subscribers")
-        .map(|subscriber| markup(word(subscriber, "name")))
+    let serves = word(detail, "serves");
+    let generation = detail.get("generation").and_then(Value::as_u64);
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="refresh" content=(REFRESH);
+                meta name="viewport" content="width=device-width";
+                title { (serves) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                h1 { (serves) }
+                p { "Generation " (generation.unwrap_or(0)) ", watched by " (watchers(detail)) "." }
+                @for (node, targets) in &nodes { (of_node(*node, targets)) }
+                @if nodes.is_empty() { p { "Nobody asks for a target yet." } }
+                (clocks(detail))
+            }
+        }
+    };
+    page.into_string()
+}
+
+/// Who asks for targets.
+fn watchers(detail: &Value) -> String {
+    let names: Vec<&str> = rows(detail, "subscribers")
+        .map(|subscriber| word(subscriber, "name"))
         .collect();
-    format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"refresh\" content=\"{REFRESH}\">\n\
-         <meta name=\"viewport\" content=\"width=device-width\">\n\
-         <title>{serves}</title>\n<style>\n{STYLE}\n</style>\n</head>\n<body>\n<h1>{serves}</h1>\n\
-         <p>Generation {generation}, watched by {watchers}.</p>\n{body}</body>\n</html>\n",
-        serves = markup(word(detail, "serves")),
-        generation = detail
-            .get("generation")
-            .and_then(Value::as_u64)
-            .unwrap_or(0),
-        watchers = match subscribers.is_empty() {
-            true => "nobody".to_owned(),
-            false => subscribers.join(", "),
-        },
-    )
+    match names.is_empty() {
+        true => "nobody".to_owned(),
+        false => names.join(", "),
+    }
+}
+
+/// The targets of a node.
+fn of_node(node: Option<IpAddr>, targets: &[&Value]) -> Markup {
+    let name = node.map_or_else(|| "elsewhere".to_owned(), |node| node.to_string());
+    let is_up = |target: &&&Value| word(target, "liveness") == "up";
+    let n_up = targets.iter().filter(is_up).count();
+    html! {
+        h2 { (name) ": " (n_up) " of " (targets.len()) " up" }
+        table {
+            tr { th { "state" } th { "target" } th { "latency" } th { "since" } th { "reason" } }
+            @for target in targets { (row(target)) }
+        }
+    }
+}
+
+fn row(target: &Value) -> Markup {
+    let liveness = match word(target, "liveness") {
+        "up" => "up",
+        "down" => "down",
+        _ => "unknown",
+    };
+    let admin = Some(word(target, "admin")).filter(|admin| *admin != "ready");
+    let latency = target.get("latency_seconds").and_then(Value::as_f64);
+    let latency = format!("{:.1} ms", latency.unwrap_or(0.0) * 1000.0);
+    html! {
+        tr {
+            td class=(liveness) { (liveness) @if let Some(admin) = admin { ", " (admin) } }
+            td { (word(target, "target")) }
+            td.number { (latency) }
+            td { (word(target, "since")) }
+            td { (word(target, "reason")) }
+        }
+    }
 }
 
 /// The clocks of nodes, if any is reported.
-fn clocks(detail: &Value) -> String {
-    let mut rows = rows(detail, "clocks").map(clock_row).peekable();
-    if rows.peek().is_none() {
-        return String::new();
+fn clocks(detail: &Value) -> Markup {
+    let clocks: Vec<&Value> = rows(detail, "clocks").collect();
+    html! {
+        @if !clocks.is_empty() {
+            h2 { "Clocks" }
+            table {
+                tr { th { "node" } th { "clock" } th { "since" } }
+                @for clock in clocks { (clock_row(clock)) }
+            }
+        }
     }
-    let rows: String = rows.collect();
-    format!(
-        "<h2>Clocks</h2>\n<table>\n<tr><th>node</th><th>clock</th><th>since</th></tr>\n{rows}</table>\n"
-    )
 }
 
-fn clock_row(clock: &Value) -> String {
+fn clock_row(clock: &Value) -> Markup {
     let is_stale = clock.get("stale").and_then(Value::as_bool) == Some(true);
     let class = match word(clock, "state") {
         _ if is_stale => "unknown",
@@ -92,33 +123,13 @@ fn clock_row(clock: &Value) -> String {
         "unsynchronised" => "down",
         _ => "unknown",
     };
-    format!(
-        "<tr><td>{}</td><td class=\"{class}\">{}</td><td>{}</td></tr>\n",
-        markup(word(clock, "reporter")),
-        markup(&clock_words(clock)),
-        markup(word(clock, "since")),
-    )
-}
-
-fn row(target: &Value) -> String {
-    let liveness = match word(target, "liveness") {
-        "up" => "up",
-        "down" => "down",
-        _ => "unknown",
-    };
-    let admin = match word(target, "admin") {
-        "ready" => String::new(),
-        other => format!(", {}", markup(other)),
-    };
-    let latency = target.get("latency_seconds").and_then(Value::as_f64);
-    format!(
-        "<tr><td class=\"{liveness}\">{liveness}{admin}</td><td>{}</td><td class=\"number\">{:.1} ms</td>\
-         <td>{}</td><td>{}</td></tr>\n",
-        markup(word(target, "target")),
-        latency.unwrap_or(0.0) * 1000.0,
-        markup(word(target, "since")),
-        markup(word(target, "reason")),
-    )
+    html! {
+        tr {
+            td { (word(clock, "reporter")) }
+            td class=(class) { (clock_words(clock)) }
+            td { (word(clock, "since")) }
+        }
+    }
 }
 
 #[cfg(test)]

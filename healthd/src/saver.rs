@@ -6,9 +6,9 @@ use std::time::Duration;
 use daemon::drain::{Drain, Guard};
 use daemon::readiness::Readiness;
 
-use crate::engine::Engine;
-use crate::hub::Hub;
+use crate::driver::Driver;
 use crate::state::{self, Store};
+use liveness::monitor::Monitor;
 
 /// Between two writes at least: a target that flaps must not wear out the disk. The first change after
 /// a rest is written at once.
@@ -27,13 +27,13 @@ pub struct Saver {
 impl Saver {
     /// Writes once, and from here on whenever the generation moves, until what is known is on disk.
     #[must_use]
-    pub fn start(store: Store, engine: Engine, readiness: Readiness) -> Self {
+    pub fn start(store: Store, driver: Driver, readiness: Readiness) -> Self {
         let (stop, guard) = Drain::new();
         // Nothing is on disk yet.
-        engine.note_saved(0);
+        driver.note_saved(0);
         let task = Task {
             store: Arc::new(store),
-            engine,
+            driver,
             readiness,
             guard,
         };
@@ -49,14 +49,14 @@ impl Saver {
 
 struct Task {
     store: Arc<Store>,
-    engine: Engine,
+    driver: Driver,
     readiness: Readiness,
     guard: Guard,
 }
 
 impl Task {
     async fn run(mut self) {
-        let mut generations = self.engine.generations();
+        let mut generations = self.driver.generations();
         loop {
             // Before what is known is looked at: the last write has all of it, and one that had begun before the
             // end was asked for is not the last.
@@ -83,15 +83,15 @@ impl Task {
 
     /// Writes what is known; says whether that is on disk.
     async fn save(&self) -> bool {
-        let look = |hub: &Hub| (hub.generation(), state::encode(hub));
-        let (generation, octets) = self.engine.look(look);
+        let look = |monitor: &Monitor| (monitor.generation(), state::encode(monitor));
+        let (generation, octets) = self.driver.look(look);
         let store = Arc::clone(&self.store);
         let saved = tokio::task::spawn_blocking(move || store.save(&octets)).await;
         let saved = saved.unwrap_or_else(|error| Err(std::io::Error::other(error)));
-        self.engine.counters().saved(&saved);
+        self.driver.counters().saved(&saved);
         let is_saved = saved.is_ok();
         if is_saved {
-            self.engine.note_saved(generation);
+            self.driver.note_saved(generation);
         }
         let reason = saved.err().map(|error| {
             let path = self.store.path();
@@ -108,20 +108,20 @@ mod tests {
     use proto::health::AdminState;
 
     use super::*;
-    use crate::admin_rules::Scope;
-    use crate::hub::{Limits, Restored};
     use crate::metrics::Counters;
     use crate::state::Loaded;
+    use liveness::admin_rules::Scope;
+    use liveness::monitor::{Limits, Restored};
 
     const SOON: Duration = Duration::from_secs(20);
 
-    fn engine() -> Engine {
+    fn driver() -> Driver {
         let limits = Limits {
             in_flight: 1,
             targets: 1,
             grace: Duration::ZERO,
         };
-        Engine::new(limits, Restored::default(), Counters::default())
+        Driver::new(limits, Restored::default(), Counters::default())
     }
 
     #[tokio::test]
@@ -130,20 +130,20 @@ mod tests {
         let state = directory.path().join("state");
         let store = Store::open(&state).unwrap();
         std::fs::remove_dir(&state).unwrap();
-        let (engine, readiness) = (engine(), Readiness::new());
+        let (driver, readiness) = (driver(), Readiness::new());
         let scope = Scope::Address([192, 0, 2, 7].into());
-        let generation = engine.step(|hub, _| {
-            hub.set_admin(scope, AdminState::Maintenance);
-            hub.generation()
+        let generation = driver.step(|monitor, _| {
+            monitor.set_admin(scope, AdminState::Maintenance);
+            monitor.generation()
         });
-        let saver = Saver::start(store, engine.clone(), readiness.clone());
+        let saver = Saver::start(store, driver.clone(), readiness.clone());
         while readiness.details().is_empty() {
             tokio::task::yield_now().await;
         }
-        assert!(!engine.is_saved(generation, Duration::ZERO).await);
+        assert!(!driver.is_saved(generation, Duration::ZERO).await);
         std::fs::create_dir(&state).unwrap();
         // Nothing changes meanwhile.
-        assert!(engine.is_saved(generation, SOON).await);
+        assert!(driver.is_saved(generation, SOON).await);
         assert!(saver.finish(SOON).await);
         assert_eq!(readiness.details(), Vec::<String>::new());
     }
@@ -152,22 +152,22 @@ mod tests {
     async fn what_was_decided_during_a_write_is_in_the_last_one() {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(directory.path()).unwrap();
-        let engine = engine();
+        let driver = driver();
         assert!(
-            engine.is_saved(u64::MAX, Duration::ZERO).await,
+            driver.is_saved(u64::MAX, Duration::ZERO).await,
             "nobody saves"
         );
-        let saver = Saver::start(store.clone(), engine.clone(), Readiness::new());
+        let saver = Saver::start(store.clone(), driver.clone(), Readiness::new());
         // The first write has looked, and goes on elsewhere: this runtime has one thread.
         tokio::task::yield_now().await;
         let scope = Scope::Address([192, 0, 2, 7].into());
-        let generation = engine.step(|hub, _| {
-            hub.set_admin(scope, AdminState::Maintenance);
-            hub.generation()
+        let generation = driver.step(|monitor, _| {
+            monitor.set_admin(scope, AdminState::Maintenance);
+            monitor.generation()
         });
-        assert!(!engine.is_saved(generation, Duration::ZERO).await);
+        assert!(!driver.is_saved(generation, Duration::ZERO).await);
         assert!(saver.finish(SOON).await);
-        assert!(engine.is_saved(generation, SOON).await);
+        assert!(driver.is_saved(generation, SOON).await);
         let Loaded::Restored(restored) = store.load() else {
             panic!("it was written");
         };

@@ -2,33 +2,34 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use config_text::{counted, counted_as};
 use daemon::admin::{Reply, Routes};
+use daemon::clock;
 use daemon::config::{Common, Problem, Problems};
 use daemon::drain::Drain;
 use daemon::listen::path::Bound;
 use daemon::readiness::Readiness;
 use daemon::run::{Context, Service, StartError};
 use daemon::succession::{self, Lock, LockError};
+use parking_lot::Mutex;
 use proto::health::Target;
 use proto::wire::{self, health_server::Health as _};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 
+use crate::collector::TargetCollector;
 use crate::config::{Config, Listen};
-use crate::engine::{Engine, wall};
+use crate::driver::Driver;
 use crate::grpc::HealthApi;
-use crate::hub::{Limits, Restored, Statement, SubscriberId, TooMany};
 use crate::listener::Listeners;
-use crate::metrics::{Counters, TargetCollector};
+use crate::metrics::Counters;
 use crate::saver::Saver;
 use crate::state::{Loaded, Store, first_generation};
 use crate::{page, status};
+use liveness::monitor::{Limits, Restored, Statement, SubscriberId, TooMany};
 
 /// Descriptors that are not probes': listeners, subscribers, files.
 const SPARE_DESCRIPTORS: u64 = 256;
@@ -40,7 +41,7 @@ const LAST_SAVE: Duration = Duration::from_secs(5);
 /// healthd while it runs.
 #[derive(Debug)]
 pub struct Healthd {
-    engine: Engine,
+    driver: Driver,
     saver: Saver,
     drain: Drain,
     /// Holds the configured targets.
@@ -82,33 +83,33 @@ impl Service for Healthd {
         let restored = restore(&store, &context.readiness);
         let counters = Counters::default();
         counters.register(&context.metrics);
-        let engine = Engine::new(limits, restored, counters);
-        let configured = engine.step(|hub, now| {
-            let id = hub.open(now);
-            hub.state(id, statement(1, config.targets), now)?;
+        let driver = Driver::new(limits, restored, counters);
+        let configured = driver.step(|monitor, now| {
+            let id = monitor.open(now);
+            monitor.state(id, statement(1, config.targets), now)?;
             Ok::<_, TooMany>(id)
         });
         let configured =
             configured.map_err(|error| StartError::new(daemon::exit::CONFIG, error))?;
-        drop(engine.run());
-        context.progress.register("engine", engine.heartbeat());
+        drop(driver.run());
+        context.progress.register("engine", driver.heartbeat());
         let max_series = Arc::new(AtomicUsize::new(config.max_series));
-        let collector = TargetCollector::new(engine.clone(), Arc::clone(&max_series));
+        let collector = TargetCollector::new(driver.clone(), Arc::clone(&max_series));
         context.metrics.register_collector(Box::new(collector));
-        let saver = Saver::start(store, engine.clone(), context.readiness.clone());
+        let saver = Saver::start(store, driver.clone(), context.readiness.clone());
         let (drain, guard) = Drain::new();
         let names = listeners.names();
-        add_page(&context.admin, &engine, &names);
+        add_page(&context.admin, &driver, &names);
         succession::offer(context);
-        check_self(&context.admin, &engine);
-        let bound = listeners.serve(&engine, &guard)?;
+        check_self(&context.admin, &driver);
+        let bound = listeners.serve(&driver, &guard)?;
         tracing::info!(
             listeners = names.join(" "),
             "Serving {}",
-            engine.look(status::serves)
+            driver.look(status::serves)
         );
         Ok(Self {
-            engine,
+            driver,
             saver,
             drain,
             configured,
@@ -134,31 +135,28 @@ impl Service for Healthd {
         }
         let limits = within_descriptors(config.limits);
         let n_targets = config.targets.len();
-        let mut number = self
-            .n_statements
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut number = self.n_statements.lock();
         *number += 1;
-        let stated = self.engine.step(|hub, now| {
-            let before = hub.limits();
-            hub.set_limits(limits);
-            let stated = hub.state(self.configured, statement(*number, config.targets), now);
+        let stated = self.driver.step(|monitor, now| {
+            let before = monitor.limits();
+            monitor.set_limits(limits);
+            let stated = monitor.state(self.configured, statement(*number, config.targets), now);
             if stated.is_err() {
-                hub.set_limits(before);
+                monitor.set_limits(before);
             }
             stated
         });
         drop(number);
         stated.map_err(|error| Problem::new(error.to_string()))?;
         self.max_series.store(config.max_series, Ordering::Relaxed);
-        let serves = self.engine.look(status::serves);
+        let serves = self.driver.look(status::serves);
         let configured = counted_as(n_targets, "target configured", "targets configured");
         Ok(format!("{configured}, {serves} in all"))
     }
 
     fn status(&self) -> Value {
-        self.engine
-            .look_now(|hub, now| status::detail(hub, &self.names, now))
+        self.driver
+            .look_now(|monitor, now| status::detail(monitor, &self.names, now))
     }
 
     async fn drain(self, deadline: Duration) -> bool {
@@ -184,11 +182,11 @@ impl Healthd {
 }
 
 /// Lets the process be asked whether it works: whether it lists what it knows, as it would to anybody.
-fn check_self(admin: &Routes, engine: &Engine) {
-    let engine = engine.clone();
+fn check_self(admin: &Routes, driver: &Driver) {
+    let driver = driver.clone();
     admin.self_check(move || {
         let (_drain, guard) = Drain::new();
-        let api = HealthApi::new(engine.clone(), guard);
+        let api = HealthApi::new(driver.clone(), guard);
         async move {
             let listed = api.list(tonic::Request::new(wire::ListRequest::default()));
             let listed = listed.await.map_err(|status| status.to_string())?;
@@ -203,10 +201,10 @@ fn check_self(admin: &Routes, engine: &Engine) {
 }
 
 /// The site's page, for a browser.
-fn add_page(admin: &Routes, engine: &Engine, names: &[String]) {
-    let (engine, names) = (engine.clone(), names.to_owned());
+fn add_page(admin: &Routes, driver: &Driver, names: &[String]) {
+    let (driver, names) = (driver.clone(), names.to_owned());
     admin.get("/", move |_| {
-        let detail = engine.look_now(|hub, now| status::detail(hub, &names, now));
+        let detail = driver.look_now(|monitor, now| status::detail(monitor, &names, now));
         async move { Reply::html(page::render(&detail)) }
     });
 }
@@ -258,7 +256,7 @@ fn restore(store: &Store, readiness: &Readiness) -> Restored {
             Restored::default()
         }
     };
-    restored.generation = first_generation(restored.generation, wall());
+    restored.generation = first_generation(restored.generation, clock::since_1970());
     restored
 }
 

@@ -22,9 +22,9 @@ use prost::Message as _;
 use proto::health::{AdminState, Liveness};
 use proto::wire;
 
-use crate::admin_rules::{AdminRules, Scope};
-use crate::hub::{Hub, Restored};
 use crate::wire_form;
+use liveness::admin_rules::{AdminRules, Scope};
+use liveness::monitor::{Monitor, Restored};
 
 /// What the file begins with.
 const MAGIC: &[u8] = b"outpost-healthd-state\n";
@@ -80,15 +80,15 @@ pub enum StateError {
     Damaged,
 }
 
-/// What a hub knows, as octets.
+/// What a monitor knows, as octets.
 #[must_use]
-pub fn encode(hub: &Hub) -> Vec<u8> {
-    let known = hub.board().entries();
-    let known = known.filter(|entry| entry.standing.liveness() != Liveness::Unknown);
+pub fn encode(monitor: &Monitor) -> Vec<u8> {
+    let known = monitor.table().entries();
+    let known = known.filter(|entry| entry.state.liveness() != Liveness::Unknown);
     let saved = Saved {
-        generation: hub.generation(),
+        generation: monitor.generation(),
         targets: known.map(|entry| wire_form::status(0, entry)).collect(),
-        rules: hub.board().rules().iter().map(rule).collect(),
+        rules: monitor.table().rules().iter().map(rule).collect(),
     };
     let body = saved.encode_to_vec();
     let mut octets = MAGIC.to_vec();
@@ -98,7 +98,7 @@ pub fn encode(hub: &Hub) -> Vec<u8> {
     octets
 }
 
-/// What a hub knew, from octets. Targets that this version cannot probe are left out.
+/// What a monitor knew, from octets. Targets that this version cannot probe are left out.
 ///
 /// # Errors
 /// When the octets are not what [`encode`] wrote.

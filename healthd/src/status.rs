@@ -9,17 +9,17 @@ use daemon::run::headline;
 use proto::health::Liveness;
 use serde_json::{Value, json};
 
-use crate::board::Entry;
-use crate::clocks::Clock;
-use crate::hub::Hub;
-use crate::moment::Moment;
 use crate::wire_form;
+use liveness::clocks::Clock;
+use liveness::monitor::Monitor;
+use liveness::now::Now;
+use liveness::table::Entry;
 
-/// Everything an operator would ask the hub.
+/// Everything an operator would ask the monitor.
 #[must_use]
-pub fn detail(hub: &Hub, listeners: &[String], now: Moment) -> Value {
-    let (in_flight, limit) = hub.in_flight();
-    let subscribers = hub.subscribers().map(|subscriber| {
+pub fn detail(monitor: &Monitor, listeners: &[String], now: Now) -> Value {
+    let (in_flight, limit) = monitor.in_flight();
+    let subscribers = monitor.subscribers().map(|subscriber| {
         json!({
             "name": subscriber.name,
             "targets": subscriber.n_targets(),
@@ -27,22 +27,22 @@ pub fn detail(hub: &Hub, listeners: &[String], now: Moment) -> Value {
         })
     });
     json!({
-        "serves": serves(hub),
-        "generation": hub.generation(),
+        "serves": serves(monitor),
+        "generation": monitor.generation(),
         "listeners": listeners,
         "probes": { "in_flight": in_flight, "limit": limit },
         "subscribers": subscribers.collect::<Vec<_>>(),
-        "targets": hub.board().entries().map(target).collect::<Vec<_>>(),
-        "clocks": hub.clocks().iter().map(|one| clock(one, now)).collect::<Vec<_>>(),
+        "targets": monitor.table().entries().map(target).collect::<Vec<_>>(),
+        "clocks": monitor.clocks().iter().map(|one| clock(one, now)).collect::<Vec<_>>(),
     })
 }
 
 /// What is served, in a few words: `9 targets, 6 up`.
 #[must_use]
-pub fn serves(hub: &Hub) -> String {
-    let up = |entry: &&Entry| entry.standing.liveness() == Liveness::Up;
-    let n_up = hub.board().entries().filter(up).count();
-    format!("{}, {n_up} up", counted(hub.board().len(), "target"))
+pub fn serves(monitor: &Monitor) -> String {
+    let up = |entry: &&Entry| entry.state.liveness() == Liveness::Up;
+    let n_up = monitor.table().entries().filter(up).count();
+    format!("{}, {n_up} up", counted(monitor.table().len(), "target"))
 }
 
 fn target(entry: &Entry) -> Value {
@@ -51,19 +51,19 @@ fn target(entry: &Entry) -> Value {
         "target": entry.target.to_string(),
         "kind": entry.target.kind.name(),
         "address": entry.target.address.to_string(),
-        "liveness": entry.standing.liveness().to_string(),
-        "warm": entry.standing.is_warm(),
+        "liveness": entry.state.liveness().to_string(),
+        "warm": entry.state.is_warm(),
         "admin": entry.admin.to_string(),
         "since": time(entry.since),
         "last_check": time(entry.last_check),
         "latency_seconds": entry.latency.as_secs_f64(),
         "interval": HumanDuration(entry.target.schedule.interval).to_string(),
         "reason": entry.reason,
-        "transitions": entry.tally.n_transitions,
+        "transitions": entry.counts.n_transitions,
     })
 }
 
-fn clock(clock: &Clock, now: Moment) -> Value {
+fn clock(clock: &Clock, now: Now) -> Value {
     let report = &clock.report;
     json!({
         "reporter": report.reporter,

@@ -1,4 +1,4 @@
-//! Entries of the board as the contract carries them, to subscribers and to disk.
+//! Entries of the table as the contract carries them, to subscribers and to disk.
 
 use std::time::{Duration, Instant};
 
@@ -6,21 +6,21 @@ use prost::Message as _;
 use proto::health::Target;
 use proto::wire;
 
-use crate::board::{Entry, Known};
-use crate::clocks::Clock;
+use liveness::clocks::Clock;
+use liveness::table::{Entry, Known};
 
 /// An entry, with its place in the statement it answers.
 #[must_use]
 pub fn status(place: u32, entry: &Entry) -> wire::TargetStatus {
     wire::TargetStatus {
         target: Some((&*entry.target).into()),
-        liveness: wire::Liveness::from(entry.standing.liveness()).into(),
+        liveness: wire::Liveness::from(entry.state.liveness()).into(),
         admin_state: wire::AdminState::from(entry.admin).into(),
         since_ms: millis(entry.since),
         last_check_ms: millis(entry.last_check),
         latency_us: u64::try_from(entry.latency.as_micros()).unwrap_or(u64::MAX),
         reason: entry.reason.clone(),
-        warm: entry.standing.is_warm(),
+        warm: entry.state.is_warm(),
         stated: place,
     }
 }

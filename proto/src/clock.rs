@@ -4,9 +4,10 @@
 //! newest one: at once when something has changed that people ask for, else now and then so that what
 //! it knows stays true. When healthd is gone the value is kept, and told when it is back.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tonic::Code;
@@ -14,7 +15,7 @@ use tonic::transport::Channel;
 
 use crate::endpoint::Endpoint;
 use crate::health::ClockReport;
-use crate::retry::{Backoff, chain};
+use crate::reconnect::{backoff, chain};
 use crate::wire;
 use crate::wire::health_client::HealthClient;
 
@@ -79,10 +80,7 @@ impl ClockReporter {
     /// How the telling goes.
     #[must_use]
     pub fn link(&self) -> Link {
-        self.link
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.link.lock().clone()
     }
 }
 
@@ -118,7 +116,7 @@ struct Failure {
 
 impl Teller {
     async fn run(mut self) {
-        let mut wait = Backoff::default();
+        let mut wait = backoff();
         let mut client = None;
         if self.values.changed().await.is_err() {
             return;
@@ -129,13 +127,13 @@ impl Teller {
             let told = self.tell(&mut client, &report).await;
             let pause = match &told {
                 Ok(()) => {
-                    wait = Backoff::default();
+                    wait = backoff();
                     GAP
                 }
                 Err(failure) if failure.is_unknown => UNKNOWN_WAIT,
                 Err(_) => {
                     client = None;
-                    wait.next()
+                    wait.next_wait()
                 }
             };
             let is_told = told.is_ok();
@@ -181,7 +179,7 @@ impl Teller {
     }
 
     fn note(&self, told: Result<(), Failure>) {
-        let mut link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut link = self.link.lock();
         let was_connected = link.connected;
         match told {
             Ok(()) => {

@@ -1,8 +1,7 @@
-//! Targets, their states and snapshots, as they travel and as typed values.
+//! Targets, their states and snapshots, as typed values.
 //!
-//! Everything that comes over the wire goes through a `TryFrom` or a `From` here: a [`Target`]
-//! that exists can be probed, a [`TargetStatus`] always has a meaning. Unknown enum values count
-//! as the zero value, as the contract says.
+//! The types are the crate [`health`](::health)'s. Everything that comes over the wire goes through a
+//! `TryFrom` or a `From` here. Unknown enum values count as the zero value, as the contract says.
 
 use prost::Message as _;
 
@@ -13,18 +12,17 @@ mod convert;
 #[cfg(test)]
 mod tests;
 
-pub use clock::{ClockReport, ClockState, Leap};
-pub use liveness::{
-    AdminState, DnsProbe, HttpProbe, Liveness, Schedule, Snapshot, Target, TargetKind,
-    TargetStatus, Verify,
+pub use ::health::{
+    AdminState, ClockReport, ClockState, DnsProbe, HealthError, HttpProbe, Leap, Liveness,
+    Schedule, Snapshot, Target, TargetKind, TargetStatus, Verify,
 };
 
 /// A snapshot with a response of the `Watch` stream applied, where `stated` is the statement that it
 /// answers.
 ///
-/// A status belongs to the stated target it names by number: what healthd echoes of a target may
-/// lack what a later version put into it. Without a number it belongs to the target that it echoes;
-/// one that cannot be parsed is left out.
+/// A status belongs to the stated target it names by number: what healthd echoes of a target may lack
+/// what a later version put into it. Without a number it belongs to the target that it echoes; one
+/// that cannot be parsed is left out.
 #[must_use]
 pub fn apply(
     mut snapshot: Snapshot,
@@ -55,32 +53,6 @@ impl From<&wire::ListResponse> for Snapshot {
             targets: response.targets.iter().filter_map(parse).collect(),
         }
     }
-}
-
-/// Why a message of the contract is refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum HealthError {
-    /// The address is no IP address.
-    #[error("{0:?} is no IP address")]
-    Address(String),
-    /// The port is not between 1 and 65535.
-    #[error("{0} is no port")]
-    Port(u32),
-    /// There is no probe in the target, or one of a later version.
-    #[error("the target does not say how to probe it")]
-    Kind,
-    /// A status that no HTTP server sends.
-    #[error("{0} is no HTTP status")]
-    Status(u32),
-    /// A number beyond what its field means.
-    #[error("{0} is out of range for {1}")]
-    Range(u32, &'static str),
-    /// Who reports a clock has no name, or none that can be shown.
-    #[error("the reporter's name is not 1 to 64 letters without control characters")]
-    Reporter,
-    /// The bytes are no message of the contract.
-    #[error("not a health message")]
-    Malformed,
 }
 
 /// Reads the octets of a `WatchResponse` into a snapshot, as a subscriber does.

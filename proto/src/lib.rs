@@ -19,9 +19,9 @@ pub mod clock;
 pub mod endpoint;
 pub mod health;
 #[cfg(feature = "client")]
-pub mod report;
+mod reconnect;
 #[cfg(feature = "client")]
-mod retry;
+pub mod report;
 #[cfg(feature = "client")]
 pub mod watch;
 

@@ -13,7 +13,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::endpoint::Endpoint;
 use crate::health::Target;
-use crate::retry::{Backoff, chain};
+use crate::reconnect::{backoff, chain};
 use crate::wire;
 use crate::wire::health_client::HealthClient;
 
@@ -80,13 +80,13 @@ struct Stream {
 
 impl Stream {
     async fn run(mut self) {
-        let mut wait = Backoff::default();
+        let mut wait = backoff();
         while let Some(first) = self.queue.recv().await {
             match self.pass_on(first).await {
-                Ok(()) => wait = Backoff::default(),
+                Ok(()) => wait = backoff(),
                 Err(error) => {
                     tracing::debug!(endpoint = %self.endpoint, error, "Evidence does not reach healthd");
-                    tokio::time::sleep(wait.next()).await;
+                    tokio::time::sleep(wait.next_wait()).await;
                     self.discard();
                 }
             }

@@ -9,9 +9,11 @@
 //! since its restart does not outweigh what was heard before ([`Snapshot::keep_known`]). So a restart
 //! without its saved state is no outage either.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
+use retry::Backoff;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -20,7 +22,7 @@ use tonic::Streaming;
 
 use crate::endpoint::Endpoint;
 use crate::health::{Snapshot, Target, apply};
-use crate::retry::{Backoff, chain};
+use crate::reconnect::{backoff, chain};
 use crate::wire;
 use crate::wire::health_client::HealthClient;
 
@@ -122,10 +124,7 @@ impl Watcher {
     /// How the stream is doing.
     #[must_use]
     pub fn state(&self) -> State {
-        self.state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.state.lock().clone()
     }
 }
 
@@ -180,14 +179,14 @@ struct Open {
 
 impl Stream {
     async fn run(mut self) {
-        let mut wait = Backoff::default();
+        let mut wait = backoff();
         while !self.publish.is_closed() {
             let error = match self.connect().await {
                 Ok(open) => self.follow(open, &mut wait).await,
                 Err(error) => error,
             };
             self.lost(&error);
-            tokio::time::sleep(wait.next()).await;
+            tokio::time::sleep(wait.next_wait()).await;
         }
     }
 
@@ -226,7 +225,7 @@ impl Stream {
                 message = open.responses.message() => match message {
                     Ok(Some(response)) => {
                         // A peer that ends each stream before it says a word is not back.
-                        *wait = Backoff::default();
+                        *wait = backoff();
                         self.publish(&mut open, &response);
                     }
                     Ok(None) => return "healthd ended the stream".to_owned(),
@@ -281,8 +280,8 @@ impl Stream {
         error.clone_into(&mut state.error);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
     }
 }
 

@@ -1,55 +1,25 @@
 //! Which known word a misspelt one was meant to be.
 
+use strsim::osa_distance;
+
 /// The candidate most like `word`, if any is like it at all.
 ///
-/// Case, `_` and `-` do not count; at most a third of the letters may differ.
+/// Case, `_` and `-` do not count, and a swap of neighbours is one step; at most a third of the letters
+/// may differ.
 #[must_use]
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = fold(word);
+    let n_letters = word.chars().count();
     candidates
         .into_iter()
-        .map(|candidate| (distance(&word, &fold(candidate)), candidate))
-        .filter(|(distance, candidate)| *distance <= word.len().max(candidate.chars().count()) / 3)
+        .map(|candidate| (osa_distance(&word, &fold(candidate)), candidate))
+        .filter(|(distance, candidate)| *distance <= n_letters.max(candidate.chars().count()) / 3)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }
 
-fn fold(word: &str) -> Vec<char> {
-    word.chars()
-        .map(|letter| match letter {
-            '_' => '-',
-            other => other.to_ascii_lowercase(),
-        })
-        .collect()
-}
-
-/// Levenshtein's distance, with a swap of neighbours counted as one step.
-fn distance(left: &[char], right: &[char]) -> usize {
-    let mut before_last: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=right.len()).collect();
-    let mut left_previous = None;
-    for (row, &left_letter) in left.iter().enumerate() {
-        let mut current = Vec::with_capacity(right.len() + 1);
-        current.push(row + 1);
-        let mut right_previous = None;
-        for (column, &right_letter) in right.iter().enumerate() {
-            let at = |line: &[usize], index: usize| line.get(index).copied().unwrap_or(usize::MAX);
-            let substituted = at(&last, column) + usize::from(left_letter != right_letter);
-            let mut best = substituted
-                .min(at(&last, column + 1) + 1)
-                .min(at(&current, column) + 1);
-            let swapped =
-                left_previous == Some(right_letter) && right_previous == Some(left_letter);
-            if swapped && column > 0 {
-                best = best.min(at(&before_last, column - 1).saturating_add(1));
-            }
-            current.push(best);
-            right_previous = Some(right_letter);
-        }
-        before_last = std::mem::replace(&mut last, current);
-        left_previous = Some(left_letter);
-    }
-    last.last().copied().unwrap_or(left.len())
+fn fold(word: &str) -> String {
+    word.replace('_', "-").to_ascii_lowercase()
 }
 
 #[cfg(test)]
@@ -84,7 +54,7 @@ mod tests {
             ("ab", "ba", 1),
             ("same", "same", 0),
         ] {
-            assert_eq!(distance(&fold(left), &fold(right)), expected);
+            assert_eq!(osa_distance(&fold(left), &fold(right)), expected);
         }
     }
 }

@@ -19,10 +19,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use config_text::web;
+use parking_lot::RwLock;
 use serde_json::Value;
 
 pub use client::{ClientError, Place, Response, get, post};
@@ -200,22 +201,21 @@ impl Routes {
     }
 
     fn write(&self, change: impl FnOnce(&mut Table)) {
-        // Changes are whole inserts, so a panic elsewhere leaves the table usable.
-        change(&mut self.table.write().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.table.write());
     }
 
     fn handler(&self, method: Method, path: &str) -> Option<Handler> {
-        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let table = self.table.read();
         table.handlers.get(&(path.to_owned(), method)).cloned()
     }
 
     fn status_source(&self) -> Option<StatusSource> {
-        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let table = self.table.read();
         table.status.clone()
     }
 
     fn paths(&self) -> Vec<String> {
-        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let table = self.table.read();
         let line = |(path, method): &(String, Method)| match method {
             Method::Get => format!("GET {path}"),
             Method::Post => format!("POST {path}"),

@@ -3,8 +3,10 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 /// The connections of one service.
 #[derive(Debug)]
@@ -40,7 +42,7 @@ impl Connections {
     #[must_use]
     pub fn admit(self: &Arc<Self>, client: IpAddr) -> Option<Place> {
         let client = client.to_canonical();
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = self.clients.lock();
         let own = clients.get(&client).copied().unwrap_or(0);
         let has_room = usize::try_from(self.open()).is_ok_and(|open| open < self.most);
         if !has_room || own >= self.most_per_client {
@@ -71,7 +73,7 @@ impl Connections {
 impl Drop for Place {
     fn drop(&mut self) {
         let clients = &self.connections.clients;
-        let mut clients = clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = clients.lock();
         if let Some(own) = clients.get_mut(&self.client) {
             *own -= 1;
             if *own == 0 {
@@ -101,6 +103,6 @@ mod tests {
         let again = connections.admit(address("192.0.2.1"));
         assert!(again.is_some());
         drop((other, again));
-        assert!(connections.clients.lock().unwrap().is_empty());
+        assert!(connections.clients.lock().is_empty());
     }
 }

@@ -13,22 +13,26 @@
 
 #![warn(missing_docs)]
 
+pub mod accept;
 pub mod acl;
 pub mod admin;
 pub mod args;
 pub mod calendar;
+pub mod clock;
 pub mod config;
 pub mod connections;
 pub mod disk;
 pub mod drain;
 pub mod environment;
 pub mod exit;
+pub mod latest;
+pub mod life;
 pub mod listen;
 pub mod log;
-pub mod memory;
 pub mod metrics;
 pub mod notify;
 pub mod print;
+pub mod progress;
 pub mod readiness;
 pub mod run;
 pub mod signal;
@@ -37,3 +41,6 @@ pub mod succession;
 #[cfg(feature = "tls")]
 pub mod tls;
 pub mod udp;
+
+pub use retry::Backoff;
+pub use sys::memory;

@@ -41,9 +41,9 @@ use crate::environment::Environment;
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// What makes the daemon fail at its task.
+    /// The daemon fails at its task.
     Error,
-    /// What an operator should look at.
+    /// An operator should look at it.
     Warn,
     /// Changes of state an operator would ask about.
     #[default]
@@ -155,24 +155,13 @@ fn level() -> Level {
     }
 }
 
-/// Crates whose events are the daemon's own: all others are heard from `warn` up.
-const OWN: [&str; 11] = [
-    "daemon",
-    "deploy",
-    "dns_authd",
-    "dns_recursor",
-    "dns_wire",
-    "healthd",
-    "lb_proxy",
-    "outpost",
-    "proto",
-    "registry_svc",
-    "timesync_agent",
-];
+/// Crates whose events are the daemon's own, the workspace's: all others are heard from `warn` up.
+const OWN: &str = env!("OUTPOST_CRATES");
 
 fn is_own(target: &str) -> bool {
     let krate = target.split("::").next().unwrap_or(target);
-    OWN.contains(&krate)
+    // `outpost` is what `deploy` builds.
+    krate == "outpost" || OWN.split(',').any(|own| own == krate)
 }
 
 fn is_heard(metadata: &Metadata<'_>, level: Level) -> bool {
@@ -253,7 +242,7 @@ where
         } else {
             line.text()
         };
-        // A log that cannot be written has nobody to complain to.
+        // There is no place to report that the log cannot be written.
         drop(std::io::stderr().lock().write_all(text.as_bytes()));
     }
 }
@@ -290,8 +279,9 @@ mod tests {
     fn other_crates_are_quieter_than_our_own() {
         assert!(is_own("dns_authd::reload"));
         assert!(is_own("timesync_agent"));
+        assert!(is_own("health_probe::tls") && is_own("daemon") && is_own("outpost"));
         assert!(!is_own("hyper::proto::h1"));
-        assert!(!is_own("dns_authd_like"));
+        assert!(!is_own("dns_authd_like") && !is_own(""));
     }
 
     #[test]

@@ -8,8 +8,9 @@ mod process;
 mod prometheus;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use prometheus_client::collector::Collector;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
@@ -122,7 +123,7 @@ impl Metrics {
 
     fn lock(&self) -> MutexGuard<'_, Registry> {
         // Only grows by whole entries, so a panic elsewhere leaves it usable.
-        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+        self.registry.lock()
     }
 }
 

@@ -6,8 +6,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 /// What a reason does.
@@ -126,9 +127,8 @@ impl Readiness {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Each change is a single insert or remove, so a panic elsewhere leaves it whole.
         let state = &self.shared.state;
-        state.lock().unwrap_or_else(PoisonError::into_inner)
+        state.lock()
     }
 }
 

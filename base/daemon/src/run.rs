@@ -16,8 +16,6 @@
 //! One thread runs everything that is not on a data path; data paths have threads of their own.
 
 mod host;
-mod life;
-mod progress;
 mod verbs;
 
 use std::error::Error;
@@ -44,8 +42,8 @@ use crate::{exit, log, notify};
 
 use host::Host;
 
-pub use life::{Life, State};
-pub use progress::{Heartbeat, Progress};
+pub use crate::life::{Life, State};
+pub use crate::progress::{Heartbeat, Progress};
 pub use verbs::{Way, ask, check, headline, import, status, verb};
 
 /// The name of the admin listener among inherited sockets.

@@ -15,10 +15,11 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Signal, getpid, kill_process};
 
@@ -212,7 +213,7 @@ impl Lock {
 
     /// Keeps the directory until the process ends.
     pub fn keep(self) {
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = KEPT.lock();
         kept.push(self);
     }
 

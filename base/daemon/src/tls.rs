@@ -6,9 +6,10 @@
 //! old one shown is a warning to the client, none shown is an outage.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustls::ServerConfig;
 use rustls::client::verify_server_name;
 use rustls::crypto::ring;
@@ -120,7 +121,7 @@ impl Certificates {
     ///
     /// When a certificate cannot be used; those in use stay.
     pub fn replace(&self, files: &[CertificateFiles]) -> Result<(), CertificateError> {
-        let reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let reading = self.reading.lock();
         self.shown.publish(load_all(files)?);
         drop(reading);
         Ok(())
@@ -165,7 +166,7 @@ impl Certificates {
     }
 
     fn read_again(&self) -> Vec<CertificateError> {
-        let reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let reading = self.reading.lock();
         let mut errors = Vec::new();
         let mut loaded = Vec::clone(&self.shown.current());
         for one in &mut loaded {

@@ -24,7 +24,6 @@
 
 mod counters;
 mod path;
-mod sys;
 mod worker;
 
 use std::fmt;
@@ -38,15 +37,17 @@ use std::time::Duration;
 pub use counters::{Collector, Counters};
 pub use path::ReturnPath;
 
-use path::{Peer, Source};
-use sys::Told;
+use sys::address::RawAddress;
+use sys::batch::Asked;
+use sys::option;
+use sys::source::Source;
 use worker::Worker;
 
-use crate::run::Heartbeat;
+use crate::progress::Heartbeat;
 
 /// The largest datagram that is received whole; a larger one is dropped. No DNS query, NTP packet or
 /// other request that these daemons answer comes near.
-pub const RECEIVE_CAPACITY: usize = 4096;
+pub use sys::batch::RECEIVE_CAPACITY;
 
 /// How long a thread sleeps at most before it looks whether it is to stop.
 const WAKE: Duration = Duration::from_millis(250);
@@ -106,7 +107,7 @@ pub struct Turn {
 /// A datagram that was received.
 pub struct Datagram<'a> {
     payload: &'a [u8],
-    peer: Peer,
+    peer: RawAddress,
     source: Source,
     arrived: Option<Duration>,
     turn: Turn,
@@ -121,7 +122,7 @@ impl<'a> Datagram<'a> {
     pub fn detached(payload: &'a [u8], peer: SocketAddr, local: Option<IpAddr>) -> Self {
         Self {
             payload,
-            peer: Peer::new(peer),
+            peer: RawAddress::new(peer),
             source: Source::Bound,
             arrived: None,
             turn: Turn {
@@ -370,7 +371,7 @@ struct Socket {
     /// The address it is bound to, unless that is a wildcard.
     bound: Option<IpAddr>,
     /// What each datagram tells.
-    told: Told,
+    asked: Asked,
     inode: u64,
 }
 
@@ -379,26 +380,54 @@ impl Socket {
         socket.set_nonblocking(false)?;
         socket.set_read_timeout(Some(WAKE))?;
         socket.set_write_timeout(Some(WAKE))?;
-        sys::ignore_path_mtu(&socket, options.fragments)?;
+        ignore_path_mtu(&socket, options.fragments)?;
         let address = socket.local_addr()?.ip();
         let bound = (!address.is_unspecified()).then_some(address);
-        let told = Told {
+        let asked = Asked {
             destination: bound.is_none(),
             stamps: options.stamps,
         };
-        if told.destination {
-            sys::receive_destination(&socket, address)?;
+        if asked.destination {
+            receive_destination(&socket, address)?;
         }
-        if told.stamps {
-            sys::receive_stamps(&socket)?;
+        if asked.stamps {
+            receive_stamps(&socket)?;
         }
         Ok(Self {
             inode: rustix::fs::fstat(&socket)?.st_ino,
             socket: Arc::new(socket),
             bound,
-            told,
+            asked,
         })
     }
+}
+
+/// Makes every datagram tell which address it was sent to.
+fn receive_destination(socket: &UdpSocket, address: IpAddr) -> io::Result<()> {
+    match address {
+        IpAddr::V4(_) => option::set(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1),
+        IpAddr::V6(_) => option::set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1),
+    }
+}
+
+/// Makes replies over IPv4 as long as the link takes, whatever ICMP says of the path. What is too long for
+/// a link further on is cut there or lost. IPv6 has no such cutting, and DNS answers fit its least.
+fn ignore_path_mtu(socket: &UdpSocket, fragments: Fragments) -> io::Result<()> {
+    let option = libc::IP_MTU_DISCOVER;
+    option::set(socket, libc::IPPROTO_IP, option, path_mtu_mode(fragments))
+}
+
+fn path_mtu_mode(fragments: Fragments) -> libc::c_int {
+    match fragments {
+        Fragments::Allowed => libc::IP_PMTUDISC_OMIT,
+        Fragments::Never => libc::IP_PMTUDISC_PROBE,
+    }
+}
+
+/// Makes every datagram tell when the kernel got it, and lets replies ask when they leave.
+fn receive_stamps(socket: &UdpSocket) -> io::Result<()> {
+    let flags = libc::SOF_TIMESTAMPING_SOFTWARE | libc::SOF_TIMESTAMPING_RX_SOFTWARE;
+    option::ask_for_stamps(socket, flags)
 }
 
 #[cfg(test)]

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use config_text::Problem;
 use dns_wire::Type;
-use liveness::Liveness;
+use health::Liveness;
 
 use crate::client::Client;
 use crate::error::LuaError;
 use crate::evaluation::Outcome;
 use crate::evaluator::Evaluator;
-use crate::health::LivenessView;
+use crate::liveness::LivenessView;
 use crate::run::Uniform;
 use crate::settings::LuaSettings;
 use crate::snippet::Snippet;

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use mlua::{Lua, Table, Value};
 
-use crate::health::{Candidate, decide, suppose};
+use crate::liveness::{Candidate, decide, suppose};
 use crate::note::Note;
 use crate::options::{Options, Url};
 use crate::run::{Run, raise};

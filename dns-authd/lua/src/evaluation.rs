@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dns_wire::{Name, Type};
-use liveness::Target;
+use health::Target;
 
 use crate::choice::{Certainty, Choice};
 use crate::error::LuaError;

@@ -16,7 +16,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use liveness::{Liveness, Target};
+use health::{Liveness, Target};
 use mlua::chunk::ChunkMode;
 use mlua::{Function, HookTriggers, Value};
 
@@ -24,7 +24,7 @@ use crate::choice::{Certainty, Choice};
 use crate::client::Client;
 use crate::error::{LuaError, message};
 use crate::evaluation::{Answer, Evaluation, Outcome, rdata};
-use crate::health::LivenessView;
+use crate::liveness::LivenessView;
 use crate::note::Note;
 use crate::run::{Drawn, Health, MAX_NOTES, Plan, Run, Subject, Trace, Uniform, raise};
 use crate::sandbox::Sandbox;

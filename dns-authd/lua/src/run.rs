@@ -10,13 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dns_wire::Name;
-use liveness::{Liveness, Target};
+use health::{Liveness, Target};
 use mlua::Table;
 
 use crate::choice::{Certainty, Choice};
 use crate::client::Client;
 use crate::error::LuaError;
-use crate::health::LivenessView;
+use crate::liveness::LivenessView;
 use crate::note::Note;
 use crate::select::{Draw, Member, Random, Select};
 use crate::settings::LuaSettings;

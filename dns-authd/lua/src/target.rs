@@ -7,7 +7,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use liveness::{HttpProbe, Schedule, Target, TargetKind, Verify};
+use health::{HttpProbe, Schedule, Target, TargetKind, Verify};
 
 use crate::options::{ProbeOptions, Url};
 use crate::settings::LuaSettings;

@@ -2,7 +2,7 @@
 
 mod adversary;
 mod functions;
-mod health;
+mod liveness;
 mod patterns;
 mod settling;
 

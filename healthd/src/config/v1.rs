@@ -15,8 +15,8 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::{Config, DEFAULT_ADMIN, Listen};
-use crate::hub::Limits;
-use crate::probe::check_http;
+use health_probe::check_http;
+use liveness::monitor::Limits;
 
 /// The file as a whole.
 #[derive(Debug, Default, Deserialize)]

@@ -3,9 +3,9 @@ use std::time::Instant;
 use proto::health::{Target, TargetKind};
 
 use super::*;
-use crate::board::Known;
-use crate::hub::Limits;
-use crate::moment::Moment;
+use liveness::monitor::Limits;
+use liveness::now::Now;
+use liveness::table::Known;
 
 fn known(port: u16, liveness: Liveness) -> Known {
     Known {
@@ -41,33 +41,33 @@ fn restored() -> Restored {
     clippy::disallowed_methods,
     reason = "an instant to count from, whichever it is"
 )]
-fn hub(restored: Restored) -> Hub {
+fn monitor(restored: Restored) -> Monitor {
     let limits = Limits {
         in_flight: 1,
         targets: 100,
         grace: Duration::ZERO,
     };
-    let now = Moment {
+    let now = Now {
         steady: Instant::now(),
         wall: Duration::ZERO,
     };
-    Hub::new(limits, 1, restored, now)
+    Monitor::new(limits, 1, restored, now)
 }
 
 #[test]
 fn what_is_written_is_read_but_for_what_was_never_known() {
     let mut expected = restored();
-    let hub = hub(restored());
-    let decoded = decode(&encode(&hub)).unwrap();
+    let monitor = monitor(restored());
+    let decoded = decode(&encode(&monitor)).unwrap();
     expected.known.pop();
-    assert_eq!(decoded.generation, hub.generation());
+    assert_eq!(decoded.generation, monitor.generation());
     assert_eq!(decoded.known, expected.known);
     assert_eq!(decoded.rules, expected.rules);
 }
 
 #[test]
 fn damage_is_noticed_wherever_it_is() {
-    let octets = encode(&hub(restored()));
+    let octets = encode(&monitor(restored()));
     assert_eq!(decode(b"").unwrap_err(), StateError::Foreign);
     for length in 0..octets.len() {
         assert!(decode(&octets[..length]).is_err(), "cut at {length}");
@@ -135,7 +135,7 @@ fn a_state_is_replaced_and_read_back() {
     let store = Store::open(&directory.path().join("deeper")).unwrap();
     assert!(matches!(store.load(), Loaded::Absent));
     for generation in [1, 2] {
-        let saved = hub(Restored {
+        let saved = monitor(Restored {
             generation,
             ..restored()
         });

@@ -10,7 +10,7 @@ use dns_wire::{Name, Rcode, Type};
 use proto::health::{DnsProbe, HttpProbe, Schedule, Target, TargetKind, Verify};
 use serde_json::json;
 
-use crate::probe::Prober;
+use health_probe::Prober;
 
 /// Arguments of `probe`.
 #[derive(Clone, Debug, clap::Args)]

@@ -2,10 +2,6 @@
 //! brings a daemon down.
 
 use std::convert::Infallible;
-use std::fmt;
-use std::future::Future;
-use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,13 +13,14 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
 use super::{Method, Reply, Request, Routes};
+use crate::accept::{Acceptor, Listener, Peer};
+use crate::life::Life;
 use crate::metrics::{Exposition, Metrics};
+use crate::progress::Progress;
 use crate::readiness::Readiness;
-use crate::run::{Life, Progress};
 
 /// Scrapers, probes and people at once; more wait in the kernel's queue.
 const MAX_CONNECTIONS: usize = 64;
@@ -46,9 +43,6 @@ const MAX_HEAD: usize = 16 << 10;
 /// What every daemon shows.
 const BUILT_IN: [&str; 4] = ["/livez", "/readyz", "/metrics", "/status"];
 
-/// How long to wait when the system has no descriptor for a new connection.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-
 /// What the answers are made from.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -69,90 +63,26 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 pub(crate) struct Server {
     shared: Arc<Shared>,
-    connections: Arc<Semaphore>,
+    acceptor: Acceptor,
 }
 
 impl Server {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         Self {
             shared,
-            connections: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+            acceptor: Acceptor::new(MAX_CONNECTIONS),
         }
     }
 
     /// Accepts until it is dropped.
     pub(crate) async fn serve<L: Listener>(self, listener: L) {
         loop {
-            let Ok(permit) = Arc::clone(&self.connections).acquire_owned().await else {
-                return;
-            };
-            match listener.next().await {
-                Ok((stream, peer)) => {
-                    let shared = Arc::clone(&self.shared);
-                    tokio::spawn(async move {
-                        serve_connection(shared, stream, peer).await;
-                        drop(permit);
-                    });
-                }
-                Err(error) => {
-                    tracing::debug!(%error, "Admin connection was not accepted");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            }
-        }
-    }
-}
-
-/// What connections are taken from.
-pub(crate) trait Listener: Send + 'static {
-    /// A connection.
-    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
-
-    /// Waits for a connection. Cancel safe.
-    fn next(&self) -> impl Future<Output = io::Result<(Self::Stream, Peer)>> + Send;
-}
-
-impl Listener for TcpListener {
-    type Stream = TcpStream;
-
-    async fn next(&self) -> io::Result<(TcpStream, Peer)> {
-        let (stream, peer) = self.accept().await?;
-        Ok((stream, Peer::Network(peer)))
-    }
-}
-
-impl Listener for UnixListener {
-    type Stream = UnixStream;
-
-    async fn next(&self) -> io::Result<(UnixStream, Peer)> {
-        let (stream, _) = self.accept().await?;
-        Ok((stream, Peer::Node))
-    }
-}
-
-/// Who asks.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Peer {
-    /// Somebody at an address.
-    Network(SocketAddr),
-    /// A process of this node that the mode of the socket's file lets in.
-    Node,
-}
-
-impl Peer {
-    fn may_change(self) -> bool {
-        match self {
-            Self::Network(address) => address.ip().to_canonical().is_loopback(),
-            Self::Node => true,
-        }
-    }
-}
-
-impl fmt::Display for Peer {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Network(address) => address.fmt(formatter),
-            Self::Node => formatter.write_str("a process of this node"),
+            let (stream, peer, permit) = self.acceptor.next(&listener).await;
+            let shared = Arc::clone(&self.shared);
+            tokio::spawn(async move {
+                serve_connection(shared, stream, peer).await;
+                drop(permit);
+            });
         }
     }
 }
@@ -269,7 +199,7 @@ fn allowed(shared: &Shared, path: &str) -> Option<&'static str> {
 
 /// Changes are asked for on this node, and not by a page that a browser on it has loaded.
 fn may_change(peer: Peer, headers: &HeaderMap) -> Result<(), Reply> {
-    if !peer.may_change() {
+    if !peer.is_local() {
         return Err(Reply::text(403, "changes are taken from loopback only\n"));
     }
     if headers.contains_key(ORIGIN) {

@@ -1,7 +1,8 @@
 use super::*;
+use crate::life::{Life, State};
 use crate::metrics::Metrics;
+use crate::progress::Progress;
 use crate::readiness::Readiness;
-use crate::run::{Life, Progress, State};
 use serde_json::json;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

@@ -1,30 +1,13 @@
 //! Sockets handed over by systemd (`sd_listen_fds(3)`), found by the name of their unit.
-//!
-//! One of the files with unsafe code: a number from the environment becomes an owned descriptor.
-#![expect(
-    unsafe_code,
-    reason = "takes ownership of descriptors that were open before main"
-)]
 
 use std::io;
 use std::net::{TcpListener, UdpSocket};
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::io::FdFlags;
 use socket2::{Domain, Socket, Type};
 
 use crate::environment::Environment;
-
-/// The first inherited descriptor (sd-daemon(3), `SD_LISTEN_FDS_START`).
-const FIRST: RawFd = 3;
-
-/// More sockets than any unit has; a larger count is a mistake in the environment.
-const MAX: usize = 1024;
-
-/// Set once the descriptors have an owner.
-static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The inherited sockets nobody has asked for yet.
 #[derive(Debug, Default)]
@@ -64,26 +47,11 @@ impl Inherited {
     /// When an announced descriptor is not open, or not a socket.
     pub fn from_env() -> io::Result<Self> {
         let environment = Environment::current();
-        if environment.listen_pid != Some(std::process::id()) || environment.listen_fds == 0 {
-            return Ok(Self::none());
-        }
-        if TAKEN.swap(true, Ordering::AcqRel) {
-            return Ok(Self::none());
-        }
-        if environment.listen_fds > MAX {
-            return Err(io::Error::other(format!(
-                "LISTEN_FDS announces {} sockets, more than {MAX}",
-                environment.listen_fds
-            )));
-        }
-        let descriptors = (FIRST..).take(environment.listen_fds);
+        let descriptors = sys::inherit::take(environment.listen_pid, environment.listen_fds)?;
         let names = environment.listen_names.iter().map(String::as_str);
         let names = names.chain(std::iter::repeat("unknown"));
-        let owned: io::Result<Vec<_>> = descriptors
-            .zip(names)
-            .map(|(descriptor, name)| Ok((name.to_owned(), own(descriptor)?)))
-            .collect();
-        Self::from_descriptors(owned?)
+        let named = names.map(ToOwned::to_owned).zip(descriptors);
+        Self::from_descriptors(named.collect())
     }
 
     /// Sorts descriptors by what kind of socket they are.
@@ -187,21 +155,6 @@ fn kind_of(socket: &Socket) -> io::Result<Kind> {
         (Domain::UNIX, Type::STREAM) => Kind::Unix,
         _ => Kind::Other,
     })
-}
-
-/// Takes ownership of an open descriptor and keeps it from child processes.
-fn own(descriptor: RawFd) -> io::Result<OwnedFd> {
-    let path = format!("/proc/self/fd/{descriptor}");
-    if std::fs::symlink_metadata(path).is_err() {
-        return Err(io::Error::other(format!(
-            "LISTEN_FDS announces descriptor {descriptor}, which is not open"
-        )));
-    }
-    // SAFETY: The descriptor is open. The service manager opened it for this process (`LISTEN_PID`
-    // is its id) before it started; `TAKEN` lets this run once, so nothing else owns it.
-    let owned = unsafe { OwnedFd::from_raw_fd(descriptor) };
-    rustix::io::fcntl_setfd(&owned, FdFlags::CLOEXEC)?;
-    Ok(owned)
 }
 
 #[cfg(test)]

@@ -12,8 +12,7 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    ADMIN_SOCKET, Context, Life, Progress, Service, StartError, State, progress, report_problems,
-    settings,
+    ADMIN_SOCKET, Context, Life, Progress, Service, StartError, State, report_problems, settings,
 };
 use crate::admin::{Routes, Server, Shared};
 use crate::args::{LogArgs, SlotArgs};
@@ -23,7 +22,7 @@ use crate::listen::{Inherited, ListenError};
 use crate::metrics::{self, Metrics};
 use crate::readiness::Readiness;
 use crate::signal::{Request, Signals};
-use crate::{exit, listen, log, notify};
+use crate::{exit, listen, log, notify, progress};
 
 /// Requests for the service's status that may wait; each is one HTTP connection.
 const STATUS_QUEUE: usize = 64;

@@ -1,9 +1,10 @@
 //! What an engine counts, without its threads ever waiting for one another.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 
+use parking_lot::RwLock;
 use prometheus_client::collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
@@ -72,13 +73,13 @@ impl Counters {
 
     pub(super) fn add_thread(&self) -> Arc<Counts> {
         let counts = Arc::new(Counts::default());
-        let mut threads = self.threads.write().unwrap_or_else(PoisonError::into_inner);
+        let mut threads = self.threads.write();
         threads.push(Arc::clone(&counts));
         counts
     }
 
     fn sum(&self, count: impl Fn(&Counts) -> &Count) -> u64 {
-        let threads = self.threads.read().unwrap_or_else(PoisonError::into_inner);
+        let threads = self.threads.read();
         threads.iter().map(|counts| count(counts).value()).sum()
     }
 }

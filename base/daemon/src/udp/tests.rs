@@ -739,3 +739,24 @@ fn a_reply_knows_how_many_go_before_it() {
     }
     assert_eq!((largest, turns.len()), (3, 0));
 }
+
+fn mode_of(socket: &UdpSocket) -> libc::c_int {
+    option::get(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER).unwrap()
+}
+
+#[test]
+fn what_icmp_says_of_a_path_is_ignored_on_either_family() {
+    let mut addresses = vec!["127.0.0.1:0"];
+    if has_ipv6() {
+        addresses.extend(["[::1]:0", "[::]:0"]);
+    }
+    for address in addresses {
+        for fragments in [Fragments::Allowed, Fragments::Never] {
+            let socket = UdpSocket::bind(address).unwrap();
+            let mode = path_mtu_mode(fragments);
+            assert_ne!(mode_of(&socket), mode, "{address}");
+            ignore_path_mtu(&socket, fragments).unwrap();
+            assert_eq!(mode_of(&socket), mode, "{address}");
+        }
+    }
+}

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use sys::batch::{Batch, Sent, Wait};
+
 use super::counters::Counts;
-use super::sys::{Batch, Wait};
 use super::{ALERT_WAKE, Alarm, Datagram, EngineOptions, Outcome, Respond, Socket, Turn};
-use crate::run::Heartbeat;
+use crate::progress::Heartbeat;
 
 /// In quiet times every so many datagrams it is asked for all there are.
 const LOOK_EVERY: u32 = 8;
@@ -52,7 +53,7 @@ impl<R: Respond> Worker<R> {
             self.options.batch,
             self.options.send_batch,
             self.options.reply_capacity,
-            self.socket.told,
+            self.socket.asked,
         );
         let mut pace = Pace::Quiet {
             look_in: LOOK_EVERY,
@@ -256,20 +257,6 @@ impl Pace {
                 look_in: LOOK_EVERY,
             },
         }
-    }
-}
-
-/// What became of replies.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Sent {
-    pub(super) taken: usize,
-    pub(super) refused: usize,
-}
-
-impl Sent {
-    fn add(&mut self, more: Self) {
-        self.taken += more.taken;
-        self.refused += more.refused;
     }
 }
 

@@ -82,8 +82,8 @@ impl Field {
     /// Reads the field's words and appends its octets.
     pub(super) fn parse(self, text: &mut Text<'_>, out: &mut Vec<u8>) -> Result<(), RdataError> {
         match self {
-            Self::Address4 => out.extend_from_slice(&address4(text)?.octets()),
-            Self::Address6 => out.extend_from_slice(&address6(text)?.octets()),
+            Self::Address4 => out.extend_from_slice(&text.address4()?.octets()),
+            Self::Address6 => out.extend_from_slice(&text.address6()?.octets()),
             Self::Algorithm => {
                 let word = text.bare("an algorithm")?;
                 let code = mnemonic::algorithm(word).or_else(|| word.parse().ok());
@@ -145,24 +145,6 @@ impl Field {
         }
         Ok(())
     }
-}
-
-pub(super) fn address4(text: &mut Text<'_>) -> Result<Ipv4Addr, RdataError> {
-    let token = text.next("an IPv4 address")?;
-    let word = std::str::from_utf8(token.text)
-        .ok()
-        .filter(|_| !token.quoted);
-    word.and_then(|word| word.parse().ok())
-        .ok_or_else(|| text.wrong(token, "IPv4 address"))
-}
-
-pub(super) fn address6(text: &mut Text<'_>) -> Result<Ipv6Addr, RdataError> {
-    let token = text.next("an IPv6 address")?;
-    let word = std::str::from_utf8(token.text)
-        .ok()
-        .filter(|_| !token.quoted);
-    word.and_then(|word| word.parse().ok())
-        .ok_or_else(|| text.wrong(token, "IPv6 address"))
 }
 
 /// Reads hex to the end; gives how many octets it was.

@@ -3,7 +3,6 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::field::{address4, address6};
 use super::text::Text;
 use super::wire::Wire;
 use super::{RdataError, Token, base};
@@ -70,8 +69,8 @@ fn parse_gateway(kind: u8, text: &mut Text<'_>, out: &mut Vec<u8>) -> Result<(),
                 return Err(text.error("a gateway of type 0 is written `.`"));
             }
         }
-        1 => out.extend_from_slice(&address4(text)?.octets()),
-        2 => out.extend_from_slice(&address6(text)?.octets()),
+        1 => out.extend_from_slice(&text.address4()?.octets()),
+        2 => out.extend_from_slice(&text.address6()?.octets()),
         3 => out.extend_from_slice(text.name()?.as_wire()),
         _ => return Err(text.error("the gateway type is 0 to 3")),
     }

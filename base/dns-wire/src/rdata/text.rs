@@ -1,5 +1,6 @@
 //! Words of a master file: cutting a line into them, and reading the simple ones.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use super::{RdataError, Token};
@@ -65,6 +66,23 @@ impl<'a> Text<'a> {
     /// An error that names the word read last: "`word` is no …".
     pub(super) fn wrong(&self, token: Token<'_>, what: &str) -> RdataError {
         self.error(format!("{} is no {what}", shown(token)))
+    }
+
+    pub(super) fn address4(&mut self) -> Result<Ipv4Addr, RdataError> {
+        self.address("an IPv4 address", "IPv4 address")
+    }
+
+    pub(super) fn address6(&mut self) -> Result<Ipv6Addr, RdataError> {
+        self.address("an IPv6 address", "IPv6 address")
+    }
+
+    fn address<T: FromStr>(&mut self, one: &str, what: &str) -> Result<T, RdataError> {
+        let token = self.next(one)?;
+        let word = std::str::from_utf8(token.text)
+            .ok()
+            .filter(|_| !token.quoted);
+        word.and_then(|word| word.parse().ok())
+            .ok_or_else(|| self.wrong(token, what))
     }
 
     /// Everything has been read.

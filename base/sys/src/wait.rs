@@ -1,0 +1,168 @@
+//! Waiting in a thread: poll, timers, counters that wake it, signals that end its loop.
+//!
+//! `poll` is the C library's own, which a simulator replaces; rustix calls `ppoll`.
+
+use std::io;
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+
+use crate::checked;
+
+const NANOSECONDS: i64 = 1_000_000_000;
+
+/// The state of a descriptor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Events {
+    /// Something to read.
+    pub readable: bool,
+    /// A stamp of what was sent, or an error.
+    pub error: bool,
+}
+
+/// Waits until one of the descriptors is ready; a signal ends the wait, with none ready.
+pub fn poll(descriptors: &mut [(RawFd, Events)]) -> io::Result<()> {
+    let mut polled: Vec<libc::pollfd> = descriptors
+        .iter()
+        .map(|(descriptor, _)| polled(*descriptor))
+        .collect();
+    match call(&mut polled, -1) {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+            // None of what an interrupted call left is of meaning.
+            polled.iter_mut().for_each(|polled| polled.revents = 0);
+        }
+        Err(error) => return Err(error),
+    }
+    for ((_, events), polled) in descriptors.iter_mut().zip(&polled) {
+        *events = Events {
+            readable: polled.revents & libc::POLLIN != 0,
+            error: polled.revents & (libc::POLLPRI | libc::POLLERR) != 0,
+        };
+    }
+    Ok(())
+}
+
+/// Whether there is something to read, without waiting.
+pub fn is_readable(descriptor: impl AsFd) -> io::Result<bool> {
+    let mut polled = [polled(descriptor.as_fd().as_raw_fd())];
+    call(&mut polled, 0)?;
+    let [polled] = polled;
+    Ok(polled.revents & libc::POLLIN != 0)
+}
+
+fn polled(descriptor: RawFd) -> libc::pollfd {
+    libc::pollfd {
+        fd: descriptor,
+        events: libc::POLLIN | libc::POLLPRI,
+        revents: 0,
+    }
+}
+
+fn call(polled: &mut [libc::pollfd], timeout: i32) -> io::Result<i32> {
+    let n = libc::nfds_t::try_from(polled.len()).unwrap_or(0);
+    // SAFETY: The array is as long as is said, and the kernel writes to its elements alone.
+    checked(unsafe { libc::poll(polled.as_mut_ptr(), n, timeout) })
+}
+
+//--- Timers and counters
+
+/// A timer that can be waited for.
+pub fn timer() -> io::Result<OwnedFd> {
+    let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+    Ok(timerfd_create(TimerfdClockId::Monotonic, flags)?)
+}
+
+/// Starts a timer that expires once, after `nanoseconds`, at least one.
+pub fn set_timer(timer: impl AsFd, nanoseconds: i64) -> io::Result<()> {
+    let nanoseconds = nanoseconds.max(1);
+    let once = Itimerspec {
+        it_interval: Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        },
+        it_value: Timespec {
+            tv_sec: nanoseconds / NANOSECONDS,
+            tv_nsec: nanoseconds % NANOSECONDS,
+        },
+    };
+    timerfd_settime(timer, TimerfdTimerFlags::empty(), &once)?;
+    Ok(())
+}
+
+/// A counter by which another thread wakes one that [polls](poll).
+pub fn counter() -> io::Result<OwnedFd> {
+    Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
+}
+
+/// Adds one to a counter. A full counter wakes its reader anyway.
+pub fn count(counter: impl AsFd) {
+    let _full = rustix::io::write(counter, &1_u64.to_ne_bytes());
+}
+
+/// Reads a timer or a counter, so that the next poll waits for it again.
+pub fn clear(descriptor: impl AsFd) {
+    // One that has nothing says so, which is as well.
+    let _nothing = rustix::io::read(descriptor, &mut [0_u8; 8]);
+}
+
+//--- Signals
+
+/// A signal came that asks for the end.
+static STOPPED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn note_signal(_: libc::c_int) {
+    STOPPED.store(true, Ordering::Release);
+}
+
+/// Whether SIGTERM or SIGINT came since [`stop_on_signals`].
+#[must_use]
+pub fn is_stopped() -> bool {
+    STOPPED.load(Ordering::Acquire)
+}
+
+/// Notes SIGTERM and SIGINT instead of ending the process. They interrupt a wait.
+pub fn stop_on_signals() -> io::Result<()> {
+    // SAFETY: `sigaction` is numbers, an empty set of signals and a pointer, and all of them may be zero.
+    let mut action: libc::sigaction = unsafe { mem::zeroed() };
+    action.sa_sigaction = note_signal as extern "C" fn(libc::c_int) as usize;
+    for signal in [libc::SIGTERM, libc::SIGINT] {
+        // SAFETY: The handler only stores to an atomic, which is safe wherever it interrupts.
+        checked(unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) })?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timer_and_a_counter_wake_once() {
+        let (timer, counter) = (timer().unwrap(), counter().unwrap());
+        assert!(!is_readable(&timer).unwrap() && !is_readable(&counter).unwrap());
+        set_timer(&timer, 0).unwrap();
+        let mut all = [
+            (timer.as_raw_fd(), Events::default()),
+            (counter.as_raw_fd(), Events::default()),
+        ];
+        poll(&mut all).unwrap();
+        let readable = all.map(|(_, events)| events.readable);
+        assert_eq!(readable, [true, false]);
+        clear(&timer);
+        count(&counter);
+        count(&counter);
+        poll(&mut all).unwrap();
+        assert_eq!(all.map(|(_, events)| events.readable), [false, true]);
+        clear(&counter);
+        clear(&counter);
+        assert!(!is_readable(&counter).unwrap());
+    }
+}

@@ -1,0 +1,21 @@
+//! The decisions of healthd: when to probe each target, and how findings change its liveness.
+//!
+//! ```text
+//! statements ──► monitor ──► schedule: which target is probed next ──► probes
+//! evidence   ──►    │                                                    │
+//!                   ▼                                                    ▼
+//!                 table: what is known, in which order it changed ◄── target_state: rise and fall
+//! ```
+//!
+//! [`monitor`] holds it all. Beside the targets it keeps operators' decisions ([`admin_rules`]) and the
+//! clocks of nodes ([`clocks`]). The caller says what time it is, starts the probes and carries the
+//! answers: nothing here does I/O or reads a clock.
+
+pub mod admin_rules;
+pub mod clocks;
+pub mod counts;
+pub mod monitor;
+pub mod now;
+pub mod schedule;
+pub mod table;
+pub mod target_state;

@@ -1,0 +1,201 @@
+//! Drives the monitor: tells it the time, starts the probes it asks for, hands back what they find.
+//!
+//! | task | does | ends |
+//! | --- | --- | --- |
+//! | driver | waits for the next due time or a wake-up, starts probes | with the runtime |
+//! | a probe, at most as many as may be in flight | probes once, reports | at its timeout |
+//!
+//! The monitor is behind a lock that is held for one step and never across an await. What a step changed
+//! is announced as a generation; whoever follows it asks for what it has not seen.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use daemon::clock;
+use daemon::run::Heartbeat;
+use parking_lot::{Mutex, MutexGuard};
+use proto::health::{Liveness, Target};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+
+use crate::metrics::Counters;
+use health_probe::Prober;
+use liveness::monitor::{Limits, Monitor, Probe, Restored};
+use liveness::now::Now;
+use liveness::schedule::TargetId;
+use liveness::table::Finding;
+use liveness::target_state::Effect;
+
+/// The driver looks around at least this often, so that its heartbeat is heard.
+const PULSE: Duration = Duration::from_millis(250);
+
+/// The monitor and all that shells need beside it; clones share it.
+#[derive(Clone, Debug)]
+pub struct Driver {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    monitor: Mutex<Monitor>,
+    wake: Notify,
+    generation: watch::Sender<u64>,
+    /// The generation that is on disk.
+    saved: watch::Sender<u64>,
+    prober: Prober,
+    counters: Counters,
+    heartbeat: Heartbeat,
+}
+
+impl Driver {
+    /// An driver that stands still until it is [`run`](Self::run).
+    #[must_use]
+    pub fn new(limits: Limits, restored: Restored, counters: Counters) -> Self {
+        let seed = RandomState::new().hash_one(std::process::id());
+        let monitor = Monitor::new(limits, seed, restored, now());
+        let (generation, _) = watch::channel(monitor.generation());
+        Self {
+            shared: Arc::new(Shared {
+                monitor: Mutex::new(monitor),
+                wake: Notify::new(),
+                generation,
+                // Until somebody saves, there is nothing to wait for.
+                saved: watch::channel(u64::MAX).0,
+                prober: Prober::new(),
+                counters,
+                heartbeat: Heartbeat::default(),
+            }),
+        }
+    }
+
+    /// Begins to probe; needs a tokio runtime.
+    #[must_use]
+    pub fn run(&self) -> JoinHandle<()> {
+        tokio::spawn(Arc::clone(&self.shared).run())
+    }
+
+    /// Does one step with the monitor, and announces what it changed.
+    pub fn step<R>(&self, step: impl FnOnce(&mut Monitor, Now) -> R) -> R {
+        let mut monitor = self.shared.lock();
+        let result = step(&mut monitor, now());
+        self.shared.announce(&monitor);
+        drop(monitor);
+        self.shared.wake.notify_one();
+        result
+    }
+
+    /// Looks at the monitor.
+    pub fn look<R>(&self, look: impl FnOnce(&Monitor) -> R) -> R {
+        look(&self.shared.lock())
+    }
+
+    /// Looks at the monitor, and is told the time.
+    pub fn look_now<R>(&self, look: impl FnOnce(&Monitor, Now) -> R) -> R {
+        look(&self.shared.lock(), now())
+    }
+
+    /// The newest generation, waited for with `changed`.
+    #[must_use]
+    pub fn generations(&self) -> watch::Receiver<u64> {
+        self.shared.generation.subscribe()
+    }
+
+    /// Tells whoever waits that a generation is on disk.
+    pub fn note_saved(&self, generation: u64) {
+        self.shared.saved.send_replace(generation);
+    }
+
+    /// Waits until a generation is on disk; false when it is not, `limit` later.
+    pub async fn is_saved(&self, generation: u64, limit: Duration) -> bool {
+        let mut saved = self.shared.saved.subscribe();
+        let saved = saved.wait_for(|saved| *saved >= generation);
+        matches!(tokio::time::timeout(limit, saved).await, Ok(Ok(_)))
+    }
+
+    /// Counted up for as long as the driver goes round.
+    #[must_use]
+    pub fn heartbeat(&self) -> Heartbeat {
+        Heartbeat::clone(&self.shared.heartbeat)
+    }
+
+    /// What is counted of all probes.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.shared.counters
+    }
+}
+
+impl Shared {
+    async fn run(self: Arc<Self>) {
+        loop {
+            self.heartbeat
+                .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let (probes, deadline) = self.plan();
+            for probe in probes {
+                self.counters.lateness.observe(probe.late.as_secs_f64());
+                let shared = Arc::clone(&self);
+                tokio::spawn(async move {
+                    let finding = Box::pin(shared.prober.probe(&probe.target)).await;
+                    shared.finish(probe.id, &probe.target, finding);
+                });
+            }
+            let pulse = clock::now() + PULSE;
+            let until = deadline.map_or(pulse, |deadline| deadline.min(pulse));
+            tokio::select! {
+                () = self.wake.notified() => {}
+                () = tokio::time::sleep_until(until.into()) => {}
+            }
+        }
+    }
+
+    /// What is to be started, and when to look again.
+    fn plan(&self) -> (Vec<Probe>, Option<Instant>) {
+        let mut monitor = self.lock();
+        let now = now();
+        let probes = std::iter::from_fn(|| monitor.poll(now)).collect();
+        let deadline = monitor.next_deadline();
+        self.announce(&monitor);
+        (probes, deadline)
+    }
+
+    fn finish(&self, id: TargetId, target: &Target, finding: Finding) {
+        self.counters.count(target, &finding);
+        let (reason, good) = (finding.reason.clone(), finding.good);
+        let mut monitor = self.lock();
+        let first = monitor
+            .table()
+            .get(id)
+            .is_some_and(|entry| entry.state.liveness() == Liveness::Unknown);
+        let effect = monitor.finish(id, finding, now());
+        self.announce(&monitor);
+        drop(monitor);
+        self.wake.notify_one();
+        match (effect, good) {
+            (Effect::Flipped, true) => tracing::info!(%target, reason, "Target is up"),
+            (Effect::Flipped, false) if first => tracing::info!(%target, reason, "Target is down"),
+            (Effect::Flipped, false) => tracing::warn!(%target, reason, "Target is down"),
+            (Effect::Confirmed | Effect::None, _) => {}
+        }
+    }
+
+    fn announce(&self, monitor: &Monitor) {
+        let newest = monitor.generation();
+        self.generation.send_if_modified(|generation| {
+            let moved = *generation != newest;
+            *generation = newest;
+            moved
+        });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Monitor> {
+        self.monitor.lock()
+    }
+}
+
+fn now() -> Now {
+    Now {
+        steady: clock::now(),
+        wall: clock::since_1970(),
+    }
+}

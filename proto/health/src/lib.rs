@@ -1,0 +1,343 @@
+//! Targets, what is known of them, and reports of clocks, as healthd and its subscribers mean them.
+//!
+//! A [`Target`] that exists can be probed, a [`TargetStatus`] always has a meaning. How they travel is the
+//! crate `proto`'s. Never does I/O and never reads a clock.
+
+#![warn(missing_docs)]
+
+mod clock;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, SystemTime};
+
+pub use clock::{ClockReport, ClockState, Leap};
+
+/// A target of probes. Its identity is all of it: two equal targets share one probe.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Target {
+    /// How it is probed.
+    pub kind: TargetKind,
+    /// The address.
+    pub address: SocketAddr,
+    /// When it is probed, and how many results make a state.
+    pub schedule: Schedule,
+    /// The address to probe from; any when `None`.
+    pub source: Option<IpAddr>,
+}
+
+impl Target {
+    /// A TCP target with the default schedule.
+    #[must_use]
+    pub fn tcp(address: SocketAddr) -> Self {
+        Self {
+            kind: TargetKind::Tcp,
+            address,
+            schedule: Schedule::default(),
+            source: None,
+        }
+    }
+}
+
+/// A short form for logs and status: `tcp 192.168.7.13:6443`.
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.kind.name(), self.address)?;
+        match &self.kind {
+            TargetKind::Http(probe) | TargetKind::Https(probe) => f.write_str(&probe.path),
+            TargetKind::Grpc { service } if !service.is_empty() => write!(f, " {service}"),
+            TargetKind::Dns(probe) => write!(f, " {}", probe.name),
+            TargetKind::Tcp | TargetKind::Grpc { .. } | TargetKind::Ntp => Ok(()),
+        }
+    }
+}
+
+/// How a target is probed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum TargetKind {
+    /// Up when a TCP connection is accepted.
+    Tcp,
+    /// Up when an HTTP response is the expected one.
+    Http(HttpProbe),
+    /// The same over TLS.
+    Https(HttpProbe),
+    /// Up when `grpc.health.v1` says SERVING.
+    Grpc {
+        /// The service asked about; the server as a whole when empty.
+        service: String,
+    },
+    /// Up when the server answers a DNS query as expected.
+    Dns(DnsProbe),
+    /// Up when the server answers with a synchronised clock.
+    Ntp,
+}
+
+impl TargetKind {
+    /// The kind's name on command lines, in logs and in metrics.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Http(_) => "http",
+            Self::Https(_) => "https",
+            Self::Grpc { .. } => "grpc",
+            Self::Dns(_) => "dns",
+            Self::Ntp => "ntp",
+        }
+    }
+}
+
+/// An HTTP request and what is expected of the response.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HttpProbe {
+    /// The method.
+    pub method: String,
+    /// The `Host` header, and over TLS the server name; the address when empty.
+    pub host: String,
+    /// Path and query.
+    pub path: String,
+    /// The status that means up.
+    pub status: u16,
+    /// Text that the body must contain.
+    pub body: Option<String>,
+    /// The `User-Agent` header; healthd's own when empty.
+    pub user_agent: String,
+    /// Further headers.
+    pub headers: Vec<(String, String)>,
+    /// How many octets of the body are read at most; healthd's own bound when `None`.
+    pub byte_limit: Option<u64>,
+    /// Over TLS: how the server's certificate is checked.
+    pub verify: Verify,
+}
+
+impl Default for HttpProbe {
+    fn default() -> Self {
+        Self {
+            method: "GET".to_owned(),
+            host: String::new(),
+            path: "/".to_owned(),
+            status: 200,
+            body: None,
+            user_agent: String::new(),
+            headers: Vec::new(),
+            byte_limit: None,
+            verify: Verify::System,
+        }
+    }
+}
+
+/// How a TLS server's certificate is checked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Verify {
+    /// Against the system's certificate authorities.
+    #[default]
+    System,
+    /// Not at all.
+    Off,
+    /// Against the authorities in this PEM file on healthd's host.
+    Ca(String),
+}
+
+/// A DNS query and what is expected of the response.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DnsProbe {
+    /// The name asked for, in master-file text; the root when `.`.
+    pub name: String,
+    /// The type asked for.
+    pub rtype: u16,
+    /// The response code that means up; any answer will do when `None`.
+    pub rcode: Option<u16>,
+}
+
+impl Default for DnsProbe {
+    fn default() -> Self {
+        Self {
+            name: ".".to_owned(),
+            rtype: 6,
+            rcode: None,
+        }
+    }
+}
+
+/// When a target is probed, and how many results in a row make a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Schedule {
+    /// Between the starts of two probes.
+    pub interval: Duration,
+    /// Between probes while results contradict the state but have not changed it yet.
+    pub fast_interval: Duration,
+    /// For one probe, from start to verdict.
+    pub timeout: Duration,
+    /// How many good results make a target up.
+    pub rise: u32,
+    /// How many bad results make a target down.
+    pub fall: u32,
+}
+
+impl Schedule {
+    /// No target is probed more often than this: a probe costs its target something too.
+    pub const MIN_INTERVAL: Duration = Duration::from_millis(100);
+}
+
+impl Default for Schedule {
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_secs(5),
+            fast_interval: Duration::from_secs(1),
+            timeout: Duration::from_secs(2),
+            rise: 1,
+            fall: 1,
+        }
+    }
+}
+
+/// The liveness that probes found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Liveness {
+    /// Not one probe has ended yet.
+    #[default]
+    Unknown,
+    /// Up.
+    Up,
+    /// Down.
+    Down,
+}
+
+impl std::fmt::Display for Liveness {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Unknown => "unknown",
+            Self::Up => "up",
+            Self::Down => "down",
+        })
+    }
+}
+
+/// The operator's decision.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum AdminState {
+    /// Counts as its probes say.
+    #[default]
+    Ready,
+    /// Finishes what it has and gets nothing new.
+    Drain,
+    /// Counts as down.
+    Maintenance,
+}
+
+impl std::fmt::Display for AdminState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Ready => "ready",
+            Self::Drain => "drain",
+            Self::Maintenance => "maintenance",
+        })
+    }
+}
+
+/// The status of one target.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TargetStatus {
+    /// The liveness that probes found.
+    pub liveness: Liveness,
+    /// The operator's decision.
+    pub admin: AdminState,
+    /// When the liveness last changed.
+    pub since: Option<SystemTime>,
+    /// When the last probe ended.
+    pub last_check: Option<SystemTime>,
+    /// How long the last probe took.
+    pub latency: Duration,
+    /// The reason that the last probe gave.
+    pub reason: String,
+    /// The liveness is from before healthd's restart, and no probe has confirmed it yet.
+    pub warm: bool,
+}
+
+impl TargetStatus {
+    /// What a chooser of targets goes by: probes, unless an operator took the target out.
+    #[must_use]
+    pub const fn effective(&self) -> Liveness {
+        match self.admin {
+            AdminState::Ready => self.liveness,
+            AdminState::Drain | AdminState::Maintenance => Liveness::Down,
+        }
+    }
+
+    /// Whether something new may be sent to the target.
+    #[must_use]
+    pub const fn is_usable(&self) -> bool {
+        matches!(self.effective(), Liveness::Up)
+    }
+}
+
+/// The status of a set of targets at one generation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Grows with every change; 0 before the first word from healthd.
+    pub generation: u64,
+    /// Each target's status.
+    pub targets: BTreeMap<Target, TargetStatus>,
+}
+
+impl Snapshot {
+    /// The status of one target.
+    #[must_use]
+    pub fn status(&self, target: &Target) -> Option<&TargetStatus> {
+        self.targets.get(target)
+    }
+
+    /// What a chooser goes by; `Unknown` for a target that is not in the snapshot.
+    #[must_use]
+    pub fn liveness(&self, target: &Target) -> Liveness {
+        self.status(target)
+            .map_or(Liveness::Unknown, TargetStatus::effective)
+    }
+
+    /// This snapshot, which follows `before` on another stream, without what healthd forgot.
+    ///
+    /// healthd comes back from a restart with what it had last written to disk, or with nothing. What
+    /// it has not probed since does not outweigh what the subscriber heard from it before.
+    #[must_use]
+    pub fn keep_known(mut self, before: &Self) -> Self {
+        for (target, status) in &mut self.targets {
+            if !status.warm && status.liveness != Liveness::Unknown {
+                continue;
+            }
+            let known = before.status(target);
+            if let Some(known) = known.filter(|known| known.liveness != Liveness::Unknown) {
+                *status = TargetStatus {
+                    admin: status.admin,
+                    ..known.clone()
+                };
+            }
+        }
+        self
+    }
+}
+
+/// Why a message of the contract is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HealthError {
+    /// The address is no IP address.
+    #[error("{0:?} is no IP address")]
+    Address(String),
+    /// The port is not between 1 and 65535.
+    #[error("{0} is no port")]
+    Port(u32),
+    /// There is no probe in the target, or one of a later version.
+    #[error("the target does not say how to probe it")]
+    Kind,
+    /// A status that no HTTP server sends.
+    #[error("{0} is no HTTP status")]
+    Status(u32),
+    /// A number beyond what its field means.
+    #[error("{0} is out of range for {1}")]
+    Range(u32, &'static str),
+    /// Who reports a clock has no name, or none that can be shown.
+    #[error("the reporter's name is not 1 to 64 letters without control characters")]
+    Reporter,
+    /// The bytes are no message of the contract.
+    #[error("not a health message")]
+    Malformed,
+}
