@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::drift_file;
-use crate::timekeeper::Estate;
+use timekeeper::Estate;
 
 /// What the file is called more than the drift file.
 const EXTENSION: &str = ".reference";
@@ -106,9 +106,9 @@ impl EstateFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{Local, Settings};
-    use crate::time::{RawTime, Reading, SECOND, UnixTime};
-    use crate::timekeeper::Timekeeper;
+    use time_model::settings::{Local, Settings};
+    use time_model::time::{RawTime, Reading, SECOND, UnixTime};
+    use timekeeper::Timekeeper;
 
     fn estate() -> Estate {
         let settings = Settings {

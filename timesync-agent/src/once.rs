@@ -4,11 +4,11 @@ use std::fmt;
 use std::path::Path;
 
 use crate::agent::{self, AgentError, Options, Seen};
-use crate::keys::KeyRing;
-use crate::settings::Settings;
 use crate::system::clock::{self, Clock};
 use crate::system::rivals;
-use crate::time::{SECOND, Span};
+use ntp::keys::KeyRing;
+use time_model::settings::Settings;
+use time_model::time::{SECOND, Span};
 
 /// What is done with what was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

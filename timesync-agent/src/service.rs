@@ -29,22 +29,22 @@ use crate::cmdmon;
 use crate::config::Config;
 use crate::estate_file::EstateFile;
 use crate::health::Health;
-use crate::history::History;
-use crate::keys::KeyRing;
 use crate::metrics::Scrape;
 use crate::page;
-use crate::random::Random;
-use crate::responder::{Policy, Tables};
 use crate::sandbox::{self, Capabilities};
 use crate::self_check;
 use crate::server::{self, Supply};
-use crate::settings::{PtpTransport, RefclockDriver, Settings};
 use crate::status::{self, Surroundings};
 use crate::system;
 use crate::system::clock;
-use crate::timekeeper::Reference;
-use crate::view::View;
-use crate::words;
+use ntp::keys::KeyRing;
+use ntp::responder::{Policy, Tables};
+use random::Random;
+use time_model::history::History;
+use time_model::labels;
+use time_model::settings::{PtpTransport, RefclockDriver, Settings};
+use time_model::view::View;
+use timekeeper::Reference;
 
 /// How often what is seen is looked at: people and healthd hear of a change within this.
 const LOOK: Duration = Duration::from_millis(250);
@@ -54,7 +54,7 @@ const LOOK: Duration = Duration::from_millis(250);
 pub struct Timesync {
     agent: Agent,
     /// Where chronyc is answered.
-    chronyc: cmdmon::server::Server,
+    chronyc: cmdmon::Server,
     /// What does what chronyc asks for.
     hands: Hands,
     views: Arc<Cell<View>>,
@@ -151,7 +151,7 @@ impl Service for Timesync {
         context.progress.register("ntp", agent.heartbeat());
         check_self(context, &agent, &supply, &mut random);
         let hands = Hands::new(agent.commander(), settings, Arc::clone(&doors));
-        let chronyc = cmdmon::server::Server::start(
+        let chronyc = cmdmon::Server::start(
             settings,
             Arc::clone(&views),
             Arc::clone(&supply.tables),
@@ -261,7 +261,7 @@ async fn take_clock(config: &Config, context: &Context) -> Result<Option<Lock>, 
 }
 
 /// Everywhere that the process listens, in words.
-fn listeners(doors: &Doors, chronyc: &cmdmon::server::Server) -> Vec<String> {
+fn listeners(doors: &Doors, chronyc: &cmdmon::Server) -> Vec<String> {
     let mut listeners = doors.listeners();
     listeners.extend_from_slice(chronyc.listeners());
     listeners
@@ -419,7 +419,7 @@ impl Follower {
     fn pass_on(&self) {
         let view = self.views.get();
         self.health.tell(view);
-        let reason = (!words::is_ready(view)).then(|| words::summary(view));
+        let reason = (!labels::is_ready(view)).then(|| labels::summary(view));
         self.readiness.set_unready("clock", reason);
         let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
         history.note(view);
@@ -429,7 +429,7 @@ impl Follower {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chrony_conf::parse_bytes;
+    use peer_chrony::parse_bytes;
 
     #[test]
     fn what_takes_a_restart_is_known() {

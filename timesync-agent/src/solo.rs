@@ -9,13 +9,13 @@ use std::sync::Arc;
 use daemon::snapshot::Cell;
 
 use crate::agent::{self, AgentError, Options};
-use crate::keys::KeyRing;
-use crate::random::Random;
-use crate::responder::{Policy, Tables};
 use crate::server::{self, Supply};
-use crate::settings::Settings;
 use crate::system;
-use crate::timekeeper::Reference;
+use ntp::keys::KeyRing;
+use ntp::responder::{Policy, Tables};
+use random::Random;
+use time_model::settings::Settings;
+use timekeeper::Reference;
 
 /// Keeps the time until SIGTERM or SIGINT.
 ///

@@ -156,7 +156,8 @@ fn level() -> Level {
 }
 
 /// Crates whose events are the daemon's own: all others are heard from `warn` up.
-const OWN: [&str; 11] = [
+const OWN: [&str; 12] = [
+    "clock_drivers",
     "daemon",
     "deploy",
     "dns_authd",

@@ -1,11 +1,11 @@
 //! Any bytes as a request or a reply of chronyc's protocol.
 
-use timesync_agent::cmdmon::answer::{Answer, Facts, answer};
-use timesync_agent::cmdmon::reply::{Reply, Report};
-use timesync_agent::cmdmon::request::{Refused, Request};
-use timesync_agent::cmdmon::{MAX_LENGTH, float};
-use timesync_agent::responder::{Acl, Tables};
-use timesync_agent::view::{SourceView, View};
+use chronyc::answer::{Answer, Facts, answer};
+use chronyc::reply::{Reply, Report};
+use chronyc::request::{Refused, Request};
+use chronyc::{MAX_LENGTH, float};
+use ntp::responder::{Acl, Tables};
+use time_model::view::{SourceView, View};
 
 pub(super) fn body(data: &[u8]) {
     as_request(data);

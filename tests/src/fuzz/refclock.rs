@@ -1,9 +1,9 @@
 //! Any bytes as what reference clocks leave: a datagram, shared memory, answers of hardware clocks; and any times to the filter.
 
-use timesync_agent::refclock::{Context, ReferenceClock, Scale, Told, What, phc, pps, shm, sock};
-use timesync_agent::settings::{RefclockDriver, RefclockOptions, RefclockSettings};
-use timesync_agent::time::{RawTime, Reading, UnixTime};
-use timesync_agent::view::Leap;
+use clocks::refclock::{Context, ReferenceClock, Scale, Told, What, phc, pps, shm, sock};
+use time_model::settings::{RefclockDriver, RefclockOptions, RefclockSettings};
+use time_model::time::{RawTime, Reading, UnixTime};
+use time_model::view::Leap;
 
 pub(super) fn body(data: &[u8]) {
     if let Some(sample) = sock::decode(data) {

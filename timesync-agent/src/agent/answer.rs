@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use daemon::snapshot::Reader;
 
-use crate::random::Random;
-use crate::responder::{Answer, LONGEST_ANSWER, Policy, Receipt, Request, Responder, Tables};
 use crate::server::Supply;
-use crate::settings::ServerSettings;
 use crate::system::Events;
 use crate::system::clock;
 use crate::system::socket::{Listener, has_ipv6};
-use crate::timekeeper::Reference;
-use crate::wire::LONGEST_PACKET;
+use ntp::responder::{Answer, LONGEST_ANSWER, Policy, Receipt, Request, Responder, Tables};
+use ntp::wire::LONGEST_PACKET;
+use random::Random;
+use time_model::settings::ServerSettings;
+use timekeeper::Reference;
 
 use super::{AgentError, system};
 

@@ -1,20 +1,20 @@
 //! The cards that stamp packets: told to, their clocks read now and then, and their stamps put on the raw clock.
 //!
-//! Decides nothing of stamps; that is [`card`](crate::card)'s.
+//! Decides nothing of stamps; that is [`card`](clocks::nic)'s.
 
 use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use crate::card::{CardClock, Pace, Rules, on_the_wire};
-use crate::engine::Stamp;
-use crate::refclock::drivers::Phc;
-use crate::settings::HardwareStamps;
-use crate::system::card;
 use crate::system::clock;
 use crate::system::socket::{self, CardStamp};
-use crate::time::{RawTime, Reading, SECOND, Span};
-use crate::view::StampSource;
+use clock_drivers::nic;
+use clock_drivers::phc_device::Phc;
+use clocks::nic::{CardClock, Pace, Rules, on_the_wire};
+use time_model::sample::Stamp;
+use time_model::settings::HardwareStamps;
+use time_model::time::{RawTime, Reading, SECOND, Span};
+use time_model::view::StampSource;
 
 /// `hwtimestamp *`.
 const EVERY: &str = "*";
@@ -54,7 +54,7 @@ impl Cards {
         let mut cards = Self::default();
         for settings in wanted {
             let names = match settings.interface.as_str() {
-                EVERY => card::interfaces().unwrap_or_default(),
+                EVERY => nic::interfaces().unwrap_or_default(),
                 name => [name.to_owned()].into(),
             };
             for name in names {
@@ -137,14 +137,14 @@ impl Cards {
 impl Card {
     fn open(interface: &str, settings: &HardwareStamps, now: Reading) -> io::Result<Self> {
         let socket = socket::plain()?;
-        let index = card::index(&socket, interface)?;
-        let abilities = card::abilities(&socket, interface)?;
+        let index = nic::index(&socket, interface)?;
+        let abilities = nic::abilities(&socket, interface)?;
         let (filter, number) = abilities
             .choose(settings.filter)
             .map_err(|lack| io::Error::new(io::ErrorKind::Unsupported, lack))?;
         let path = PathBuf::from(format!("/dev/ptp{number}"));
         let device = Phc::open(&path, settings.no_cross)?;
-        card::make_stamp(&socket, interface, filter)?;
+        nic::make_stamp(&socket, interface, filter)?;
         let mut card = Self {
             index,
             settings: settings.clone(),

@@ -11,26 +11,27 @@ use std::sync::mpsc::Receiver;
 use daemon::run::Heartbeat;
 use daemon::snapshot::Cell;
 
-use crate::card::{Exchange, Ready};
-use crate::engine::{Engine, Input, Output, SocketId, Stamp};
 use crate::estate_file::EstateFile;
-use crate::random::Random;
-use crate::refclock::Context;
-use crate::refclock::drivers::Clocks;
 use crate::resolver::Resolver;
-use crate::responder::Tables;
 use crate::server::Supply;
-use crate::settings::{HardwareStamps, RefclockSettings, ServerSettings, Settings};
 use crate::system::clock::{self, Clock};
 use crate::system::socket::{self, Departure, Socket};
 use crate::system::timer::{Timer, Waker};
 use crate::system::{self, Events};
 use crate::thermometer::Thermometer;
-use crate::time::{RawTime, Reading, SECOND, Span};
-use crate::timekeeper::{Effect, Reference};
-use crate::view::{ClockState, View};
-use crate::wire::LONGEST_PACKET;
-use crate::words;
+use clock_drivers::Clocks;
+use clocks::nic::{Exchange, Ready};
+use clocks::refclock::Context;
+use ntp::engine::{Engine, Input, Output, SocketId};
+use ntp::responder::Tables;
+use ntp::wire::LONGEST_PACKET;
+use random::Random;
+use time_model::labels;
+use time_model::sample::Stamp;
+use time_model::settings::{HardwareStamps, RefclockSettings, ServerSettings, Settings};
+use time_model::time::{RawTime, Reading, SECOND, Span};
+use time_model::view::{ClockState, View};
+use timekeeper::{Effect, Reference};
 
 use super::answer::Answerer;
 use super::cards::{Cards, Way};
@@ -565,7 +566,7 @@ fn socket_options(settings: &Settings, cards: &Cards) -> socket::Options {
 
 /// Opens reference clocks; of those that cannot be opened the log tells.
 fn open_clocks(refclocks: &[RefclockSettings], now: Reading) -> Clocks {
-    let (clocks, failures) = Clocks::open(refclocks, now);
+    let (clocks, failures) = Clocks::open(refclocks, now, system::seed);
     for failure in failures {
         let clock = failure.clock;
         tracing::error!(clock, error = %failure.error, "Cannot open a reference clock");
@@ -577,7 +578,7 @@ impl std::fmt::Debug for Run {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let view = self.engine.view(Vec::new(), clock::read());
         f.debug_struct("Run")
-            .field("summary", &words::summary(&view))
+            .field("summary", &labels::summary(&view))
             .finish_non_exhaustive()
     }
 }

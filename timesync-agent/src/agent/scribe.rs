@@ -9,12 +9,12 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::{self, JoinHandle};
 
 use crate::drift_file;
-use crate::engine::Record;
 use crate::estate_file::EstateFile;
 use crate::logs::{self, Log};
-use crate::settings::{LogSettings, Settings};
-use crate::time::UnixTime;
-use crate::timekeeper::{Drift, Estate};
+use ntp::engine::Record;
+use time_model::settings::{LogSettings, Settings};
+use time_model::time::UnixTime;
+use timekeeper::{Drift, Estate};
 
 /// Lines that wait for the disk. When it is that slow, lines are lost and the time goes on.
 const QUEUE: usize = 1024;

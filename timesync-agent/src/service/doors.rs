@@ -12,10 +12,10 @@ use daemon::udp;
 
 use super::{policy, sockets};
 use crate::config::Config;
-use crate::keys::KeyRing;
-use crate::random::Random;
 use crate::server::{Server, Supply};
-use crate::settings::{ServerSettings, Settings};
+use ntp::keys::KeyRing;
+use random::Random;
+use time_model::settings::{ServerSettings, Settings};
 
 /// Sockets, and threads that answer there.
 pub(super) struct Doors {

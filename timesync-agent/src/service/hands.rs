@@ -8,12 +8,12 @@ use rustix::process::{Signal, getpid, kill_process};
 use super::doors::Doors;
 use super::keys;
 use crate::agent::Commander;
-use crate::chrony_conf::parse_source_directories;
-use crate::cmdmon::answer::Errand;
-use crate::cmdmon::reply::Status;
-use crate::cmdmon::server::{Control, Outcome};
-use crate::engine::{self, Reply};
-use crate::settings::{AccessRule, Settings, SourceSettings};
+use crate::cmdmon::{Control, Outcome};
+use chronyc::answer::Errand;
+use chronyc::reply::Status;
+use ntp::engine::{self, Reply};
+use peer_chrony::parse_source_directories;
+use time_model::settings::{AccessRule, Settings, SourceSettings};
 
 /// Rules of access that a configuration has, and what chronyc says besides. More than this is a program gone wrong.
 const MAX_RULES: usize = 16_384;
@@ -183,7 +183,7 @@ fn ready(status: Status) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{Local, MakeStep};
+    use time_model::settings::{Local, MakeStep};
 
     #[test]
     fn what_chronyc_has_said_is_remembered_once_it_is_done() {

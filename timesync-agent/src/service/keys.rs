@@ -5,9 +5,9 @@ use std::path::Path;
 
 use daemon::disk;
 
-use crate::keys::KeyRing;
-use crate::keys_file;
-use crate::settings::Settings;
+use ntp::key_file;
+use ntp::keys::KeyRing;
+use time_model::settings::Settings;
 
 /// A shorter secret can be guessed; chronyd warns of it, too.
 const SHORTEST: usize = 80;
@@ -26,17 +26,15 @@ pub(crate) fn read(settings: &Settings) -> (KeyRing, Vec<String>) {
 fn sources_without(settings: &Settings, ring: &KeyRing) -> Vec<String> {
     let sources = settings.sources.iter();
     let keyed = sources.filter_map(|source| Some((&source.host, source.options.key?)));
-    let odd = keyed.filter_map(
-        |(host, id)| match ring.get(id).map(crate::keys::Key::bits) {
-            None => Some(format!(
-                "there is no key {id}: {host} is not asked, since its answers could not be believed"
-            )),
-            Some(bits) if bits < SHORTEST => Some(format!(
-                "key {id} of {host} has {bits} bits, which can be guessed: {SHORTEST} are the least"
-            )),
-            Some(_) => None,
-        },
-    );
+    let odd = keyed.filter_map(|(host, id)| match ring.get(id).map(ntp::keys::Key::bits) {
+        None => Some(format!(
+            "there is no key {id}: {host} is not asked, since its answers could not be believed"
+        )),
+        Some(bits) if bits < SHORTEST => Some(format!(
+            "key {id} of {host} has {bits} bits, which can be guessed: {SHORTEST} are the least"
+        )),
+        Some(_) => None,
+    });
     odd.collect()
 }
 
@@ -48,7 +46,7 @@ fn read_file(path: &Path) -> (KeyRing, Vec<String>) {
             return (KeyRing::new(), vec![warning]);
         }
     };
-    let (ring, problems) = keys_file::parse(&octets, path);
+    let (ring, problems) = key_file::parse(&octets, path);
     let mut warnings: Vec<String> = problems.iter().map(ToString::to_string).collect();
     let mode = std::fs::metadata(path).map_or(0, |file| file.permissions().mode());
     if mode & 0o007 != 0 {
@@ -62,9 +60,7 @@ mod tests {
     use super::*;
 
     fn settings(text: &str) -> Settings {
-        crate::chrony_conf::parse_bytes(text.as_bytes())
-            .unwrap()
-            .settings
+        peer_chrony::parse_bytes(text.as_bytes()).unwrap().settings
     }
 
     #[test]

@@ -4,11 +4,11 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use crate::engine::Stamp;
-use crate::settings::ClientSettings;
-use crate::time::{Span, UnixTime};
-use crate::view::StampSource;
-use crate::wire::LONGEST_PACKET;
+use ntp::wire::LONGEST_PACKET;
+use time_model::sample::Stamp;
+use time_model::settings::ClientSettings;
+use time_model::time::{Span, UnixTime};
+use time_model::view::StampSource;
 
 use super::clock;
 use super::sys::{self, Received};
@@ -16,7 +16,7 @@ use super::sys::{self, Received};
 /// Bound on the error of a stamp of the kernel, in seconds: what lies between it and the wire is the path's.
 const KERNEL_ERROR: f64 = 0.0;
 /// A stamp of the kernel is this old at most when it is picked up; if it seems older, or is not past, the clock was stepped.
-const OLDEST_STAMP: Span = Span(crate::time::SECOND);
+const OLDEST_STAMP: Span = Span(time_model::time::SECOND);
 
 /// What stamps are wanted: by the kernel, on arrival and on leaving, without a copy of what left.
 const STAMPS: libc::c_uint = libc::SOF_TIMESTAMPING_SOFTWARE

@@ -2,11 +2,11 @@
 
 use super::super::{Reload, Request};
 use super::{Cards, Run, open_clocks, socket_options};
-use crate::engine::{Command, Input, Reply, Whom};
-use crate::refclock::drivers::Clocks;
 use crate::system::clock;
 use crate::system::socket::Socket;
-use crate::time::Reading;
+use clock_drivers::Clocks;
+use ntp::engine::{Command, Input, Reply, Whom};
+use time_model::time::Reading;
 
 impl Run {
     /// Another thread has something.
