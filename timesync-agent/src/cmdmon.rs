@@ -276,7 +276,7 @@ impl Shared {
                     answer(&request.command, &facts, is_local)
                 };
                 let (status, report) = match answer {
-                    Answer::Told(status, report) => (status, report),
+                    Answer::Reply(status, report) => (status, report),
                     Answer::Errand(errand) => {
                         tracing::debug!(command = ?request.command, "Command");
                         (self.perform(errand).await, Report::Null)

@@ -13,9 +13,10 @@ use daemon::{errln, exit, outln, run};
 use crate::args::{Cli, ConfigArgs, Format, ServeArgs, SoloArgs, Verb};
 use crate::chronyc_cli::{self, Verb as Ask};
 use crate::config::{self, Config, DEFAULT_ADMIN, files};
-use crate::once::{self, Mode};
-use crate::service::{Timesync, keys};
-use crate::solo;
+use crate::keys;
+use crate::measure_once::{self, Mode};
+use crate::service::Timesync;
+use crate::single_thread;
 use crate::status;
 use chronyc::request::Command;
 use ntp::keys::KeyRing;
@@ -99,7 +100,7 @@ fn measure(args: &ServeArgs) -> ExitCode {
     let timeout = args
         .timeout
         .map(|seconds| Span(i64::from(seconds) * SECOND));
-    match once::run(&config.settings, read_keys(&config), mode, timeout) {
+    match measure_once::run(&config.settings, read_keys(&config), mode, timeout) {
         Ok(offset) => {
             outln!(
                 "System clock wrong by {:.6} seconds ({done})",
@@ -119,7 +120,7 @@ fn keep(args: &SoloArgs) -> ExitCode {
         Ok(config) => config,
         Err(code) => return code,
     };
-    match solo::run(&config.settings, read_keys(&config), config.corrects_clock) {
+    match single_thread::run(&config.settings, read_keys(&config), config.corrects_clock) {
         Ok(()) => exit::code(exit::OK),
         Err(error) => {
             exit::report(&error);

@@ -4,7 +4,7 @@
 //! and `timerfd`, one buffer per message. No `epoll`, no `sendmmsg`, nothing of std's network, no system call of its own.
 
 pub mod clock;
-pub mod rivals;
+pub mod other_daemons;
 pub mod socket;
 mod sys;
 pub mod timer;

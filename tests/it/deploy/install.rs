@@ -74,7 +74,7 @@ fn a_dry_run_shows_all_and_changes_nothing() {
     let public = site.path("maker.pub");
     let said = installed(&root, &bundle, &["--public-key", &public, "--dry-run"]);
     assert!(
-        said.contains("--- /dev/null\n+++ b/etc/outpost/healthd.toml\n "),
+        said.contains("--- /dev/null\n+++ b/etc/outpost/healthd.toml\n@@ "),
         "{said}"
     );
     assert!(said.contains("image of healthd: none to sha256:"), "{said}");

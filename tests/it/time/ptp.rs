@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use clock_drivers::Clocks;
 use clock_drivers::ptp::Slave;
-use clocks::refclock::{Context, Scale, Told, What};
+use clocks::refclock::{Context, Observation, Observed, Scale};
 use tests::daemon::{Daemon, metric};
 use tests::netns::{Machine, Network};
 use tests::scratch::Scratch;
@@ -105,11 +105,11 @@ fn off(at: RawTime, time: UnixTime) -> i64 {
 }
 
 /// The next so many that were told.
-fn told(receiver: &Receiver<Told>, n: usize) -> Vec<(i64, Scale)> {
+fn told(receiver: &Receiver<Observation>, n: usize) -> Vec<(i64, Scale)> {
     let told = std::iter::repeat_with(|| receiver.recv_timeout(PATIENCE).expect("PTP is followed"));
     let times = told.take(n).map(|told| match told.what {
-        What::Time { time, scale } => (off(told.at, time), scale),
-        What::Pulse { .. } => panic!("{told:?}"),
+        Observed::Time { time, scale } => (off(told.at, time), scale),
+        Observed::Pulse { .. } => panic!("{told:?}"),
     });
     times.collect()
 }

@@ -64,10 +64,10 @@ fn as_request(data: &[u8]) {
             // Over UDP, nothing is ever done.
             assert!(matches!(
                 answer(&request.command, &facts, false),
-                Answer::Told(..)
+                Answer::Reply(..)
             ));
             match answer(&request.command, &facts, true) {
-                Answer::Told(status, report) => {
+                Answer::Reply(status, report) => {
                     (request.command.number(), request.sequence, status, report)
                 }
                 Answer::Errand(_) => return,

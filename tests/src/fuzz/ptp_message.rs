@@ -44,7 +44,7 @@ pub(super) fn body(data: &[u8]) {
                 machine.handle_sent(n_sent, at, at);
             }
         }
-        while let Some(told) = machine.poll_told() {
+        while let Some(told) = machine.poll_observation() {
             assert!(told.dispersion >= 0.0);
         }
         assert!(machine.poll_timeout() > RawTime(0));

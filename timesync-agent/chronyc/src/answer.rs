@@ -2,14 +2,13 @@
 
 use std::net::IpAddr;
 
-pub use super::errands::Errand;
 use super::errands::errand;
+pub use super::errands::{Answer, Errand};
 use super::reply::{
     Activity, Address, AuthData, Client, Clients, MAX_CLIENTS, NEVER, NtpData, Report, SelectData,
     ServerStats, Smoothing, SourceData, SourceStats, Status, Tracking, clock_address,
 };
 use super::request::Command;
-use ntp::engine;
 use ntp::responder::{Access, Acl, Counter, Tables};
 use time_model::settings::SelectOptions;
 use time_model::time::UnixTime;
@@ -39,47 +38,6 @@ pub struct Facts<'a> {
     pub command_access: &'a Acl,
     /// `opencommands`.
     pub open: &'a [String],
-}
-
-/// What a request comes to.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
-    /// This is told.
-    Told(Status, Report),
-    /// Somebody has to do it, and what becomes of it is told.
-    Errand(Errand),
-}
-
-impl From<Status> for Answer {
-    fn from(status: Status) -> Self {
-        Self::Told(status, Report::Null)
-    }
-}
-
-impl From<Report> for Answer {
-    fn from(report: Report) -> Self {
-        Self::Told(Status::Success, report)
-    }
-}
-
-impl From<engine::Command> for Answer {
-    fn from(command: engine::Command) -> Self {
-        Self::Errand(Errand::Engine(command))
-    }
-}
-
-impl From<engine::Reply> for Status {
-    fn from(reply: engine::Reply) -> Self {
-        match reply {
-            engine::Reply::Done | engine::Reply::Sources(_) => Self::Success,
-            engine::Reply::AlreadyPresent => Self::SourceAlreadyKnown,
-            engine::Reply::TooMany => Self::TooManySources,
-            engine::Reply::NoSuchSource => Self::NoSuchSource,
-            engine::Reply::NotEnabled => Self::NotEnabled,
-            engine::Reply::Invalid => Self::Invalid,
-            engine::Reply::Failed => Self::Failed,
-        }
-    }
 }
 
 /// What a command comes to; `is_local` for who came through the file system.

@@ -1,9 +1,8 @@
-//! What somebody has to do for chronyc, and who.
+//! Commands of chronyc: what has to be done, and by whom.
 
 use ipnet::IpNet;
 
-use super::answer::Answer;
-use super::reply::{Address, Status};
+use super::reply::{Address, Report, Status};
 use super::request::{Command, Sources};
 use ntp::engine;
 use time_model::settings::{AccessRule, Local, MakeStep, Whom};
@@ -30,6 +29,47 @@ pub enum Errand {
         /// Whom, and what is said of them.
         rule: AccessRule,
     },
+}
+
+/// What a request comes to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// This is told.
+    Reply(Status, Report),
+    /// Somebody has to do it, and what becomes of it is told.
+    Errand(Errand),
+}
+
+impl From<Status> for Answer {
+    fn from(status: Status) -> Self {
+        Self::Reply(status, Report::Null)
+    }
+}
+
+impl From<Report> for Answer {
+    fn from(report: Report) -> Self {
+        Self::Reply(Status::Success, report)
+    }
+}
+
+impl From<engine::Command> for Answer {
+    fn from(command: engine::Command) -> Self {
+        Self::Errand(Errand::Engine(command))
+    }
+}
+
+impl From<engine::Reply> for Status {
+    fn from(reply: engine::Reply) -> Self {
+        match reply {
+            engine::Reply::Done | engine::Reply::Sources(_) => Self::Success,
+            engine::Reply::AlreadyPresent => Self::SourceAlreadyKnown,
+            engine::Reply::TooMany => Self::TooManySources,
+            engine::Reply::NoSuchSource => Self::NoSuchSource,
+            engine::Reply::NotEnabled => Self::NotEnabled,
+            engine::Reply::Invalid => Self::Invalid,
+            engine::Reply::Failed => Self::Failed,
+        }
+    }
 }
 
 /// What a command comes to that is no report.

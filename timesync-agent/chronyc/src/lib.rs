@@ -21,6 +21,7 @@ pub mod reply;
 mod report;
 pub mod request;
 pub mod source;
+mod status;
 mod wire;
 
 /// Version of the protocol.

@@ -2,119 +2,22 @@
 
 use std::net::IpAddr;
 
-use super::request::{Command, name_length};
+use super::request::name_length;
 use super::wire::{Input, Output};
 use super::{REPLY_HEADING, VERSION};
 
 pub use super::report::{
-    Activity, AuthData, Client, Clients, NtpData, SelectData, ServerStats, Smoothing, SourceData,
-    SourceStats, Tracking,
+    Activity, AuthData, Client, Clients, MAX_CLIENTS, NEVER, NtpData, SelectData, ServerStats,
+    Smoothing, SourceData, SourceStats, Tracking,
 };
+pub use super::status::Status;
 pub use super::wire::Address;
 
 const IS_REPLY: u8 = 2;
-/// Clients in a reply.
-pub const MAX_CLIENTS: usize = 8;
-/// "Never", where seconds are counted.
-pub const NEVER: u32 = u32::MAX;
 /// Octets of `NTP_DATA` with what chrony 4.4 added.
 const NTP_DATA_2: usize = 144;
 /// Octets of `SERVER_STATS` as chrony 4.4 has it.
 const SERVER_STATS_4: usize = 168;
-
-/// How a request went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(
-    missing_docs,
-    reason = "the names are chrony's, and the sentences are in `text`"
-)]
-#[repr(u16)]
-pub enum Status {
-    Success = 0,
-    Failed = 1,
-    Unauthorised = 2,
-    Invalid = 3,
-    NoSuchSource = 4,
-    NotEnabled = 6,
-    BadSubnet = 7,
-    AccessAllowed = 8,
-    AccessDenied = 9,
-    SourceAlreadyKnown = 11,
-    TooManySources = 12,
-    NoRtc = 13,
-    BadRtcFile = 14,
-    Inactive = 15,
-    BadSample = 16,
-    InvalidFamily = 17,
-    BadPacketVersion = 18,
-    BadPacketLength = 19,
-    InvalidName = 21,
-}
-
-impl Status {
-    const ALL: [Self; 19] = [
-        Self::Success,
-        Self::Failed,
-        Self::Unauthorised,
-        Self::Invalid,
-        Self::NoSuchSource,
-        Self::NotEnabled,
-        Self::BadSubnet,
-        Self::AccessAllowed,
-        Self::AccessDenied,
-        Self::SourceAlreadyKnown,
-        Self::TooManySources,
-        Self::NoRtc,
-        Self::BadRtcFile,
-        Self::Inactive,
-        Self::BadSample,
-        Self::InvalidFamily,
-        Self::BadPacketVersion,
-        Self::BadPacketLength,
-        Self::InvalidName,
-    ];
-
-    fn of(number: u16) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|status| *status as u16 == number)
-    }
-
-    /// As chronyc prints it.
-    #[must_use]
-    pub const fn text(self) -> &'static str {
-        match self {
-            Self::Success => "200 OK",
-            Self::AccessAllowed => "208 Access allowed",
-            Self::AccessDenied => "209 Access denied",
-            Self::Failed => "500 Failure",
-            Self::Unauthorised => "501 Not authorised",
-            Self::Invalid => "502 Invalid command",
-            Self::NoSuchSource => "503 No such source",
-            Self::NotEnabled => "505 Facility not enabled in daemon",
-            Self::BadSubnet => "507 Bad subnet",
-            Self::SourceAlreadyKnown => "511 Source already present",
-            Self::TooManySources => "512 Too many sources present",
-            Self::NoRtc => "513 RTC driver not running",
-            Self::BadRtcFile => "514 Can't write RTC parameters",
-            Self::InvalidFamily => "515 Invalid address family",
-            Self::BadSample => "516 Sample index out of range",
-            Self::BadPacketVersion => "517 Protocol version mismatch",
-            Self::BadPacketLength => "518 Packet length mismatch",
-            Self::Inactive => "519 Client logging is not active in the daemon",
-            Self::InvalidName => "521 Invalid name",
-        }
-    }
-
-    /// Whether chronyc ends well.
-    #[must_use]
-    pub const fn is_success(self) -> bool {
-        matches!(
-            self,
-            Self::Success | Self::AccessAllowed | Self::AccessDenied
-        )
-    }
-}
 
 /// A reply.
 #[derive(Clone, Debug, PartialEq)]
@@ -160,26 +63,6 @@ pub enum Report {
     ServerStats(ServerStats),
     /// What selection made of a source.
     SelectData(SelectData),
-}
-
-/// Octets of the longest report that a command may have; of those with two forms, of the shorter.
-pub(super) fn longest_report(command: &Command) -> usize {
-    match command {
-        Command::NSources => 4,
-        Command::SourceData(_) | Command::SelectData(_) => 48,
-        Command::Tracking => 76,
-        Command::SourceStats(_) => 56,
-        Command::RtcReport => 28,
-        Command::ManualList => 388,
-        Command::Activity => 20,
-        Command::Smoothing => 24,
-        Command::ServerStats => 44,
-        Command::NtpData(_) => 124,
-        Command::SourceName(_) => name_length(),
-        Command::AuthData(_) => 24,
-        Command::Clients { .. } => 12 + MAX_CLIENTS * 60,
-        _ => 0,
-    }
 }
 
 impl Reply {

@@ -1,8 +1,12 @@
 //! Reports, field by field. The names are chrony's, and so are the signs.
 
-use super::reply::{MAX_CLIENTS, NEVER};
 use super::wire::{Address, Input, Output};
 use time_model::time::UnixTime;
+
+/// Clients in a reply.
+pub const MAX_CLIENTS: usize = 8;
+/// "Never", where seconds are counted.
+pub const NEVER: u32 = u32::MAX;
 
 /// `SOURCE_DATA`. Offsets are positive if the local clock is ahead.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -2,8 +2,9 @@
 
 use std::net::IpAddr;
 
-use super::reply::{self, Status};
+use super::report::MAX_CLIENTS;
 use super::source::NewSource;
+use super::status::Status;
 use super::wire::{Address, Input, Output};
 use super::{REPLY_HEADING, VERSION};
 
@@ -301,7 +302,7 @@ impl Request {
 
     /// The length that its reply may have. A request is no shorter.
     fn least_length(&self) -> usize {
-        REPLY_HEADING + reply::longest_report(&self.command)
+        REPLY_HEADING + longest_report(&self.command)
     }
 }
 
@@ -544,4 +545,24 @@ pub(super) const fn name_length() -> usize {
 #[must_use]
 pub const fn heading() -> usize {
     HEADING
+}
+
+/// Octets of the longest report that a command may have; of those with two forms, of the shorter.
+fn longest_report(command: &Command) -> usize {
+    match command {
+        Command::NSources => 4,
+        Command::SourceData(_) | Command::SelectData(_) => 48,
+        Command::Tracking => 76,
+        Command::SourceStats(_) => 56,
+        Command::RtcReport => 28,
+        Command::ManualList => 388,
+        Command::Activity => 20,
+        Command::Smoothing => 24,
+        Command::ServerStats => 44,
+        Command::NtpData(_) => 124,
+        Command::SourceName(_) => name_length(),
+        Command::AuthData(_) => 24,
+        Command::Clients { .. } => 12 + MAX_CLIENTS * 60,
+        _ => 0,
+    }
 }

@@ -1,6 +1,6 @@
 //! A source that chronyc's `add server`, `add pool` and `add peer` give, field by field.
 
-use super::reply::Status;
+use super::status::Status;
 use super::wire::{Input, Output};
 use time_model::settings::{
     Connectivity, Family, Host, MAX_POLL, MAX_POOL_SOURCES, MAX_STRATUM, MIN_POLL, SelectOptions,

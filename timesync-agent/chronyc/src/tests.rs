@@ -255,7 +255,7 @@ fn no_reply_is_longer_than_its_request() {
         };
         let length = request.to_octets().len();
         for is_local in [true, false] {
-            let Answer::Told(status, report) = told(&request.command, is_local, None) else {
+            let Answer::Reply(status, report) = told(&request.command, is_local, None) else {
                 continue;
             };
             let reply = Reply {
@@ -371,26 +371,26 @@ fn over_udp_come_reports_alone() {
 #[test]
 fn signs_are_chronys() {
     // The clock is behind by a quarter of a second: chronyc says "slow", and a negative offset of the local clock.
-    let Answer::Told(_, Report::Tracking(tracking)) = told(&Command::Tracking, false, None) else {
+    let Answer::Reply(_, Report::Tracking(tracking)) = told(&Command::Tracking, false, None) else {
         panic!("no tracking");
     };
     assert_eq!(tracking.current_correction.to_bits(), 0.25_f64.to_bits());
     assert_eq!(tracking.last_offset.to_bits(), (-0.5_f64).to_bits());
     assert_eq!((tracking.leap, tracking.stratum), (1, 3));
-    let Answer::Told(_, Report::SourceData(data)) = told(&Command::SourceData(0), false, None)
+    let Answer::Reply(_, Report::SourceData(data)) = told(&Command::SourceData(0), false, None)
     else {
         panic!("no source");
     };
     assert_eq!(data.offset.to_bits(), (-0.25_f64).to_bits());
     assert_eq!(data.original_offset.to_bits(), (-0.5_f64).to_bits());
     assert_eq!((data.state, data.since_sample), (0, 10));
-    let Answer::Told(_, Report::NtpData(packet)) = told(&Command::NtpData(address()), true, None)
+    let Answer::Reply(_, Report::NtpData(packet)) = told(&Command::NtpData(address()), true, None)
     else {
         panic!("no packet");
     };
     assert_eq!(packet.offset.to_bits(), 0.5_f64.to_bits());
     assert_eq!(packet.flags, 0x43ff);
-    let Answer::Told(_, Report::SourceData(clock)) = told(&Command::SourceData(1), false, None)
+    let Answer::Reply(_, Report::SourceData(clock)) = told(&Command::SourceData(1), false, None)
     else {
         panic!("no clock");
     };

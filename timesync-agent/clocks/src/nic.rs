@@ -1,7 +1,7 @@
 //! Network cards that stamp packets: what one can, how its clock runs beside the raw clock, and which stamps of an exchange count.
 //!
 //! ```text
-//!   readings of both clocks ──► CardClock ──► a stamp of the card, as a time of the raw clock
+//!   readings of both clocks ──► NicClock ──► a stamp of the card, as a time of the raw clock
 //!   departure, arrival      ──► Exchange  ──► both by the card, or both by the kernel
 //! ```
 //!
@@ -12,7 +12,7 @@ mod clock;
 mod exchange;
 mod pace;
 
-pub use clock::{CardClock, Rules};
+pub use clock::{NicClock, Rules};
 pub use exchange::{Departed, Exchange, Ready};
 pub use pace::Pace;
 

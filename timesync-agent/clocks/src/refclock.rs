@@ -1,7 +1,7 @@
 //! Reference clocks: time that comes over no network (chrony's `refclock`).
 //!
 //! ```text
-//!  driver ──Told──► ReferenceClock ──filter──► ClockSample, once in 2^poll s ──► engine
+//!  driver ──Observation──► ReferenceClock ──filter──► ClockSample, once in 2^poll s ──► engine
 //!  once in 2^dpoll s, or whenever its descriptor has something
 //! ```
 //!
@@ -23,11 +23,11 @@ use filter::{Filter, Point};
 
 /// What a driver read.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Told {
+pub struct Observation {
     /// When, on the raw clock.
     pub at: RawTime,
     /// What the clock said.
-    pub what: What,
+    pub what: Observed,
     /// Bound on the error of this reading, in seconds.
     pub dispersion: f64,
     /// Leap second at hand.
@@ -36,7 +36,7 @@ pub struct Told {
 
 /// What a clock said.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum What {
+pub enum Observed {
     /// The time of day. TAI where the options or [`Scale`] say so.
     Time {
         /// What it was.
@@ -173,7 +173,7 @@ impl ReferenceClock {
     /// What was told is of no use.
     pub fn tell(
         &mut self,
-        told: &Told,
+        told: &Observation,
         seconds: Option<(RawTime, i64)>,
         context: &Context,
         now: Reading,
@@ -196,7 +196,7 @@ impl ReferenceClock {
 
     fn take(
         &self,
-        told: &Told,
+        told: &Observation,
         seconds: Option<(RawTime, i64)>,
         context: &Context,
         now: Reading,
@@ -211,13 +211,13 @@ impl ReferenceClock {
         }
         let at = told.at;
         let (ahead, counted) = match told.what {
-            What::Time { time, scale } => {
+            Observed::Time { time, scale } => {
                 let ahead = i128::from(time.0) - i128::from(at.0);
                 let ahead = ahead - i128::from(self.utc(scale, context)?) * i128::from(SECOND);
                 (ahead, !options.pulses)
             }
             // Which second it was is to be found out.
-            What::Pulse { time } => (i128::from(time.0) - i128::from(at.0), false),
+            Observed::Pulse { time } => (i128::from(time.0) - i128::from(at.0), false),
         };
         let ahead = ahead + i128::from(Span::from_seconds(options.offset).0);
         let ahead = if counted {

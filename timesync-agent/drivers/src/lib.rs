@@ -23,7 +23,7 @@ use time_model::settings::{RefclockDriver, RefclockSettings};
 use time_model::time::{RawTime, Reading, UnixTime};
 use time_model::view::{Leap, PtpView};
 
-use clocks::refclock::{Context, ReferenceClock, Scale, Told, What, pps, shm, sock};
+use clocks::refclock::{Context, Observation, Observed, ReferenceClock, Scale, pps, shm, sock};
 use time_model::sample::ClockSample;
 
 use pulses::Pulses;
@@ -171,7 +171,7 @@ impl Clocks {
         })
     }
 
-    fn tell(&mut self, index: usize, told: &[Told], context: &Context) {
+    fn tell(&mut self, index: usize, told: &[Observation], context: &Context) {
         if told.is_empty() {
             return;
         }
@@ -208,7 +208,7 @@ enum Driver {
     Pps(Pps),
     Ptp4l(Box<Ptp4l>),
     #[cfg(feature = "ptp")]
-    Ptp(Slave, Receiver<Told>),
+    Ptp(Slave, Receiver<Observation>),
 }
 
 impl Driver {
@@ -255,7 +255,7 @@ impl Driver {
     }
 
     /// Its time has come. `rate` is that of the wall clock ([`Context::rate`]).
-    fn read(&mut self, rate: f64) -> Vec<Told> {
+    fn read(&mut self, rate: f64) -> Vec<Observation> {
         match self {
             Self::Phc(phc) => phc.read(rate).into_iter().collect(),
             Self::Shm(segment) => shared(segment, rate).into_iter().collect(),
@@ -275,7 +275,7 @@ impl Driver {
     }
 
     /// Its descriptor has something.
-    fn receive(&mut self, rate: f64) -> Vec<Told> {
+    fn receive(&mut self, rate: f64) -> Vec<Observation> {
         match self {
             Self::Sock { socket, .. } => received(socket, rate),
             Self::Ptp4l(ptp4l) => ptp4l.receive(rate),
@@ -297,10 +297,10 @@ impl Drop for Driver {
 }
 
 /// What a clock said at a time of the wall clock, which has gained so many parts per billion since: that may be seconds ago.
-fn told(wall: UnixTime, clock: UnixTime, leap: Leap, rate: f64) -> Told {
-    Told {
+fn told(wall: UnixTime, clock: UnixTime, leap: Leap, rate: f64) -> Observation {
+    Observation {
         at: reading().raw_at(wall, rate),
-        what: What::Time {
+        what: Observed::Time {
             time: clock,
             scale: Scale::Configured,
         },
@@ -311,7 +311,7 @@ fn told(wall: UnixTime, clock: UnixTime, leap: Leap, rate: f64) -> Told {
 
 //--- SHM
 
-fn shared(segment: &sys::Segment, rate: f64) -> Option<Told> {
+fn shared(segment: &sys::Segment, rate: f64) -> Option<Observation> {
     let (copy, count) = segment.copy();
     let decoded = shm::decode(&copy, count);
     if decoded != Err(shm::NoSample::NotValid) {
@@ -334,7 +334,7 @@ fn listen(path: &Path) -> io::Result<Driver> {
     Ok(Driver::Sock { socket, path })
 }
 
-fn received(socket: &OwnedFd, rate: f64) -> Vec<Told> {
+fn received(socket: &OwnedFd, rate: f64) -> Vec<Observation> {
     // One octet more, so that what is too long is not taken for a sample.
     let mut buffer = [0; sock::SIZE + 1];
     let mut all = Vec::new();
@@ -347,7 +347,7 @@ fn received(socket: &OwnedFd, rate: f64) -> Vec<Told> {
         };
         let mut told = told(sample.local, sample.clock(), sample.leap, rate);
         if sample.is_pulse {
-            told.what = What::Pulse {
+            told.what = Observed::Pulse {
                 time: sample.clock(),
             };
         }
@@ -378,15 +378,15 @@ impl Pps {
         })
     }
 
-    fn read(&mut self, rate: f64) -> Option<Told> {
+    fn read(&mut self, rate: f64) -> Option<Observation> {
         let mut answer = pps::request();
         sys::request(&self.device, pps::FETCH, &mut answer).ok()?;
         let pulse = pps::decode(&answer, self.clear)?;
         if pulse.sequence == std::mem::replace(&mut self.last, pulse.sequence) {
             return None;
         }
-        Some(Told {
-            what: What::Pulse { time: UnixTime(0) },
+        Some(Observation {
+            what: Observed::Pulse { time: UnixTime(0) },
             ..told(pulse.at, pulse.at, Leap::Normal, rate)
         })
     }

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use clocks::refclock::{Scale, Told, What, phc};
+use clocks::refclock::{Observation, Observed, Scale, phc};
 use time_model::time::{RawTime, Span, UnixTime};
 use time_model::view::Leap;
 
@@ -75,12 +75,12 @@ impl Phc {
         Some((pair.clock, raw(&pair, 0.0), pair.took))
     }
 
-    pub fn read(&self, rate: f64) -> Option<Told> {
+    pub fn read(&self, rate: f64) -> Option<Observation> {
         let pair = self.pair().ok()??;
         let at = raw(&pair, rate);
-        Some(Told {
+        Some(Observation {
             at,
-            what: What::Time {
+            what: Observed::Time {
                 time: pair.clock,
                 scale: Scale::Configured,
             },

@@ -1,7 +1,7 @@
 //! An ordinary clock of PTP (IEEE 1588-2019) that follows a grandmaster and never becomes one, without ptp4l.
 //!
 //! ```text
-//!  socket ── datagram, stamp ──► guard ──► machine (statime) ──► path ── Told ──► reference clock ──► timekeeper
+//!  socket ── datagram, stamp ──► guard ──► machine (statime) ──► path ── Observation ──► reference clock ──► timekeeper
 //!     ▲                                       │
 //!     └───────────── Delay_Req ◄──────────────┘             a thread of its own, for each [[ptp]] of the configuration
 //! ```
@@ -25,7 +25,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::sys::reading;
-use clocks::refclock::Told;
+use clocks::refclock::Observation;
 use random::Random;
 use time_model::settings::PtpSettings;
 use time_model::time::{RawTime, SECOND, Span};
@@ -61,7 +61,7 @@ impl Slave {
         settings: &PtpSettings,
         clock: usize,
         seed: [u8; 16],
-    ) -> io::Result<(Self, Receiver<Told>)> {
+    ) -> io::Result<(Self, Receiver<Observation>)> {
         let sockets = match Sockets::open(settings) {
             Err(error) if error.raw_os_error() != Some(libc::ENODEV) => return Err(error),
             opened => opened.ok(),
@@ -114,7 +114,7 @@ struct Worker {
     settings: PtpSettings,
     clock: usize,
     random: Random,
-    sender: SyncSender<Told>,
+    sender: SyncSender<Observation>,
     shared: Arc<Mutex<PtpView>>,
     stopped: UnixStream,
 }
@@ -214,7 +214,7 @@ impl Worker {
             *shared = view;
         }
         drop(shared);
-        while let Some(told) = machine.poll_told() {
+        while let Some(told) = machine.poll_observation() {
             match self.sender.try_send(told) {
                 // Who does not read has gone, or will.
                 Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}

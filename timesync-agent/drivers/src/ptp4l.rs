@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 
 use clocks::pmc;
-use clocks::refclock::Told;
+use clocks::refclock::Observation;
 use time_model::view::PtpView;
 
 use crate::{AT_ONCE, sys, told};
@@ -73,7 +73,7 @@ impl Ptp4l {
         }
     }
 
-    pub(crate) fn receive(&mut self, rate: f64) -> Vec<Told> {
+    pub(crate) fn receive(&mut self, rate: f64) -> Vec<Observation> {
         let mut buffer = [0; pmc::LONGEST];
         let mut all = Vec::new();
         for _ in 0..AT_ONCE {

@@ -6,8 +6,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
-use clocks::nic::{CardClock, Rules};
-use clocks::refclock::{Told, What, phc};
+use clocks::nic::{NicClock, Rules};
+use clocks::refclock::{Observation, Observed, phc};
 use time_model::settings::ExternalPulses;
 use time_model::time::UnixTime;
 use time_model::view::Leap;
@@ -29,7 +29,7 @@ const AT_ONCE: usize = 8;
 pub(super) struct Pulses {
     phc: Phc,
     settings: ExternalPulses,
-    line: CardClock,
+    line: NicClock,
 }
 
 impl Pulses {
@@ -38,7 +38,7 @@ impl Pulses {
         let pulses = Self {
             phc,
             settings,
-            line: CardClock::new(RULES),
+            line: NicClock::new(RULES),
         };
         pulses.set(true)?;
         Ok(pulses)
@@ -64,7 +64,7 @@ impl Pulses {
     }
 
     /// Its descriptor has something.
-    pub(super) fn receive(&mut self) -> Vec<Told> {
+    pub(super) fn receive(&mut self) -> Vec<Observation> {
         let mut octets = [0; AT_ONCE * phc::PULSE_SIZE];
         let length = sys::read(&self.phc.device, &mut octets).unwrap_or(0);
         let octets = octets.get(..length).unwrap_or_default();
@@ -80,13 +80,13 @@ impl Drop for Pulses {
 }
 
 /// What a device had to say, of one channel; of pulses far from any reading nobody knows when they came.
-fn told(octets: &[u8], settings: &ExternalPulses, line: &CardClock) -> Vec<Told> {
+fn told(octets: &[u8], settings: &ExternalPulses, line: &NicClock) -> Vec<Observation> {
     let ours = phc::stamps(octets).filter(|(_, channel)| *channel == settings.channel);
     let told = ours.filter_map(|(stamp, _)| {
         let (at, dispersion) = line.raw(stamp)?;
-        Some(Told {
+        Some(Observation {
             at,
-            what: What::Pulse { time: UnixTime(0) },
+            what: Observed::Pulse { time: UnixTime(0) },
             dispersion,
             leap: Leap::Normal,
         })
@@ -113,7 +113,7 @@ mod tests {
             event[16..20].copy_from_slice(&channel.to_ne_bytes());
             event
         };
-        let mut line = CardClock::new(RULES);
+        let mut line = NicClock::new(RULES);
         let octets = [event(101 * SECOND + 500, 1), event(101 * SECOND + 600, 0)].concat();
         line.put(UnixTime(100 * SECOND), RawTime(7 * SECOND), Span::ZERO);
         assert_eq!(
@@ -125,6 +125,6 @@ mod tests {
         let all = told(&octets, &settings, &line);
         assert_eq!(all.len(), 1, "the other channel is not ours");
         assert_eq!(all[0].at, RawTime(8 * SECOND + 500));
-        assert_eq!(all[0].what, What::Pulse { time: UnixTime(0) });
+        assert_eq!(all[0].what, Observed::Pulse { time: UnixTime(0) });
     }
 }

@@ -32,7 +32,8 @@ use time_model::settings::{self, LogSettings, RefclockSettings, SelectOptions, S
 use time_model::time::{RawTime, Reading, SECOND, Span};
 use time_model::view::{Reason, SourceMode, SourceState, SourceView};
 use timekeeper::{
-    Drift, Effect, Estate, LeapSecond, Reference, Sample, SourceId, Timekeeper, Verdict, Weighing,
+    Drift, Effect, LeapSecond, Reference, Sample, SavedState, SourceId, Timekeeper, Verdict,
+    Weighing,
 };
 
 /// Precision of a wall clock of which nothing is known, in seconds: that of Linux, read by a process.
@@ -118,8 +119,8 @@ impl Engine {
     }
 
     /// Goes on from what another process knew, as a timekeeper [does](Timekeeper::inherit).
-    pub fn inherit(&mut self, estate: &Estate, now: Reading) -> bool {
-        let is_taken = self.timekeeper.inherit(estate, now);
+    pub fn inherit(&mut self, state: &SavedState, now: Reading) -> bool {
+        let is_taken = self.timekeeper.inherit(state, now);
         self.settle(now);
         is_taken
     }

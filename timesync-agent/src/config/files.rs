@@ -7,8 +7,8 @@ use daemon::config::{Position, Problem, Problems};
 use daemon::exit;
 
 use crate::drift_file;
+use crate::keys;
 use crate::leap_file;
-use crate::service::keys;
 use crate::system::clock;
 use crate::thermometer::{self, ThermometerError};
 use time_model::settings::Settings;

@@ -5,7 +5,7 @@ use time_model::settings::{
     Settings, SourceOptions,
 };
 
-/// A hardware clock that is read so seldom, every 16 s, has no line ([`CardClock`](clocks::nic::CardClock)) to put a stamp on.
+/// A hardware clock that is read so seldom, every 16 s, has no line ([`NicClock`](clocks::nic::NicClock)) to put a stamp on.
 const TOO_SELDOM: i8 = 4;
 
 /// A sentence on each setting that does nothing, seeing what else is set.

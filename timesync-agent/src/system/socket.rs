@@ -79,7 +79,7 @@ pub struct Socket {
 
 /// A stamp of a card, on its own clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CardStamp {
+pub struct NicStamp {
     /// The number of the card's interface, where it is told.
     pub interface: Option<u32>,
     /// When.
@@ -94,7 +94,7 @@ pub enum Departure {
     /// By the kernel.
     Kernel(Stamp),
     /// By the card.
-    Card(CardStamp),
+    Card(NicStamp),
 }
 
 /// A socket that is for nothing but to ask about interfaces.
@@ -120,7 +120,7 @@ pub struct Arrival {
     /// When it came, by the kernel or this process.
     pub stamp: Stamp,
     /// And by the card, if that stamps.
-    pub card: Option<CardStamp>,
+    pub card: Option<NicStamp>,
 }
 
 impl Socket {
@@ -217,10 +217,10 @@ impl Socket {
         }
     }
 
-    fn card(&self, received: &Received) -> Option<CardStamp> {
+    fn card(&self, received: &Received) -> Option<NicStamp> {
         let headers = if self.is_v6 { HEADERS_V6 } else { HEADERS_V4 };
         let length = u32::try_from(received.length).unwrap_or(0);
-        received.hardware.map(|at| CardStamp {
+        received.hardware.map(|at| NicStamp {
             interface: received.interface,
             at: UnixTime(at),
             frame_length: received.frame_length.unwrap_or(headers + length),

@@ -8,14 +8,15 @@
 //! No packets, no names, no sockets, no clock: `now` is an argument. Offsets are positive if the wall clock is slow, that is,
 //! true time less wall time. Filters live on the raw clock, which nobody corrects.
 
+mod commands;
 mod delays;
 mod discipline;
-mod estate;
 mod fallback;
 mod filter;
 mod leap;
 mod local;
-mod orders;
+mod report;
+mod saved_state;
 mod select;
 mod smoothing;
 pub mod tempcomp;
@@ -23,17 +24,16 @@ mod temperature;
 mod terms;
 #[cfg(test)]
 mod tests;
-mod told;
 mod update;
 
 use std::collections::VecDeque;
 
 use self::delays::Delays;
 use self::discipline::Discipline;
-pub use self::estate::Estate;
 use self::fallback::Fallback;
 use self::filter::{Filter, Taken};
 use self::leap::LeapSeconds;
+pub use self::saved_state::SavedState;
 use self::select::Failure;
 pub use self::smoothing::SMOOTHED_REFERENCE_ID;
 use self::smoothing::Smoothing;

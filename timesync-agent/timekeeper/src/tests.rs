@@ -1,5 +1,5 @@
 mod chance;
-mod heir;
+mod saved_state;
 mod smoothing;
 mod sources;
 mod temperature;

@@ -52,13 +52,13 @@ struct Line {
 
 /// The clock of a card.
 #[derive(Clone, Debug)]
-pub struct CardClock {
+pub struct NicClock {
     rules: Rules,
     readings: VecDeque<Reading>,
     line: Line,
 }
 
-impl CardClock {
+impl NicClock {
     /// Nothing is known of it yet.
     #[must_use]
     pub fn new(rules: Rules) -> Self {
@@ -188,11 +188,11 @@ mod tests {
 
     #[test]
     fn stamps_lie_between_readings() {
-        let mut clock = CardClock::new(RULES);
-        let raw = |clock: &CardClock, card| clock.raw(UnixTime(card)).map(|(raw, _)| raw.0);
+        let mut clock = NicClock::new(RULES);
+        let raw = |clock: &NicClock, card| clock.raw(UnixTime(card)).map(|(raw, _)| raw.0);
         assert_eq!(raw(&clock, 0), None);
         // The card loses 100 ppm.
-        let read = |clock: &mut CardClock, card, raw| {
+        let read = |clock: &mut NicClock, card, raw| {
             clock.put(UnixTime(card), RawTime(raw), Span::ZERO);
         };
         read(&mut clock, 1_000 * SECOND, 5 * SECOND);
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn fewer_readings_than_wanted_make_no_line() {
-        let mut clock = CardClock::new(Rules {
+        let mut clock = NicClock::new(Rules {
             min_readings: 2,
             precision: 1e-7,
             ..RULES
@@ -262,7 +262,7 @@ mod tests {
         }
 
         /// A reading that takes 600 ns and sometimes much longer, on one side of it.
-        fn read(&mut self, clock: &mut CardClock) {
+        fn read(&mut self, clock: &mut NicClock) {
             let late = -self.dice.unit().max(1e-9).ln() * 150.0;
             let took = 600.0 + late;
             // The card was latched after 300 ns; its time is taken for that of the middle.
@@ -275,7 +275,7 @@ mod tests {
     fn a_line_is_nearer_than_a_reading() {
         for seed in 0..64 {
             let mut world = World::new(seed);
-            let mut clock = CardClock::new(RULES);
+            let mut clock = NicClock::new(RULES);
             let (mut squares, mut n) = (0.0, 0.0);
             for second in 0..120 {
                 world.read(&mut clock);
@@ -303,7 +303,7 @@ mod tests {
     fn a_clock_that_is_set_is_believed_from_its_next_reading_on() {
         for seed in 0..64 {
             let mut world = World::new(seed);
-            let mut clock = CardClock::new(RULES);
+            let mut clock = NicClock::new(RULES);
             for _ in 0..20 {
                 world.read(&mut clock);
                 world.go_on(SECOND);

@@ -23,7 +23,7 @@ use statime::time::{Duration, Interval};
 use self::adapter::{Chance, EPOCH, RawClock, Recorded, nanoseconds, offset, span, time};
 pub use self::adapter::{Queue, Recorder};
 use super::path::Path;
-use crate::refclock::{Scale, Told, What};
+use crate::refclock::{Observation, Observed, Scale};
 use random::Random;
 use time_model::settings::{PtpDelay, PtpSettings};
 use time_model::time::{RawTime, Reading, SECOND, Span, UnixTime};
@@ -99,7 +99,7 @@ pub struct Machine<'a> {
     sent: VecDeque<(u32, TimestampContext)>,
     messages: VecDeque<Message>,
     path: Path,
-    told: VecDeque<Told>,
+    told: VecDeque<Observation>,
     utc_offset: Option<i32>,
     last: Option<Last>,
     max_offset: f64,
@@ -274,7 +274,7 @@ impl<'a> Machine<'a> {
     }
 
     /// The next time that the master told.
-    pub fn poll_told(&mut self) -> Option<Told> {
+    pub fn poll_observation(&mut self) -> Option<Observation> {
         self.told.pop_front()
     }
 
@@ -470,9 +470,9 @@ impl<'a> Machine<'a> {
         if self.told.len() == MOST_TOLD {
             self.told.pop_front();
         }
-        self.told.push_back(Told {
+        self.told.push_back(Observation {
             at: measured.at,
-            what: What::Time { time, scale },
+            what: Observed::Time { time, scale },
             dispersion: measured.dispersion,
             leap: match properties.leap_indicator {
                 LeapIndicator::NoLeap => Leap::Normal,

@@ -21,10 +21,10 @@ fn reading(raw: i64) -> Reading {
 }
 
 /// The clock says, at `raw`, a time that is `off` from the truth.
-fn time(raw: i64, off: i64) -> Told {
-    Told {
+fn time(raw: i64, off: i64) -> Observation {
+    Observation {
         at: RawTime(raw),
-        what: What::Time {
+        what: Observed::Time {
             time: UnixTime(raw + AHEAD + off),
             scale: Scale::Configured,
         },
@@ -33,14 +33,14 @@ fn time(raw: i64, off: i64) -> Told {
     }
 }
 
-fn pulse(raw: i64) -> Told {
-    Told {
-        what: What::Pulse { time: UnixTime(0) },
+fn pulse(raw: i64) -> Observation {
+    Observation {
+        what: Observed::Pulse { time: UnixTime(0) },
         ..time(raw, 0)
     }
 }
 
-fn tell(clock: &mut ReferenceClock, told: &Told, context: &Context) -> Result<(), Unusable> {
+fn tell(clock: &mut ReferenceClock, told: &Observation, context: &Context) -> Result<(), Unusable> {
     clock.tell(told, None, context, reading(told.at.0))
 }
 
@@ -122,9 +122,9 @@ fn options_correct_what_is_told() {
     assert!(made.dispersion >= 1e-4);
     assert_eq!(clock.counts(), (2, 1));
     // What the clock says of its own scale counts more.
-    let told = Told {
+    let told = Observation {
         at: RawTime(HOUR + 1),
-        what: What::Time {
+        what: Observed::Time {
             time: UnixTime(HOUR + 1 + AHEAD + 36 * SECOND),
             scale: Scale::Tai(Some(36)),
         },
@@ -151,7 +151,7 @@ fn what_is_old_or_from_the_future_is_no_sample() {
             "{now}"
         );
     }
-    let unsynchronised = Told {
+    let unsynchronised = Observation {
         leap: Leap::Unsynchronised,
         ..told
     };
@@ -167,7 +167,7 @@ fn a_leap_second_is_passed_on() {
         filter: 1,
         ..RefclockOptions::default()
     });
-    let told = Told {
+    let told = Observation {
         leap: Leap::Insert,
         ..time(HOUR, 0)
     };
@@ -314,11 +314,11 @@ fn every_time_that_a_clock_can_say_is_survived() {
                         estimate,
                         ..Context::default()
                     };
-                    let what = What::Time {
+                    let what = Observed::Time {
                         time: UnixTime(value),
                         scale: Scale::Configured,
                     };
-                    let told = Told {
+                    let told = Observation {
                         at: RawTime(at),
                         what,
                         dispersion: f64::NAN,

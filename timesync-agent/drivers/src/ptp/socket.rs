@@ -13,7 +13,7 @@ use super::{on_raw, sys};
 use crate::nic;
 use crate::phc_device::Phc;
 use crate::sys::reading;
-use clocks::nic::{CardClock, NEEDED, Rules};
+use clocks::nic::{NEEDED, NicClock, Rules};
 use time_model::settings::{PtpDelay, PtpSettings, PtpStamps, PtpTransport};
 use time_model::time::{RawTime, SECOND, Span, UnixTime};
 
@@ -98,7 +98,7 @@ pub(super) struct Sockets {
 #[derive(Debug)]
 struct Card {
     clock: Phc,
-    beside: CardClock,
+    beside: NicClock,
 }
 
 impl Sockets {
@@ -292,7 +292,7 @@ fn open_card(interface: &str, probe: &Socket) -> io::Result<Card> {
     nic::make_stamp(probe, interface, filter)?;
     Ok(Card {
         clock,
-        beside: CardClock::new(READINGS),
+        beside: NicClock::new(READINGS),
     })
 }
 

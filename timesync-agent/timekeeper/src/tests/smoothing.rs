@@ -193,10 +193,10 @@ fn clients_do_not_see_a_correction_but_its_slow_end() {
     assert_eq!(told.reference_id, SMOOTHED_REFERENCE_ID);
     assert_eq!(bench.timekeeper.tracking(now).reference_id, SERVER + 1);
     // What another process takes over goes on where it was.
-    let estate = bench.timekeeper.estate(now).unwrap();
+    let state = bench.timekeeper.saved_state(now).unwrap();
     let mut settings = settings();
     settings.clock.smoothtime = Some(slow);
-    let heir = estate.reference(&settings, false, now);
+    let heir = state.reference(&settings, false, now);
     let apart = (heir.time_at(now.wall) - told.time_at(now.wall)).seconds();
     assert!(apart.abs() < 1e-4, "{apart}");
     assert_eq!(heir.reference_id, SMOOTHED_REFERENCE_ID);

@@ -69,7 +69,7 @@ struct World<'a> {
     flags: u8,
     utc_offset: i16,
     n_requests: u32,
-    told: Vec<Told>,
+    told: Vec<Observation>,
 }
 
 impl<'a> World<'a> {
@@ -125,7 +125,7 @@ impl<'a> World<'a> {
             self.machine.handle_general(&response, now);
         }
         self.told
-            .extend(std::iter::from_fn(|| self.machine.poll_told()));
+            .extend(std::iter::from_fn(|| self.machine.poll_observation()));
     }
 
     fn view(&mut self, settings: &PtpSettings) -> PtpView {
@@ -146,8 +146,8 @@ fn settings() -> PtpSettings {
 }
 
 /// Time of day that was told − the truth.
-fn off(told: &Told) -> (i64, Scale) {
-    let What::Time { time, scale } = told.what else {
+fn off(told: &Observation) -> (i64, Scale) {
+    let Observed::Time { time, scale } = told.what else {
         panic!("{told:?}");
     };
     (time.0 - told.at.0 - AHEAD, scale)

@@ -1,7 +1,7 @@
 //! What other threads want of the loop: names that are resolved, commands, settings.
 
 use super::super::{Reload, Request};
-use super::{Cards, Run, open_clocks, socket_options};
+use super::{Nics, Run, open_clocks, socket_options};
 use crate::system::clock;
 use crate::system::socket::Socket;
 use clock_drivers::Clocks;
@@ -47,17 +47,17 @@ impl Run {
             settings,
             keys,
             leaps: (leaps, table),
-            scribe,
+            file_writer,
             thermometer,
         } = reload;
         if self.hardware_stamps != settings.client.hardware_stamps {
-            self.cards = Cards::open(&settings.client.hardware_stamps, now);
+            self.cards = Nics::open(&settings.client.hardware_stamps, now);
             self.hardware_stamps
                 .clone_from(&settings.client.hardware_stamps);
         }
         self.socket_options = socket_options(&settings, &self.cards);
         self.clock.trust(settings.clock.rtcsync);
-        self.scribe = scribe;
+        self.file_writer = file_writer;
         self.thermometer = thermometer;
         if settings.clock.temperature.is_none() {
             self.engine.forget_temperature(now);

@@ -18,7 +18,7 @@ use random::Random;
 use time_model::settings::{ServerSettings, Settings};
 
 /// Sockets, and threads that answer there.
-pub(super) struct Doors {
+pub(super) struct NtpListeners {
     supply: Supply,
     precision: i8,
     /// Of each address as many sockets as there are threads; none if the poll loop answers itself.
@@ -34,13 +34,13 @@ struct Held {
     listeners: Vec<String>,
 }
 
-impl std::fmt::Debug for Doors {
+impl std::fmt::Debug for NtpListeners {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Doors").finish_non_exhaustive()
+        f.debug_struct("NtpListeners").finish_non_exhaustive()
     }
 }
 
-impl Doors {
+impl NtpListeners {
     /// Nothing is open yet.
     pub(super) fn new(
         config: &Config,

@@ -1,14 +1,14 @@
-//! Who does what chronyc asks for: the thread that keeps the time, files that are read again, and the process itself.
+//! Does what chronyc asks for: tells the thread that keeps the time, reads files again, ends the process.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use daemon::disk::Disk;
 use rustix::process::{Signal, getpid, kill_process};
 
-use super::doors::Doors;
-use super::keys;
+use super::ntp_listeners::NtpListeners;
 use crate::agent::Commander;
 use crate::cmdmon::{Control, Outcome};
+use crate::keys;
 use chronyc::answer::Errand;
 use chronyc::reply::Status;
 use ntp::engine::{self, Reply};
@@ -18,10 +18,10 @@ use time_model::settings::{AccessRule, Settings, SourceSettings};
 /// Rules of access that a configuration has, and what chronyc says besides. More than this is a program gone wrong.
 const MAX_RULES: usize = 16_384;
 
-/// Hands to the agent what is to be done.
-pub(super) struct Hands {
+/// Does what chronyc asks for: mostly tells the agent.
+pub(super) struct Controller {
     commander: Commander,
-    doors: Arc<Doors>,
+    ntp_listeners: Arc<NtpListeners>,
     known: Arc<Mutex<Known>>,
 }
 
@@ -44,30 +44,34 @@ impl Known {
     }
 }
 
-impl std::fmt::Debug for Hands {
+impl std::fmt::Debug for Controller {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hands").finish_non_exhaustive()
+        f.debug_struct("Controller").finish_non_exhaustive()
     }
 }
 
-impl Hands {
+impl Controller {
     /// Of an agent that began with these settings.
     #[must_use]
-    pub(super) fn new(commander: Commander, settings: &Settings, doors: Arc<Doors>) -> Self {
+    pub(super) fn new(
+        commander: Commander,
+        settings: &Settings,
+        ntp_listeners: Arc<NtpListeners>,
+    ) -> Self {
         let known = Arc::new(Mutex::new(Known::new(settings)));
         Self {
             commander,
-            doors,
+            ntp_listeners,
             known,
         }
     }
 
-    /// The same hands, for who tells them of a [reload](Self::reload).
+    /// Another handle of the same controller, for [reloads](Self::reload).
     #[must_use]
     pub(super) fn handle(&self) -> Self {
         Self {
             commander: self.commander.clone(),
-            doors: Arc::clone(&self.doors),
+            ntp_listeners: Arc::clone(&self.ntp_listeners),
             known: Arc::clone(&self.known),
         }
     }
@@ -97,7 +101,7 @@ impl Hands {
         for warning in odd {
             tracing::warn!(warning, "A key is odd");
         }
-        self.doors.tell(&known.settings, &keys);
+        self.ntp_listeners.tell(&known.settings, &keys);
         if self.commander.reload(known.settings.clone(), keys) {
             Status::Success
         } else {
@@ -106,7 +110,7 @@ impl Hands {
     }
 }
 
-impl Hands {
+impl Controller {
     /// Lets somebody in, or out, until the end of the process.
     fn admit(&self, commands: bool, rule: AccessRule) -> Status {
         {
@@ -146,7 +150,7 @@ impl Hands {
     }
 }
 
-impl Control for Hands {
+impl Control for Controller {
     fn perform(&self, errand: Errand) -> Outcome {
         let commander = self.commander.clone();
         match errand {

@@ -4,8 +4,8 @@ use super::*;
 use time_model::settings::Local;
 
 /// Another process on the machine of `bench`, whose clock runs on as it was left.
-fn succeed(bench: &mut Bench, settings: &Settings, pause: f64) -> Option<Estate> {
-    let estate = bench.timekeeper.estate(bench.now());
+fn succeed(bench: &mut Bench, settings: &Settings, pause: f64) -> Option<SavedState> {
+    let state = bench.timekeeper.saved_state(bench.now());
     // The kernel goes on with the frequency alone.
     if let Some(drift) = bench.timekeeper.drift() {
         bench.rate = -drift.ppm * 1e-6;
@@ -14,7 +14,7 @@ fn succeed(bench: &mut Bench, settings: &Settings, pause: f64) -> Option<Estate>
     bench.ahead += bench.rate * passed as f64;
     bench.raw += passed;
     bench.timekeeper = Timekeeper::new(settings, None, bench.now());
-    estate
+    state
 }
 
 fn synchronised(settings: &Settings) -> Bench {
@@ -38,15 +38,15 @@ fn an_heir_is_synchronised_from_the_first_moment_and_less_sure_with_time() {
     let left = bench.timekeeper.reference(bench.now());
     let expected = bench.timekeeper.time_at(bench.now().raw).unwrap();
     let at = bench.now();
-    let estate = succeed(&mut bench, &settings, 1.5).expect("there is time to give");
+    let state = succeed(&mut bench, &settings, 1.5).expect("there is time to give");
     let now = bench.now();
     assert!(!bench.timekeeper.reference(now).is_synchronised());
     assert_eq!(
-        estate.reference(&settings, false, now).stratum,
+        state.reference(&settings, false, now).stratum,
         2,
         "before there is an heir"
     );
-    assert!(bench.timekeeper.inherit(&estate, now));
+    assert!(bench.timekeeper.inherit(&state, now));
     bench.drain();
     assert!(matches!(bench.notes.last(), Some(Note::Inherited { .. })));
     let told = bench.timekeeper.reference(now);
@@ -83,8 +83,8 @@ fn an_heir_that_hears_its_source_goes_on_without_a_step() {
     let n_steps = bench.steps.len();
     let begin = bench.now();
     let before = bench.timekeeper.time_at(begin.raw).unwrap();
-    let estate = succeed(&mut bench, &settings, 2.0).unwrap();
-    assert!(bench.timekeeper.inherit(&estate, bench.now()));
+    let state = succeed(&mut bench, &settings, 2.0).unwrap();
+    assert!(bench.timekeeper.inherit(&state, bench.now()));
     bench.add(1, SelectOptions::default());
     // What it hears is half a millisecond off.
     let true_ahead = |bench: &Bench| {
@@ -105,7 +105,7 @@ fn what_is_old_or_of_another_clock_is_not_taken() {
     let settings = settings();
     let bench = synchronised(&settings);
     let now = bench.now();
-    let estate = bench.timekeeper.estate(now).unwrap();
+    let state = bench.timekeeper.saved_state(now).unwrap();
     let later = |raw: i64, wall: i64| Reading {
         raw: now.raw + Span(raw),
         wall: now.wall + Span(wall),
@@ -121,11 +121,11 @@ fn what_is_old_or_of_another_clock_is_not_taken() {
         (later(60 * SECOND, SECOND), false),
     ] {
         let mut heir = Timekeeper::new(&settings, None, then);
-        assert_eq!(heir.inherit(&estate, then), is_taken, "{then:?}");
+        assert_eq!(heir.inherit(&state, then), is_taken, "{then:?}");
         assert_eq!(heir.reference(then).is_synchronised(), is_taken);
     }
     assert_eq!(
-        Timekeeper::new(&settings, None, now).estate(now),
+        Timekeeper::new(&settings, None, now).saved_state(now),
         None,
         "there is nothing to leave"
     );
@@ -136,8 +136,8 @@ fn nonsense_is_refused_whatever_it_says() {
     let settings = settings();
     let bench = synchronised(&settings);
     let now = bench.now();
-    let estate = bench.timekeeper.estate(now).unwrap();
-    let text = serde_json::to_value(estate).unwrap();
+    let state = bench.timekeeper.saved_state(now).unwrap();
+    let text = serde_json::to_value(state).unwrap();
     let mut dice = Random::new(7);
     let numbers = [-1e300, -1.0, 0.0, 1e-300, 0.7, 1e300];
     let places = [
@@ -161,7 +161,7 @@ fn nonsense_is_refused_whatever_it_says() {
         let mut odd = text.clone();
         let place = places[pick(places.len())];
         *odd.pointer_mut(place).unwrap() = values[pick(values.len())].clone();
-        let Ok(odd) = serde_json::from_value::<Estate>(odd) else {
+        let Ok(odd) = serde_json::from_value::<SavedState>(odd) else {
             continue;
         };
         let mut heir = Timekeeper::new(&settings, None, now);
@@ -186,17 +186,17 @@ fn an_island_keeps_its_leader_while_it_is_replaced() {
     let mut bench = Bench::new(&settings);
     bench.pass(301.0);
     assert_eq!(bench.timekeeper.state(bench.now()), ClockState::Local);
-    let estate = succeed(&mut bench, &settings, 1.0).expect("it gives its own time");
+    let state = succeed(&mut bench, &settings, 1.0).expect("it gives its own time");
     assert_eq!(
         bench.timekeeper.state(bench.now()),
         ClockState::Unsynchronised
     );
-    assert!(bench.timekeeper.inherit(&estate, bench.now()));
+    assert!(bench.timekeeper.inherit(&state, bench.now()));
     assert_eq!(bench.timekeeper.state(bench.now()), ClockState::Local);
     assert_eq!(bench.timekeeper.reference(bench.now()).stratum, 10);
     // And an heir without a time of its own to give does not.
     let mut heir = Timekeeper::new(&Settings::default(), None, bench.now());
-    heir.inherit(&estate, bench.now());
+    heir.inherit(&state, bench.now());
     assert_eq!(heir.state(bench.now()), ClockState::Unsynchronised);
 }
 
@@ -217,11 +217,11 @@ fn a_follower_of_an_island_does_not_claim_to_lead_it_before_it_has_listened() {
         bench.pass(16.0);
     }
     assert_eq!(bench.timekeeper.reference(bench.now()).stratum, 11);
-    let estate = succeed(&mut bench, &settings, 1.0).unwrap();
+    let state = succeed(&mut bench, &settings, 1.0).unwrap();
     // A process that knows nothing leads at once.
     let stratum = |bench: &Bench| bench.timekeeper.reference(bench.now()).stratum;
     assert_eq!(stratum(&bench), 10);
-    assert!(bench.timekeeper.inherit(&estate, bench.now()));
+    assert!(bench.timekeeper.inherit(&state, bench.now()));
     assert_eq!(stratum(&bench), 11);
     bench.pass(7.0);
     assert_eq!(stratum(&bench), 11);

@@ -27,7 +27,7 @@ const MOST_DRIFT: f64 = 0.5;
 /// What is left. Times are in nanoseconds: of the raw clock, of the wall clock since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Estate {
+pub struct SavedState {
     /// When it was written.
     raw: i64,
     /// The same on the wall clock.
@@ -75,7 +75,7 @@ impl Lead {
     }
 }
 
-impl Estate {
+impl SavedState {
     /// Whether it is of use at this moment: not too old, and of clocks that have run on since.
     fn is_fresh(&self, now: Reading) -> bool {
         let age = Span(now.raw.0.saturating_sub(self.raw));
@@ -98,7 +98,7 @@ impl Estate {
 impl Timekeeper {
     /// What a successor needs to know; nothing if there is no time to give.
     #[must_use]
-    pub fn estate(&self, now: Reading) -> Option<Estate> {
+    pub fn saved_state(&self, now: Reading) -> Option<SavedState> {
         let lead = self.knowledge.zip(self.root.as_ref());
         let lead = lead.map(|(knowledge, root)| Lead {
             at: knowledge.at.0,
@@ -118,7 +118,7 @@ impl Timekeeper {
         let known = discipline.frequency_known;
         let smoothing = self.smoothing.as_ref();
         let smoothing = smoothing.and_then(|smoothing| smoothing.moment(now.raw));
-        (lead.is_some() || self.local_active).then_some(Estate {
+        (lead.is_some() || self.local_active).then_some(SavedState {
             raw: now.raw.0,
             wall: now.wall.0,
             started: self.started.0,
@@ -132,24 +132,24 @@ impl Timekeeper {
 
     /// Goes on from what another process left; false, and nothing has changed, if that is of no use any more. For a timekeeper that
     /// has just begun. The first source is followed as at any start: several are heard, and the one that is wrong is known for it.
-    pub fn inherit(&mut self, estate: &Estate, now: Reading) -> bool {
-        let is_sane = estate.lead.is_none_or(|lead| lead.is_sane())
-            && estate.frequency.is_none_or(|(frequency, skew)| {
+    pub fn inherit(&mut self, state: &SavedState, now: Reading) -> bool {
+        let is_sane = state.lead.is_none_or(|lead| lead.is_sane())
+            && state.frequency.is_none_or(|(frequency, skew)| {
                 frequency.abs() < MOST_DRIFT && (0.0..MOST_DRIFT).contains(&skew)
             })
-            && estate
+            && state
                 .smoothing
                 .is_none_or(|(offset, rate)| offset.abs() < 1e9 && rate.abs() < MOST_DRIFT);
-        if !is_sane || !estate.is_fresh(now) {
+        if !is_sane || !state.is_fresh(now) {
             return false;
         }
-        self.started = RawTime(estate.started.min(now.raw.0));
+        self.started = RawTime(state.started.min(now.raw.0));
         self.heard_by = Some(now.raw + HEARING);
-        if let Some((frequency, skew)) = estate.frequency {
+        if let Some((frequency, skew)) = state.frequency {
             self.discipline.learn(frequency, skew);
         }
-        self.discipline.limit_steps(estate.steps_left);
-        if let Some(lead) = estate.lead {
+        self.discipline.limit_steps(state.steps_left);
+        if let Some(lead) = state.lead {
             self.knowledge = Some(Knowledge {
                 at: RawTime(lead.at),
                 ahead: lead.ahead,
@@ -170,11 +170,11 @@ impl Timekeeper {
             });
             self.allow_local(lead.delay / 2.0 + lead.dispersion);
         }
-        if let (Some((offset, rate)), Some(smoothing)) = (estate.smoothing, &mut self.smoothing) {
-            smoothing.resume(Moment { offset, rate }, RawTime(estate.raw));
+        if let (Some((offset, rate)), Some(smoothing)) = (state.smoothing, &mut self.smoothing) {
+            smoothing.resume(Moment { offset, rate }, RawTime(state.raw));
         }
         // Whoever gave its own time goes on with it until it hears a better one.
-        if let Some(since) = estate.local.filter(|_| self.local.is_some()) {
+        if let Some(since) = state.local.filter(|_| self.local.is_some()) {
             self.local_active = true;
             self.local_allowed = true;
             self.local_since = RawTime(since.min(now.raw.0));
@@ -183,7 +183,7 @@ impl Timekeeper {
         self.review_local(now);
         self.tell_kernel(now);
         self.note(Note::Inherited {
-            age: Span(now.raw.0.saturating_sub(estate.raw)),
+            age: Span(now.raw.0.saturating_sub(state.raw)),
         });
         true
     }

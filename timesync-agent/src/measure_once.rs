@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::agent::{self, AgentError, Options, Seen};
 use crate::system::clock::{self, Clock};
-use crate::system::rivals;
+use crate::system::other_daemons;
 use ntp::keys::KeyRing;
 use time_model::settings::Settings;
 use time_model::time::{SECOND, Span};
@@ -24,14 +24,14 @@ const PATIENCE: Span = Span(8 * SECOND);
 
 /// Why there is no measurement.
 #[derive(Debug)]
-pub enum OnceError {
+pub enum MeasureError {
     /// The agent gave up.
     Agent(AgentError),
     /// No source could be followed in time.
     Late,
 }
 
-impl fmt::Display for OnceError {
+impl fmt::Display for MeasureError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Agent(error) => error.fmt(f),
@@ -40,7 +40,7 @@ impl fmt::Display for OnceError {
     }
 }
 
-impl std::error::Error for OnceError {
+impl std::error::Error for MeasureError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Agent(error) => error.source(),
@@ -59,11 +59,11 @@ pub fn run(
     keys: KeyRing,
     mode: Mode,
     timeout: Option<Span>,
-) -> Result<Span, OnceError> {
+) -> Result<Span, MeasureError> {
     if mode == Mode::Set
-        && let Some(rival) = rivals::find(Path::new("/proc"), false)
+        && let Some(rival) = other_daemons::find(Path::new("/proc"), false)
     {
-        return Err(OnceError::Agent(AgentError::Rival(rival)));
+        return Err(MeasureError::Agent(AgentError::Rival(rival)));
     }
     let mut settings = settings.clone();
     // Nobody is waited for longer than a burst takes, nothing is written, and nobody is served.
@@ -92,12 +92,12 @@ pub fn run(
             .then_some(None)
     });
     let offset = measured
-        .map_err(OnceError::Agent)?
+        .map_err(MeasureError::Agent)?
         .flatten()
-        .ok_or(OnceError::Late)?;
+        .ok_or(MeasureError::Late)?;
     if mode == Mode::Set {
         let step = Clock::new(true, settings.clock.rtcsync).step(offset);
-        step.map_err(|error| OnceError::Agent(AgentError::Clock(error)))?;
+        step.map_err(|error| MeasureError::Agent(AgentError::Clock(error)))?;
     }
     Ok(offset)
 }

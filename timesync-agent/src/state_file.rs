@@ -1,4 +1,4 @@
-//! What a process leaves to its successor, beside the drift file: see [`Estate`]. It is read once and gone then.
+//! The state that a process leaves to its successor, beside the drift file: see [`SavedState`]. It is read once and removed.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::drift_file;
-use timekeeper::Estate;
+use timekeeper::SavedState;
 
-/// What the file is called more than the drift file.
+/// What the name of the file has after that of the drift file.
 const EXTENSION: &str = ".reference";
 /// Where the kernel says which start of the machine this is: the raw clock begins anew with each.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 /// The longest file that is read; one is a third of this.
 const LONGEST: u64 = 4096;
 
-/// Where the estate of a process lies.
+/// Where the state of a process lies.
 #[derive(Clone, Debug)]
-pub struct EstateFile {
+pub struct StateFile {
     path: PathBuf,
     boot: String,
 }
@@ -27,10 +27,14 @@ pub struct EstateFile {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 enum Kept {
-    V1 { boot: String, estate: Estate },
+    V1 {
+        boot: String,
+        #[serde(rename = "estate")]
+        state: SavedState,
+    },
 }
 
-impl EstateFile {
+impl StateFile {
     /// Beside a drift file; none where nobody can say whether the machine has started anew.
     #[must_use]
     pub fn beside(drift_file: &Path) -> Option<Self> {
@@ -51,7 +55,7 @@ impl EstateFile {
 
     /// Takes what was left since the machine started. Whatever is there is gone then: nobody takes it twice.
     #[must_use]
-    pub fn take(&self) -> Option<Estate> {
+    pub fn take(&self) -> Option<SavedState> {
         let text = match self.read() {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
@@ -65,7 +69,7 @@ impl EstateFile {
             return None;
         }
         match serde_json::from_str(&text) {
-            Ok(Kept::V1 { boot, estate }) => (boot == self.boot).then_some(estate),
+            Ok(Kept::V1 { boot, state }) => (boot == self.boot).then_some(state),
             // Another version leaves what it likes.
             Err(error) => {
                 tracing::debug!(path = %self.path.display(), %error, "Nothing is taken over");
@@ -93,10 +97,10 @@ impl EstateFile {
     /// # Errors
     ///
     /// The directory is not there or may not be written to.
-    pub fn leave(&self, estate: Estate) -> io::Result<()> {
+    pub fn leave(&self, state: SavedState) -> io::Result<()> {
         let kept = Kept::V1 {
             boot: self.boot.clone(),
-            estate,
+            state,
         };
         let text = serde_json::to_string(&kept).map_err(io::Error::from)?;
         drift_file::replace(&self.path, &text)
@@ -110,7 +114,7 @@ mod tests {
     use time_model::time::{RawTime, Reading, SECOND, UnixTime};
     use timekeeper::Timekeeper;
 
-    fn estate() -> Estate {
+    fn state() -> SavedState {
         let settings = Settings {
             local: Some(Local::default()),
             ..Settings::default()
@@ -120,33 +124,33 @@ mod tests {
             wall: UnixTime(1_800_000_000 * SECOND + 1),
         };
         let timekeeper = Timekeeper::new(&settings, None, now);
-        timekeeper.estate(now).expect("the own time is given")
+        timekeeper.saved_state(now).expect("the own time is given")
     }
 
     #[test]
     fn what_is_left_is_taken_once_and_only_on_the_same_start_of_the_machine() {
         let directory = tempfile::tempdir().unwrap();
         let directory = directory.path();
-        let file = EstateFile::beside(&directory.join("drift")).unwrap();
+        let file = StateFile::beside(&directory.join("drift")).unwrap();
         assert_eq!(file.take(), None, "there is none");
-        file.leave(estate()).unwrap();
+        file.leave(state()).unwrap();
         let names: Vec<_> = fs::read_dir(directory).unwrap().collect();
         assert_eq!(names.len(), 1, "{names:?}");
         let taken = [file.take(), file.take()];
-        let other = EstateFile {
+        let other = StateFile {
             boot: "another".to_owned(),
             ..file.clone()
         };
-        other.leave(estate()).unwrap();
+        other.leave(state()).unwrap();
         let of_another = [file.take(), other.take()];
-        let odd: Vec<Option<Estate>> = ["", "{", "{\"v2\":{}}", "{\"v1\":{\"boot\":\"\"}}"]
+        let odd: Vec<Option<SavedState>> = ["", "{", "{\"v2\":{}}", "{\"v1\":{\"boot\":\"\"}}"]
             .iter()
             .map(|text| {
                 fs::write(file.path(), text).unwrap();
                 file.take()
             })
             .collect();
-        assert_eq!(taken, [Some(estate()), None]);
+        assert_eq!(taken, [Some(state()), None]);
         assert_eq!(of_another, [None, None], "and whoever reads it removes it");
         assert_eq!(odd, [None; 4]);
     }

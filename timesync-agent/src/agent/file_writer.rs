@@ -9,12 +9,12 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::{self, JoinHandle};
 
 use crate::drift_file;
-use crate::estate_file::EstateFile;
 use crate::logs::{self, Log};
+use crate::state_file::StateFile;
 use ntp::engine::Record;
 use time_model::settings::{LogSettings, Settings};
 use time_model::time::UnixTime;
-use timekeeper::{Drift, Estate};
+use timekeeper::{Drift, SavedState};
 
 /// Lines that wait for the disk. When it is that slow, lines are lost and the time goes on.
 const QUEUE: usize = 1024;
@@ -25,39 +25,39 @@ const DIRECTORY_MODE: u32 = 0o750;
 #[derive(Debug)]
 enum Work {
     Drift(PathBuf, Drift),
-    Estate(EstateFile, Estate),
+    SavedState(StateFile, SavedState),
     Line(PathBuf, Log, String),
 }
 
 /// Who has things written. Without drift file and logs there is no thread.
 #[derive(Debug, Default)]
-pub(super) struct Scribe {
+pub(super) struct FileWriter {
     drift_file: Option<PathBuf>,
     directory: Option<PathBuf>,
     logs: LogSettings,
     thread: Option<(SyncSender<Work>, JoinHandle<()>)>,
 }
 
-impl Scribe {
+impl FileWriter {
     pub(super) fn new(settings: &Settings) -> Self {
-        let mut scribe = Self {
+        let mut file_writer = Self {
             drift_file: settings.clock.drift_file.clone(),
             directory: settings.logs.directory.clone(),
             logs: settings.logs.clone(),
             thread: None,
         };
-        if scribe.drift_file.is_some() || scribe.directory.is_some() {
+        if file_writer.drift_file.is_some() || file_writer.directory.is_some() {
             let (sender, work) = mpsc::sync_channel(QUEUE);
             let banner = settings.logs.banner;
             let thread = thread::Builder::new()
-                .name("scribe".to_owned())
+                .name("file-writer".to_owned())
                 .spawn(move || write_all(&work, banner));
             match thread {
-                Ok(thread) => scribe.thread = Some((sender, thread)),
+                Ok(thread) => file_writer.thread = Some((sender, thread)),
                 Err(error) => tracing::error!(%error, "Cannot start a thread for logs"),
             }
         }
-        scribe
+        file_writer
     }
 
     /// Keeps the frequency.
@@ -68,8 +68,8 @@ impl Scribe {
     }
 
     /// Leaves this to a successor.
-    pub(super) fn leave(&self, file: EstateFile, estate: Estate) {
-        self.send(Work::Estate(file, estate));
+    pub(super) fn leave(&self, file: StateFile, state: SavedState) {
+        self.send(Work::SavedState(file, state));
     }
 
     /// Writes a line of a log, if it is wanted.
@@ -112,7 +112,7 @@ fn write_all(work: &Receiver<Work>, banner: u32) {
                 let result = drift_file::write(&path, drift);
                 (path, result)
             }
-            Work::Estate(file, estate) => (file.path().to_owned(), file.leave(estate)),
+            Work::SavedState(file, state) => (file.path().to_owned(), file.leave(state)),
             Work::Line(path, log, line) => {
                 let n = n_lines.entry(log).or_insert(0);
                 let heading = n
@@ -163,16 +163,16 @@ mod tests {
         settings.logs.tracking = true;
         settings.logs.banner = 2;
         settings.clock.drift_file = Some(directory.join("drift"));
-        let mut scribe = Scribe::new(&settings);
-        scribe.save(Drift {
+        let mut file_writer = FileWriter::new(&settings);
+        file_writer.save(Drift {
             ppm: 1.5,
             skew: 0.5,
         });
         for _ in 0..3 {
             let record = Record::Tracking(Box::default());
-            scribe.record(&record, UnixTime(0));
+            file_writer.record(&record, UnixTime(0));
         }
-        scribe.finish();
+        file_writer.finish();
         let text = fs::read_to_string(directory.join("deep/logs/tracking.log")).unwrap();
         let drift = drift_file::read(&directory.join("drift"));
         let headings: Vec<bool> = text.lines().map(|line| line.starts_with('=')).collect();

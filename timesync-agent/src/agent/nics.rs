@@ -7,10 +7,10 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::system::clock;
-use crate::system::socket::{self, CardStamp};
+use crate::system::socket::{self, NicStamp};
 use clock_drivers::nic;
 use clock_drivers::phc_device::Phc;
-use clocks::nic::{CardClock, Pace, Rules, on_the_wire};
+use clocks::nic::{NicClock, Pace, Rules, on_the_wire};
 use time_model::sample::Stamp;
 use time_model::settings::HardwareStamps;
 use time_model::time::{RawTime, Reading, SECOND, Span};
@@ -24,7 +24,7 @@ const MEGABITS: u32 = 1000;
 const FURTHEST: Span = Span(SECOND);
 /// All cards that stamp.
 #[derive(Debug, Default)]
-pub(super) struct Cards {
+pub(super) struct Nics {
     cards: Vec<Card>,
 }
 
@@ -34,7 +34,7 @@ struct Card {
     index: u32,
     settings: HardwareStamps,
     device: Phc,
-    clock: CardClock,
+    clock: NicClock,
     pace: Pace,
     megabits: u32,
 }
@@ -48,7 +48,7 @@ pub(super) enum Way {
     In,
 }
 
-impl Cards {
+impl Nics {
     /// Tells cards to stamp. The log tells once of each that was named and does not; packets are stamped by the kernel there.
     pub(super) fn open(wanted: &[HardwareStamps], now: Reading) -> Self {
         let mut cards = Self::default();
@@ -100,12 +100,7 @@ impl Cards {
     }
 
     /// A card's stamp as one of this machine's clocks; nothing if it cannot be of the packet that the kernel stamped.
-    pub(super) fn stamp(
-        &mut self,
-        stamp: &CardStamp,
-        way: Way,
-        by_kernel: &Stamp,
-    ) -> Option<Stamp> {
+    pub(super) fn stamp(&mut self, stamp: &NicStamp, way: Way, by_kernel: &Stamp) -> Option<Stamp> {
         let is_alone = self.cards.len() == 1;
         let mut cards = self.cards.iter_mut();
         let card = match stamp.interface {
@@ -149,7 +144,7 @@ impl Card {
             index,
             settings: settings.clone(),
             device,
-            clock: CardClock::new(Rules {
+            clock: NicClock::new(Rules {
                 min_readings: usize::try_from(settings.min_samples).unwrap_or(usize::MAX),
                 max_readings: usize::try_from(settings.max_samples).unwrap_or(usize::MAX),
                 precision: settings.precision,
@@ -185,11 +180,11 @@ mod tests {
     fn what_does_not_stamp_is_left_to_the_kernel() {
         let now = clock::read();
         let wanted = ["lo", "no-such-if", "*"].map(HardwareStamps::new);
-        let mut cards = Cards::open(&wanted, now);
+        let mut cards = Nics::open(&wanted, now);
         assert!(!cards.is_any());
         assert_eq!(cards.poll_timeout(), None);
         cards.handle_timeout(now);
-        let stamp = CardStamp {
+        let stamp = NicStamp {
             interface: None,
             at: now.wall,
             frame_length: 90,
