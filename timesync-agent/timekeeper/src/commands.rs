@@ -45,18 +45,13 @@ impl Timekeeper {
 
     /// chronyc's `reselectdist`, in seconds.
     pub fn set_reselect_distance(&mut self, distance: f64) {
-        self.selection.reselect_distance = distance;
+        self.consensus.rules.reselect_distance = distance;
     }
 
     /// Forgets the samples of a source (`None`: of all), as chronyc's `reset sources` does.
     pub fn reset_source(&mut self, id: Option<SourceId>, now: Reading) {
         let known = self.known_frequency();
-        for source in &mut self.sources {
-            if id.is_none_or(|id| source.id == id) {
-                source.filter.restart(known);
-                source.last = None;
-            }
-        }
+        self.consensus.restart(id, known);
         self.reselect(None, now);
     }
 }

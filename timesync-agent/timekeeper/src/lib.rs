@@ -9,16 +9,19 @@
 //! true time less wall time. Filters live on the raw clock, which nobody corrects.
 
 mod commands;
+mod consensus;
 mod delays;
 mod discipline;
 mod fallback;
 mod filter;
+mod knowledge;
 mod leap;
 mod local;
 mod report;
 mod saved_state;
 mod select;
 mod smoothing;
+mod source;
 pub mod tempcomp;
 mod temperature;
 mod terms;
@@ -28,10 +31,11 @@ mod update;
 
 use std::collections::VecDeque;
 
-use self::delays::Delays;
+use self::consensus::{Consensus, PATIENCE};
 use self::discipline::Discipline;
 use self::fallback::Fallback;
-use self::filter::{Filter, Taken};
+use self::filter::Taken;
+use self::knowledge::{Knowledge, Root};
 use self::leap::LeapSeconds;
 pub use self::saved_state::SavedState;
 use self::select::Failure;
@@ -40,96 +44,15 @@ use self::smoothing::Smoothing;
 pub use self::terms::{
     Drift, Effect, LeapSecond, Note, Reference, Sample, SourceId, Status, Verdict, Weighing,
 };
-use time_model::settings::{ClockSettings, Local, SelectionSettings, Settings};
+use time_model::settings::{ClockSettings, Local, Settings};
 use time_model::time::{RawTime, Reading, Span, UnixTime};
-use time_model::view::{SelectionView, SourceState};
 
 /// Reference ID of the own clock, 127.127.1.1.
 pub const LOCAL_REFERENCE_ID: u32 = 0x7F7F_0101;
 /// Effects that wait to be done. More than this only if nobody takes them.
 const MAX_EFFECTS: usize = 1024;
-/// Of several sources, the first one that answers is not followed before half of them did, or this has passed: one that is
-/// wrong must not be followed for being quick.
-const PATIENCE: Span = Span(2 * time_model::time::SECOND);
 /// A frequency is not taken over from one source to another as if it were known better than this.
 const LEAST_SKEW: f64 = 1e-7;
-/// The polling interval is so long that the uncertainty it adds is this part of the noise of one sample.
-const POLL_GROWTH: f64 = 0.65;
-/// And no more than this, in seconds: a clock that is to be within a millisecond has to be asked again before it is not.
-const POLL_BOUND: f64 = 300e-6;
-/// The first burst goes on while the uncertainty at the first poll after it would be above this, in seconds.
-const BURST_GROWTH: f64 = 50e-6;
-/// So many samples are of the first burst.
-const FIRST_BURST: usize = 8;
-/// With so many samples there are no more bursts: what is uncertain then is so for other reasons.
-const LAST_BURST: usize = 24;
-
-/// A source and what is known of it.
-#[derive(Clone, Debug)]
-struct Source {
-    id: SourceId,
-    reference_id: u32,
-    options: Weighing,
-    filter: Filter,
-    delays: Delays,
-    last: Option<Sample>,
-    reach: u8,
-    state: SourceState,
-    selection: SelectionView,
-    score: f64,
-    poll: i8,
-    /// True time less wall time by the last sample alone.
-    measured: f64,
-    /// It said since that it has no time, or has it from here.
-    withdrawn: bool,
-}
-
-/// What all sources together say.
-#[derive(Clone, Copy, Debug)]
-struct Knowledge {
-    at: RawTime,
-    /// True time less raw time at `at`, in nanoseconds, and what is less than a nanosecond in seconds.
-    ahead: i64,
-    frequency: f64,
-    /// Of the offset.
-    deviation: f64,
-}
-
-impl Knowledge {
-    /// True time less wall time, in seconds.
-    fn offset(&self, now: Reading) -> f64 {
-        let gained = self.frequency * (now.raw - self.at).seconds();
-        let ahead = self
-            .ahead
-            .saturating_sub(now.wall.0.saturating_sub(now.raw.0));
-        Span(ahead).seconds() + gained
-    }
-}
-
-impl Knowledge {
-    /// From a moment on it gains otherwise.
-    fn turn(&mut self, frequency: f64, at: RawTime) {
-        let gained = self.frequency * (at - self.at).seconds();
-        self.ahead = self.ahead.saturating_add(Span::from_seconds(gained).0);
-        self.at = at;
-        self.frequency = frequency;
-    }
-}
-
-/// What the leading source says of the way to the primary source.
-#[derive(Clone, Copy, Debug)]
-struct Root {
-    /// None if another process heard it.
-    source: Option<SourceId>,
-    reference_id: u32,
-    stratum: u8,
-    at: Reading,
-    delay: f64,
-    dispersion: f64,
-    /// It is another orphan, and nothing stands behind its time.
-    orphan: bool,
-}
-
 /// What time it is.
 #[derive(Clone, Debug)]
 #[expect(
@@ -137,11 +60,9 @@ struct Root {
     reason = "each is true or false whatever the others are"
 )]
 pub struct Timekeeper {
-    selection: SelectionSettings,
     clock: ClockSettings,
     local: Option<Local>,
-    max_samples: Option<u32>,
-    sources: Vec<Source>,
+    consensus: Consensus,
     discipline: Discipline,
     fallback: Fallback,
     smoothing: Option<Smoothing>,
@@ -153,7 +74,6 @@ pub struct Timekeeper {
     /// Whether a source is followed right now.
     following: bool,
     failure: Option<Failure>,
-    first_sample: Option<RawTime>,
     local_active: bool,
     local_since: RawTime,
     /// The root distance was below `activate`.
@@ -173,11 +93,9 @@ impl Timekeeper {
         // A clock that gains has to be slowed down.
         let frequency = drift.map(|drift| (-drift.ppm * 1e-6, drift.skew.max(0.01) * 1e-6));
         let mut timekeeper = Self {
-            selection: settings.selection.clone(),
             clock: settings.clock.clone(),
             local: settings.local,
-            max_samples: settings.client.max_samples,
-            sources: Vec::new(),
+            consensus: Consensus::new(settings),
             discipline: Discipline::new(&settings.clock, frequency),
             fallback: Fallback::new(settings.clock.fallback_drift),
             smoothing: Smoothing::new(settings.clock.smoothtime),
@@ -187,7 +105,6 @@ impl Timekeeper {
             root: None,
             following: false,
             failure: None,
-            first_sample: None,
             local_active: false,
             local_since: now.raw,
             local_allowed: false,
@@ -204,14 +121,13 @@ impl Timekeeper {
 
     /// Other rules from now on. What is known of sources stays.
     pub fn configure(&mut self, settings: &Settings, now: Reading) {
-        self.selection = settings.selection.clone();
+        self.consensus.configure(settings);
         if self.clock.fallback_drift != settings.clock.fallback_drift {
             self.fallback = Fallback::new(settings.clock.fallback_drift);
         }
         self.clock = settings.clock.clone();
         self.configure_smoothing();
         self.local = settings.local;
-        self.max_samples = settings.client.max_samples;
         self.leap.mode = settings.leap.mode;
         self.discipline.allow_steps(self.clock.makestep);
         self.reselect(None, now);
@@ -236,39 +152,21 @@ impl Timekeeper {
 
     /// A source is known from now on. Its reference ID is derived from its address, or of a reference clock its own.
     pub fn add_source(&mut self, id: SourceId, reference_id: u32, options: Weighing) {
-        let mut filter = Filter::new(self.known_frequency(), options.min_delay);
-        filter.restrict(options.asymmetry, options.max_samples.or(self.max_samples));
-        filter.temper(self.tempered, self.started);
-        self.sources.push(Source {
-            id,
-            reference_id,
-            filter,
-            delays: Delays::default(),
-            last: None,
-            reach: 0,
-            state: SourceState::Unselectable,
-            selection: SelectionView {
-                configured: options.select,
-                effective: options.select,
-                ..SelectionView::default()
-            },
-            score: 1.0,
-            poll: options.minpoll,
-            measured: 0.0,
-            withdrawn: false,
-            options,
-        });
+        let tempered = (self.tempered, self.started);
+        let known = self.known_frequency();
+        self.consensus
+            .add(id, reference_id, options, known, tempered);
     }
 
     /// A source is gone.
     pub fn remove_source(&mut self, id: SourceId, now: Reading) {
-        self.sources.retain(|source| source.id != id);
+        self.consensus.remove(id);
         self.reselect(None, now);
     }
 
     /// Other options of a source, such as chronyc's commands give.
     pub fn change_source(&mut self, id: SourceId, options: Weighing, now: Reading) {
-        if let Some(source) = self.source_mut(id) {
+        if let Some(source) = self.consensus.source_mut(id) {
             source.poll = source.poll.clamp(options.minpoll, options.maxpoll);
             source.options = options;
         }
@@ -282,31 +180,18 @@ impl Timekeeper {
         }
         let known = self.known_frequency();
         let error_rate = self.error_rate();
-        let Some(source) = self.source_mut(id) else {
+        let Some(source) = self.consensus.source_mut(id) else {
             return Verdict::Unknown;
         };
         let verdict = source.admit(&sample, error_rate, now);
         if !matches!(verdict, Verdict::Good) {
             return verdict;
         }
-        if source.withdrawn {
-            source.filter.restart(known);
-        }
-        let offset = Span::from_seconds(source.options.offset);
-        let ahead = sample.ahead.saturating_add(offset.0);
-        source.last = Some(sample);
-        source.withdrawn = false;
-        source.reach |= 1;
-        let wall_ahead = now.wall.0.saturating_sub(now.raw.0);
-        source.measured = Span(ahead.saturating_sub(wall_ahead)).seconds();
-        let taken = source
-            .filter
-            .sample(sample.at, ahead, sample.delay, sample.dispersion);
-        self.first_sample.get_or_insert(now.raw);
+        let taken = source.take(sample, known, now);
+        self.consensus.heard(now.raw);
         if taken == Taken::Reset {
             self.note(Note::SourceReset(id));
         }
-        self.update_poll(id);
         self.reselect(Some(id), now);
         if taken == Taken::Contradicts {
             Verdict::Contradiction
@@ -317,7 +202,7 @@ impl Timekeeper {
 
     /// The reach register after a poll. A source that did not answer eight times is not selected.
     pub fn reached(&mut self, id: SourceId, reach: u8, now: Reading) {
-        let Some(source) = self.source_mut(id) else {
+        let Some(source) = self.consensus.source_mut(id) else {
             return;
         };
         let lost = source.reach != 0 && reach == 0;
@@ -329,7 +214,7 @@ impl Timekeeper {
 
     /// A source answered that it has no time, or that it has it from this node: it is not selected before its next sample.
     pub fn withdraw(&mut self, id: SourceId, now: Reading) {
-        let Some(source) = self.source_mut(id) else {
+        let Some(source) = self.consensus.source_mut(id) else {
             return;
         };
         if !std::mem::replace(&mut source.withdrawn, true) {
@@ -340,10 +225,7 @@ impl Timekeeper {
     /// The polling interval that is of use, within the source's bounds.
     #[must_use]
     pub fn advise_poll(&self, id: SourceId) -> i8 {
-        self.sources
-            .iter()
-            .find(|source| source.id == id)
-            .map_or(0, |source| source.poll)
+        self.consensus.source(id).map_or(0, |source| source.poll)
     }
 
     /// What is to be done; ask until there is nothing.
@@ -368,7 +250,7 @@ impl Timekeeper {
                         .max(0),
                 )
         });
-        let patience = match self.first_sample {
+        let patience = match self.consensus.first_sample() {
             Some(first) if self.discipline.n_updates == 0 => Some(first + PATIENCE),
             _ => None,
         };
@@ -392,7 +274,7 @@ impl Timekeeper {
         self.discipline.advance(now.raw);
         self.fall_back(now);
         self.set_rate();
-        if self.discipline.n_updates == 0 && self.first_sample.is_some() {
+        if self.discipline.n_updates == 0 && self.consensus.first_sample().is_some() {
             self.reselect(None, now);
         }
         self.review_local(now);
@@ -427,10 +309,6 @@ impl Timekeeper {
         let skew = self.discipline.skew.max(LEAST_SKEW);
         let known = self.discipline.frequency_known;
         known.then_some((self.crystal_frequency(), skew))
-    }
-
-    fn source_mut(&mut self, id: SourceId) -> Option<&mut Source> {
-        self.sources.iter_mut().find(|source| source.id == id)
     }
 
     fn effect(&mut self, effect: Effect) {

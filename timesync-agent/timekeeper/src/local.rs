@@ -3,53 +3,14 @@
 //! Orphans ask each other and all have `local stratum N orphan`. Who has the smallest reference ID among those that are reached
 //! gives its own time at stratum N; the others follow it, at N + 1, and a server of stratum N or above counts for nothing else.
 
-use super::select::{Candidate, Selection};
+use super::Timekeeper;
 use super::terms::Note;
-use super::{Source, Timekeeper};
 use time_model::time::{RawTime, Reading, SECOND, Span};
-use time_model::view::{Leap, SourceState};
 
 /// An orphan that led for so long had followers, and they have clients. A node that has just started has none, and is stepped.
 const ISLAND: Span = Span(300 * SECOND);
 
 impl Timekeeper {
-    /// The orphan to follow, if it is not this node that leads.
-    pub(super) fn leading_orphan(&self) -> Option<usize> {
-        let local = self.local.filter(|local| local.orphan)?;
-        let leads = |source: &Source| {
-            source.reach != 0
-                && !source.options.select.noselect
-                && source.last.as_ref().is_some_and(|sample| {
-                    sample.stratum == local.stratum
-                        && sample.leap != Leap::Unsynchronised
-                        && sample.local_reference_id != 0
-                        && source.reference_id < sample.local_reference_id
-                })
-        };
-        self.sources
-            .iter()
-            .enumerate()
-            .filter(|(_, source)| leads(source))
-            .min_by_key(|(_, source)| source.reference_id)
-            .map(|(index, _)| index)
-    }
-
-    /// A selection of this source alone.
-    pub(super) fn follow_orphan(&self, index: usize, candidates: &[Candidate]) -> Selection {
-        let near = candidates
-            .get(index)
-            .is_some_and(|candidate| candidate.distance <= self.selection.max_distance);
-        let mut states = vec![SourceState::Unselectable; candidates.len()];
-        if let Some(state) = states.get_mut(index).filter(|_| near) {
-            *state = SourceState::Best;
-        }
-        Selection {
-            states,
-            best: near.then_some(index),
-            failure: (!near).then_some(super::select::Failure::Nothing),
-        }
-    }
-
     /// Whether the own time is given; gives it or ceases to.
     pub(super) fn review_local(&mut self, now: Reading) {
         let due = self.local_due(now).is_some_and(|at| at <= now.raw);

@@ -1,6 +1,7 @@
 //! What others are told: clients of the time, people of how good it is.
 
-use super::{LOCAL_REFERENCE_ID, Reference, Root, SourceId, Timekeeper};
+use super::knowledge::Root;
+use super::{LOCAL_REFERENCE_ID, Reference, SourceId, Timekeeper};
 use time_model::time::{Reading, Span, UnixTime};
 use time_model::view::{ClockState, SourceView, Tracking};
 
@@ -111,10 +112,7 @@ impl Timekeeper {
     pub fn tracking(&self, now: Reading) -> Tracking {
         let reference = self.own_reference(now);
         let leading = self.root.as_ref().and_then(|root| {
-            let source = self
-                .sources
-                .iter()
-                .find(|source| Some(source.id) == root.source)?;
+            let source = self.consensus.source(root.source?)?;
             source.filter.estimate(now.raw)
         });
         Tracking {
@@ -146,7 +144,7 @@ impl Timekeeper {
 
     /// Fills in what is known here of a source.
     pub fn source(&self, id: SourceId, now: Reading, view: &mut SourceView) {
-        let Some(source) = self.sources.iter().find(|source| source.id == id) else {
+        let Some(source) = self.consensus.source(id) else {
             return;
         };
         view.reference_id = source.reference_id;

@@ -5,9 +5,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Timekeeper;
+use super::knowledge::{Knowledge, Root};
 use super::smoothing::Moment;
 use super::terms::{Note, Reference};
-use super::{Knowledge, Root, Timekeeper};
 use time_model::settings::Settings;
 use time_model::time::{RawTime, Reading, SECOND, Span, UnixTime};
 

@@ -11,8 +11,9 @@
 //! A correction moves this clock, and what is served stays where it was; the difference goes away by itself. With `leaponly` leap
 //! seconds are smeared, and all else is served as it is known.
 
+use super::Timekeeper;
+use super::knowledge::Knowledge;
 use super::terms::Reference;
-use super::{Knowledge, Timekeeper};
 use time_model::settings::{LeapMode, SmoothTime};
 use time_model::time::{RawTime, Reading, Span};
 use time_model::view::{Leap, SmoothingView};

@@ -15,9 +15,7 @@ impl Timekeeper {
             return;
         }
         self.tempered = rate;
-        for source in &mut self.sources {
-            source.filter.temper(rate, now.raw);
-        }
+        self.consensus.temper(rate, now.raw);
         if let Some(knowledge) = &mut self.knowledge {
             knowledge.turn(knowledge.frequency + more, now.raw);
         }
