@@ -26,6 +26,7 @@ impl Random {
     }
 
     /// 64 bits.
+    #[inline]
     pub fn bits(&mut self) -> u64 {
         let [high, _] = self.block();
         high
@@ -47,6 +48,7 @@ impl Random {
         Self::new(((u128::from(high) << 64) | u128::from(low)).to_be_bytes())
     }
 
+    #[inline]
     fn block(&mut self) -> [u64; 2] {
         let mut block = self.counter.to_be_bytes().into();
         self.counter = self.counter.wrapping_add(1);

@@ -16,12 +16,14 @@ impl Span {
     pub const ZERO: Self = Self(0);
 
     /// The nearest whole nanosecond; out of range goes to the end of the range, and NaN is nothing.
+    #[inline]
     #[must_use]
     pub fn from_seconds(seconds: f64) -> Self {
         Self(nanoseconds(seconds))
     }
 
     /// In seconds. Exact below 104 days.
+    #[inline]
     #[must_use]
     #[expect(
         clippy::cast_precision_loss,
@@ -35,6 +37,7 @@ impl Span {
 impl Add for Span {
     type Output = Self;
 
+    #[inline]
     fn add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
@@ -43,6 +46,7 @@ impl Add for Span {
 impl Sub for Span {
     type Output = Self;
 
+    #[inline]
     fn sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
@@ -68,6 +72,7 @@ pub struct Reading {
 impl Reading {
     /// What the wall clock showed, or would have if it had not been touched since, where it gains so many parts per billion on the
     /// raw clock.
+    #[inline]
     #[must_use]
     pub fn wall_at(self, raw: RawTime, rate: f64) -> UnixTime {
         let elapsed = self.raw - raw;
@@ -76,6 +81,7 @@ impl Reading {
     }
 
     /// What the raw clock showed.
+    #[inline]
     #[must_use]
     pub fn raw_at(self, wall: UnixTime, rate: f64) -> RawTime {
         let elapsed = self.wall - wall;
@@ -90,6 +96,7 @@ macro_rules! moment {
         impl Add<Span> for $name {
             type Output = Self;
 
+            #[inline]
             fn add(self, span: Span) -> Self {
                 Self(self.0.saturating_add(span.0))
             }
@@ -98,6 +105,7 @@ macro_rules! moment {
         impl Sub<Span> for $name {
             type Output = Self;
 
+            #[inline]
             fn sub(self, span: Span) -> Self {
                 Self(self.0.saturating_sub(span.0))
             }
@@ -106,6 +114,7 @@ macro_rules! moment {
         impl Sub for $name {
             type Output = Span;
 
+            #[inline]
             fn sub(self, other: Self) -> Span {
                 Span(self.0.saturating_sub(other.0))
             }
@@ -125,6 +134,7 @@ impl NtpTimestamp {
     pub const ZERO: Self = Self(0);
 
     /// The moment in its own era.
+    #[inline]
     #[must_use]
     #[expect(
         clippy::cast_sign_loss,
@@ -140,6 +150,7 @@ impl NtpTimestamp {
     }
 
     /// The moment within 68 years of `pivot` that this stands for.
+    #[inline]
     #[must_use]
     #[expect(
         clippy::cast_possible_wrap,
@@ -159,6 +170,7 @@ pub struct NtpShort(pub u32);
 
 impl NtpShort {
     /// Not less than `seconds`, as a bound on an error has to be; from 0 to 65,536 s.
+    #[inline]
     #[must_use]
     #[expect(
         clippy::cast_possible_truncation,
@@ -173,6 +185,7 @@ impl NtpShort {
     }
 
     /// In seconds.
+    #[inline]
     #[must_use]
     pub fn seconds(self) -> f64 {
         f64::from(self.0) / 65_536.0

@@ -258,18 +258,21 @@ impl Default for Reference {
 
 impl Reference {
     /// Whether there is time to give.
+    #[inline]
     #[must_use]
     pub fn is_synchronised(&self) -> bool {
         self.leap != Leap::Unsynchronised
     }
 
     /// Root dispersion at a later moment of the wall clock, in seconds.
+    #[inline]
     #[must_use]
     pub fn root_dispersion_at(&self, wall: UnixTime) -> f64 {
         self.root_dispersion + self.dispersion_rate * (wall - self.at).seconds().max(0.0)
     }
 
     /// The time of this agent when the wall clock shows `wall`.
+    #[inline]
     #[must_use]
     pub fn time_at(&self, wall: UnixTime) -> UnixTime {
         let elapsed = (wall.min(self.offset_ends) - self.at).seconds();

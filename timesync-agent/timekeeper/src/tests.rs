@@ -9,7 +9,7 @@ use ntp_sim::oscillator::LocalClock;
 use ntp_sim::random::Random;
 use time_model::settings::{FallbackDrift, MakeStep, MaxChange, SelectOptions};
 use time_model::time::SECOND;
-use time_model::view::{ClockState, Leap, SourceMode, SourceView};
+use time_model::view::{ClockState, Leap, SourceMode, SourceState, SourceView};
 
 const SERVER: u32 = 0x0A00_0001;
 

@@ -1,6 +1,7 @@
 //! Whatever comes, by seeds.
 
 use super::*;
+use crate::filter::Filter;
 
 /// Sources that lie, jump, come and go, with any delay: nothing becomes infinite, time does not go back, and no step comes after the
 /// limit.
