@@ -13,11 +13,11 @@ const BESIDES: &[&str] = &[
     "base/daemon/src/udp/sys/tests.rs",
     "lb-proxy/src/relay/sys.rs",
     "lb-proxy/src/vrrp/sys.rs",
+    "timesync-agent/drivers/src/nic.rs",
+    "timesync-agent/drivers/src/ptp/sys.rs",
+    "timesync-agent/drivers/src/sys.rs",
     "timesync-agent/examples/ntp_load/sys.rs",
-    "timesync-agent/src/ptp/sys.rs",
-    "timesync-agent/src/refclock/sys.rs",
     "timesync-agent/src/sandbox/sys.rs",
-    "timesync-agent/src/system/card.rs",
     "timesync-agent/src/system/sys.rs",
 ];
 
