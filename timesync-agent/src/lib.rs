@@ -27,7 +27,6 @@ pub mod measure_once;
 pub mod metrics;
 pub mod page;
 pub mod resolver;
-pub mod sandbox;
 mod self_check;
 pub mod server;
 pub mod service;

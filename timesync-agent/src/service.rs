@@ -30,7 +30,6 @@ use crate::health::Health;
 use crate::keys;
 use crate::metrics::Scrape;
 use crate::page;
-use crate::sandbox::{self, Capabilities};
 use crate::self_check;
 use crate::server::{self, Supply};
 use crate::state_file::StateFile;
@@ -45,6 +44,7 @@ use time_model::labels;
 use time_model::settings::{PtpTransport, RefclockDriver, Settings};
 use time_model::view::View;
 use timekeeper::Reference;
+use timesync_sandbox::{self as sandbox, Capabilities};
 
 /// How often what is seen is looked at: people and healthd hear of a change within this.
 const LOOK: Duration = Duration::from_millis(250);

@@ -17,7 +17,7 @@ const BESIDES: &[&str] = &[
     "timesync-agent/drivers/src/ptp/sys.rs",
     "timesync-agent/drivers/src/sys.rs",
     "timesync-agent/examples/ntp_load/sys.rs",
-    "timesync-agent/src/sandbox/sys.rs",
+    "timesync-agent/sandbox/src/sys.rs",
     "timesync-agent/src/system/sys.rs",
 ];
 

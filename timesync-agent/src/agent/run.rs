@@ -34,9 +34,9 @@ use time_model::view::{ClockState, View};
 use timekeeper::{Effect, Reference};
 
 use super::answer::Answerer;
-use super::nics::{Nics, Way};
 use super::file_writer::FileWriter;
 use super::leaps::Leaps;
+use super::nics::{Nics, Way};
 use super::report::Reporter;
 use super::{AgentError, Parts, Request, Seen};
 
