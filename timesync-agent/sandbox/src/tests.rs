@@ -26,7 +26,7 @@ fn status(name: &str) -> String {
 fn a_process_in_the_sandbox_keeps_what_it_needs_and_nothing_else() {
     let Some(directory) = std::env::var_os(CHILD) else {
         let directory = tempfile::tempdir().unwrap();
-        let test = "sandbox::tests::a_process_in_the_sandbox_keeps_what_it_needs_and_nothing_else";
+        let test = "tests::a_process_in_the_sandbox_keeps_what_it_needs_and_nothing_else";
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", test, "--nocapture", "--test-threads=1"])
             .env(CHILD, directory.path())
