@@ -11,11 +11,11 @@
 //! [`system`](crate::system).
 
 mod answer;
-mod cards;
+mod file_writer;
 mod leaps;
+mod nics;
 mod report;
 mod run;
-mod scribe;
 
 use std::fmt;
 use std::io;
@@ -32,25 +32,25 @@ use daemon::snapshot::Cell;
 use tokio::sync::{oneshot, watch};
 
 use crate::drift_file;
-use crate::engine::{Command, Engine, Reply};
-use crate::estate_file::EstateFile;
-use crate::keys::KeyRing;
-use crate::random::Random;
 use crate::resolver::Resolver;
-use crate::responder::Tables;
 use crate::server::Supply;
-use crate::settings::{Host, RefclockDriver, Settings, SourceSettings};
+use crate::state_file::StateFile;
 use crate::system::clock::{self, Clock, ClockError};
-use crate::system::rivals::{self, Rival};
+use crate::system::other_daemons::{self, Rival};
 use crate::system::timer::Waker;
 use crate::thermometer::Thermometer;
-use crate::time::{Reading, Span};
-use crate::timekeeper::{Estate, Reference};
-use crate::view::View;
+use ntp::engine::{Command, Engine, Reply};
+use ntp::keys::KeyRing;
+use ntp::responder::Tables;
+use random::Random;
+use time_model::settings::{Host, RefclockDriver, Settings, SourceSettings};
+use time_model::time::{Reading, Span};
+use time_model::view::View;
+use timekeeper::{Reference, SavedState};
 
+use file_writer::FileWriter;
 use leaps::Leaps;
 use run::Run;
-use scribe::Scribe;
 
 /// Commands that wait for the thread. It takes them within a turn of its loop; more than this is somebody's mistake.
 const QUEUE: usize = 64;
@@ -71,9 +71,9 @@ pub struct Options {
     /// Answer clients in the loop, from this.
     pub supply: Option<Supply>,
     /// What another process knew of the time.
-    pub estate: Option<Estate>,
+    pub state: Option<SavedState>,
     /// Where that is left to the next one.
-    pub leaves: Option<EstateFile>,
+    pub leaves: Option<StateFile>,
     /// Sockets for that which were handed over; without, the loop opens those of the settings.
     pub inherited: Vec<OwnedFd>,
 }
@@ -88,7 +88,7 @@ impl Options {
             reference: Cell::new(Reference::default()),
             tables: None,
             supply: None,
-            estate: None,
+            state: None,
             leaves: None,
             inherited: Vec::new(),
         }
@@ -160,7 +160,7 @@ struct Reload {
     settings: Settings,
     keys: KeyRing,
     leaps: (Leaps, Option<leaps::Table>),
-    scribe: Scribe,
+    file_writer: FileWriter,
     thermometer: Thermometer,
 }
 
@@ -294,13 +294,13 @@ impl Commander {
     #[must_use]
     pub fn reload(&self, settings: Settings, keys: KeyRing) -> bool {
         let leaps = Leaps::start(&settings.leap, &self.waker);
-        let scribe = Scribe::new(&settings);
+        let file_writer = FileWriter::new(&settings);
         let thermometer = Thermometer::start(settings.clock.temperature.as_ref(), &self.waker);
         self.send(Request::Reload(Box::new(Reload {
             settings,
             keys,
             leaps,
-            scribe,
+            file_writer,
             thermometer,
         })))
     }
@@ -324,7 +324,7 @@ struct Parts {
     stop: Arc<AtomicBool>,
     random: Random,
     resolver: Resolver,
-    scribe: Scribe,
+    file_writer: FileWriter,
     leaps: Leaps,
     thermometer: Thermometer,
 }
@@ -342,7 +342,7 @@ impl Parts {
             )
         });
         if options.corrects_clock
-            && let Some(rival) = rivals::find(Path::new(PROCESSES), with_ptp)
+            && let Some(rival) = other_daemons::find(Path::new(PROCESSES), with_ptp)
         {
             return Err(AgentError::Rival(rival));
         }
@@ -357,8 +357,8 @@ impl Parts {
         let clock = Clock::new(options.corrects_clock, settings.clock.rtcsync);
         let mut engine = Engine::new(settings, keys, drift, random.fork(), now);
         engine.set_free_running(!options.corrects_clock);
-        if let Some(estate) = &options.estate {
-            engine.inherit(estate, now);
+        if let Some(state) = &options.state {
+            engine.inherit(state, now);
         }
         engine.set_precision(clock::measure_precision());
         let waker = Arc::new(Waker::new().map_err(system("make an event"))?);
@@ -386,7 +386,7 @@ impl Parts {
             stop: Arc::new(AtomicBool::new(false)),
             random,
             resolver,
-            scribe: Scribe::new(settings),
+            file_writer: FileWriter::new(settings),
             leaps,
             thermometer,
         };

@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use daemon::args::{LogArgs, ServeArgs as BaseServeArgs, StatusArgs};
 use proto::endpoint::HealthdArg;
 
-use crate::chronyc::args::{
+use crate::chronyc_cli::args::{
     AddressArgs, BurstArgs, LinkArgs, MakeStepArgs, ReportArgs, WaitSyncArgs,
 };
 

@@ -11,17 +11,18 @@ use daemon::log::LogSettings;
 use daemon::{errln, exit, outln, run};
 
 use crate::args::{Cli, ConfigArgs, Format, ServeArgs, SoloArgs, Verb};
-use crate::chronyc::{self, Verb as Ask};
-use crate::cmdmon::request::Command;
+use crate::chronyc_cli::{self, Verb as Ask};
 use crate::config::{self, Config, DEFAULT_ADMIN, files};
-use crate::keys::KeyRing;
-use crate::once::{self, Mode};
-use crate::replay::Replay;
-use crate::service::{Timesync, keys};
-use crate::settings::Settings;
-use crate::solo;
+use crate::keys;
+use crate::measure_once::{self, Mode};
+use crate::service::Timesync;
+use crate::single_thread;
 use crate::status;
-use crate::time::{SECOND, Span};
+use chronyc::request::Command;
+use ntp::keys::KeyRing;
+use ntp_sim::replay::Replay;
+use time_model::settings::Settings;
+use time_model::time::{SECOND, Span};
 
 /// Runs the command line.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -36,23 +37,23 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Verb::Import { format } => import(&format),
         Verb::Replay { file } => replay(&file),
         Verb::Status(args) => run::status(&args, DEFAULT_ADMIN, status::render),
-        Verb::Tracking(args) => chronyc::run(&Ask::Tracking(&args)),
-        Verb::Sources(args) => chronyc::run(&Ask::Sources(&args)),
-        Verb::SourceStats(args) => chronyc::run(&Ask::SourceStats(&args)),
-        Verb::SelectData(args) => chronyc::run(&Ask::SelectData(&args)),
-        Verb::Activity(args) => chronyc::run(&Ask::Activity(&args)),
-        Verb::Smoothing(args) => chronyc::run(&Ask::Smoothing(&args)),
-        Verb::NtpData { address, report } => chronyc::run(&Ask::NtpData(&report, address)),
-        Verb::ServerStats(args) => chronyc::run(&Ask::ServerStats(&args)),
-        Verb::Clients(args) => chronyc::run(&Ask::Clients(&args)),
-        Verb::WaitSync(args) => chronyc::run(&Ask::WaitSync(&args)),
-        Verb::MakeStep(args) => chronyc::run(&Ask::MakeStep(&args)),
-        Verb::Burst(args) => chronyc::run(&Ask::Burst(&args)),
-        Verb::Online(args) => chronyc::run(&Ask::Online(&args)),
-        Verb::Offline(args) => chronyc::run(&Ask::Offline(&args)),
-        Verb::Reselect(link) => chronyc::run(&Ask::Plain(&link, Command::Reselect)),
-        Verb::Refresh(link) => chronyc::run(&Ask::Plain(&link, Command::Refresh)),
-        Verb::Rekey(link) => chronyc::run(&Ask::Plain(&link, Command::Rekey)),
+        Verb::Tracking(args) => chronyc_cli::run(&Ask::Tracking(&args)),
+        Verb::Sources(args) => chronyc_cli::run(&Ask::Sources(&args)),
+        Verb::SourceStats(args) => chronyc_cli::run(&Ask::SourceStats(&args)),
+        Verb::SelectData(args) => chronyc_cli::run(&Ask::SelectData(&args)),
+        Verb::Activity(args) => chronyc_cli::run(&Ask::Activity(&args)),
+        Verb::Smoothing(args) => chronyc_cli::run(&Ask::Smoothing(&args)),
+        Verb::NtpData { address, report } => chronyc_cli::run(&Ask::NtpData(&report, address)),
+        Verb::ServerStats(args) => chronyc_cli::run(&Ask::ServerStats(&args)),
+        Verb::Clients(args) => chronyc_cli::run(&Ask::Clients(&args)),
+        Verb::WaitSync(args) => chronyc_cli::run(&Ask::WaitSync(&args)),
+        Verb::MakeStep(args) => chronyc_cli::run(&Ask::MakeStep(&args)),
+        Verb::Burst(args) => chronyc_cli::run(&Ask::Burst(&args)),
+        Verb::Online(args) => chronyc_cli::run(&Ask::Online(&args)),
+        Verb::Offline(args) => chronyc_cli::run(&Ask::Offline(&args)),
+        Verb::Reselect(link) => chronyc_cli::run(&Ask::Plain(&link, Command::Reselect)),
+        Verb::Refresh(link) => chronyc_cli::run(&Ask::Plain(&link, Command::Refresh)),
+        Verb::Rekey(link) => chronyc_cli::run(&Ask::Plain(&link, Command::Rekey)),
     }
 }
 
@@ -99,7 +100,7 @@ fn measure(args: &ServeArgs) -> ExitCode {
     let timeout = args
         .timeout
         .map(|seconds| Span(i64::from(seconds) * SECOND));
-    match once::run(&config.settings, read_keys(&config), mode, timeout) {
+    match measure_once::run(&config.settings, read_keys(&config), mode, timeout) {
         Ok(offset) => {
             outln!(
                 "System clock wrong by {:.6} seconds ({done})",
@@ -119,7 +120,7 @@ fn keep(args: &SoloArgs) -> ExitCode {
         Ok(config) => config,
         Err(code) => return code,
     };
-    match solo::run(&config.settings, read_keys(&config), config.corrects_clock) {
+    match single_thread::run(&config.settings, read_keys(&config), config.corrects_clock) {
         Ok(()) => exit::code(exit::OK),
         Err(error) => {
             exit::report(&error);

@@ -18,8 +18,8 @@ use daemon::disk::Disk;
 use proto::endpoint::Endpoint;
 
 use crate::args::{ConfigArgs, DEFAULT_CONFIG};
-use crate::chrony_conf::{self, ChronyConf};
-use crate::settings::Settings;
+use peer_chrony::{self, ChronyConf};
+use time_model::settings::Settings;
 
 pub use lint::unused;
 pub use write::toml;
@@ -129,7 +129,7 @@ pub fn read(args: &ConfigArgs) -> Result<Config, Problems> {
 /// # Errors
 /// Everything that is wrong with it.
 pub fn chrony(path: &Path) -> Result<ChronyConf, Problems> {
-    Ok(chrony_conf::parse(path, &mut Disk)?)
+    Ok(peer_chrony::parse(path, &mut Disk)?)
 }
 
 /// A chrony.conf as this program's TOML, and what is to be known of it.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use config_text::{Position, Problem};
 use daemon::disk;
 
-use crate::timekeeper::Drift;
+use timekeeper::Drift;
 
 /// The longest file that is read: two numbers, however they are written.
 const LONGEST: usize = 256;

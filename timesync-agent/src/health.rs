@@ -8,8 +8,8 @@ use proto::clock::{ClockReporter, Link};
 use proto::endpoint::Endpoint;
 use proto::health as wire;
 
-use crate::view::{ClockState, Leap, View};
-use crate::words;
+use time_model::labels;
+use time_model::view::{ClockState, Leap, View};
 
 /// How long healthd takes a report to hold: three of the reporter's refreshes.
 const VALID: Duration = Duration::from_secs(30);
@@ -50,13 +50,13 @@ fn report(name: &str, view: &View) -> wire::ClockReport {
     wire::ClockReport {
         reporter: name.to_owned(),
         state: state(view.state),
-        offset: crate::time::Span::from_seconds(tracking.correction).0,
-        root_distance: Duration::try_from_secs_f64(words::root_distance(view)).unwrap_or_default(),
+        offset: time_model::time::Span::from_seconds(tracking.correction).0,
+        root_distance: Duration::try_from_secs_f64(labels::root_distance(view)).unwrap_or_default(),
         stratum: tracking.stratum,
         leap: leap(tracking.leap),
         n_sources: count(view.sources.len()),
-        n_selectable: count(words::n_selectable(view)),
-        reference: words::reference(view).unwrap_or_default(),
+        n_selectable: count(labels::n_selectable(view)),
+        reference: labels::reference(view).unwrap_or_default(),
         valid: VALID,
     }
 }
@@ -87,7 +87,7 @@ const fn leap(leap: Leap) -> wire::Leap {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::{SourceState, SourceView, Tracking};
+    use time_model::view::{SourceState, SourceView, Tracking};
 
     #[test]
     fn a_report_says_what_the_view_does() {

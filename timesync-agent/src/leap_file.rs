@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use config_text::{Position, Problem};
 use daemon::{calendar, disk};
 
-use crate::settings::LeapSettings;
-use crate::time::{SECOND, UnixTime};
-use crate::timekeeper::LeapSecond;
+use time_model::settings::LeapSettings;
+use time_model::time::{SECOND, UnixTime};
+use timekeeper::LeapSecond;
 
 /// Where time zones are.
 const ZONES: [&str; 3] = [

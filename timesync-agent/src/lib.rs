@@ -9,53 +9,29 @@
 //! ```
 //!
 //! The core is told datagrams with their stamps and the time, and gives actions; it never reads a clock. Corrections are counted
-//! on the raw clock ([`time::RawTime`]), which nobody adjusts, so that what the agent does to the clock never disturbs what
+//! on the raw clock ([`time_model::time::RawTime`]), which nobody adjusts, so that what the agent does to the clock never disturbs what
 //! it knows.
 
 pub mod agent;
 pub mod args;
-pub mod association;
-pub mod card;
-pub mod chrony_conf;
-pub mod chronyc;
+pub mod chronyc_cli;
 pub mod cmdmon;
 pub mod commands;
 pub mod config;
 pub mod drift_file;
-pub mod engine;
-pub mod estate_file;
 pub mod health;
-pub mod history;
-pub mod keys;
-pub mod keys_file;
+mod keys;
 pub mod leap_file;
 pub mod logs;
+pub mod measure_once;
 pub mod metrics;
-pub mod once;
 pub mod page;
-pub mod pmc;
-pub mod pool;
-#[cfg(feature = "ptp")]
-pub mod ptp;
-pub mod random;
-pub mod refclock;
-pub mod replay;
 pub mod resolver;
-pub mod responder;
-pub mod sandbox;
 mod self_check;
 pub mod server;
 pub mod service;
-pub mod settings;
-#[cfg(any(test, feature = "simulation"))]
-pub mod simulation;
-pub mod solo;
+pub mod single_thread;
+pub mod state_file;
 pub mod status;
 pub mod system;
-pub mod temperature;
 pub mod thermometer;
-pub mod time;
-pub mod timekeeper;
-pub mod view;
-pub mod wire;
-pub mod words;

@@ -6,11 +6,11 @@ use std::net::IpAddr;
 
 use daemon::calendar;
 
-use crate::engine::{Measurement, Record, ReferenceClockRecord};
-use crate::settings::{LogSettings, reference_id_text};
-use crate::temperature::Reading;
-use crate::time::{SECOND, UnixTime};
-use crate::view::{Leap, SourceMode, SourceView, StampSource, Tracking};
+use ntp::engine::{Measurement, Record, ReferenceClockRecord};
+use time_model::settings::{LogSettings, reference_id_text};
+use time_model::time::{SECOND, UnixTime};
+use time_model::view::{Leap, SourceMode, SourceView, StampSource, Tracking};
+use timekeeper::tempcomp::Reading;
 
 /// A log: its file, and what stands above its columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -276,8 +276,8 @@ fn moment(at: UnixTime) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::SelectOptions;
-    use crate::view::{PacketView, Reason, SelectionView, SourceStatistics};
+    use time_model::settings::SelectOptions;
+    use time_model::view::{PacketView, Reason, SelectionView, SourceStatistics};
 
     const AT: UnixTime = UnixTime(1_413_178_850_123_456_789);
 

@@ -18,9 +18,9 @@ use daemon::snapshot::Cell;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
-use crate::responder::Tables;
-use crate::view::{Leap, View};
-use crate::words;
+use ntp::responder::Tables;
+use time_model::labels;
+use time_model::view::{Leap, View};
 
 /// 1 for the state that the clock is in, 0 for the others, by state.
 pub const STATE: &str = "timesync_clock_state";
@@ -165,19 +165,19 @@ impl Collector for Scrape {
 
 fn clock(page: &mut Page<'_, '_>, view: &View) -> fmt::Result {
     let tracking = &view.tracking;
-    let states = words::STATES.map(|state| {
-        let labels = labels(&[("state", words::state(state))]);
+    let states = labels::STATES.map(|state| {
+        let labels = labels(&[("state", labels::state(state))]);
         (labels, flag(state == view.state))
     });
     page.gauges(STATE, "The state of the clock", states.into())?;
     page.gauge(
         SYNCHRONISED,
         "1 if clients may follow the time that they are given",
-        flag(words::is_ready(view)),
+        flag(labels::is_ready(view)),
     )?;
     estimate(page, view)?;
     if tracking.reference_time.0 > 0 {
-        let told = (tracking.reference_time - crate::time::UnixTime(0)).seconds();
+        let told = (tracking.reference_time - time_model::time::UnixTime(0)).seconds();
         page.gauge(
             REFERENCE_TIME,
             "When the clock was last told what time it is",
@@ -232,7 +232,7 @@ fn estimate(page: &mut Page<'_, '_>, view: &View) -> fmt::Result {
         (
             ROOT_DISTANCE,
             "Bound on the error of the clock",
-            words::root_distance(view),
+            labels::root_distance(view),
         ),
         (
             STRATUM,

@@ -7,10 +7,10 @@ use std::fmt::{self, Write as _};
 
 use config_text::web::markup;
 
-use crate::history::{History, Ring, Slot};
-use crate::time::SECOND;
-use crate::view::{SourceState, SourceView, View};
-use crate::words;
+use time_model::history::{History, Ring, Slot};
+use time_model::labels;
+use time_model::time::SECOND;
+use time_model::view::{SourceState, SourceView, View};
 
 /// How often a browser asks again, in seconds.
 const REFRESH: u32 = 5;
@@ -43,7 +43,7 @@ pub fn render(view: &View, history: &History) -> String {
 }
 
 fn write_page(page: &mut String, view: &View, history: &History) -> fmt::Result {
-    let title = markup(&words::summary(view));
+    let title = markup(&labels::summary(view));
     write!(
         page,
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -51,7 +51,7 @@ fn write_page(page: &mut String, view: &View, history: &History) -> fmt::Result 
          <meta name=\"viewport\" content=\"width=device-width\">\n\
          <title>{title}</title>\n<style>\n{STYLE}\n</style>\n</head>\n<body>\n\
          <h1>Clock: <span class=\"{}\">{title}</span></h1>\n",
-        words::state(view.state),
+        labels::state(view.state),
     )?;
     facts(page, view)?;
     for ring in [&history.hour, &history.days] {
@@ -66,9 +66,9 @@ fn facts(page: &mut String, view: &View) -> fmt::Result {
     let tracking = &view.tracking;
     page.push_str("<dl>\n");
     let facts = [
-        ("left to correct", words::offset(tracking.correction)),
-        ("last offset", words::offset(tracking.last_offset)),
-        ("RMS offset", words::seconds(tracking.rms_offset)),
+        ("left to correct", labels::offset(tracking.correction)),
+        ("last offset", labels::offset(tracking.last_offset)),
+        ("RMS offset", labels::seconds(tracking.rms_offset)),
         (
             "frequency",
             format!(
@@ -76,8 +76,11 @@ fn facts(page: &mut String, view: &View) -> fmt::Result {
                 tracking.frequency, tracking.skew
             ),
         ),
-        ("root distance", words::seconds(words::root_distance(view))),
-        ("leap", words::leap(tracking.leap).to_owned()),
+        (
+            "root distance",
+            labels::seconds(labels::root_distance(view)),
+        ),
+        ("leap", labels::leap(tracking.leap).to_owned()),
     ];
     for (name, value) in facts {
         writeln!(page, "<dt>{name}</dt><dd>{value}</dd>")?;
@@ -105,17 +108,17 @@ fn sources(page: &mut String, view: &View) -> fmt::Result {
 }
 
 fn source_row(page: &mut String, source: &SourceView, view: &View) -> fmt::Result {
-    let state = words::source_state(source.state);
+    let state = labels::source_state(source.state);
     let class = state.replace(' ', "-");
     let address = match source.address {
         Some(address) if address.to_string() != source.name => format!(" ({address})"),
         _ => String::new(),
     };
-    let last = words::age(source.last_sample, view.now.raw);
+    let last = labels::age(source.last_sample, view.now.raw);
     let (offset, error) = match source.last_sample {
         Some(_) => (
-            words::offset(source.adjusted_offset),
-            words::seconds(source.sample_error),
+            labels::offset(source.adjusted_offset),
+            labels::seconds(source.sample_error),
         ),
         None => ("-".to_owned(), "-".to_owned()),
     };
@@ -130,7 +133,7 @@ fn source_row(page: &mut String, source: &SourceView, view: &View) -> fmt::Resul
          <td class=\"number\">{offset}</td><td class=\"number\">{error}</td></tr>",
         markup(&source.name),
         source.stratum,
-        words::poll(source.poll),
+        labels::poll(source.poll),
         source.reach,
     )
 }
@@ -166,7 +169,7 @@ fn plots(page: &mut String, ring: &Ring) -> fmt::Result {
             value: slot.frequency,
         })
         .collect();
-    plot(page, "Offset", &offsets, span, words::offset)?;
+    plot(page, "Offset", &offsets, span, labels::offset)?;
     let ppm = |value: f64| format!("{value:+.3} ppm");
     plot(page, "Frequency", &frequencies, span, ppm)?;
     writeln!(
@@ -323,8 +326,8 @@ fn capitalised(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::{RawTime, Reading, UnixTime};
-    use crate::view::{ClockState, Tracking};
+    use time_model::time::{RawTime, Reading, UnixTime};
+    use time_model::view::{ClockState, Tracking};
 
     fn view(seconds: i64, n_updates: u64, update_offset: f64) -> View {
         View {

@@ -5,10 +5,10 @@ use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::random::Random;
-use crate::responder::{Answer, LONGEST_ANSWER, Reason, Request, Responder};
 use crate::server::{Supply, wall_clock};
-use crate::view::StampSource;
+use ntp::responder::{Answer, LONGEST_ANSWER, Reason, Request, Responder};
+use random::Random;
+use time_model::view::StampSource;
 
 /// The loop turns several times a second.
 const TURN: Duration = Duration::from_secs(2);

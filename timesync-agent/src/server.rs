@@ -19,12 +19,12 @@ use daemon::udp::{Counters, Datagram, Engine, EngineOptions, Fragments, Outcome,
 use leaving::Leaving;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::random::Random;
-use crate::responder::{Answer, LONGEST_ANSWER, Policy, Receipt, Request, Responder, Tables};
-use crate::time::{SECOND, Span, UnixTime};
-use crate::timekeeper::Reference;
-use crate::view::StampSource;
-use crate::wire::Packet;
+use ntp::responder::{Answer, LONGEST_ANSWER, Policy, Receipt, Request, Responder, Tables};
+use ntp::wire::Packet;
+use random::Random;
+use time_model::time::{SECOND, Span, UnixTime};
+use time_model::view::StampSource;
+use timekeeper::Reference;
 
 /// Requests taken, and answers sent, with one system call.
 const BATCH: usize = 64;

@@ -1,9 +1,8 @@
 //! The agent as the life of its process sees it: what is started, in which order, and ended.
 
-mod doors;
-mod hands;
-pub(crate) mod keys;
-mod sockets;
+mod controller;
+mod ntp_listeners;
+pub(crate) mod sockets;
 
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
@@ -22,29 +21,30 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
-use self::doors::Doors;
-use self::hands::Hands;
+use self::controller::Controller;
+use self::ntp_listeners::NtpListeners;
 use crate::agent::{self, Agent, AgentError};
 use crate::cmdmon;
 use crate::config::Config;
-use crate::estate_file::EstateFile;
 use crate::health::Health;
-use crate::history::History;
-use crate::keys::KeyRing;
+use crate::keys;
 use crate::metrics::Scrape;
 use crate::page;
-use crate::random::Random;
-use crate::responder::{Policy, Tables};
-use crate::sandbox::{self, Capabilities};
 use crate::self_check;
 use crate::server::{self, Supply};
-use crate::settings::{PtpTransport, RefclockDriver, Settings};
+use crate::state_file::StateFile;
 use crate::status::{self, Surroundings};
 use crate::system;
 use crate::system::clock;
-use crate::timekeeper::Reference;
-use crate::view::View;
-use crate::words;
+use ntp::keys::KeyRing;
+use ntp::responder::{Policy, Tables};
+use random::Random;
+use time_model::history::History;
+use time_model::labels;
+use time_model::settings::{PtpTransport, RefclockDriver, Settings};
+use time_model::view::View;
+use timekeeper::Reference;
+use timesync_sandbox::{self as sandbox, Capabilities};
 
 /// How often what is seen is looked at: people and healthd hear of a change within this.
 const LOOK: Duration = Duration::from_millis(250);
@@ -54,12 +54,12 @@ const LOOK: Duration = Duration::from_millis(250);
 pub struct Timesync {
     agent: Agent,
     /// Where chronyc is answered.
-    chronyc: cmdmon::server::Server,
+    chronyc: cmdmon::Server,
     /// What does what chronyc asks for.
-    hands: Hands,
+    controller: Controller,
     views: Arc<Cell<View>>,
     /// Where clients are answered.
-    doors: Arc<Doors>,
+    ntp_listeners: Arc<NtpListeners>,
     health: Arc<Health>,
     fixed: Fixed,
     follower: JoinHandle<()>,
@@ -128,35 +128,36 @@ impl Service for Timesync {
         let lock = take_clock(&config, context).await?;
         let drift_file = settings.clock.drift_file.as_deref();
         let leaves = drift_file.filter(|_| lock.is_some());
-        let leaves = leaves.and_then(EstateFile::beside);
-        let estate = leaves.as_ref().and_then(EstateFile::take);
-        if let Some(estate) = &estate {
+        let leaves = leaves.and_then(StateFile::beside);
+        let state = leaves.as_ref().and_then(StateFile::take);
+        if let Some(state) = &state {
             // Whoever asks from the first moment on is told the time.
-            let told = estate.reference(settings, !config.corrects_clock, clock::read());
+            let told = state.reference(settings, !config.corrects_clock, clock::read());
             supply.reference.publish(told);
         }
-        let doors = Doors::new(&config, context, supply.clone(), precision, random.fork());
-        let inherited = doors.open(&mut context.inherited, &settings.server)?;
+        let ntp_listeners =
+            NtpListeners::new(&config, context, supply.clone(), precision, random.fork());
+        let inherited = ntp_listeners.open(&mut context.inherited, &settings.server)?;
         let options = agent::Options {
             corrects_clock: config.corrects_clock,
             views: Arc::clone(&views),
             reference: Arc::clone(&supply.reference),
             tables: Some(Arc::clone(&supply.tables)),
             supply: (!config.batch).then(|| supply.clone()),
-            estate,
+            state,
             leaves,
             inherited: inherited.into_iter().map(Into::into).collect(),
         };
         let agent = Agent::start(settings, keys, options).map_err(refused)?;
         context.progress.register("ntp", agent.heartbeat());
         check_self(context, &agent, &supply, &mut random);
-        let hands = Hands::new(agent.commander(), settings, Arc::clone(&doors));
-        let chronyc = cmdmon::server::Server::start(
+        let controller = Controller::new(agent.commander(), settings, Arc::clone(&ntp_listeners));
+        let chronyc = cmdmon::Server::start(
             settings,
             Arc::clone(&views),
             Arc::clone(&supply.tables),
             random.fork(),
-            Box::new(hands.handle()),
+            Box::new(controller.handle()),
             resolve,
         );
         let health = Arc::new(Health::start(config.health.clone(), config.node.clone()));
@@ -166,16 +167,16 @@ impl Service for Timesync {
             forbid();
         }
         tracing::info!(
-            listeners = listeners(&doors, &chronyc).join(" "),
+            listeners = listeners(&ntp_listeners, &chronyc).join(" "),
             "Keeping time: {}",
             config.summary()
         );
         Ok(Self {
             agent,
             chronyc,
-            hands,
+            controller,
             views,
-            doors,
+            ntp_listeners,
             health,
             fixed: Fixed::of(&config),
             follower: tokio::spawn(follower.run()),
@@ -193,18 +194,18 @@ impl Service for Timesync {
         let keys = read_keys(&config.settings);
         let (settings, told) = (config.settings.clone(), keys.clone());
         let summary = config.summary();
-        self.hands.reload(&config.settings);
+        self.controller.reload(&config.settings);
         self.chronyc.reload(&config.settings, resolve);
         if !self.agent.commander().reload(config.settings, keys) {
             return Err(Problem::new("the poll loop takes no orders").into());
         }
-        self.doors.tell(&settings, &told);
+        self.ntp_listeners.tell(&settings, &told);
         Ok(summary)
     }
 
     fn status(&self) -> Value {
         let around = Surroundings {
-            listeners: listeners(&self.doors, &self.chronyc),
+            listeners: listeners(&self.ntp_listeners, &self.chronyc),
             is_clock_corrected: self.fixed.corrects_clock,
             healthd: self.health.link(),
         };
@@ -220,15 +221,18 @@ impl Service for Timesync {
         self.follower.abort();
         // Threads answer what they have read, and sockets that a successor shares stay open with it.
         let Self {
-            doors, agent, lock, ..
+            ntp_listeners,
+            agent,
+            lock,
+            ..
         } = self;
-        doors.ask_to_stop();
+        ntp_listeners.ask_to_stop();
         let stopped = tokio::task::spawn_blocking(move || {
             if let Err(error) = agent.stop() {
                 let error: &dyn Error = &error;
                 tracing::debug!(error, "The time was not kept to the end");
             }
-            doors.close();
+            ntp_listeners.close();
         });
         let stopped = stopped.await.is_ok();
         // A successor corrects the clock once nothing of this process can.
@@ -239,7 +243,7 @@ impl Service for Timesync {
     }
 }
 
-/// Takes the clock over: two hands on it would undo each other's work, and processes in containers
+/// Takes the clock over: two processes on it would undo each other's work, and processes in containers
 /// cannot see one another. Without a drift file there is no place to meet at, and what runs where this
 /// process can see it is all that is known.
 async fn take_clock(config: &Config, context: &Context) -> Result<Option<Lock>, StartError> {
@@ -261,8 +265,8 @@ async fn take_clock(config: &Config, context: &Context) -> Result<Option<Lock>, 
 }
 
 /// Everywhere that the process listens, in words.
-fn listeners(doors: &Doors, chronyc: &cmdmon::server::Server) -> Vec<String> {
-    let mut listeners = doors.listeners();
+fn listeners(ntp_listeners: &NtpListeners, chronyc: &cmdmon::Server) -> Vec<String> {
+    let mut listeners = ntp_listeners.listeners();
     listeners.extend_from_slice(chronyc.listeners());
     listeners
 }
@@ -419,7 +423,7 @@ impl Follower {
     fn pass_on(&self) {
         let view = self.views.get();
         self.health.tell(view);
-        let reason = (!words::is_ready(view)).then(|| words::summary(view));
+        let reason = (!labels::is_ready(view)).then(|| labels::summary(view));
         self.readiness.set_unready("clock", reason);
         let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
         history.note(view);
@@ -429,7 +433,7 @@ impl Follower {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chrony_conf::parse_bytes;
+    use peer_chrony::parse_bytes;
 
     #[test]
     fn what_takes_a_restart_is_known() {

@@ -8,9 +8,9 @@ use daemon::run::headline;
 use proto::clock::Link;
 use serde_json::{Value, json};
 
-use crate::time::{RawTime, UnixTime};
-use crate::view::{SourceView, View};
-use crate::words;
+use time_model::labels;
+use time_model::time::{RawTime, UnixTime};
+use time_model::view::{SourceView, View};
 
 /// What the process is besides what it sees.
 #[derive(Clone, Debug, Default)]
@@ -28,15 +28,15 @@ pub struct Surroundings {
 pub fn detail(view: &View, around: &Surroundings) -> Value {
     let tracking = &view.tracking;
     json!({
-        "serves": words::summary(view),
-        "state": words::state(view.state),
+        "serves": labels::summary(view),
+        "state": labels::state(view.state),
         "corrects_clock": around.is_clock_corrected,
         "listeners": around.listeners,
-        "reference": words::reference(view),
+        "reference": labels::reference(view),
         "reference_id": format!("{:08X}", tracking.reference_id),
         "reference_time": time(tracking.reference_time),
         "stratum": tracking.stratum,
-        "leap": words::leap(tracking.leap),
+        "leap": labels::leap(tracking.leap),
         "correction_seconds": finite(tracking.correction),
         "last_offset_seconds": finite(tracking.last_offset),
         "rms_offset_seconds": finite(tracking.rms_offset),
@@ -45,7 +45,7 @@ pub fn detail(view: &View, around: &Surroundings) -> Value {
         "skew_ppm": finite(tracking.skew),
         "root_delay_seconds": finite(tracking.root_delay),
         "root_dispersion_seconds": finite(tracking.root_dispersion),
-        "root_distance_seconds": finite(words::root_distance(view)),
+        "root_distance_seconds": finite(labels::root_distance(view)),
         "update_interval_seconds": finite(tracking.update_interval),
         "updates": tracking.n_updates,
         "steps": tracking.n_steps,
@@ -64,8 +64,8 @@ fn source(source: &SourceView, now: RawTime) -> Value {
     json!({
         "name": source.name,
         "address": source.address.map(|address| address.to_string()),
-        "mode": words::mode(source.mode),
-        "state": words::source_state(source.state),
+        "mode": labels::mode(source.mode),
+        "state": labels::source_state(source.state),
         "online": source.online,
         "stratum": source.stratum,
         "poll": source.poll,
@@ -111,15 +111,15 @@ pub fn render(status: &Value) -> String {
     text.push_str(&format!("{}{corrects}\n", word(detail, "serves")));
     text.push_str(&format!(
         "  offset {} now, {} new at the last update, {} RMS\n",
-        words::offset(number(detail, "correction_seconds")),
-        words::offset(number(detail, "last_offset_seconds")),
-        words::seconds(number(detail, "rms_offset_seconds")),
+        labels::offset(number(detail, "correction_seconds")),
+        labels::offset(number(detail, "last_offset_seconds")),
+        labels::seconds(number(detail, "rms_offset_seconds")),
     ));
     text.push_str(&format!(
         "  frequency {:+.3} ppm within {:.3} ppm, root distance {}, leap: {}\n",
         number(detail, "frequency_ppm"),
         number(detail, "skew_ppm"),
-        words::seconds(number(detail, "root_distance_seconds")),
+        labels::seconds(number(detail, "root_distance_seconds")),
         word(detail, "leap"),
     ));
     for listener in rows(detail, "listeners").filter_map(Value::as_str) {
@@ -151,12 +151,12 @@ pub fn render(status: &Value) -> String {
 
 fn row(source: &Value, width: usize) -> String {
     let poll = source.get("poll").and_then(Value::as_i64).unwrap_or(0);
-    let poll = words::poll(i8::try_from(poll).unwrap_or(0));
+    let poll = labels::poll(i8::try_from(poll).unwrap_or(0));
     let sample = match source.get("last_sample_seconds").and_then(Value::as_f64) {
         Some(age) => format!(
             "{} ± {}, {age:.0} s ago",
-            words::offset(number(source, "offset_seconds")),
-            words::seconds(number(source, "error_seconds")),
+            labels::offset(number(source, "offset_seconds")),
+            labels::seconds(number(source, "error_seconds")),
         ),
         None => "no sample yet".to_owned(),
     };
@@ -196,8 +196,8 @@ fn number(value: &Value, key: &str) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::{Reading, SECOND};
-    use crate::view::{ClockState, SourceState, Tracking};
+    use time_model::time::{Reading, SECOND};
+    use time_model::view::{ClockState, SourceState, Tracking};
 
     fn view() -> View {
         View {

@@ -3,9 +3,8 @@
 //! All of it goes through the C library by the calls that a network simulator takes the place of: plain datagram sockets, `poll`
 //! and `timerfd`, one buffer per message. No `epoll`, no `sendmmsg`, nothing of std's network, no system call of its own.
 
-pub(crate) mod card;
 pub mod clock;
-pub mod rivals;
+pub mod other_daemons;
 pub mod socket;
 mod sys;
 pub mod timer;

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use daemon::disk;
 
-use crate::settings::{TemperatureCompensation, TemperatureLaw};
 use crate::system::timer::Waker;
-use crate::temperature::{Law, Points, Reading, TemperatureError};
+use time_model::settings::{TemperatureCompensation, TemperatureLaw};
+use timekeeper::tempcomp::{Law, Points, Reading, TemperatureError};
 
 /// Readings that wait for the loop. It takes them at once; if it is that far behind, one more is lost.
 const QUEUE: usize = 4;

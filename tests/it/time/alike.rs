@@ -8,18 +8,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::snapshot::Cell;
+use ntp::keys::{Algorithm, Key, KeyRing};
+use ntp::responder::{Acl, Counter, Policy, Tables};
+use ntp::wire::{Message, Packet};
+use random::Random;
 use tests::scratch::{Scratch, at, loopback};
 use tests::time::{Chronyd, PATIENCE, now};
 use tests::wait;
-use timesync_agent::keys::{Algorithm, Key, KeyRing};
-use timesync_agent::random::Random;
-use timesync_agent::responder::{Acl, Counter, Policy, Tables};
+use time_model::settings::{AccessRule, ServerSettings, Whom};
+use time_model::time::{SECOND, UnixTime};
+use time_model::view::Leap;
+use timekeeper::Reference;
 use timesync_agent::server::{Server, Supply};
-use timesync_agent::settings::{AccessRule, ServerSettings, Whom};
-use timesync_agent::time::{SECOND, UnixTime};
-use timesync_agent::timekeeper::Reference;
-use timesync_agent::view::Leap;
-use timesync_agent::wire::{Message, Packet};
 
 const PORT: u16 = 12_123;
 

@@ -8,18 +8,18 @@ use daemon::snapshot::Cell;
 use tests::binaries::binary;
 use tests::daemon::run;
 use tests::scratch::{Scratch, loopback};
-use timesync_agent::chrony_conf;
-use timesync_agent::cmdmon::answer::Errand;
-use timesync_agent::cmdmon::reply::Status;
-use timesync_agent::cmdmon::server::{Control, Outcome, Server};
-use timesync_agent::random::Random;
-use timesync_agent::responder::Tables;
-use timesync_agent::settings::{SelectOptions, Settings};
-use timesync_agent::time::{RawTime, Reading, SECOND, Span, UnixTime};
-use timesync_agent::view::{
+
+use chronyc::answer::Errand;
+use chronyc::reply::Status;
+use ntp::responder::Tables;
+use random::Random;
+use time_model::settings::{SelectOptions, Settings};
+use time_model::time::{RawTime, Reading, SECOND, Span, UnixTime};
+use time_model::view::{
     KeyView, Leap, PacketView, Reason, SelectionView, SmoothingView, SourceMode, SourceState,
     SourceStatistics, SourceView, StampSource, Tracking, View,
 };
+use timesync_agent::cmdmon::{Control, Outcome, Server};
 
 /// Where chronyc is answered here.
 const COMMAND_PORT: u16 = 11_324;
@@ -561,7 +561,7 @@ fn lines_are_refused_where_chronyd_refuses_them() {
         let mut command = Command::new(&chronyd);
         command.arg("-p").arg("-f").arg(&conf);
         let (status, stdout, stderr) = run(command);
-        let ours = chrony_conf::parse(&conf, &mut daemon::disk::Disk);
+        let ours = peer_chrony::parse(&conf, &mut daemon::disk::Disk);
         assert_eq!(
             ours.is_ok() == status.success(),
             !differs,

@@ -7,19 +7,20 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
+use clock_drivers::Clocks;
+use clock_drivers::ptp::Slave;
+use clocks::refclock::{Context, Observation, Observed, Scale};
 use tests::daemon::{Daemon, metric};
 use tests::netns::{Machine, Network};
 use tests::scratch::Scratch;
 use tests::time::{Agent, PATIENCE, ask_patiently};
 use tests::wait;
-use timesync_agent::ptp::Slave;
-use timesync_agent::refclock::drivers::Clocks;
-use timesync_agent::refclock::{Context, Made, Scale, Told, What};
-use timesync_agent::settings::{
+use time_model::sample::ClockSample;
+use time_model::settings::{
     PtpDelay, PtpSettings, PtpTransport, RefclockDriver, RefclockOptions, RefclockSettings,
 };
-use timesync_agent::time::{RawTime, Reading, UnixTime};
-use timesync_agent::view::{PtpRole, PtpState, PtpView};
+use time_model::time::{RawTime, Reading, UnixTime};
+use time_model::view::{PtpRole, PtpState, PtpView};
 
 /// What software stamps may be off on a machine that is busy: a thousand times what they are on one that is not.
 const BOUND: i64 = 2_000_000;
@@ -104,11 +105,11 @@ fn off(at: RawTime, time: UnixTime) -> i64 {
 }
 
 /// The next so many that were told.
-fn told(receiver: &Receiver<Told>, n: usize) -> Vec<(i64, Scale)> {
+fn told(receiver: &Receiver<Observation>, n: usize) -> Vec<(i64, Scale)> {
     let told = std::iter::repeat_with(|| receiver.recv_timeout(PATIENCE).expect("PTP is followed"));
     let times = told.take(n).map(|told| match told.what {
-        What::Time { time, scale } => (off(told.at, time), scale),
-        What::Pulse { .. } => panic!("{told:?}"),
+        Observed::Time { time, scale } => (off(told.at, time), scale),
+        Observed::Pulse { .. } => panic!("{told:?}"),
     });
     times.collect()
 }
@@ -257,7 +258,10 @@ fn a_node_has_its_time_from_ptp_and_gives_it_to_others() {
 }
 
 /// What a ptp4l says, as samples and to those who look.
-fn ask(socket: &Path, done: impl Fn(&PtpView, &[Made]) -> bool) -> (PtpView, Vec<Made>) {
+fn ask(
+    socket: &Path,
+    done: impl Fn(&PtpView, &[ClockSample]) -> bool,
+) -> (PtpView, Vec<ClockSample>) {
     let driver = RefclockDriver::Ptp4l {
         socket: socket.to_owned(),
         domain: 0,
@@ -268,7 +272,8 @@ fn ask(socket: &Path, done: impl Fn(&PtpView, &[Made]) -> bool) -> (PtpView, Vec
         filter: 1,
         ..RefclockOptions::default()
     };
-    let (mut clocks, failures) = Clocks::open(&[RefclockSettings { driver, options }], now());
+    let clocks = [RefclockSettings { driver, options }];
+    let (mut clocks, failures) = Clocks::open(&clocks, now(), timesync_agent::system::seed);
     assert!(failures.is_empty(), "{failures:?}");
     let begun = Instant::now();
     let mut made = Vec::new();

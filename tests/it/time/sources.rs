@@ -2,11 +2,11 @@
 
 use std::os::unix::net::UnixDatagram;
 
+use clocks::refclock::sock::Sample;
 use tests::time::{Agent, Chronyd, PATIENCE, Says, Server, ask_patiently};
 use tests::wait;
-use timesync_agent::refclock::sock::Sample;
+use time_model::view::Leap;
 use timesync_agent::system::clock;
-use timesync_agent::view::Leap;
 
 /// Often enough for a test.
 const OFTEN: &str = "iburst minpoll -2 maxpoll -2";

@@ -2,7 +2,7 @@
 
 use config_text::OneFile;
 use daemon::config::Document;
-use timesync_agent::chrony_conf::parse_bytes;
+use peer_chrony::parse_bytes;
 use timesync_agent::config;
 
 pub(super) fn body(data: &[u8]) {

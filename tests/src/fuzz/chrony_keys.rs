@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use timesync_agent::keys_file::parse;
+use ntp::key_file::parse;
 
 pub(super) fn body(data: &[u8]) {
     let n_lines = data.split(|&byte| byte == b'\n').count();

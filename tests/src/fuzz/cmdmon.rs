@@ -1,11 +1,11 @@
 //! Any bytes as a request or a reply of chronyc's protocol.
 
-use timesync_agent::cmdmon::answer::{Answer, Facts, answer};
-use timesync_agent::cmdmon::reply::{Reply, Report};
-use timesync_agent::cmdmon::request::{Refused, Request};
-use timesync_agent::cmdmon::{MAX_LENGTH, float};
-use timesync_agent::responder::{Acl, Tables};
-use timesync_agent::view::{SourceView, View};
+use chronyc::answer::{Answer, Facts, answer};
+use chronyc::reply::{Reply, Report};
+use chronyc::request::{Refused, Request};
+use chronyc::{MAX_LENGTH, float};
+use ntp::responder::{Acl, Tables};
+use time_model::view::{SourceView, View};
 
 pub(super) fn body(data: &[u8]) {
     as_request(data);
@@ -64,10 +64,10 @@ fn as_request(data: &[u8]) {
             // Over UDP, nothing is ever done.
             assert!(matches!(
                 answer(&request.command, &facts, false),
-                Answer::Told(..)
+                Answer::Reply(..)
             ));
             match answer(&request.command, &facts, true) {
-                Answer::Told(status, report) => {
+                Answer::Reply(status, report) => {
                     (request.command.number(), request.sequence, status, report)
                 }
                 Answer::Errand(_) => return,

@@ -1,6 +1,6 @@
 //! Any bytes as a packet of NTP.
 
-use timesync_agent::wire::{
+use ntp::wire::{
     HEADER_LENGTH, KEY_ID_LENGTH, LONGEST_PACKET, Message, Packet, SHORTEST_EXTENSION,
     SHORTEST_LAST_EXTENSION, Trailer, Writer,
 };

@@ -6,14 +6,14 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, LazyLock};
 
-use timesync_agent::keys::{Algorithm, Key, KeyRing};
-use timesync_agent::random::Random;
-use timesync_agent::responder::{Answer, Policy, Reason, Request, Responder, Tables};
-use timesync_agent::settings::{AccessRule, RateLimit, ServerSettings, Whom};
-use timesync_agent::time::{NtpTimestamp, SECOND, Span, UnixTime};
-use timesync_agent::timekeeper::Reference;
-use timesync_agent::view::{Leap, StampSource};
-use timesync_agent::wire::{Message, Mode, Trailer};
+use ntp::keys::{Algorithm, Key, KeyRing};
+use ntp::responder::{Answer, Policy, Reason, Request, Responder, Tables};
+use ntp::wire::{Message, Mode, Trailer};
+use random::Random;
+use time_model::settings::{AccessRule, RateLimit, ServerSettings, Whom};
+use time_model::time::{NtpTimestamp, SECOND, Span, UnixTime};
+use time_model::view::{Leap, StampSource};
+use timekeeper::Reference;
 
 /// Datagrams of one run at most.
 const MOST: usize = 64;

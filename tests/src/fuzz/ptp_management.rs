@@ -1,6 +1,6 @@
 //! Any bytes as answers of ptp4l, to one client: once as they are, and once each after the other.
 
-use timesync_agent::pmc::{Client, Id, parse};
+use clocks::pmc::{Client, Id, parse};
 
 pub(super) fn body(data: &[u8]) {
     let mut client = Client::new(0);

@@ -2,11 +2,11 @@
 //!
 //! Each begins with an octet that says how long it is, and how much time has passed.
 
-use timesync_agent::ptp::guard::admits;
-use timesync_agent::ptp::machine::{Machine, instance};
-use timesync_agent::random::Random;
-use timesync_agent::settings::{PtpDelay, PtpSettings};
-use timesync_agent::time::{RawTime, Reading, SECOND, UnixTime};
+use clocks::ptp::guard::admits;
+use clocks::ptp::machine::{Machine, instance};
+use random::Random;
+use time_model::settings::{PtpDelay, PtpSettings};
+use time_model::time::{RawTime, Reading, SECOND, UnixTime};
 
 pub(super) fn body(data: &[u8]) {
     let Some((&way, mut rest)) = data.split_first() else {
@@ -44,7 +44,7 @@ pub(super) fn body(data: &[u8]) {
                 machine.handle_sent(n_sent, at, at);
             }
         }
-        while let Some(told) = machine.poll_told() {
+        while let Some(told) = machine.poll_observation() {
             assert!(told.dispersion >= 0.0);
         }
         assert!(machine.poll_timeout() > RawTime(0));

@@ -1,9 +1,11 @@
 //! Any bytes as what reference clocks leave: a datagram, shared memory, answers of hardware clocks; and any times to the filter.
 
-use timesync_agent::refclock::{Context, ReferenceClock, Scale, Told, What, phc, pps, shm, sock};
-use timesync_agent::settings::{RefclockDriver, RefclockOptions, RefclockSettings};
-use timesync_agent::time::{RawTime, Reading, UnixTime};
-use timesync_agent::view::Leap;
+use clocks::refclock::{
+    Context, Observation, Observed, ReferenceClock, Scale, phc, pps, shm, sock,
+};
+use time_model::settings::{RefclockDriver, RefclockOptions, RefclockSettings};
+use time_model::time::{RawTime, Reading, UnixTime};
+use time_model::view::Leap;
 
 pub(super) fn body(data: &[u8]) {
     if let Some(sample) = sock::decode(data) {
@@ -65,19 +67,19 @@ fn tell(data: &[u8]) {
         let at = i64::from_ne_bytes(octets[..8].try_into().expect("eight"));
         let time = i64::from_ne_bytes(octets[8..].try_into().expect("eight"));
         let what = match n % 3 {
-            0 => What::Pulse {
+            0 => Observed::Pulse {
                 time: UnixTime(time),
             },
-            1 => What::Time {
+            1 => Observed::Time {
                 time: UnixTime(time),
                 scale: Scale::Tai(Some(37)),
             },
-            _ => What::Time {
+            _ => Observed::Time {
                 time: UnixTime(time),
                 scale: Scale::Configured,
             },
         };
-        let told = Told {
+        let told = Observation {
             at: RawTime(at),
             what,
             dispersion: 1e-9,

@@ -9,11 +9,11 @@ const SYS: &str = "base/sys/";
 const BESIDES: &[&str] = &[
     "lb-proxy/src/relay/sys.rs",
     "lb-proxy/src/vrrp/sys.rs",
+    "timesync-agent/drivers/src/nic.rs",
+    "timesync-agent/drivers/src/ptp/sys.rs",
+    "timesync-agent/drivers/src/sys.rs",
     "timesync-agent/examples/ntp_load/sys.rs",
-    "timesync-agent/src/ptp/sys.rs",
-    "timesync-agent/src/refclock/sys.rs",
-    "timesync-agent/src/sandbox/sys.rs",
-    "timesync-agent/src/system/card.rs",
+    "timesync-agent/sandbox/src/sys.rs",
     "timesync-agent/src/system/sys.rs",
 ];
 

@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use daemon::snapshot::Reader;
 
-use crate::random::Random;
-use crate::responder::{Answer, LONGEST_ANSWER, Policy, Receipt, Request, Responder, Tables};
 use crate::server::Supply;
-use crate::settings::ServerSettings;
 use crate::system::Events;
 use crate::system::clock;
 use crate::system::socket::{Listener, has_ipv6};
-use crate::timekeeper::Reference;
-use crate::wire::LONGEST_PACKET;
+use ntp::responder::{Answer, LONGEST_ANSWER, Policy, Receipt, Request, Responder, Tables};
+use ntp::wire::LONGEST_PACKET;
+use random::Random;
+use time_model::settings::ServerSettings;
+use timekeeper::Reference;
 
 use super::{AgentError, system};
 
@@ -27,7 +27,7 @@ const UNSTAMPED: usize = 64;
 /// What answers.
 #[derive(Debug)]
 pub(super) struct Answerer {
-    doors: Vec<Door>,
+    ntp_listeners: Vec<Door>,
     responder: Responder,
     policy: Reader<Policy>,
     tables: Arc<Tables>,
@@ -58,13 +58,13 @@ impl Answerer {
                 .collect::<io::Result<_>>()
                 .map_err(system("use a socket that was handed over"))?,
         };
-        let doors = listeners.into_iter().map(|listener| Door {
+        let ntp_listeners = listeners.into_iter().map(|listener| Door {
             listener,
             n_sent: 0,
             unstamped: VecDeque::new(),
         });
         Ok(Self {
-            doors: doors.collect(),
+            ntp_listeners: ntp_listeners.collect(),
             responder: Responder::new(&supply.tables, random),
             policy: Reader::new(supply.policy),
             tables: supply.tables,
@@ -74,7 +74,9 @@ impl Answerer {
 
     /// What to wait for.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = RawFd> {
-        self.doors.iter().map(|door| door.listener.descriptor())
+        self.ntp_listeners
+            .iter()
+            .map(|door| door.listener.descriptor())
     }
 
     /// What clients are told from here on.
@@ -90,7 +92,7 @@ impl Answerer {
 
     /// A socket has requests or stamps.
     pub(super) fn handle(&mut self, place: usize, events: Events) {
-        let Some(door) = self.doors.get_mut(place) else {
+        let Some(door) = self.ntp_listeners.get_mut(place) else {
             return;
         };
         if events.error {

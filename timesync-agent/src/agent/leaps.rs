@@ -7,10 +7,10 @@ use std::thread;
 use std::time::Duration;
 
 use crate::leap_file;
-use crate::settings::LeapSettings;
 use crate::system::clock;
 use crate::system::timer::Waker;
-use crate::timekeeper::LeapSecond;
+use time_model::settings::LeapSettings;
+use timekeeper::LeapSecond;
 
 /// How often: some kilobytes, long before a leap second comes.
 const AGAIN: Duration = Duration::from_secs(3600);

@@ -1,9 +1,9 @@
 //! What the log of the process says: each change once.
 
-use crate::engine::{Engine, Record};
-use crate::timekeeper::Note;
-use crate::view::{ClockState, View};
-use crate::words;
+use ntp::engine::{Engine, Record};
+use time_model::labels;
+use time_model::view::{ClockState, View};
+use timekeeper::Note;
 
 /// Says what has changed.
 #[derive(Debug, Default)]
@@ -16,7 +16,7 @@ impl Reporter {
     pub(super) fn state(&mut self, view: &View) {
         if view.state != self.state {
             self.state = view.state;
-            tracing::info!(state = ?view.state, "{}", words::summary(view));
+            tracing::info!(state = ?view.state, "{}", labels::summary(view));
         }
     }
 

@@ -1,6 +1,6 @@
 //! The loop: waits, hands what happened to the engine, and does what the engine says.
 
-mod orders;
+mod commands;
 
 use std::collections::BTreeMap;
 use std::os::fd::{OwnedFd, RawFd};
@@ -11,32 +11,33 @@ use std::sync::mpsc::Receiver;
 use daemon::run::Heartbeat;
 use daemon::snapshot::Cell;
 
-use crate::card::{Exchange, Ready};
-use crate::engine::{Engine, Input, Output, SocketId, Stamp};
-use crate::estate_file::EstateFile;
-use crate::random::Random;
-use crate::refclock::Context;
-use crate::refclock::drivers::Clocks;
 use crate::resolver::Resolver;
-use crate::responder::Tables;
 use crate::server::Supply;
-use crate::settings::{HardwareStamps, RefclockSettings, ServerSettings, Settings};
+use crate::state_file::StateFile;
 use crate::system::clock::{self, Clock};
 use crate::system::socket::{self, Departure, Socket};
 use crate::system::timer::{Timer, Waker};
 use crate::system::{self, Events};
 use crate::thermometer::Thermometer;
-use crate::time::{RawTime, Reading, SECOND, Span};
-use crate::timekeeper::{Effect, Reference};
-use crate::view::{ClockState, View};
-use crate::wire::LONGEST_PACKET;
-use crate::words;
+use clock_drivers::Clocks;
+use clocks::nic::{Exchange, Ready};
+use clocks::refclock::Context;
+use ntp::engine::{Engine, Input, Output, SocketId};
+use ntp::responder::Tables;
+use ntp::wire::LONGEST_PACKET;
+use random::Random;
+use time_model::labels;
+use time_model::sample::Stamp;
+use time_model::settings::{HardwareStamps, RefclockSettings, ServerSettings, Settings};
+use time_model::time::{RawTime, Reading, SECOND, Span};
+use time_model::view::{ClockState, View};
+use timekeeper::{Effect, Reference};
 
 use super::answer::Answerer;
-use super::cards::{Cards, Way};
+use super::file_writer::FileWriter;
 use super::leaps::Leaps;
+use super::nics::{Nics, Way};
 use super::report::Reporter;
-use super::scribe::Scribe;
 use super::{AgentError, Parts, Request, Seen};
 
 /// How often the heartbeat is counted at least: the rest of the process looks for it.
@@ -58,18 +59,18 @@ pub(super) struct Run {
     resolver: Resolver,
     clocks: Clocks,
     refclocks: Vec<RefclockSettings>,
-    cards: Cards,
+    cards: Nics,
     hardware_stamps: Vec<HardwareStamps>,
     own: Option<Own>,
     answerer: Option<Answerer>,
-    scribe: Scribe,
+    file_writer: FileWriter,
     leaps: Leaps,
     thermometer: Thermometer,
     reporter: Reporter,
     views: Arc<Cell<View>>,
     reference: Arc<Cell<Reference>>,
     tables: Option<Arc<Tables>>,
-    leaves: Option<EstateFile>,
+    leaves: Option<StateFile>,
     heartbeat: Heartbeat,
     stop: Arc<AtomicBool>,
     published: Option<RawTime>,
@@ -116,12 +117,12 @@ impl Run {
             stop,
             random,
             resolver,
-            scribe,
+            file_writer,
             leaps,
             thermometer,
         } = parts;
         let now = clock::read();
-        let cards = Cards::open(&settings.client.hardware_stamps, now);
+        let cards = Nics::open(&settings.client.hardware_stamps, now);
         let mut own = options.supply.map(|supply| Own { supply, random });
         let answerer = match &mut own {
             Some(own) if settings.server.is_open() || !options.inherited.is_empty() => {
@@ -144,7 +145,7 @@ impl Run {
             hardware_stamps: settings.client.hardware_stamps,
             own,
             answerer,
-            scribe,
+            file_writer,
             leaps,
             thermometer,
             reporter: Reporter::default(),
@@ -199,18 +200,18 @@ impl Run {
     /// Keeps what was learned, whatever the end was.
     fn leave(&mut self) -> Result<(), AgentError> {
         let mut left = Ok(());
-        let estate = self.engine.timekeeper().estate(clock::read());
-        if let Some((file, estate)) = self.leaves.take().zip(estate) {
-            self.scribe.leave(file, estate);
+        let state = self.engine.timekeeper().saved_state(clock::read());
+        if let Some((file, state)) = self.leaves.take().zip(state) {
+            self.file_writer.leave(file, state);
         }
         if let Some(drift) = self.engine.timekeeper().drift() {
-            self.scribe.save(drift);
+            self.file_writer.save(drift);
             // Nobody will end a slew that is under way: the clock runs on with its frequency alone.
             let frequency = self.engine.timekeeper().frequency();
             let set = self.clock.set_rate(frequency * 1e9);
             left = set.map(drop).map_err(AgentError::Clock);
         }
-        self.scribe.finish();
+        self.file_writer.finish();
         left
     }
 
@@ -313,7 +314,7 @@ impl Run {
                 Output::Clock(effect) => self.correct(effect)?,
                 Output::Log(record) => {
                     self.reporter.record(&record);
-                    self.scribe.record(&record, clock::wall());
+                    self.file_writer.record(&record, clock::wall());
                 }
             }
         }
@@ -368,7 +369,7 @@ impl Run {
             Effect::SetStatus(status) => {
                 self.clock.set_status(&status).map_err(AgentError::Clock)?;
             }
-            Effect::SaveDrift(drift) => self.scribe.save(drift),
+            Effect::SaveDrift(drift) => self.file_writer.save(drift),
             Effect::Note(note) => self.reporter.note(note, &self.engine),
             Effect::GiveUp(span) => return Err(AgentError::GivenUp(span)),
         }
@@ -540,7 +541,7 @@ impl Run {
 
 impl Asking {
     /// Takes what the kernel and the card say of when the request left; true if the kernel has said it.
-    fn look(&mut self, cards: &mut Cards) -> bool {
+    fn look(&mut self, cards: &mut Nics) -> bool {
         let mut has_said = false;
         while let Some(departure) = self.socket.sent() {
             match departure {
@@ -559,13 +560,13 @@ impl Asking {
     }
 }
 
-fn socket_options(settings: &Settings, cards: &Cards) -> socket::Options {
+fn socket_options(settings: &Settings, cards: &Nics) -> socket::Options {
     socket::Options::from(&settings.client).with_cards(cards.is_any())
 }
 
 /// Opens reference clocks; of those that cannot be opened the log tells.
 fn open_clocks(refclocks: &[RefclockSettings], now: Reading) -> Clocks {
-    let (clocks, failures) = Clocks::open(refclocks, now);
+    let (clocks, failures) = Clocks::open(refclocks, now, system::seed);
     for failure in failures {
         let clock = failure.clock;
         tracing::error!(clock, error = %failure.error, "Cannot open a reference clock");
@@ -577,7 +578,7 @@ impl std::fmt::Debug for Run {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let view = self.engine.view(Vec::new(), clock::read());
         f.debug_struct("Run")
-            .field("summary", &words::summary(&view))
+            .field("summary", &labels::summary(&view))
             .finish_non_exhaustive()
     }
 }

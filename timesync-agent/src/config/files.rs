@@ -7,12 +7,12 @@ use daemon::config::{Position, Problem, Problems};
 use daemon::exit;
 
 use crate::drift_file;
+use crate::keys;
 use crate::leap_file;
-use crate::service::keys;
-use crate::settings::Settings;
 use crate::system::clock;
-use crate::temperature::TemperatureError;
 use crate::thermometer::{self, ThermometerError};
+use time_model::settings::Settings;
+use timekeeper::tempcomp::TemperatureError;
 
 /// What the agent does not start with.
 #[must_use]
@@ -71,7 +71,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::chrony_conf::parse_bytes;
+    use peer_chrony::parse_bytes;
 
     fn settings(text: &str) -> Settings {
         parse_bytes(text.as_bytes()).unwrap().settings

@@ -1,11 +1,11 @@
 //! What is said and does nothing.
 
-use crate::settings::{
+use time_model::settings::{
     ClientSettings, DEFAULT_MAX_UNREACH, RefclockDriver, RefclockOptions, RefclockSettings,
     Settings, SourceOptions,
 };
 
-/// A hardware clock that is read so seldom, every 16 s, has no line ([`CardClock`](crate::card::CardClock)) to put a stamp on.
+/// A hardware clock that is read so seldom, every 16 s, has no line ([`NicClock`](clocks::nic::NicClock)) to put a stamp on.
 const TOO_SELDOM: i8 = 4;
 
 /// A sentence on each setting that does nothing, seeing what else is set.
@@ -79,7 +79,7 @@ fn is_read_too_seldom(clock: &RefclockSettings) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chrony_conf::parse_bytes;
+    use peer_chrony::parse_bytes;
 
     #[test]
     fn what_does_nothing_is_told() {

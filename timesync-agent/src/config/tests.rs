@@ -87,7 +87,7 @@ log measurements rawmeasurements refclocks selection statistics tempcomp trackin
 
 #[test]
 fn a_chrony_conf_means_the_same_as_toml() {
-    let conf = chrony_conf::parse_bytes(EVERYTHING.as_bytes()).unwrap();
+    let conf = peer_chrony::parse_bytes(EVERYTHING.as_bytes()).unwrap();
     assert_eq!(conf.warnings, []);
     let text = toml(&conf.settings);
     let config = v1(&text).unwrap_or_else(|problems| panic!("{text}\n{problems}"));

@@ -12,8 +12,8 @@ use proto::endpoint::Endpoint;
 
 use self::spec::{FamilySpec, HealthSpec, SourceSpec, Spec};
 use super::{Config, DEFAULT_ADMIN, host_name};
-use crate::chrony_conf;
-use crate::settings::{
+
+use time_model::settings::{
     Connectivity, DEFAULT_POOL_SOURCES, Family, Host, MAX_POLL, MAX_POOL_SOURCES, MAX_STRATUM,
     MIN_POLL, SelectOptions, Settings, SourceOptions, SourceSettings,
 };
@@ -52,7 +52,7 @@ impl Reader<'_> {
         // What stands in this file comes on top of what a chrony.conf says.
         let mut settings = Settings::default();
         if let Some(path) = &spec.chrony_conf {
-            match chrony_conf::parse(path.get_ref(), files) {
+            match peer_chrony::parse(path.get_ref(), files) {
                 Ok(conf) => {
                     settings = conf.settings;
                     self.warnings
@@ -85,7 +85,7 @@ impl Reader<'_> {
         if spec.key_file.is_some() {
             settings.key_file = spec.key_file;
         }
-        let (more, odd) = chrony_conf::parse_source_directories(&spec.source_directories, files);
+        let (more, odd) = peer_chrony::parse_source_directories(&spec.source_directories, files);
         settings.sources.extend(more);
         settings.source_directories.extend(spec.source_directories);
         self.warnings.extend(odd.iter().map(ToString::to_string));

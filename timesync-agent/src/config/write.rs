@@ -7,7 +7,7 @@ use std::time::Duration;
 use config_text::toml::{line, list, quoted};
 use daemon::config::HumanDuration;
 
-use crate::settings::{
+use time_model::settings::{
     AccessRule, AuthSelectMode, ClockSettings, Connectivity, Family, LeapMode, Local, PtpDelay,
     PtpSettings, PtpStamps, PtpTransport, RateLimit, ReceiveFilter, RefclockDriver,
     RefclockOptions, SelectOptions, Settings, SourceOptions, SourceSettings, TemperatureLaw, Whom,
@@ -121,7 +121,11 @@ impl Page {
         self.begin(if is_pool { "[[pool]]" } else { "[[server]]" });
         self.item("host", quoted(&source.host.to_string()));
         if let Some(n) = source.pool {
-            self.unless(&crate::settings::DEFAULT_POOL_SOURCES, "maxsources", &n);
+            self.unless(
+                &time_model::settings::DEFAULT_POOL_SOURCES,
+                "maxsources",
+                &n,
+            );
         }
         let (default, options) = (SourceOptions::default(), &source.options);
         self.unless(&default.port, "port", &options.port);
@@ -432,7 +436,7 @@ impl Page {
         self.unless(&default.min_samples, "minsamples", &client.min_samples);
         self.some("maxsamples", client.max_samples);
         for stamps in &client.hardware_stamps {
-            let default = crate::settings::HardwareStamps::new(&stamps.interface);
+            let default = time_model::settings::HardwareStamps::new(&stamps.interface);
             self.begin("[[client.hwtimestamp]]");
             self.item("interface", quoted(&stamps.interface));
             self.unless(&default.minpoll, "minpoll", &stamps.minpoll);

@@ -10,7 +10,7 @@ use super::{
     PTP_CLOCK_CLASS, PTP_CLOCK_STATE, PTP_DELAY, PTP_FREQUENCY, PTP_MAX_OFFSET, PTP_OFFSET,
     PTP_PROCESS_STATUS, PTP_ROLE,
 };
-use crate::view::{ClockState, PtpView, View};
+use time_model::view::{ClockState, PtpView, View};
 
 /// The name under which the platform's dashboards find this process.
 const PROCESS: &str = "timesync-agent";

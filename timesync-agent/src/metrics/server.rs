@@ -8,7 +8,7 @@ use super::{
     CLIENTS_FORGOTTEN, COMMANDS, SERVER_AUTHENTICATED, SERVER_DROPPED, SERVER_INTERLEAVED,
     SERVER_KISSES, SERVER_REQUESTS, SERVER_STAMPS, SERVER_STAMPS_HELD,
 };
-use crate::responder::{Counter, Statistics};
+use ntp::responder::{Counter, Statistics};
 
 /// Why a datagram was not answered.
 const DROPPED: [(&str, Counter); 6] = [

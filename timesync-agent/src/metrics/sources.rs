@@ -8,19 +8,19 @@ use super::{
     SOURCE_DELAY, SOURCE_DEVIATION, SOURCE_ERROR, SOURCE_OFFSET, SOURCE_POLL, SOURCE_REACH,
     SOURCE_RECEIVED, SOURCE_SENT, SOURCE_STATE, SOURCE_STRATUM, SOURCES, flag,
 };
-use crate::view::SourceView;
-use crate::words;
+use time_model::labels;
+use time_model::view::SourceView;
 
 /// A number of a source, if it has it.
 type Reading = fn(&SourceView) -> Option<f64>;
 
 pub(super) fn write(page: &mut Page<'_, '_>, sources: &[SourceView]) -> fmt::Result {
-    let by_state = words::SOURCE_STATES.map(|state| {
+    let by_state = labels::SOURCE_STATES.map(|state| {
         let n = sources
             .iter()
             .filter(|source| source.state == state)
             .count();
-        let labels = labels(&[("state", words::source_state(state))]);
+        let labels = labels(&[("state", labels::source_state(state))]);
         (labels, float(u64::try_from(n).unwrap_or(u64::MAX)))
     });
     page.gauges(
@@ -29,9 +29,9 @@ pub(super) fn write(page: &mut Page<'_, '_>, sources: &[SourceView]) -> fmt::Res
         by_state.into(),
     )?;
     let states = sources.iter().flat_map(|source| {
-        words::SOURCE_STATES.map(|state| {
+        labels::SOURCE_STATES.map(|state| {
             let mut labels = of(source);
-            labels.push(("state", words::source_state(state).to_owned()));
+            labels.push(("state", labels::source_state(state).to_owned()));
             (labels, flag(source.state == state))
         })
     });

@@ -1,8 +1,8 @@
 use daemon::metrics::{Exposition, Metrics};
 
 use super::*;
-use crate::time::RawTime;
-use crate::view::{
+use time_model::time::RawTime;
+use time_model::view::{
     ClockState, PacketView, PtpRole, PtpState, PtpView, SourceState, SourceView, Tracking,
 };
 

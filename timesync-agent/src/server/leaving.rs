@@ -13,7 +13,7 @@
 
 use daemon::udp::Turn;
 
-use crate::time::{Span, UnixTime};
+use time_model::time::{Span, UnixTime};
 
 /// Making or sending one takes no longer than this, in nanoseconds: a thread that lost its core says nothing of the next batch.
 const LONGEST: i64 = 20_000;
@@ -79,7 +79,7 @@ impl Leaving {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::SECOND;
+    use time_model::time::SECOND;
 
     const START: UnixTime = UnixTime(1_800_000_000 * SECOND);
 

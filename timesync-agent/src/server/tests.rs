@@ -3,12 +3,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use super::*;
-use crate::keys::{Algorithm, Key, KeyRing};
-use crate::responder::Counter;
-use crate::settings::{AccessRule, ServerSettings, Whom};
-use crate::time::NtpTimestamp;
-use crate::view::Leap;
-use crate::wire::{Message, Mode, Packet, Writer};
+use ntp::keys::{Algorithm, Key, KeyRing};
+use ntp::responder::Counter;
+use ntp::wire::{Message, Mode, Packet, Writer};
+use time_model::settings::{AccessRule, ServerSettings, Whom};
+use time_model::time::NtpTimestamp;
+use time_model::view::Leap;
 
 fn supply() -> Supply {
     let mut keys = KeyRing::new();

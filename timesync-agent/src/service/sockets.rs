@@ -6,8 +6,8 @@ use std::net::UdpSocket;
 use daemon::listen::{self, Inherited, UdpOptions};
 use daemon::run::StartError;
 
-use crate::settings::ServerSettings;
 use crate::system::socket::has_ipv6;
+use time_model::settings::ServerSettings;
 
 /// The name of the sockets among inherited ones.
 pub(super) const NAME: &str = "ntp";
@@ -68,7 +68,7 @@ pub(super) fn names(sockets: &[UdpSocket]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{AccessRule, Whom};
+    use time_model::settings::{AccessRule, Whom};
 
     fn settings(bind: &[&str]) -> ServerSettings {
         ServerSettings {

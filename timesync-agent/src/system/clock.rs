@@ -7,9 +7,9 @@
 use std::fmt;
 use std::io;
 
-use crate::time::{RawTime, Reading, SECOND, Span, UnixTime};
-use crate::timekeeper::Status;
-use crate::view::Leap;
+use time_model::time::{RawTime, Reading, SECOND, Span, UnixTime};
+use time_model::view::Leap;
+use timekeeper::Status;
 
 use super::sys;
 

@@ -4,11 +4,11 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use crate::engine::Stamp;
-use crate::settings::ClientSettings;
-use crate::time::{Span, UnixTime};
-use crate::view::StampSource;
-use crate::wire::LONGEST_PACKET;
+use ntp::wire::LONGEST_PACKET;
+use time_model::sample::Stamp;
+use time_model::settings::ClientSettings;
+use time_model::time::{Span, UnixTime};
+use time_model::view::StampSource;
 
 use super::clock;
 use super::sys::{self, Received};
@@ -16,7 +16,7 @@ use super::sys::{self, Received};
 /// Bound on the error of a stamp of the kernel, in seconds: what lies between it and the wire is the path's.
 const KERNEL_ERROR: f64 = 0.0;
 /// A stamp of the kernel is this old at most when it is picked up; if it seems older, or is not past, the clock was stepped.
-const OLDEST_STAMP: Span = Span(crate::time::SECOND);
+const OLDEST_STAMP: Span = Span(time_model::time::SECOND);
 
 /// What stamps are wanted: by the kernel, on arrival and on leaving, without a copy of what left.
 const STAMPS: libc::c_uint = libc::SOF_TIMESTAMPING_SOFTWARE
@@ -79,7 +79,7 @@ pub struct Socket {
 
 /// A stamp of a card, on its own clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CardStamp {
+pub struct NicStamp {
     /// The number of the card's interface, where it is told.
     pub interface: Option<u32>,
     /// When.
@@ -94,7 +94,7 @@ pub enum Departure {
     /// By the kernel.
     Kernel(Stamp),
     /// By the card.
-    Card(CardStamp),
+    Card(NicStamp),
 }
 
 /// A socket that is for nothing but to ask about interfaces.
@@ -120,7 +120,7 @@ pub struct Arrival {
     /// When it came, by the kernel or this process.
     pub stamp: Stamp,
     /// And by the card, if that stamps.
-    pub card: Option<CardStamp>,
+    pub card: Option<NicStamp>,
 }
 
 impl Socket {
@@ -217,10 +217,10 @@ impl Socket {
         }
     }
 
-    fn card(&self, received: &Received) -> Option<CardStamp> {
+    fn card(&self, received: &Received) -> Option<NicStamp> {
         let headers = if self.is_v6 { HEADERS_V6 } else { HEADERS_V4 };
         let length = u32::try_from(received.length).unwrap_or(0);
-        received.hardware.map(|at| CardStamp {
+        received.hardware.map(|at| NicStamp {
             interface: received.interface,
             at: UnixTime(at),
             frame_length: received.frame_length.unwrap_or(headers + length),

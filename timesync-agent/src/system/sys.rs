@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::time::SECOND;
+use time_model::time::SECOND;
 
 /// What a descriptor has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

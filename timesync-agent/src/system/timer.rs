@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use crate::time::Span;
+use time_model::time::Span;
 
 use super::sys;
 

@@ -4,7 +4,7 @@ use toml::Spanned;
 
 use super::spec::{ClockSpec, LeapSpec, LocalSpec, SelectionSpec, TemperatureSpec};
 use super::{MAX_SPAN, Reader};
-use crate::settings::{
+use time_model::settings::{
     AuthSelectMode, FallbackDrift, LeapMode, Local, MakeStep, MaxChange, Settings, SmoothTime,
     TemperatureCompensation, TemperatureLaw,
 };

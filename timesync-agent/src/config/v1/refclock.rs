@@ -4,7 +4,7 @@ use toml::Spanned;
 
 use super::spec::{PtpSpec, RefclockSpec};
 use super::{MAX_SAMPLES, MAX_SPAN, Reader, select};
-use crate::settings::{
+use time_model::settings::{
     DEFAULT_PTP_SOCKET, ExternalPulses, MAX_POLL, MIN_POLL, PhcOptions, PtpDelay, PtpSettings,
     PtpStamps, PtpTransport, RefclockDriver, RefclockOptions, RefclockSettings, default_id,
     reference_id,

@@ -4,8 +4,8 @@ use toml::Spanned;
 
 use super::spec::{ClientSpec, CommandsSpec, Int, LogsSpec, RateSpec, ServeSpec, StampsSpec};
 use super::{MAX_SAMPLES, Reader};
-use crate::chrony_conf;
-use crate::settings::{AccessRule, HardwareStamps, RateLimit, ReceiveFilter, Settings};
+
+use time_model::settings::{AccessRule, HardwareStamps, RateLimit, ReceiveFilter, Settings};
 
 impl Reader<'_> {
     pub(super) fn client(&mut self, spec: ClientSpec, settings: &mut Settings) {
@@ -148,8 +148,8 @@ impl Reader<'_> {
                 rest => (false, rest),
             };
             let whom = match rest {
-                [] => Ok(crate::settings::Whom::Everybody),
-                [whom] => chrony_conf::whom(whom),
+                [] => Ok(time_model::settings::Whom::Everybody),
+                [whom] => peer_chrony::whom(whom),
                 _ => Err("one network a line".to_owned()),
             };
             match whom {

@@ -1,0 +1,223 @@
+//! Commands of chronyc: what has to be done, and by whom.
+
+use ipnet::IpNet;
+
+use super::reply::{Address, Report, Status};
+use super::request::{Command, Sources};
+use ntp::engine;
+use time_model::settings::{AccessRule, Local, MakeStep, Whom};
+
+/// Something to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Errand {
+    /// By the engine.
+    Engine(engine::Command),
+    /// Ask those sources that there is a way to, and no others.
+    OnOffline,
+    /// Read the keys again.
+    Rekey,
+    /// Read the sources of `sourcedir` again.
+    ReloadSources,
+    /// Open the logs anew.
+    CycleLogs,
+    /// End.
+    Shutdown,
+    /// Let somebody in, or out.
+    Access {
+        /// To chronyc's protocol, not to the time.
+        commands: bool,
+        /// Whom, and what is said of them.
+        rule: AccessRule,
+    },
+}
+
+/// What a request comes to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// This is told.
+    Reply(Status, Report),
+    /// Somebody has to do it, and what becomes of it is told.
+    Errand(Errand),
+}
+
+impl From<Status> for Answer {
+    fn from(status: Status) -> Self {
+        Self::Reply(status, Report::Null)
+    }
+}
+
+impl From<Report> for Answer {
+    fn from(report: Report) -> Self {
+        Self::Reply(Status::Success, report)
+    }
+}
+
+impl From<engine::Command> for Answer {
+    fn from(command: engine::Command) -> Self {
+        Self::Errand(Errand::Engine(command))
+    }
+}
+
+impl From<engine::Reply> for Status {
+    fn from(reply: engine::Reply) -> Self {
+        match reply {
+            engine::Reply::Done | engine::Reply::Sources(_) => Self::Success,
+            engine::Reply::AlreadyPresent => Self::SourceAlreadyKnown,
+            engine::Reply::TooMany => Self::TooManySources,
+            engine::Reply::NoSuchSource => Self::NoSuchSource,
+            engine::Reply::NotEnabled => Self::NotEnabled,
+            engine::Reply::Invalid => Self::Invalid,
+            engine::Reply::Failed => Self::Failed,
+        }
+    }
+}
+
+/// What a command comes to that is no report.
+pub(super) fn errand(command: &Command) -> Answer {
+    use engine::Command as Do;
+    let for_sources = |sources: &Sources, make: fn(engine::Whom) -> Do| match whom(*sources) {
+        Ok(whom) => Answer::from(make(whom)),
+        Err(status) => status.into(),
+    };
+    match command {
+        Command::Online(sources) => for_sources(sources, Do::Online),
+        Command::Offline(sources) => for_sources(sources, Do::Offline),
+        Command::Burst {
+            sources,
+            good,
+            total,
+        } => match (whom(*sources), u32::try_from(*good), u32::try_from(*total)) {
+            (Ok(whom), Ok(good), Ok(total)) => Do::Burst { good, total, whom }.into(),
+            (Err(status), ..) => status.into(),
+            _ => Status::Invalid.into(),
+        },
+        Command::MinPoll(address, poll) => polling(*address, Some(*poll), None),
+        Command::MaxPoll(address, poll) => polling(*address, None, Some(*poll)),
+        Command::MaxUpdateSkew(skew) if *skew >= 0.0 => Do::SetMaxUpdateSkew(*skew).into(),
+        Command::MakeStep => Do::MakeStep.into(),
+        Command::SetMakeStep { limit, threshold } if *threshold >= 0.0 => {
+            let rule = match u32::try_from(*limit) {
+                Ok(0) => None,
+                limit => Some(MakeStep {
+                    threshold: *threshold,
+                    limit: limit.ok(),
+                }),
+            };
+            Do::SetMakeStep(rule).into()
+        }
+        Command::Local {
+            on,
+            stratum,
+            distance,
+            orphan,
+        } => {
+            let stratum = u8::try_from(*stratum).ok().filter(|n| (1..=15).contains(n));
+            match (on, stratum) {
+                (false, _) => Do::SetLocal(None).into(),
+                (true, Some(stratum)) if *distance >= 0.0 => Do::SetLocal(Some(Local {
+                    stratum,
+                    distance: *distance,
+                    orphan: *orphan,
+                    ..Local::default()
+                }))
+                .into(),
+                _ => Status::Invalid.into(),
+            }
+        }
+        Command::SmoothTime(0) => Do::SmoothTime(engine::SmoothTime::Reset).into(),
+        Command::SmoothTime(1) => Do::SmoothTime(engine::SmoothTime::Activate).into(),
+        Command::Refresh => Do::Refresh.into(),
+        Command::Reselect => Do::Reselect.into(),
+        Command::ResetSources => Do::ResetSources.into(),
+        Command::OnOffline => Answer::Errand(Errand::OnOffline),
+        Command::Rekey => Answer::Errand(Errand::Rekey),
+        Command::ReloadSources => Answer::Errand(Errand::ReloadSources),
+        Command::CycleLogs => Answer::Errand(Errand::CycleLogs),
+        Command::Shutdown => Answer::Errand(Errand::Shutdown),
+        // Samples are not kept in files, so there is nothing to be written.
+        Command::Dump => Status::Success.into(),
+        Command::MaxUpdateSkew(_) | Command::SetMakeStep { .. } | Command::SmoothTime(_) => {
+            Status::Invalid.into()
+        }
+        _ => change(command),
+    }
+}
+
+/// Who may ask, and who is asked; both until the end of the process.
+fn change(command: &Command) -> Answer {
+    use engine::Command as Do;
+    match command {
+        Command::Access {
+            commands,
+            allow,
+            all,
+            address,
+            bits,
+        } => match network(*address, *bits) {
+            Some(whom) => Answer::Errand(Errand::Access {
+                commands: *commands,
+                rule: AccessRule {
+                    allow: *allow,
+                    all: *all,
+                    whom,
+                },
+            }),
+            None => Status::BadSubnet.into(),
+        },
+        Command::AddSource(source) => match source.settings() {
+            Ok(settings) => Do::AddSource(Box::new(settings)).into(),
+            Err(status) => status.into(),
+        },
+        Command::DeleteSource(Address::Ip(address)) => Do::DeleteSource(*address).into(),
+        // A source without an address cannot be told from others.
+        Command::DeleteSource(_) => Status::NoSuchSource.into(),
+        // There is no setting of the time by hand, and no clock of the board.
+        _ => Status::NotEnabled.into(),
+    }
+}
+
+/// For whom a line of access is.
+fn network(address: Address, bits: i32) -> Option<Whom> {
+    match address {
+        Address::Unspecified => (bits == 0).then_some(Whom::Everybody),
+        Address::Ip(address) => {
+            let network = IpNet::new(address, u8::try_from(bits).ok()?).ok()?;
+            Some(Whom::Network(network.trunc()))
+        }
+        Address::Id(_) => None,
+    }
+}
+
+fn polling(address: Address, minpoll: Option<i32>, maxpoll: Option<i32>) -> Answer {
+    let Address::Ip(address) = address else {
+        return Status::NoSuchSource.into();
+    };
+    let poll = |poll: Option<i32>| poll.map(i8::try_from).transpose();
+    match (poll(minpoll), poll(maxpoll)) {
+        (Ok(minpoll), Ok(maxpoll)) => engine::Command::SetPolling {
+            whom: engine::Whom::Network(address.into()),
+            minpoll,
+            maxpoll,
+        }
+        .into(),
+        _ => Status::Invalid.into(),
+    }
+}
+
+fn whom(sources: Sources) -> Result<engine::Whom, Status> {
+    let address = match sources.address {
+        Address::Unspecified => return Ok(engine::Whom::All),
+        Address::Ip(address) => address,
+        Address::Id(_) => return Err(Status::NoSuchSource),
+    };
+    let network = match sources.mask {
+        Address::Ip(mask) => {
+            let length = ipnet::ip_mask_to_prefix(mask).map_err(|_| Status::BadSubnet)?;
+            let is_same_family = mask.is_ipv4() == address.is_ipv4();
+            let network = IpNet::new(address, length).ok().filter(|_| is_same_family);
+            network.ok_or(Status::BadSubnet)?
+        }
+        _ => IpNet::from(address),
+    };
+    Ok(engine::Whom::Network(network.trunc()))
+}

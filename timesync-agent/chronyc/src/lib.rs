@@ -1,0 +1,37 @@
+//! chronyc's protocol, version 6, both ways.
+//!
+//! ```text
+//! chronyc ── request ──► socket (shell) ──► answer (core): a report from a View, or a command for the engine
+//!         ◄── reply ───
+//! ```
+//!
+//! A request is 20 octets of heading and its arguments, and is padded until it is as long as its reply at least, so that nobody is
+//! made to send more than was received. A reply is 28 octets of heading and the report. Everything is big endian; numbers with
+//! fractions have chrony's own [form](float).
+//!
+//! Over UDP come reports alone, and not all of them; who may open the socket in the file system may ask for everything.
+
+pub mod answer;
+pub mod calendar;
+mod errands;
+pub mod float;
+pub mod json;
+pub mod render;
+pub mod reply;
+mod report;
+pub mod request;
+pub mod source;
+mod status;
+mod wire;
+
+/// Version of the protocol.
+pub const VERSION: u8 = 6;
+/// The port.
+pub const PORT: u16 = 323;
+/// No request and no reply is longer: the largest report is that of eight clients.
+pub const MAX_LENGTH: usize = 520;
+/// Octets of the heading of a reply. No request is shorter.
+pub const REPLY_HEADING: usize = 28;
+
+#[cfg(test)]
+mod tests;

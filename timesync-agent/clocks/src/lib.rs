@@ -1,0 +1,10 @@
+//! Clocks of the node: reference clocks, PTP, and network cards that stamp packets.
+//!
+//! What was read of a clock becomes samples of its time on the raw clock. Never reads a clock itself, nor opens a device: the crate
+//! `clock-drivers` does.
+
+pub mod nic;
+pub mod pmc;
+#[cfg(feature = "ptp")]
+pub mod ptp;
+pub mod refclock;

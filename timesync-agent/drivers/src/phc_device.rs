@@ -1,0 +1,105 @@
+//! PTP hardware clocks, read through their devices.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use clocks::refclock::{Observation, Observed, Scale, phc};
+use time_model::time::{RawTime, Span, UnixTime};
+use time_model::view::Leap;
+
+use crate::sys::{self, reading};
+
+/// A hardware clock.
+#[derive(Debug)]
+pub struct Phc {
+    pub(crate) device: OwnedFd,
+    way: Way,
+}
+
+/// How it is read: the most exact way that its driver has.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Precise,
+    Extended,
+    Plain,
+}
+
+impl Phc {
+    /// Opens it, and finds out how it can be read.
+    pub fn open(device: &Path, no_cross: bool) -> io::Result<Self> {
+        let device = sys::open(device)?;
+        let ways = [Way::Precise, Way::Extended, Way::Plain];
+        let mut refused = io::ErrorKind::Unsupported.into();
+        for way in ways.into_iter().skip(usize::from(no_cross)) {
+            let phc = Self {
+                device: device.try_clone()?,
+                way,
+            };
+            match phc.pair() {
+                Ok(Some(_)) => return Ok(phc),
+                Ok(None) => {}
+                Err(error) => refused = error,
+            }
+        }
+        Err(refused)
+    }
+
+    fn pair(&self) -> io::Result<Option<phc::Pair>> {
+        let head = phc::head();
+        match self.way {
+            Way::Precise => {
+                let mut answer = [0; phc::PRECISE_SIZE];
+                sys::request(&self.device, phc::PRECISE, &mut answer)?;
+                Ok(phc::precise(&answer))
+            }
+            Way::Extended => {
+                let mut answer = [0; phc::EXTENDED_SIZE];
+                begin(&mut answer, &head);
+                sys::request(&self.device, phc::EXTENDED, &mut answer)?;
+                Ok(phc::extended(&answer))
+            }
+            Way::Plain => {
+                let mut answer = [0; phc::PLAIN_SIZE];
+                begin(&mut answer, &head);
+                sys::request(&self.device, phc::PLAIN, &mut answer)?;
+                Ok(phc::plain(&answer))
+            }
+        }
+    }
+
+    /// It and the raw clock, at one moment, and how long it took to read them.
+    pub fn both(&self) -> Option<(UnixTime, RawTime, Span)> {
+        let pair = self.pair().ok()??;
+        // What the wall clock gains since it was read, just before, is nothing.
+        Some((pair.clock, raw(&pair, 0.0), pair.took))
+    }
+
+    pub fn read(&self, rate: f64) -> Option<Observation> {
+        let pair = self.pair().ok()??;
+        let at = raw(&pair, rate);
+        Some(Observation {
+            at,
+            what: Observed::Time {
+                time: pair.clock,
+                scale: Scale::Configured,
+            },
+            dispersion: pair.took.seconds() / 2.0,
+            leap: Leap::Normal,
+        })
+    }
+}
+
+/// When a pair was read, just before.
+fn raw(pair: &phc::Pair, rate: f64) -> RawTime {
+    match pair.system {
+        phc::System::Raw(raw) => raw,
+        phc::System::Wall(wall) => reading().raw_at(wall, rate),
+    }
+}
+
+fn begin(answer: &mut [u8], head: &[u8]) {
+    for (octet, value) in answer.iter_mut().zip(head) {
+        *octet = *value;
+    }
+}

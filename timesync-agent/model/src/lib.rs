@@ -1,0 +1,10 @@
+//! What all parts of the time service speak of: moments and spans, settings, and what is shown of the service.
+//!
+//! Values only. Reads no clock, no file and no socket, and decides nothing about the time.
+
+pub mod history;
+pub mod labels;
+pub mod sample;
+pub mod settings;
+pub mod time;
+pub mod view;

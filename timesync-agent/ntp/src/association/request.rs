@@ -1,0 +1,92 @@
+//! What is sent to a server: random numbers, and no time.
+
+use super::{Association, Context, LONGEST_SERVICE, Pending, RawStamp};
+use crate::keys::KeyRing;
+use crate::wire::{LONGEST_PACKET, Mode, Packet, Writer};
+use time_model::time::{NtpTimestamp, SECOND, Span};
+use time_model::view::{Leap, StampSource};
+
+/// Requests without answer after which interleaved mode begins anew, as in chrony: the server may have forgotten us.
+const INTERLEAVED_ATTEMPTS: u32 = 4;
+/// What a request has for the precision of a clock that it does not tell of.
+const UNTOLD_PRECISION: i8 = 32;
+/// How long an answer is waited for at least.
+const SHORTEST_WAIT: Span = Span(SECOND);
+
+impl Association {
+    /// A new request; the one that waits is not answered any more.
+    pub(super) fn request(&mut self, context: &Context<'_>) -> Option<Vec<u8>> {
+        let now = context.now.raw;
+        if self.n_unanswered > 0 {
+            self.count_poll(false);
+            self.schedule.missed();
+        }
+        self.pending = None;
+        if self.n_unanswered > INTERLEAVED_ATTEMPTS || !self.options.xleave {
+            self.last = None;
+        }
+        let transmit = NtpTimestamp(self.random.bits() | 1);
+        // A response of interleaved mode is known by which of two numbers it repeats. A server remembers only who sends both.
+        let receive = NtpTimestamp(self.random.bits() & !1 | 2);
+        let receive = Some(receive).filter(|_| self.options.xleave);
+        let packet = Packet {
+            leap: Leap::Normal,
+            version: self.version(context.keys),
+            mode: Mode::Client,
+            poll: self.schedule.poll(),
+            precision: UNTOLD_PRECISION,
+            origin: self.last.map_or(NtpTimestamp::ZERO, |last| last.receive),
+            receive: receive.unwrap_or_default(),
+            transmit,
+            ..Packet::default()
+        };
+        let octets = self.sealed(&packet, context.keys);
+        self.n_unanswered = self.n_unanswered.saturating_add(1);
+        self.schedule.sent(self.reach != 0, now);
+        // Without its key a source is not asked: an answer could not be believed.
+        let octets = octets?;
+        self.counters.n_sent = self.counters.n_sent.saturating_add(1);
+        let wait = Span::from_seconds(self.options.max_delay.clamp(0.0, LONGEST_SERVICE));
+        self.pending = Some(Pending {
+            transmit,
+            receive: receive.filter(|_| self.last.is_some()),
+            sent: RawStamp {
+                at: now,
+                by: StampSource::Daemon,
+                error: 0.0,
+            },
+            local: None,
+            until: now + wait.max(SHORTEST_WAIT),
+        });
+        Some(octets)
+    }
+
+    fn sealed(&self, packet: &Packet, keys: &KeyRing) -> Option<Vec<u8>> {
+        let mut buffer = [0; LONGEST_PACKET];
+        let mut writer = Writer::new(&mut buffer, packet)?;
+        if let Some(key) = self.options.key {
+            let sign =
+                |message: &[u8], digest: &mut [u8]| keys.sign(key, packet.version, message, digest);
+            if !writer.mac(key, sign) {
+                return None;
+            }
+        }
+        let length = writer.finish();
+        buffer.get(..length).map(<[u8]>::to_vec)
+    }
+
+    fn version(&self, keys: &KeyRing) -> u8 {
+        // A digest that version 4 would cut is whole in version 3.
+        let is_long = |key| {
+            keys.get(key)
+                .is_some_and(|key| key.algorithm().digest_length() > 20)
+        };
+        self.options.version.unwrap_or_else(|| {
+            if self.options.key.is_some_and(is_long) {
+                3
+            } else {
+                4
+            }
+        })
+    }
+}

@@ -1,0 +1,589 @@
+//! The whole of the client: hosts, associations, reference clocks and the timekeeper, put together.
+//!
+//! ```text
+//!   Resolved ─► pool ─► associations ◄── Datagram, Sent        ReferenceClock
+//!                         │ samples ──► timekeeper ◄──────────────┘
+//!                         ▼                 ▼
+//!               Send, Close, Resolve      Clock(effect)             View, Reference
+//! ```
+//!
+//! Does no I/O: after each call, take [`Engine::poll_output`] until it is empty, and do what it says in that order.
+
+mod command;
+mod exchange;
+mod show;
+#[cfg(test)]
+mod tests;
+
+pub use exchange::{
+    Command, Input, Measurement, Output, Record, ReferenceClockRecord, Reply, SmoothTime, SocketId,
+    Whom,
+};
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+
+use crate::association::{Association, Context, Due, Outcome, RawStamp, Wish, reference_id};
+use crate::keys::KeyRing;
+use crate::pool::{Change, Pool};
+use random::Random;
+use time_model::sample::{ClockSample, Stamp};
+use time_model::settings::{self, LogSettings, RefclockSettings, SelectOptions, Settings};
+use time_model::time::{RawTime, Reading, SECOND, Span};
+use time_model::view::{Reason, SourceMode, SourceState, SourceView};
+use timekeeper::{
+    Drift, Effect, LeapSecond, Reference, Sample, SavedState, SourceId, Timekeeper, Verdict,
+    Weighing,
+};
+
+/// Precision of a wall clock of which nothing is known, in seconds: that of Linux, read by a process.
+const DEFAULT_PRECISION: f64 = 1e-7;
+/// Between the first requests of two sources, so that they do not disturb each other.
+const STAGGER: Span = Span(SECOND / 50);
+/// Polls in a row that brought nothing to use after which a source is to be replaced: the whole reach register.
+const UNREACHED: u32 = 8;
+/// Samples in a row by which it was a falseticker, too far or too variable, after which it is.
+const BAD_SELECTIONS: u32 = 4;
+/// Numbers of reference clocks begin here, far above those of servers.
+const FIRST_REFCLOCK: u32 = 1 << 31;
+
+/// The client.
+#[derive(Debug)]
+pub struct Engine {
+    random: Random,
+    keys: KeyRing,
+    /// Precision of the wall clock in seconds: as configured, and as measured.
+    given_precision: Option<f64>,
+    measured_precision: f64,
+    /// Clients may have their time from here.
+    is_server: bool,
+    /// By how much the wall clock gains on the raw clock, in parts per billion.
+    rate: f64,
+    defaults: settings::ClientSettings,
+    logs: LogSettings,
+    pool: Pool,
+    members: BTreeMap<SourceId, Member>,
+    clocks: Vec<Clock>,
+    sockets: BTreeMap<SocketId, SourceId>,
+    last_socket: u64,
+    timekeeper: Timekeeper,
+    outputs: VecDeque<Output>,
+}
+
+/// A server that is asked.
+#[derive(Debug)]
+struct Member {
+    name: String,
+    association: Association,
+    socket: Option<SocketId>,
+    n_bad: u32,
+}
+
+/// A reference clock.
+#[derive(Debug)]
+struct Clock {
+    id: SourceId,
+    settings: RefclockSettings,
+    reach: u8,
+}
+
+impl Engine {
+    /// Begins with the frequency that was learned earlier.
+    #[must_use]
+    pub fn new(
+        settings: &Settings,
+        keys: KeyRing,
+        drift: Option<Drift>,
+        random: Random,
+        now: Reading,
+    ) -> Self {
+        let mut engine = Self {
+            random,
+            keys: KeyRing::new(),
+            given_precision: None,
+            measured_precision: DEFAULT_PRECISION,
+            is_server: false,
+            rate: 0.0,
+            defaults: settings::ClientSettings::default(),
+            logs: LogSettings::default(),
+            pool: Pool::default(),
+            members: BTreeMap::new(),
+            clocks: Vec::new(),
+            sockets: BTreeMap::new(),
+            last_socket: 0,
+            timekeeper: Timekeeper::new(settings, drift, now),
+            outputs: VecDeque::new(),
+        };
+        engine.take_up(settings, keys, now);
+        engine
+    }
+
+    /// Goes on from what another process knew, as a timekeeper [does](Timekeeper::inherit).
+    pub fn inherit(&mut self, state: &SavedState, now: Reading) -> bool {
+        let is_taken = self.timekeeper.inherit(state, now);
+        self.settle(now);
+        is_taken
+    }
+
+    /// Other settings from here on. Sources that are in both go on undisturbed.
+    pub fn configure(&mut self, settings: &Settings, keys: KeyRing, now: Reading) {
+        self.timekeeper.configure(settings, now);
+        self.take_up(settings, keys, now);
+    }
+
+    fn take_up(&mut self, settings: &Settings, keys: KeyRing, now: Reading) {
+        self.keys = keys;
+        self.given_precision = settings.clock.precision;
+        self.is_server = settings.server.is_open();
+        self.defaults = settings.client.clone();
+        self.logs = settings.logs.clone();
+        self.pool.configure(&settings.sources, now.raw);
+        self.set_clocks(&settings.refclocks, now);
+        self.settle(now);
+    }
+
+    /// The clock is let alone.
+    pub fn set_free_running(&mut self, free_running: bool) {
+        self.timekeeper.set_free_running(free_running);
+    }
+
+    /// Leap seconds that are known.
+    pub fn set_leap_table(&mut self, table: &[LeapSecond], now: Reading) {
+        self.timekeeper.set_leap_table(table, now);
+        self.settle(now);
+    }
+
+    /// Other keys.
+    pub fn set_keys(&mut self, keys: KeyRing) {
+        self.keys = keys;
+    }
+
+    /// Precision of the wall clock, as measured, in seconds. What the configuration says comes before it.
+    pub fn set_precision(&mut self, precision: f64) {
+        self.measured_precision = precision;
+    }
+
+    fn precision(&self) -> f64 {
+        self.given_precision.unwrap_or(self.measured_precision)
+    }
+
+    //--- What happened
+
+    /// Something happened.
+    pub fn handle(&mut self, input: Input<'_>, now: Reading) {
+        match input {
+            Input::Datagram {
+                socket,
+                octets,
+                stamp,
+            } => self.datagram(socket, octets, stamp, now),
+            Input::Sent {
+                socket,
+                stamp,
+                local,
+            } => self.sent(socket, stamp, local, now),
+            Input::Failed { socket } => self.drop_request(socket, Association::failed),
+            Input::Refused { socket } => self.drop_request(socket, Association::forget_request),
+            Input::Resolved { name, addresses } => {
+                self.pool.resolved(name, addresses, now.raw);
+                self.outputs.push_back(Output::Log(Record::Resolved {
+                    name: name.to_owned(),
+                    n_addresses: addresses.len(),
+                }));
+            }
+            Input::ReferenceClock { index, made } => self.reference_clock(index, made, now),
+            Input::Temperature(reading) => {
+                self.timekeeper.temper(reading.compensation, now);
+                if self.logs.temperature {
+                    self.outputs
+                        .push_back(Output::Log(Record::Temperature(reading)));
+                }
+            }
+        }
+        self.settle(now);
+    }
+
+    /// When [`Self::handle_timeout`] is to be called.
+    #[must_use]
+    pub fn poll_timeout(&self, now: Reading) -> Option<RawTime> {
+        let members = self.members.values();
+        members
+            .filter_map(|member| member.association.poll_timeout())
+            .chain(self.pool.poll_timeout())
+            .chain(self.timekeeper.poll_timeout(now))
+            .min()
+    }
+
+    /// Time has passed.
+    pub fn handle_timeout(&mut self, now: Reading) {
+        self.pool.handle_timeout(now.raw);
+        let due: Vec<SourceId> = self
+            .members
+            .iter()
+            .filter(|(_, member)| {
+                let timeout = member.association.poll_timeout();
+                timeout.is_some_and(|timeout| timeout <= now.raw)
+            })
+            .map(|(id, _)| *id)
+            .collect();
+        for id in due {
+            self.source_due(id, now);
+        }
+        self.timekeeper.handle_timeout(now);
+        self.settle(now);
+    }
+
+    /// What is to be done; ask until there is nothing.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// A rate that [`Effect::SetRate`] asked for is in force, in parts per billion as the kernel took it.
+    pub fn applied(&mut self, parts_per_billion: f64, now: Reading) {
+        self.rate = parts_per_billion;
+        self.timekeeper.applied(parts_per_billion, now);
+    }
+
+    /// That rate.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// The temperature is not followed any more.
+    pub fn forget_temperature(&mut self, now: Reading) {
+        self.timekeeper.temper(0.0, now);
+        self.settle(now);
+    }
+
+    /// What clients are told.
+    #[must_use]
+    pub fn reference(&self, now: Reading) -> Reference {
+        self.timekeeper.reference(now)
+    }
+
+    /// What time it is.
+    #[must_use]
+    pub fn timekeeper(&self) -> &Timekeeper {
+        &self.timekeeper
+    }
+
+    //--- Servers
+
+    fn source_due(&mut self, id: SourceId, now: Reading) {
+        let precision = self.precision();
+        let told = self.is_server.then(|| self.timekeeper.reference(now));
+        let Some(member) = self.members.get_mut(&id) else {
+            return;
+        };
+        let context = Context {
+            now,
+            rate: self.rate,
+            precision,
+            keys: &self.keys,
+            told: told.as_ref(),
+        };
+        let due = member.association.handle_timeout(&context);
+        let to = member.association.address();
+        let reach = member.association.reach();
+        let n_useless = member.association.n_useless();
+        match due {
+            Some(Due::Request(octets)) => {
+                self.close(id);
+                self.last_socket += 1;
+                let socket = SocketId(self.last_socket);
+                self.sockets.insert(socket, id);
+                if let Some(member) = self.members.get_mut(&id) {
+                    member.socket = Some(socket);
+                }
+                self.outputs.push_back(Output::Send { socket, to, octets });
+            }
+            Some(Due::GiveUp) | None => self.close(id),
+        }
+        self.timekeeper.reached(id, reach, now);
+        if n_useless >= UNREACHED {
+            self.pool.complain(id, now.raw);
+        }
+    }
+
+    fn sent(&mut self, socket: SocketId, stamp: Stamp, local: Option<IpAddr>, now: Reading) {
+        let stamp = self.raw(stamp, now);
+        if let Some(member) = self.member_of(socket) {
+            member.association.sent(stamp, local);
+        }
+    }
+
+    /// There will be no answer.
+    fn drop_request(&mut self, socket: SocketId, tell: fn(&mut Association)) {
+        let Some(id) = self.sockets.get(&socket).copied() else {
+            return;
+        };
+        if let Some(member) = self.members.get_mut(&id) {
+            tell(&mut member.association);
+        }
+        self.close(id);
+    }
+
+    fn datagram(&mut self, socket: SocketId, octets: &[u8], stamp: Stamp, now: Reading) {
+        let precision = self.precision();
+        let arrived = self.raw(stamp, now);
+        let told = self.is_server.then(|| self.timekeeper.reference(now));
+        let Some(id) = self.sockets.get(&socket).copied() else {
+            return;
+        };
+        let Some(member) = self.members.get_mut(&id) else {
+            return;
+        };
+        let context = Context {
+            now,
+            rate: self.rate,
+            precision,
+            keys: &self.keys,
+            told: told.as_ref(),
+        };
+        let outcome = member
+            .association
+            .handle_response(octets, arrived, &context);
+        let reach = member.association.reach();
+        let has_no_time = member.association.has_no_time();
+        let address = member.association.address().ip();
+        match outcome {
+            // Somebody else may have sent it: the answer can still come.
+            Outcome::Ignored(_) => return,
+            Outcome::KissOfDeath(code) => self
+                .outputs
+                .push_back(Output::Log(Record::KissOfDeath { address, code })),
+            Outcome::Answered(sample) => {
+                // Who has no time is none of those that are wanted.
+                if reach & 1 != 0 {
+                    self.pool.confirm(id);
+                }
+                self.timekeeper.reached(id, reach, now);
+                if let Some(sample) = sample {
+                    self.take(id, sample, now);
+                } else if has_no_time {
+                    self.timekeeper.withdraw(id, now);
+                }
+                self.record_measurement(id, now);
+            }
+        }
+        self.close(id);
+    }
+
+    /// A sample of a server.
+    fn take(&mut self, id: SourceId, sample: Sample, now: Reading) {
+        let verdict = self.timekeeper.sample(id, sample, now);
+        let wish = Wish {
+            poll: self.timekeeper.advise_poll(id),
+            wants_more: self.timekeeper.wants_more(id),
+        };
+        let mut view = SourceView::default();
+        self.timekeeper.source(id, now, &mut view);
+        if let Some(member) = self.members.get_mut(&id) {
+            member.association.judge(verdict, wish, now.raw);
+            let is_far = matches!(view.selection.reason, Reason::Distance | Reason::Jitter);
+            member.n_bad = if is_far || view.state == SourceState::Falseticker {
+                member.n_bad + 1
+            } else {
+                0
+            };
+            if member.n_bad >= BAD_SELECTIONS {
+                member.n_bad = 0;
+                self.pool.complain(id, now.raw);
+            }
+        }
+        if verdict == Verdict::Good {
+            self.record_update(id, now);
+        }
+    }
+
+    fn raw(&self, stamp: Stamp, now: Reading) -> RawStamp {
+        let context = Context {
+            now,
+            rate: self.rate,
+            precision: self.precision(),
+            keys: &self.keys,
+            told: None,
+        };
+        RawStamp {
+            at: stamp.raw.unwrap_or_else(|| context.raw(stamp.wall)),
+            by: stamp.by,
+            error: stamp.error,
+        }
+    }
+
+    fn member_of(&mut self, socket: SocketId) -> Option<&mut Member> {
+        let id = self.sockets.get(&socket)?;
+        self.members.get_mut(id)
+    }
+
+    fn close(&mut self, id: SourceId) {
+        let Some(member) = self.members.get_mut(&id) else {
+            return;
+        };
+        if let Some(socket) = member.socket.take() {
+            self.sockets.remove(&socket);
+            self.outputs.push_back(Output::Close(socket));
+        }
+    }
+
+    //--- Reference clocks
+
+    fn set_clocks(&mut self, refclocks: &[RefclockSettings], now: Reading) {
+        let unchanged = self.clocks.len() == refclocks.len()
+            && self
+                .clocks
+                .iter()
+                .zip(refclocks)
+                .all(|(clock, settings)| clock.settings == *settings);
+        if unchanged {
+            return;
+        }
+        for clock in std::mem::take(&mut self.clocks) {
+            self.timekeeper.remove_source(clock.id, now);
+        }
+        for (id, settings) in (FIRST_REFCLOCK..).map(SourceId).zip(refclocks) {
+            let options = self.clock_options(settings);
+            self.timekeeper
+                .add_source(id, settings.options.reference_id, options);
+            self.clocks.push(Clock {
+                id,
+                settings: settings.clone(),
+                reach: 0,
+            });
+        }
+    }
+
+    fn reference_clock(&mut self, index: usize, made: Option<ClockSample>, now: Reading) {
+        let Some(clock) = self.clocks.get_mut(index) else {
+            return;
+        };
+        clock.reach = (clock.reach << 1) | u8::from(made.is_some());
+        let id = clock.id;
+        self.timekeeper.reached(id, clock.reach, now);
+        let Some(made) = made else {
+            return;
+        };
+        self.record_reference_clock(&made, now);
+        let sample = Sample {
+            at: made.at,
+            ahead: made.ahead,
+            delay: made.delay,
+            dispersion: made.dispersion + made.precision,
+            root_delay: 0.0,
+            root_dispersion: 0.0,
+            stratum: made.stratum,
+            leap: made.leap,
+            reference_id: made.reference_id,
+            reference_time: now.wall,
+            local_reference_id: 0,
+        };
+        if self.timekeeper.sample(id, sample, now) == Verdict::Good {
+            self.record_update(id, now);
+        }
+    }
+
+    //--- What follows
+
+    /// Does what the pool decided, and passes on what the timekeeper did.
+    fn settle(&mut self, now: Reading) {
+        while let Some(change) = self.pool.poll_change() {
+            match change {
+                Change::Resolve(name) => self.outputs.push_back(Output::Resolve(name)),
+                Change::Add {
+                    id,
+                    name,
+                    address,
+                    options,
+                } => self.add(id, name, address, &options, now),
+                Change::Replaced { name, old, new } => {
+                    let record = Record::Replaced { name, old, new };
+                    self.outputs.push_back(Output::Log(record));
+                }
+                Change::Remove(id) => {
+                    self.close(id);
+                    self.members.remove(&id);
+                    self.timekeeper.remove_source(id, now);
+                }
+            }
+        }
+        while let Some(effect) = self.timekeeper.poll_effect() {
+            if matches!(effect, Effect::Step(_)) {
+                self.forget_requests();
+            }
+            self.outputs.push_back(Output::Clock(effect));
+        }
+    }
+
+    /// Requests that are out when the clock is stepped: their stamps are of the time before.
+    fn forget_requests(&mut self) {
+        let out: Vec<SourceId> = self.sockets.values().copied().collect();
+        for id in out {
+            if let Some(member) = self.members.get_mut(&id) {
+                member.association.forget_request();
+            }
+            self.close(id);
+        }
+    }
+
+    fn add(
+        &mut self,
+        id: SourceId,
+        name: String,
+        address: IpAddr,
+        options: &settings::SourceOptions,
+        now: Reading,
+    ) {
+        let n_before = i64::try_from(self.members.len()).unwrap_or(0);
+        let start = now.raw + Span(STAGGER.0.saturating_mul(n_before));
+        let random = self.random.fork();
+        let weighed = self.server_options(options);
+        self.timekeeper
+            .add_source(id, reference_id(address), weighed);
+        let member = Member {
+            name,
+            association: Association::new(address, options, random, start),
+            socket: None,
+            n_bad: 0,
+        };
+        self.members.insert(id, member);
+    }
+
+    fn server_options(&self, options: &settings::SourceOptions) -> Weighing {
+        Weighing {
+            mode: SourceMode::Server,
+            select: options.select,
+            authenticated: options.key.is_some(),
+            minpoll: options.minpoll,
+            maxpoll: options.maxpoll,
+            polltarget: options.polltarget,
+            max_delay_ratio: options.max_delay_ratio,
+            max_delay_quantile: options.max_delay_quantile,
+            min_delay: options.min_delay,
+            asymmetry: options.asymmetry,
+            offset: options.offset,
+            max_samples: options.max_samples.or(self.defaults.max_samples),
+            stratum: 0,
+            copy: options.copy,
+        }
+    }
+
+    fn clock_options(&self, settings: &RefclockSettings) -> Weighing {
+        let options = &settings.options;
+        Weighing {
+            mode: SourceMode::ReferenceClock,
+            select: SelectOptions {
+                // It is steady and not right: nobody may have the time from it.
+                noselect: options.select.noselect || options.local,
+                ..options.select
+            },
+            minpoll: options.poll,
+            maxpoll: options.poll,
+            // The offset is in the sample already.
+            offset: 0.0,
+            max_samples: options.max_samples.or(self.defaults.max_samples),
+            // So is the stratum.
+            ..Weighing::default()
+        }
+    }
+}

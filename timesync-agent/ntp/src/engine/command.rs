@@ -1,0 +1,140 @@
+//! What chronyc may want done to sources and the clock.
+
+use super::{Command, Engine, Reply, SmoothTime, Whom};
+use crate::pool::Refused;
+use time_model::settings::{MAX_POLL, MIN_POLL};
+use time_model::time::Reading;
+use timekeeper::SourceId;
+
+/// The most that one burst may ask for; chronyc's own bounds are those of a number of 32 bits.
+const LONGEST_BURST: u32 = 32;
+
+impl Engine {
+    /// Does what was asked for. Take [`Engine::poll_output`] after it.
+    pub fn command(&mut self, command: &Command, now: Reading) -> Reply {
+        let reply = match command {
+            Command::Online(whom) => self.each(*whom, |engine, id| engine.go_online(id, now)),
+            Command::Offline(whom) => self.each(*whom, Self::go_offline),
+            Command::Burst { good, total, whom } => {
+                if *good == 0 || *total == 0 || good > total || *total > LONGEST_BURST {
+                    return Reply::Invalid;
+                }
+                self.each(*whom, |engine, id| {
+                    if let Some(member) = engine.members.get_mut(&id) {
+                        member.association.burst(*good, *total, now.raw);
+                    }
+                })
+            }
+            Command::MakeStep => match self.timekeeper.makestep(now) {
+                true => Reply::Done,
+                // A clock that is let alone is not stepped, either.
+                false => Reply::Failed,
+            },
+            Command::SetMakeStep(rule) => {
+                self.timekeeper.allow_steps(*rule);
+                Reply::Done
+            }
+            Command::SmoothTime(what) => {
+                let is_wanted = match what {
+                    SmoothTime::Reset => self.timekeeper.reset_smoothing(now.raw),
+                    SmoothTime::Activate => self.timekeeper.activate_smoothing(now.raw),
+                };
+                match is_wanted {
+                    true => Reply::Done,
+                    false => Reply::NotEnabled,
+                }
+            }
+            Command::Refresh => {
+                self.pool.refresh(now.raw);
+                Reply::Done
+            }
+            Command::Reselect => {
+                self.timekeeper.reselect_now(now);
+                Reply::Done
+            }
+            Command::ResetSources => {
+                self.timekeeper.reset_source(None, now);
+                Reply::Done
+            }
+            Command::SetPolling {
+                whom,
+                minpoll,
+                maxpoll,
+            } => self.set_polling(*whom, *minpoll, *maxpoll, now),
+            Command::SetMaxUpdateSkew(ppm) => {
+                self.timekeeper.set_max_update_skew(*ppm);
+                Reply::Done
+            }
+            Command::SetLocal(local) => {
+                self.timekeeper.set_local(*local, now);
+                Reply::Done
+            }
+            Command::AddSource(source) => match self.pool.append(source, now.raw) {
+                Ok(()) => Reply::Sources(self.pool.settings()),
+                Err(Refused::AlreadyPresent) => Reply::AlreadyPresent,
+                Err(Refused::TooMany) => Reply::TooMany,
+            },
+            Command::DeleteSource(address) => match self.pool.delete(*address) {
+                true => Reply::Sources(self.pool.settings()),
+                false => Reply::NoSuchSource,
+            },
+        };
+        self.settle(now);
+        reply
+    }
+
+    fn go_online(&mut self, id: SourceId, now: Reading) {
+        if let Some(member) = self.members.get_mut(&id) {
+            member.association.go_online(now.raw);
+        }
+    }
+
+    fn go_offline(&mut self, id: SourceId) {
+        if let Some(member) = self.members.get_mut(&id) {
+            member.association.go_offline();
+        }
+    }
+
+    fn set_polling(
+        &mut self,
+        whom: Whom,
+        minpoll: Option<i8>,
+        maxpoll: Option<i8>,
+        now: Reading,
+    ) -> Reply {
+        let legal = MIN_POLL..=MAX_POLL;
+        let given = [minpoll, maxpoll];
+        if !given.iter().flatten().all(|poll| legal.contains(poll)) {
+            return Reply::Invalid;
+        }
+        self.each(whom, |engine, id| {
+            let Some(member) = engine.members.get_mut(&id) else {
+                return;
+            };
+            member.association.limit(minpoll, maxpoll);
+            let options = member.association.options().clone();
+            let weighed = engine.server_options(&options);
+            engine.timekeeper.change_source(id, weighed, now);
+        })
+    }
+
+    /// Does something to each of these; there has to be one.
+    fn each(&mut self, whom: Whom, mut act: impl FnMut(&mut Self, SourceId)) -> Reply {
+        let ids: Vec<SourceId> = self
+            .members
+            .iter()
+            .filter(|(_, member)| match whom {
+                Whom::All => true,
+                Whom::Network(network) => network.contains(&member.association.address().ip()),
+            })
+            .map(|(id, _)| *id)
+            .collect();
+        if ids.is_empty() && whom != Whom::All {
+            return Reply::NoSuchSource;
+        }
+        for id in ids {
+            act(self, id);
+        }
+        Reply::Done
+    }
+}

@@ -1,0 +1,51 @@
+//! Who is answered and how: what the configuration makes of it, in the form that a responder uses.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::acl::Acl;
+use super::rate::Limit;
+use crate::keys::KeyRing;
+use time_model::settings::ServerSettings;
+
+/// Who is answered and how.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// Whom.
+    pub access: Acl,
+    /// With which keys answers may be signed.
+    pub keys: Arc<KeyRing>,
+    /// Precision of the clock, as a power of two in seconds.
+    pub(super) precision: i8,
+    /// Whether anything is remembered of clients; without, there is neither limit nor interleaved mode.
+    pub(super) log_clients: bool,
+    /// How often.
+    pub(super) limit: Option<Limit>,
+    /// The polling interval that answers suggest at least.
+    pub(super) minimum_poll: i8,
+    /// Bits of a timestamp below the precision.
+    pub(super) blur: u64,
+}
+
+impl Policy {
+    /// What settings say. `precision` of the clock is a power of two in seconds; `resolve` gives the addresses of a name.
+    pub fn new(
+        settings: &ServerSettings,
+        keys: Arc<KeyRing>,
+        precision: i8,
+        resolve: impl FnMut(&str) -> Vec<IpAddr>,
+    ) -> Self {
+        let limit = settings.rate_limit.as_ref();
+        // Of the 32 bits of a fraction those that stand for less; a clock of more than a second's precision is none.
+        let unknown_bits = (32 + i32::from(precision)).clamp(0, 32);
+        Self {
+            access: Acl::from_rules(&settings.access, resolve),
+            keys,
+            precision,
+            log_clients: !settings.no_client_log,
+            limit: limit.map(Limit::new),
+            minimum_poll: limit.map_or(i8::MIN, |limit| limit.interval),
+            blur: (1 << unknown_bits) - 1,
+        }
+    }
+}

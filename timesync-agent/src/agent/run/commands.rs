@@ -1,0 +1,105 @@
+//! What other threads want of the loop: names that are resolved, commands, settings.
+
+use super::super::{Reload, Request};
+use super::{Nics, Run, open_clocks, socket_options};
+use crate::system::clock;
+use crate::system::socket::Socket;
+use clock_drivers::Clocks;
+use ntp::engine::{Command, Input, Reply, Whom};
+use time_model::time::Reading;
+
+impl Run {
+    /// Another thread has something.
+    pub(super) fn awake(&mut self) {
+        while let Some((name, addresses)) = self.resolver.answer() {
+            let input = Input::Resolved {
+                name: &name,
+                addresses: &addresses,
+            };
+            self.engine.handle(input, clock::read());
+        }
+        while let Some(reading) = self.thermometer.reading() {
+            let input = Input::Temperature(reading);
+            self.engine.handle(input, clock::read());
+        }
+        while let Some(table) = self.leaps.table() {
+            self.engine.set_leap_table(&table, clock::read());
+        }
+        while let Ok(request) = self.requests.try_recv() {
+            let now = clock::read();
+            match request {
+                Request::Command(command, reply) => {
+                    let done = self.engine.command(&command, now);
+                    tracing::info!(?command, reply = ?done, "Told to");
+                    // Whoever asked may have gone.
+                    reply.send(done).ok();
+                }
+                Request::OnOffline(reply) => {
+                    reply.send(self.on_offline(now)).ok();
+                }
+                Request::Reload(reload) => self.reload(*reload, now),
+            }
+        }
+    }
+
+    fn reload(&mut self, reload: Reload, now: Reading) {
+        let Reload {
+            settings,
+            keys,
+            leaps: (leaps, table),
+            file_writer,
+            thermometer,
+        } = reload;
+        if self.hardware_stamps != settings.client.hardware_stamps {
+            self.cards = Nics::open(&settings.client.hardware_stamps, now);
+            self.hardware_stamps
+                .clone_from(&settings.client.hardware_stamps);
+        }
+        self.socket_options = socket_options(&settings, &self.cards);
+        self.clock.trust(settings.clock.rtcsync);
+        self.file_writer = file_writer;
+        self.thermometer = thermometer;
+        if settings.clock.temperature.is_none() {
+            self.engine.forget_temperature(now);
+        }
+        if self.refclocks != settings.refclocks {
+            // The old ones let go of what they hold before the new ones ask for it.
+            self.clocks = Clocks::default();
+            self.clocks = open_clocks(&settings.refclocks, now);
+            self.refclocks.clone_from(&settings.refclocks);
+        }
+        self.engine.configure(&settings, keys, now);
+        self.leaps = leaps;
+        if let Some(table) = table {
+            self.engine.set_leap_table(&table, now);
+        }
+        if let (Some(own), None) = (&mut self.own, &self.answerer)
+            && settings.server.is_open()
+        {
+            match own.open(&settings.server, Vec::new()) {
+                Ok(answerer) => self.answerer = Some(answerer),
+                Err(error) => {
+                    let error: &dyn std::error::Error = &error;
+                    tracing::error!(error, "Clients are allowed, and cannot be answered");
+                }
+            }
+        }
+    }
+
+    fn on_offline(&mut self, now: Reading) -> Reply {
+        for view in self.engine.view(Vec::new(), now).sources {
+            let Some(address) = view.address else {
+                continue;
+            };
+            let whom = Whom::Network(address.into());
+            let has_way = Socket::open((address, 123).into(), &self.socket_options).is_ok();
+            let command = if has_way {
+                Command::Online(whom)
+            } else {
+                Command::Offline(whom)
+            };
+            self.engine.command(&command, now);
+        }
+        Reply::Done
+    }
+}

@@ -1,0 +1,481 @@
+//! The filter of one source: a bank of Kalman filters on the raw clock, each with a belief of its own about how much the
+//! local oscillator wanders and how much noise round trips do not explain, weighted by how well they foretold the samples.
+//!
+//! What the clock is corrected by does not come in here, and therefore disturbs nothing.
+
+mod model;
+mod path;
+
+use std::collections::VecDeque;
+
+use self::model::{Edges, Model};
+use self::path::Path;
+use time_model::time::{RawTime, Span};
+use time_model::view::SourceStatistics;
+
+/// Wander of an oscillator in a second: from one in an oven to one beside a fan.
+const WANDERS: [f64; 5] = [1e-11, 1e-10, 1e-9, 1e-8, 1e-7];
+/// Parts of the visible jitter that are noise of the clocks, not of the path.
+const NOISES: [f64; 3] = [0.0, 0.2, 1.0];
+/// How credible that is before there are samples, as logarithms: on most paths round trips explain everything.
+const NOISE_CREDITS: [f64; 3] = [0.0, -1.5, -4.0];
+/// What a sample's likelihood is worth after the next one: about fifty samples decide.
+const MEMORY: f64 = 0.98;
+/// Credit of the belief that what was learned of the frequency has become wrong, as a logarithm.
+const UNLEARNED: f64 = -5.0;
+/// Standard deviation of a frequency after the source contradicted itself: it jumped, and the crystal did not.
+const AFTER_JUMP: f64 = 1e-6;
+/// Samples that are remembered for statistics, as chrony's 64.
+const SAMPLES: usize = 64;
+/// As long as there are so few samples, each new one says so much about the path that all are weighed again.
+const QUICK: usize = 16;
+/// So many samples in a row that nothing known can explain, and what is known goes.
+const CONTRADICTIONS: u32 = 4;
+/// A likelihood below this is no explanation.
+const INCREDIBLE: f64 = 1e-4;
+/// Standard deviations of a frequency that nobody knows: most crystals are within 30 ppm, some are not what they should be.
+const ANY_FREQUENCY: [f64; 2] = [25e-6, 250e-6];
+/// Random errors of stamps, as a part of the dispersion, which is a bound on them.
+const STAMP_NOISE: f64 = 0.1;
+
+/// What is known at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Estimate {
+    /// True time less raw time less [`Filter::base`], in seconds.
+    pub(super) offset: f64,
+    /// What the offset gains in a second.
+    pub(super) frequency: f64,
+    pub(super) offset_variance: f64,
+    pub(super) covariance: f64,
+    pub(super) frequency_variance: f64,
+}
+
+/// A sample as it is remembered.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    at: RawTime,
+    offset: f64,
+    delay: f64,
+    dispersion: f64,
+    residual: f64,
+}
+
+/// What a sample did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// It was weighed.
+    Weighed,
+    /// It cannot be explained.
+    Contradicts,
+    /// It is the last of several that cannot be explained: everything begins anew with them.
+    Reset,
+}
+
+/// What the temperature does to the crystal. It is taken out of what the filter sees, and put back into what it says, so that the
+/// filter looks at a crystal that keeps its temperature.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tempered {
+    /// What true time has gained by it until then, in seconds, and gains from then on in a second.
+    gained: f64,
+    rate: f64,
+    since: RawTime,
+}
+
+impl Tempered {
+    /// A little before `since`, too: a sample may be as old as its way back was long.
+    fn at(self, at: RawTime) -> f64 {
+        self.gained + self.rate * (at - self.since).seconds()
+    }
+}
+
+/// What is known of one source.
+#[derive(Clone, Debug)]
+pub(super) struct Filter {
+    /// Frequency that was learned earlier, and its standard deviation.
+    prior: Option<(f64, f64)>,
+    asymmetry: Option<f64>,
+    max_samples: usize,
+    path: Path,
+    bank: Vec<Model>,
+    /// When the bank is.
+    at: RawTime,
+    /// Subtracted from what samples are ahead, so that a nanosecond is not lost in a float.
+    base: i64,
+    tempered: Tempered,
+    points: VecDeque<Point>,
+    contradictions: u32,
+}
+
+impl Filter {
+    pub(super) fn new(drift: Option<(f64, f64)>, min_delay: Option<f64>) -> Self {
+        Self {
+            prior: drift,
+            asymmetry: None,
+            max_samples: SAMPLES,
+            path: Path::new(min_delay),
+            bank: Vec::new(),
+            at: RawTime(0),
+            base: 0,
+            tempered: Tempered::default(),
+            points: VecDeque::new(),
+            contradictions: 0,
+        }
+    }
+
+    /// From a moment on the crystal gains so much less in a second than what is learned here, because of its temperature.
+    pub(super) fn temper(&mut self, rate: f64, at: RawTime) {
+        self.tempered = Tempered {
+            gained: self.tempered.at(at),
+            rate,
+            since: at,
+        };
+    }
+
+    /// `asymmetry` and `maxsamples` of the configuration.
+    pub(super) fn restrict(&mut self, asymmetry: Option<f64>, max_samples: Option<u32>) {
+        self.asymmetry = asymmetry;
+        self.max_samples = max_samples.map_or(SAMPLES, |n| (n as usize).clamp(4, SAMPLES));
+    }
+
+    pub(super) fn n_samples(&self) -> usize {
+        self.points.len()
+    }
+
+    pub(super) fn base(&self) -> i64 {
+        self.base
+    }
+
+    pub(super) fn path_shortest(&self) -> f64 {
+        self.path.shortest()
+    }
+
+    pub(super) fn path_spread(&self) -> f64 {
+        self.path.spread()
+    }
+
+    /// Noise that is seen in the samples and that round trips do not explain.
+    pub(super) fn noise(&self) -> f64 {
+        let best = self
+            .bank
+            .iter()
+            .max_by(|a, b| a.credit.total_cmp(&b.credit));
+        best.map_or(0.0, |model| model.noise * self.visible_noise())
+    }
+
+    /// How far the last sample is from what is known, if that cannot be explained.
+    pub(super) fn doubt(&self) -> f64 {
+        let last = self.points.back().filter(|_| self.contradictions > 0);
+        last.map_or(0.0, |point| point.residual.abs())
+    }
+
+    /// When the last sample was taken.
+    pub(super) fn last(&self) -> Option<RawTime> {
+        self.points.back().map(|point| point.at)
+    }
+
+    /// Takes a sample.
+    pub(super) fn sample(&mut self, at: RawTime, ahead: i64, delay: f64, dispersion: f64) -> Taken {
+        if self.points.is_empty() {
+            self.base = ahead;
+        }
+        let point = Point {
+            at,
+            offset: Span(ahead.saturating_sub(self.base)).seconds() - self.tempered.at(at),
+            delay,
+            dispersion,
+            residual: 0.0,
+        };
+        if self.points.len() >= self.max_samples {
+            self.points.pop_front();
+        }
+        self.points.push_back(point);
+        let moved = self.path.observe(delay);
+        let likelihood = if self.points.len() <= QUICK {
+            self.refilter()
+        } else {
+            self.merge_priors();
+            // On a way that is another one by so much, the offset may be off by half of it, there or back.
+            for model in &mut self.bank {
+                model.offset_variance += moved * moved / 4.0;
+            }
+            self.weigh(point)
+        };
+        if likelihood > INCREDIBLE {
+            self.contradictions = 0;
+            return Taken::Weighed;
+        }
+        self.contradictions += 1;
+        if self.contradictions < CONTRADICTIONS {
+            return Taken::Contradicts;
+        }
+        self.begin_anew();
+        Taken::Reset
+    }
+
+    /// The source had no time of its own for a while, and begins anew; the way to it and the crystal here are what they were.
+    pub(super) fn restart(&mut self, known: Option<(f64, f64)>) {
+        self.prior = known.or(self.prior);
+        self.points.clear();
+        self.bank.clear();
+        self.contradictions = 0;
+    }
+
+    /// The clock of the source jumps by so many seconds at once, as at a leap second.
+    pub(super) fn shift(&mut self, seconds: f64) {
+        for model in &mut self.bank {
+            model.offset += seconds;
+        }
+        for point in &mut self.points {
+            point.offset += seconds;
+        }
+    }
+
+    /// What is known at a moment at or after the last sample.
+    pub(super) fn estimate(&self, at: RawTime) -> Option<Estimate> {
+        let best = self
+            .bank
+            .iter()
+            .map(|m| m.credit)
+            .fold(f64::NEG_INFINITY, f64::max);
+        let mut total = 0.0;
+        let mut mean = Estimate::default();
+        let ahead: Vec<(f64, Model)> = self
+            .bank
+            .iter()
+            .map(|model| {
+                let mut model = *model;
+                model.predict((at - self.at).seconds().max(0.0));
+                ((model.credit - best).exp(), model)
+            })
+            .collect();
+        for (weight, model) in &ahead {
+            total += weight;
+            mean.offset += weight * model.offset;
+            mean.frequency += weight * model.frequency;
+        }
+        if total <= 0.0 {
+            return None;
+        }
+        mean.offset /= total;
+        mean.frequency /= total;
+        for (weight, model) in &ahead {
+            let weight = weight / total;
+            let (offset, frequency) =
+                (model.offset - mean.offset, model.frequency - mean.frequency);
+            mean.offset_variance += weight * (model.offset_variance + offset * offset);
+            mean.covariance += weight * (model.covariance + offset * frequency);
+            mean.frequency_variance += weight * (model.frequency_variance + frequency * frequency);
+        }
+        mean.offset += self.tempered.at(at);
+        mean.frequency += self.tempered.rate;
+        Some(mean)
+    }
+
+    /// By how much the variance of the offset grows in so many seconds.
+    pub(super) fn growth(&self, seconds: f64) -> f64 {
+        let best = self
+            .bank
+            .iter()
+            .map(|m| m.credit)
+            .fold(f64::NEG_INFINITY, f64::max);
+        let (mut total, mut growth) = (0.0, 0.0);
+        for model in &self.bank {
+            let weight = (model.credit - best).exp();
+            total += weight;
+            growth += weight * model.growth(seconds);
+        }
+        if total > 0.0 {
+            growth / total
+        } else {
+            f64::INFINITY
+        }
+    }
+
+    /// Statistics in chronyc's terms. `frequency` is of the clock as it is corrected.
+    pub(super) fn statistics(&self, at: RawTime, frequency: f64) -> SourceStatistics {
+        let (Some(first), Some(last), Some(estimate)) =
+            (self.points.front(), self.points.back(), self.estimate(at))
+        else {
+            return SourceStatistics::default();
+        };
+        let mut n_runs = 0;
+        let mut sign = None;
+        let mut squares = 0.0;
+        for point in &self.points {
+            let positive = point.residual >= 0.0;
+            if sign != Some(positive) {
+                n_runs += 1;
+                sign = Some(positive);
+            }
+            squares += point.residual * point.residual;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "at most 64")]
+        let n = self.points.len() as f64;
+        SourceStatistics {
+            n_samples: u32::try_from(self.points.len()).unwrap_or(u32::MAX),
+            n_runs,
+            span: last.at - first.at,
+            // chronyc's is the gain of the clock against the source.
+            frequency: (frequency - estimate.frequency) * 1e6,
+            skew: estimate.frequency_variance.sqrt() * 1e6,
+            offset: 0.0,
+            offset_error: estimate.offset_variance.sqrt(),
+            deviation: (squares / n).sqrt(),
+        }
+    }
+
+    /// Everything that is remembered, weighed with what is known of the path by the end.
+    fn refilter(&mut self) -> f64 {
+        let points: Vec<Point> = self.points.drain(..).collect();
+        let mut likelihood = 1.0;
+        for (index, point) in points.into_iter().enumerate() {
+            if index == 0 {
+                self.begin(point);
+            }
+            self.points.push_back(point);
+            if index > 0 {
+                likelihood = self.weigh(point);
+            }
+        }
+        likelihood
+    }
+
+    /// The first sample.
+    fn begin(&mut self, point: Point) {
+        self.bank.clear();
+        self.at = point.at;
+        let edges = self.edges(&point, 0.0);
+        let half = (edges.high - edges.low) / 2.0;
+        let deviation = edges.softness.hypot(half / 1.732);
+        // What was learned may have become wrong since: one of the beliefs is always that nobody knows.
+        let [usual, any] = ANY_FREQUENCY;
+        let doubt = if self.prior.is_some() { UNLEARNED } else { 0.0 };
+        let learned = self.prior.unwrap_or((0.0, usual));
+        for ((frequency, skew), doubt) in [(learned, 0.0), ((0.0, any), doubt)] {
+            for (noise, credit) in NOISES.into_iter().zip(NOISE_CREDITS) {
+                for wander in WANDERS {
+                    self.bank.push(Model {
+                        wander: wander * wander,
+                        noise,
+                        offset: (edges.low + edges.high) / 2.0,
+                        frequency,
+                        offset_variance: deviation * deviation,
+                        covariance: 0.0,
+                        frequency_variance: skew * skew,
+                        credit: credit + doubt,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Where the frequency began is of no interest any more: of each belief, the better beginning stays.
+    fn merge_priors(&mut self) {
+        let n = WANDERS.len() * NOISES.len();
+        if self.bank.len() <= n {
+            return;
+        }
+        let rest = self.bank.split_off(n);
+        for (model, other) in self.bank.iter_mut().zip(rest) {
+            if other.credit > model.credit {
+                *model = other;
+            }
+        }
+    }
+
+    /// The four last samples are all that is believed.
+    fn begin_anew(&mut self) {
+        let kept = self.points.len().saturating_sub(CONTRADICTIONS as usize);
+        self.points.drain(..kept);
+        self.contradictions = 0;
+        if let Some(known) = self.estimate(self.at) {
+            let skew = known.frequency_variance.sqrt().max(AFTER_JUMP);
+            self.prior = Some((known.frequency, skew));
+        }
+        if let Some(first) = self.points.front().copied() {
+            let base = first.offset;
+            self.base = self.base.saturating_add(Span::from_seconds(base).0);
+            for point in &mut self.points {
+                point.offset -= base;
+            }
+        }
+        self.path = Path::new(self.path.given());
+        let delays: Vec<f64> = self.points.iter().map(|point| point.delay).collect();
+        for delay in delays {
+            self.path.observe(delay);
+        }
+        self.refilter();
+    }
+
+    fn weigh(&mut self, point: Point) -> f64 {
+        let elapsed = (point.at - self.at).seconds().max(0.0);
+        self.at = point.at;
+        let visible = self.visible_noise();
+        let mut bank = std::mem::take(&mut self.bank);
+        let mut likelihood: f64 = 0.0;
+        let mut residual = (0.0, f64::NEG_INFINITY);
+        for model in &mut bank {
+            model.predict(elapsed);
+            if model.credit > residual.1 {
+                residual = (point.offset - model.offset, model.credit);
+            }
+            let edges = self.edges(&point, model.noise * visible);
+            let own = model.update(edges);
+            likelihood = likelihood.max(own);
+            model.credit = MEMORY * model.credit + own.ln();
+        }
+        let best = bank
+            .iter()
+            .map(|m| m.credit)
+            .fold(f64::NEG_INFINITY, f64::max);
+        for model in &mut bank {
+            model.credit -= best;
+        }
+        self.bank = bank;
+        if let Some(last) = self.points.back_mut() {
+            last.residual = residual.0;
+        }
+        likelihood
+    }
+
+    /// Where the offset is by a sample alone.
+    fn edges(&self, point: &Point, noise: f64) -> Edges {
+        let excess = (point.delay - self.path.floor()).max(0.0);
+        let floor_error = self.path.floor_error() / 2.0;
+        let stamps = STAMP_NOISE * point.dispersion;
+        let softness = (floor_error * floor_error + stamps * stamps + noise * noise).sqrt();
+        // Where the configuration says which way is late, the offset is towards the other end, though not all of it.
+        let asymmetry = self.asymmetry.unwrap_or(0.0);
+        let centre = point.offset + asymmetry * excess;
+        let half = (0.5 - asymmetry.abs()).max(0.05) * excess;
+        Edges {
+            low: centre - half,
+            high: centre + half,
+            softness,
+        }
+    }
+
+    /// Noise that is seen in the samples, whatever its reason: second differences know nothing of offset and frequency.
+    fn visible_noise(&self) -> f64 {
+        let points: Vec<Point> = self.points.iter().rev().take(QUICK).copied().collect();
+        let mut differences: Vec<f64> = points
+            .windows(3)
+            .filter_map(|three| {
+                let [c, b, a] = three else { return None };
+                let (ab, bc) = ((b.at - a.at).seconds(), (c.at - b.at).seconds());
+                if ab <= 0.0 || bc <= 0.0 {
+                    return None;
+                }
+                // b against the line from a to c, in standard deviations of one sample.
+                let part = ab / (ab + bc);
+                let line = a.offset + (c.offset - a.offset) * part;
+                let scale = (1.0 + part * part + (1.0 - part) * (1.0 - part)).sqrt();
+                Some((b.offset - line).abs() / scale)
+            })
+            .collect();
+        differences.sort_by(f64::total_cmp);
+        differences
+            .get(differences.len() / 2)
+            .map_or(0.0, |median| median * 1.483)
+    }
+}
