@@ -1,4 +1,4 @@
-//! A peer's file in this proxy's terms, as it grows: for every reader of such files.
+//! A peer's file in the terms of a service of ours, as it grows.
 //!
 //! What was understood becomes TOML. What was not becomes a comment, `# not carried: …`, and a remark
 //! with its place: nothing is dropped silently.
@@ -9,7 +9,7 @@ use std::fmt;
 use crate::toml::line;
 use crate::{Position, Problem};
 
-/// A peer's file in this proxy's terms.
+/// A peer's file in the terms of a service of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Imported {
     /// The configuration.

@@ -6,7 +6,7 @@ use config_text::imported::Remarks;
 
 use super::Surroundings;
 use super::lexer::Line;
-use super::words::{Host, address, is_any_v6};
+use super::values::{Host, address, is_any_v6};
 
 /// The sockets of a `bind` line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

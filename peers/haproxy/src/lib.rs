@@ -1,7 +1,7 @@
 //! Reads haproxy.cfg (HAProxy's configuration.txt), as far as it is about TCP.
 //!
 //! [`parse`] gives the file as it is written: sections of directives made of words. [`import`] gives it
-//! in this proxy's terms. The shapes it is made for are those of OpenShift: the load balancer of a helper
+//! in lb-proxy's terms. The shapes it is made for are those of OpenShift: the load balancer of a helper
 //! node, the sample of the documentation, and the template of on-premises installations. Reads no file
 //! and asks no resolver but through [`Surroundings`].
 
@@ -15,7 +15,7 @@ mod render;
 mod rules;
 mod server;
 mod tree;
-mod words;
+mod values;
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -73,7 +73,7 @@ pub fn parse(
     tree::parse(lines)
 }
 
-/// Files in this proxy's terms.
+/// Files in lb-proxy's terms.
 ///
 /// # Errors
 ///

@@ -14,7 +14,7 @@ use super::lexer::Line;
 use super::reasons::{self, Fate};
 use super::server::{Options, Server, server};
 use super::tree::{Kind, Section, Tree};
-use super::words::{Address, Host, address, time};
+use super::values::{Address, Host, address, time};
 
 /// A frontend, a backend, or both.
 #[derive(Debug)]

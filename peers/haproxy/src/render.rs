@@ -14,7 +14,7 @@ use config_text::toml::{duration, line};
 use super::proxy::{Proxy, proxies};
 use super::reasons::{self, Fate};
 use super::tree::{Kind, Tree};
-use super::words::time;
+use super::values::time;
 use super::{Imported, Surroundings};
 
 /// The whole file.

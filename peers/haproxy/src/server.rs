@@ -6,7 +6,7 @@ use config_text::Position;
 use config_text::imported::Remarks;
 
 use super::lexer::{Line, Word};
-use super::words::time;
+use super::values::time;
 
 /// A server as it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -115,7 +115,7 @@ pub(super) struct Parting {
 
 /// A session on its way to another worker or process.
 #[derive(Debug)]
-pub(crate) struct Parcel(pub(crate) Session);
+pub(crate) struct FrozenSession(pub(crate) Session);
 
 impl Session {
     pub(super) fn new(

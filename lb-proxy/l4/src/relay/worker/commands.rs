@@ -14,7 +14,7 @@ use rustix::event::epoll;
 use super::end::Ending;
 use super::{Life, Listening, Watch, Worker};
 use crate::relay::command::Command;
-use crate::relay::connection::{Parcel, Session, Stage};
+use crate::relay::connection::{FrozenSession, Session, Stage};
 use crate::relay::listener::Share;
 use crate::relay::session_info::Filter;
 
@@ -219,7 +219,7 @@ impl Worker {
 
     /// Takes every session out, and stops. The epoll goes with them: their sockets live on in another
     /// process, and would go on reporting to it.
-    fn freeze(&mut self) -> Vec<Parcel> {
+    fn freeze(&mut self) -> Vec<FrozenSession> {
         self.life = Life::Frozen;
         if let Err(error) = self.new_epoll() {
             tracing::error!(worker = self.number, %error, "Events cannot be watched");
@@ -240,7 +240,7 @@ impl Worker {
                 session.up.leave(Some(&session.client), pipes);
                 session.down.leave(session.server.as_ref(), pipes);
                 session.is_listed = false;
-                parcels.push(Parcel(session));
+                parcels.push(FrozenSession(session));
             }
         }
         self.again.clear();
@@ -250,12 +250,12 @@ impl Worker {
     }
 
     /// Goes on with sessions of another worker or process.
-    fn adopt(&mut self, parcels: Vec<Parcel>) {
+    fn adopt(&mut self, parcels: Vec<FrozenSession>) {
         if self.life == Life::Frozen {
             self.life = Life::Serving;
         }
         self.keeps_all = false;
-        for Parcel(session) in parcels {
+        for FrozenSession(session) in parcels {
             self.adopt_one(session);
         }
         self.wake_listeners();

@@ -11,13 +11,13 @@ use l4_core::handover::{self as message, Connection};
 use l4_core::proxy_protocol;
 
 use super::Shared;
-use super::connection::{Duration32, Epoch, Parcel, Session, Stage};
+use super::connection::{Duration32, Epoch, FrozenSession, Session, Stage};
 use super::pipes::Pipe;
 use super::pump::{End, Flow, FlowParts, Side, Signs};
 
 //--- Out
 
-impl Parcel {
+impl FrozenSession {
     /// What another process must know of it, besides its descriptors and held octets.
     pub(crate) fn describe(&self, epoch: Epoch) -> Connection {
         let session = &self.0;
@@ -126,7 +126,7 @@ impl Assembler {
         descriptors: Vec<OwnedFd>,
         up: Vec<u8>,
         down: Vec<u8>,
-    ) -> Option<Parcel> {
+    ) -> Option<FrozenSession> {
         let mut fds = descriptors.into_iter();
         let client = Side::new(fds.next()?, Signs::from_lasting(it.client_signs));
         let server = if it.has_server {
@@ -196,7 +196,7 @@ impl Assembler {
             session.target = Some(server);
         }
         admit(&mut session);
-        Some(Parcel(session))
+        Some(FrozenSession(session))
     }
 
     fn frontend(&mut self, name: &str) -> Arc<Frontend> {
