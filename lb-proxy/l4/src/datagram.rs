@@ -20,7 +20,7 @@
 //! - Flows go on in another balancer, of this process or its successor: what a client or a server sends
 //!   meanwhile waits in the sockets, which both have.
 //!
-//! [`flow`] decides; nothing here does.
+//! [`l4_core::flow`] decides; nothing here does.
 
 mod flow_socket;
 mod moving_flow;
