@@ -12,7 +12,7 @@ use daemon::exit;
 use daemon::run::{Context, Service, StartError};
 use l4::access_log::Writer;
 use l4::datagram::IncomingFlow;
-use l4::handover::{self, HandoverServer, Others, Predecessor, State};
+use l4::handover::{self, HandoverSender, Others, Predecessor, State};
 use l4::relay::{self, Engine, Report};
 use netfilter::TableName;
 use serde_json::Value;
@@ -38,7 +38,7 @@ use swap::PredecessorState;
 #[derive(Debug)]
 pub struct Proxy {
     /// Gone before the engine that it gives away.
-    giver: Option<HandoverServer>,
+    giver: Option<HandoverSender>,
     is_handed_over: Arc<AtomicBool>,
     engine: Arc<Engine>,
     builder: Arc<TableBuilder>,
@@ -319,7 +319,7 @@ impl Proxy {
             }
         });
         let flows = Box::new(self.datagrams.clone());
-        match HandoverServer::start(path, Arc::clone(&self.engine), others, state, flows, gone) {
+        match HandoverSender::start(path, Arc::clone(&self.engine), others, state, flows, gone) {
             Ok(giver) => self.giver = Some(giver),
             Err(error) => {
                 let path = path.display();

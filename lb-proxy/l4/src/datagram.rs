@@ -22,8 +22,8 @@
 //!
 //! [`l4_core::flow`] decides; nothing here does.
 
+mod flow_handover;
 mod flow_socket;
-mod moving_flow;
 mod shard;
 
 use std::collections::HashMap;
@@ -41,7 +41,7 @@ use daemon::udp::{Engine, EngineOptions};
 use l4_core::flow::{Counts, FlowInfo, Settings};
 use tracing::{error, warn};
 
-pub use self::moving_flow::{IncomingFlow, OutgoingFlow};
+pub use self::flow_handover::{IncomingFlow, OutgoingFlow};
 
 use self::shard::{Requests, Shard};
 use crate::relay::{Report, raise_descriptor_limit};

@@ -32,7 +32,7 @@ mod receive;
 mod send;
 
 pub use receive::{Predecessor, TakeError, Taken, ask};
-pub use send::{Flows, HandoverServer, Others, State};
+pub use send::{Flows, HandoverSender, Others, State};
 
 #[cfg(test)]
 mod tests;

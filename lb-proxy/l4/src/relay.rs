@@ -16,11 +16,11 @@
 mod choose;
 mod command;
 mod connection;
-mod frozen_session;
 mod inspect;
 mod listener;
 mod pipes;
 mod pump;
+mod session_handover;
 mod session_info;
 mod sys;
 mod worker;
@@ -46,7 +46,7 @@ pub use session_info::{Filter, SessionInfo, SessionState};
 pub use sys::{DescriptorLimit, raise_descriptor_limit};
 
 pub(crate) use connection::{Epoch, FrozenSession};
-pub(crate) use frozen_session::Assembler;
+pub(crate) use session_handover::Assembler;
 
 use command::{Command, Mailbox};
 use listener::Open;

@@ -114,7 +114,7 @@ impl RuleWorker {
         };
         let next = self.make(next)?;
         self.status.changes += 1;
-        let mut gone = changes::gone(&[], &next.frontends);
+        let mut gone = changes::removed_flows(&[], &next.frontends);
         gone.extend(changes::unforwarded(&next.frontends));
         self.adopt(next);
         self.forget(&gone);
@@ -175,7 +175,7 @@ impl RuleWorker {
         };
         self.status.changes += 1;
         self.status.error = None;
-        let mut gone = changes::gone(&self.ruleset.frontends, &next.frontends);
+        let mut gone = changes::removed_flows(&self.ruleset.frontends, &next.frontends);
         let added = next.frontends.iter().filter(|frontend| {
             !self
                 .ruleset

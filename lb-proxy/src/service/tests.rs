@@ -325,7 +325,7 @@ async fn what_is_said_while_a_successor_starts_counts() {
     let flows = Box::new(old.datagrams.clone());
     let nobody_ends = Box::new(|| {});
     let others: Others = Box::new(Vec::new);
-    let giver = HandoverServer::start(&socket, engine, others, state, flows, nobody_ends).unwrap();
+    let giver = HandoverSender::start(&socket, engine, others, state, flows, nobody_ends).unwrap();
     let swaps = format!("swap.socket = \"{}\"", socket.display());
     let new = start(&text.replace("swap.socket = \"none\"", &swaps)).await;
     let said = new.builder.view().overrides.clone();

@@ -1,6 +1,6 @@
 use std::time::SystemTime;
 
-use balance::pool::Standing;
+use balance::pool::Eligibility;
 use daemon::config::Document;
 use proto::health::{Liveness, TargetStatus};
 
@@ -56,18 +56,18 @@ fn snapshot(config: &Config, states: &[(u8, Liveness, AdminState)]) -> Arc<Snaps
     })
 }
 
-fn standings(builder: &TableBuilder) -> Vec<Standing> {
+fn eligibilities(builder: &TableBuilder) -> Vec<Eligibility> {
     let table = builder.cell().current();
     let servers = &table.backends[0].pool.servers;
-    servers.iter().map(|server| server.standing).collect()
+    servers.iter().map(|server| server.eligibility).collect()
 }
 
-const UP: Standing = Standing::Up { since: None };
+const UP: Eligibility = Eligibility::Up { since: None };
 
 #[test]
 fn without_a_word_from_healthd_every_server_is_taken_for_good() {
     let builder = builder(TWO);
-    assert_eq!(standings(&builder), [UP, UP]);
+    assert_eq!(eligibilities(&builder), [UP, UP]);
     assert_eq!(builder.view().abilities.get("frontend:api"), Some(&true));
 }
 
@@ -82,14 +82,17 @@ fn a_table_is_published_only_when_something_has_moved() {
     assert_eq!(cell.generation(), before);
     builder.observe(snapshot(&config, &[(1, Liveness::Down, ready)]));
     assert_eq!(cell.generation(), before + 1);
-    assert_eq!(standings(&builder), [Standing::Down, UP]);
+    assert_eq!(eligibilities(&builder), [Eligibility::Down, UP]);
     // healthd's own operators count for every subscriber.
     let drained = [
         (1, Liveness::Down, ready),
         (2, Liveness::Up, AdminState::Drain),
     ];
     builder.observe(snapshot(&config, &drained));
-    assert_eq!(standings(&builder), [Standing::Down, Standing::Drain]);
+    assert_eq!(
+        eligibilities(&builder),
+        [Eligibility::Down, Eligibility::Drain]
+    );
     assert_eq!(builder.view().abilities.get("frontend:api"), Some(&false));
     assert_eq!(builder.view().abilities.get("backend:api"), Some(&false));
 }
@@ -121,10 +124,10 @@ fn a_server_that_is_back_starts_slowly() {
     let said = |liveness| snapshot(&config, &[(1, liveness, AdminState::Ready)]);
     builder.observe(said(Liveness::Down));
     builder.observe(said(Liveness::Up));
-    let standing = standings(&builder)[0];
+    let eligibility = eligibilities(&builder)[0];
     assert!(
-        matches!(standing, Standing::Up { since: Some(_) }),
-        "{standing:?}"
+        matches!(eligibility, Eligibility::Up { since: Some(_) }),
+        "{eligibility:?}"
     );
 }
 
@@ -133,9 +136,9 @@ fn what_an_operator_said_outlives_a_reload() {
     let builder = builder(TWO);
     builder.set_state("api", "a", AdminState::Drain).unwrap();
     builder.set_weight("api", "b", Some(7)).unwrap();
-    assert_eq!(standings(&builder), [Standing::Drain, UP]);
+    assert_eq!(eligibilities(&builder), [Eligibility::Drain, UP]);
     builder.adopt(config(&TWO.replace("\"10s\"", "\"20s\"")));
-    assert_eq!(standings(&builder), [Standing::Drain, UP]);
+    assert_eq!(eligibilities(&builder), [Eligibility::Drain, UP]);
     let table = builder.cell().current();
     assert_eq!(table.backends[0].pool.servers[1].weight, 7);
     builder.set_state("api", "a", AdminState::Ready).unwrap();
@@ -187,20 +190,20 @@ fn a_successor_takes_over_what_operators_said() {
     assert_eq!(overrides.len(), 1);
     after.take_over(overrides.into_iter().chain([gone]));
     assert_eq!(after.view().overrides, before.view().overrides);
-    assert_eq!(standings(&after), [Standing::Maintenance, UP]);
+    assert_eq!(eligibilities(&after), [Eligibility::Maintenance, UP]);
     // What was taken back before it let go is not brought up again.
     after.take_over([]);
     assert!(after.view().overrides.is_empty());
-    assert!(standings(&after)[0].is_up());
+    assert!(eligibilities(&after)[0].is_up());
 }
 
 #[test]
 fn what_is_configured_out_of_service_is_brought_in_by_hand() {
     let text = TWO.replace("2.1:6443\"", "2.1:6443\"\nmaintenance = true");
     let builder = builder(&text);
-    assert_eq!(standings(&builder)[0], Standing::Maintenance);
+    assert_eq!(eligibilities(&builder)[0], Eligibility::Maintenance);
     builder.set_state("api", "a", AdminState::Ready).unwrap();
-    assert!(standings(&builder)[0].is_up());
+    assert!(eligibilities(&builder)[0].is_up());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use config_text::Position;
-use config_text::imported::Remarks;
+use config_text::import_report::Remarks;
 
 use super::lexer::{Line, Word};
 use super::values::time;

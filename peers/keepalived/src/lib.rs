@@ -15,7 +15,7 @@ use std::path::Path;
 
 use config_text::{Files, Problem};
 
-pub use config_text::imported::Imported;
+pub use config_text::import_report::ImportReport;
 pub use tree::{Node, Tree};
 
 /// The file as it is written, with what it includes.
@@ -40,7 +40,7 @@ pub fn import(
     path: &Path,
     files: &mut dyn Files,
     id: Option<&str>,
-) -> Result<Imported, Vec<Problem>> {
+) -> Result<ImportReport, Vec<Problem>> {
     let tree = parse(path, files, id)?;
     Ok(import::import(path, &tree))
 }

@@ -22,8 +22,8 @@ use rustix::time::Timespec;
 use tracing::{debug, error};
 
 use self::state::State;
+use super::flow_handover::{IncomingFlow, OutgoingFlow};
 use super::flow_socket::FlowSocket;
-use super::moving_flow::{IncomingFlow, OutgoingFlow};
 use super::now;
 use crate::relay::Report;
 

@@ -13,7 +13,7 @@ use l4_core::handover::{
     MOST_DESCRIPTORS, Message, Socket, SocketKind, VERSION, WITH_FLOWS, WITH_LAST_STATE,
 };
 
-use super::channel::{Channel, SwapListener};
+use super::channel::{Channel, HandoverSocket};
 use crate::datagram::OutgoingFlow;
 use crate::relay::{Engine, FrozenSession};
 
@@ -42,13 +42,13 @@ pub trait Flows: Send {
 
 /// Waits for a successor and gives it everything.
 #[derive(Debug)]
-pub struct HandoverServer {
+pub struct HandoverSender {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 struct Office {
-    door: SwapListener,
+    door: HandoverSocket,
     engine: Arc<Engine>,
     others: Others,
     state: State,
@@ -56,7 +56,7 @@ struct Office {
     stop: Arc<AtomicBool>,
 }
 
-impl HandoverServer {
+impl HandoverSender {
     /// Listens at `path`. Once every connection belongs to a successor `gone` is called, from a thread
     /// of its own: the process has nothing left to do, and exits at once.
     ///
@@ -73,7 +73,7 @@ impl HandoverServer {
     ) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let office = Office {
-            door: SwapListener::open(path)?,
+            door: HandoverSocket::open(path)?,
             engine,
             others,
             state,
@@ -90,7 +90,7 @@ impl HandoverServer {
     }
 }
 
-impl Drop for HandoverServer {
+impl Drop for HandoverSender {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take()

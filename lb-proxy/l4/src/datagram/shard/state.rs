@@ -18,8 +18,8 @@ use socket2::{Domain, Socket, Type};
 use tracing::debug;
 
 use super::WAKE;
+use crate::datagram::flow_handover::IncomingFlow;
 use crate::datagram::flow_socket::{Arrival, FlowSocket};
-use crate::datagram::moving_flow::IncomingFlow;
 use crate::datagram::now;
 use crate::relay::Report;
 

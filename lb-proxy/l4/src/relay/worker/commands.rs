@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use balance::pool::Standing;
+use balance::pool::Eligibility;
 use balance::table::{Backend, OnDown, OnUp, Table};
 use l4_core::access_log::Cause;
 use l4_core::slab::Token;
@@ -328,7 +328,7 @@ fn gone(before: &Table, after: &Table) -> HashMap<u32, Cause> {
             continue;
         }
         for server in &backend.pool.servers {
-            if !is_gone(&server.standing) {
+            if !is_gone(&server.eligibility) {
                 continue;
             }
             let load = server.load.id();
@@ -336,7 +336,7 @@ fn gone(before: &Table, after: &Table) -> HashMap<u32, Cause> {
                 .pool
                 .servers
                 .iter()
-                .any(|old| old.load.id() == load && is_gone(&old.standing));
+                .any(|old| old.load.id() == load && is_gone(&old.eligibility));
             if !was_gone {
                 gone.insert(load, Cause::Down);
             }
@@ -361,7 +361,7 @@ fn is_server_gone(session: &Session, table: &Table) -> bool {
         let mut servers = backend.pool.servers.iter();
         servers.find(|known| known.load.id() == server.load.id())
     });
-    !is_gone(&server.standing) && known.is_some_and(|known| is_gone(&known.standing))
+    !is_gone(&server.eligibility) && known.is_some_and(|known| is_gone(&known.eligibility))
 }
 
 /// True when new connections go to backup servers.
@@ -372,9 +372,9 @@ fn uses_backups(backend: &Backend) -> bool {
 /// True when new connections go to servers of the first choice.
 fn uses_first(backend: &Backend) -> bool {
     let mut used = backend.pool.in_use();
-    used.any(|(_, server)| !server.backup && server.standing.is_up())
+    used.any(|(_, server)| !server.backup && server.eligibility.is_up())
 }
 
-fn is_gone(standing: &Standing) -> bool {
-    !standing.keeps_sessions()
+fn is_gone(eligibility: &Eligibility) -> bool {
+    !eligibility.keeps_sessions()
 }
