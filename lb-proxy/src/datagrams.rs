@@ -13,7 +13,7 @@ use balance::table::Table;
 use daemon::listen::{self, Inherited, UdpOptions};
 use daemon::run::{Progress, StartError};
 use daemon::snapshot::Cell;
-use l4::datagram::{Arrived, Balancer, Given, Listener, Status};
+use l4::datagram::{Balancer, IncomingFlow, Listener, OutgoingFlow, Status};
 use l4::handover::Flows;
 use l4::relay::Report;
 use l4_core::flow::FlowInfo;
@@ -99,7 +99,7 @@ impl Datagrams {
     }
 
     /// Serves, and goes on with the flows of a predecessor.
-    pub(crate) fn run(&self, flows: Vec<Arrived>) -> Result<(), StartError> {
+    pub(crate) fn run(&self, flows: Vec<IncomingFlow>) -> Result<(), StartError> {
         let mut inner = self.lock();
         let n_flows = flows.len();
         if let Some(balancer) = &mut inner.balancer {
@@ -262,7 +262,7 @@ impl Datagrams {
 }
 
 impl Flows for Datagrams {
-    fn freeze(&self) -> Vec<Given> {
+    fn freeze(&self) -> Vec<OutgoingFlow> {
         let mut inner = self.lock();
         let Some(balancer) = &mut inner.balancer else {
             return Vec::new();

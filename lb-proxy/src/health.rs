@@ -103,14 +103,14 @@ impl Link {
 }
 
 /// Tells healthd of connects that failed.
-pub struct Passive {
+pub struct FailureReports {
     reporter: Option<Arc<Reporter>>,
     targets: Arc<Cell<Targets>>,
     /// When each target was reported last; no larger than the targets there are.
     told: Mutex<HashMap<Target, Instant>>,
 }
 
-impl Passive {
+impl FailureReports {
     /// Over this stream, for these servers.
     #[must_use]
     pub fn new(link: &Link, targets: Arc<Cell<Targets>>) -> Self {
@@ -136,7 +136,7 @@ impl Passive {
     }
 }
 
-impl Report for Passive {
+impl Report for FailureReports {
     fn connect_failed(&self, backend: &Arc<str>, server: &Arc<Server>, error: &io::Error) {
         let Some(reporter) = &self.reporter else {
             return;
@@ -152,7 +152,7 @@ impl Report for Passive {
     }
 }
 
-impl fmt::Debug for Passive {
+impl fmt::Debug for FailureReports {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Passive").finish_non_exhaustive()
     }

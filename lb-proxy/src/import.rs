@@ -7,17 +7,17 @@ use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
-use config_text::imported::Imported;
+use config_text::import_report::ImportReport;
 use daemon::config::{Problem, Problems};
 use daemon::disk::{self, Disk};
-use peer_haproxy::Surroundings;
+use peer_haproxy::HostInfo;
 
 /// haproxy.cfg: files one after the other, and of directories the files whose names end in `.cfg`.
 ///
 /// # Errors
 ///
 /// When a file cannot be read, or breaks HAProxy's syntax.
-pub fn haproxy(paths: &[PathBuf]) -> Result<Imported, Problems> {
+pub fn haproxy(paths: &[PathBuf]) -> Result<ImportReport, Problems> {
     let mut files = Vec::new();
     for path in paths {
         for path in cfg_files(path)? {
@@ -38,7 +38,7 @@ pub fn haproxy(paths: &[PathBuf]) -> Result<Imported, Problems> {
 /// # Errors
 ///
 /// When a file cannot be read, or breaks keepalived's syntax.
-pub fn keepalived(path: &Path, id: Option<&str>) -> Result<Imported, Problems> {
+pub fn keepalived(path: &Path, id: Option<&str>) -> Result<ImportReport, Problems> {
     let imported = peer_keepalived::import(path, &mut Disk, id);
     imported.map_err(|problems| problems.into_iter().collect())
 }
@@ -72,7 +72,7 @@ fn unreadable(path: &Path, error: &io::Error) -> Problems {
 /// This one.
 struct Machine;
 
-impl Surroundings for Machine {
+impl HostInfo for Machine {
     fn variable(&self, name: &str) -> Option<String> {
         std::env::var(name).ok()
     }
@@ -173,7 +173,7 @@ mod tests {
     /// A machine with a resolver.
     struct Here;
 
-    impl Surroundings for Here {
+    impl HostInfo for Here {
         fn variable(&self, _name: &str) -> Option<String> {
             None
         }

@@ -25,7 +25,7 @@ use crate::datagrams::Datagrams;
 use crate::health::Link;
 use crate::kernel_path::KernelPath;
 use crate::table_builder::{TableBuilder, View};
-use crate::vips::Shown;
+use crate::vips::VipBoard;
 
 use crate::server_state::{History, Verdict};
 
@@ -138,7 +138,7 @@ pub struct Scrape {
     /// The kernel's rules.
     pub(crate) kernel: KernelPath,
     /// Virtual routers.
-    pub(crate) routers: Shown,
+    pub(crate) routers: VipBoard,
 }
 
 impl Collector for Scrape {

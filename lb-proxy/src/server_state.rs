@@ -9,7 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-use balance::pool::Standing;
+use balance::pool::Eligibility;
 use proto::health::{AdminState, Liveness, TargetStatus};
 
 /// What an operator said of a server of this proxy.
@@ -140,12 +140,12 @@ impl History {
 
     /// As a pool takes it.
     #[must_use]
-    pub fn standing(&self) -> Standing {
+    pub fn eligibility(&self) -> Eligibility {
         match self.verdict {
-            Verdict::Up => Standing::Up { since: self.back },
-            Verdict::Drain => Standing::Drain,
-            Verdict::Maintenance => Standing::Maintenance,
-            Verdict::Down => Standing::Down,
+            Verdict::Up => Eligibility::Up { since: self.back },
+            Verdict::Drain => Eligibility::Drain,
+            Verdict::Maintenance => Eligibility::Maintenance,
+            Verdict::Down => Eligibility::Down,
         }
     }
 }
@@ -216,16 +216,16 @@ mod tests {
         let start = Instant::now();
         let after = |seconds| start + Duration::from_secs(seconds);
         let mut history = History::new(Verdict::Up, start);
-        assert_eq!(history.standing(), Standing::Up { since: None });
+        assert_eq!(history.eligibility(), Eligibility::Up { since: None });
         assert_eq!(history.follow(Verdict::Up, after(1)), None);
         assert_eq!(history.follow(Verdict::Drain, after(2)), Some(Verdict::Up));
         history.follow(Verdict::Up, after(3));
-        assert_eq!(history.standing(), Standing::Up { since: None });
+        assert_eq!(history.eligibility(), Eligibility::Up { since: None });
         history.follow(Verdict::Down, after(4));
         assert_eq!(history.downtime(after(6)), Duration::from_secs(2));
         history.follow(Verdict::Up, after(7));
         let back = Some(after(7));
-        assert_eq!(history.standing(), Standing::Up { since: back });
+        assert_eq!(history.eligibility(), Eligibility::Up { since: back });
         assert_eq!(history.downtime(after(9)), Duration::from_secs(3));
         assert_eq!((history.n_downs, history.since), (1, after(7)));
     }

@@ -11,8 +11,8 @@ use daemon::config::{Common, Problem, Problems};
 use daemon::exit;
 use daemon::run::{Context, Service, StartError};
 use l4::access_log::Writer;
-use l4::datagram::Arrived;
-use l4::handover::{self, Giver, Others, Predecessor, State};
+use l4::datagram::IncomingFlow;
+use l4::handover::{self, HandoverSender, Others, Predecessor, State};
 use l4::relay::{self, Engine, Report};
 use netfilter::TableName;
 use serde_json::Value;
@@ -22,7 +22,7 @@ use vrrp_net::routers::check_capabilities;
 
 use crate::config::Config;
 use crate::datagrams::Datagrams;
-use crate::health::{Link, Passive};
+use crate::health::{FailureReports, Link};
 use crate::host;
 use crate::kernel_path::{self, KernelPath};
 use crate::metrics::Scrape;
@@ -32,13 +32,13 @@ use crate::status;
 use crate::table_builder::TableBuilder;
 use crate::vips::Vips;
 
-use swap::Left;
+use swap::PredecessorState;
 
 /// A running lb-proxy.
 #[derive(Debug)]
 pub struct Proxy {
     /// Gone before the engine that it gives away.
-    giver: Option<Giver>,
+    giver: Option<HandoverSender>,
     is_handed_over: Arc<AtomicBool>,
     engine: Arc<Engine>,
     builder: Arc<TableBuilder>,
@@ -99,7 +99,7 @@ impl Service for Proxy {
             Some(predecessor) => (predecessor.take_listeners(), predecessor.take_others()),
             None => (Vec::new(), Vec::new()),
         };
-        let left = Left::read(&mut others).unwrap_or_default();
+        let left = PredecessorState::read(&mut others).unwrap_or_default();
         let mut sockets = Sockets::default();
         let listeners = sockets.open(&config, &mut context.inherited, listeners)?;
         let log = Writer::start(&config.access_log).map_err(|error| {
@@ -109,7 +109,7 @@ impl Service for Proxy {
         let link = Link::start(config.health.clone(), Self::NAME, config.targets());
         let builder = TableBuilder::new(config.clone(), link.first_word().await, secret());
         let active = left.tell(&builder);
-        let passive: Arc<dyn Report> = Arc::new(Passive::new(&link, builder.targets()));
+        let passive: Arc<dyn Report> = Arc::new(FailureReports::new(&link, builder.targets()));
         let options = relay::Options {
             workers: config.workers,
             max_connections: config.max_connections,
@@ -319,7 +319,7 @@ impl Proxy {
             }
         });
         let flows = Box::new(self.datagrams.clone());
-        match Giver::start(path, Arc::clone(&self.engine), others, state, flows, gone) {
+        match HandoverSender::start(path, Arc::clone(&self.engine), others, state, flows, gone) {
             Ok(giver) => self.giver = Some(giver),
             Err(error) => {
                 let path = path.display();
@@ -407,14 +407,14 @@ async fn find_predecessor(path: Option<PathBuf>) -> Option<Predecessor> {
 async fn take_over(
     predecessor: Predecessor,
     engine: &Arc<Engine>,
-) -> Result<(Vec<Arrived>, Option<Left>), StartError> {
+) -> Result<(Vec<IncomingFlow>, Option<PredecessorState>), StartError> {
     let engine = Arc::clone(engine);
     let taken = tokio::task::spawn_blocking(move || predecessor.take(&engine)).await;
     match taken {
         Ok(Ok(mut taken)) => {
             let sessions = taken.sessions;
             tracing::info!(sessions, "Took over from the predecessor");
-            Ok((taken.flows, Left::read(&mut taken.state)))
+            Ok((taken.flows, PredecessorState::read(&mut taken.state)))
         }
         Ok(Err(error)) => Err(StartError::new(exit::SOFTWARE, error)),
         Err(error) => Err(StartError::new(exit::SOFTWARE, error)),

@@ -325,7 +325,7 @@ impl Inner {
             if let Some(before) = history.follow(verdict, now) {
                 tell(&key, before, verdict, reason.unwrap_or_default());
             }
-            let standing = history.standing();
+            let eligibility = history.eligibility();
             let said = self.overrides.get(&key).copied().unwrap_or_default();
             servers.push(ServerSettings {
                 name: Arc::clone(&server.name),
@@ -337,7 +337,7 @@ impl Inner {
                     Some(most) => (most > 0).then_some(most),
                 },
                 slow_start: server.slow_start,
-                standing,
+                eligibility,
             });
         }
         let pool = self.registry.pool(Settings {

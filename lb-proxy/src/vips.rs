@@ -122,8 +122,8 @@ impl Vips {
     }
 
     /// Where the routers show themselves, once there have been any.
-    pub(crate) fn board(&self) -> Shown {
-        Shown(self.board.subscribe())
+    pub(crate) fn board(&self) -> VipBoard {
+        VipBoard(self.board.subscribe())
     }
 
     /// What the routers show.
@@ -215,9 +215,9 @@ impl PreparedVips {
 
 /// Where virtual routers show themselves; clones share it.
 #[derive(Clone, Debug)]
-pub(crate) struct Shown(watch::Receiver<Option<Arc<Board>>>);
+pub(crate) struct VipBoard(watch::Receiver<Option<Arc<Board>>>);
 
-impl Shown {
+impl VipBoard {
     /// What they show; nothing while there are none.
     pub(crate) fn routers(&self) -> Vec<RouterStatus> {
         let board = self.0.borrow().clone();

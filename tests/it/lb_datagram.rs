@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use balance::pool::{Algorithm, Registry, Standing};
+use balance::pool::{Algorithm, Eligibility, Registry};
 use balance::table::{Backend, Frontend, Policy, Route, Table};
 use daemon::snapshot::Cell;
 use l4::datagram::{Balancer, Listener};
@@ -52,8 +52,8 @@ impl Site {
         }
     }
 
-    fn table(&mut self, algorithm: Algorithm, standings: [Standing; 2]) -> Table {
-        let [a, b] = standings;
+    fn table(&mut self, algorithm: Algorithm, eligibilities: [Eligibility; 2]) -> Table {
+        let [a, b] = eligibilities;
         Table {
             frontends: vec![Arc::new(Frontend::new("dns", Vec::new(), Route::to(0)))],
             backends: vec![Arc::new(Backend {
@@ -178,7 +178,7 @@ fn clients_of_a_server_that_dies_are_answered_by_another() {
     assert_eq!(balancer.status()[0].counts.refused, 5);
 
     // The other machine is unplugged, which nothing but a probe can tell.
-    cell.publish(site.table(Algorithm::RoundRobin, [UP, Standing::Down]));
+    cell.publish(site.table(Algorithm::RoundRobin, [UP, Eligibility::Down]));
     let moved = || balancer.status()[0].counts.moved;
     wait::for_it("flows leave the server", PATIENCE, || moved() == 10);
 }

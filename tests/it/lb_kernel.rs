@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use balance::pool::{Algorithm, Pool, Registry, ServerSettings, Settings, Standing};
+use balance::pool::{Algorithm, Eligibility, Pool, Registry, ServerSettings, Settings};
 use netfilter::conntrack::{self, Entry, Scope};
 use netfilter::{FlowTable, KernelFrontend, Options, Path, Protocol, SessionState, Sessions};
 use tests::netns::{Machine, Network};
@@ -26,19 +26,19 @@ const A6: &str = "[fd00:7::13]:6443";
 const B6: &str = "[fd00:7::14]:6443";
 
 /// A server that is up and has always been.
-pub(crate) const UP: Standing = Standing::Up { since: None };
+pub(crate) const UP: Eligibility = Eligibility::Up { since: None };
 
 /// A pool with these servers, each called by its address.
 pub(crate) fn pool(
     registry: &mut Registry,
     algorithm: Algorithm,
-    servers: &[(&str, Standing)],
+    servers: &[(&str, Eligibility)],
 ) -> Arc<Pool> {
     let mut settings = Settings::new("tested");
     settings.algorithm = algorithm;
-    for (address, standing) in servers {
+    for (address, eligibility) in servers {
         let mut server = ServerSettings::new(*address, address.parse().unwrap());
-        server.standing = *standing;
+        server.eligibility = *eligibility;
         settings.servers.push(server);
     }
     registry.pool(settings)
@@ -90,7 +90,7 @@ impl Site {
         }
     }
 
-    fn frontend(&mut self, protocol: Protocol, servers: [Standing; 2]) -> KernelFrontend {
+    fn frontend(&mut self, protocol: Protocol, servers: [Eligibility; 2]) -> KernelFrontend {
         let [a, b] = servers;
         let all = [(A, a), (B, b), (A6, a), (B6, b)];
         let pool = pool(&mut self.registry, Algorithm::RoundRobin, &all);
@@ -231,7 +231,7 @@ fn the_kernel_shares_connections_and_follows_liveness() {
         assert_eq!(answers, expected, "{ip}");
 
         // One server goes: its connections are reset, those of the other never notice.
-        let only_b = site.frontend(Protocol::Tcp, [Standing::Down, UP]);
+        let only_b = site.frontend(Protocol::Tcp, [Eligibility::Down, UP]);
         site.apply(&path, vec![only_b]);
         for (turn, stream) in open.iter_mut().enumerate() {
             // Some wait for data and never say a word.
@@ -271,7 +271,7 @@ fn the_kernel_shares_connections_and_follows_liveness() {
     assert!(ask(&mut stream).unwrap().ends_with('?'));
 
     // Nobody is left, and clients hear it at once.
-    let none = site.frontend(Protocol::Tcp, [Standing::Down, Standing::Maintenance]);
+    let none = site.frontend(Protocol::Tcp, [Eligibility::Down, Eligibility::Maintenance]);
     site.apply(&path, vec![none]);
     for ip in [VIP, VIP6] {
         let started = Instant::now();
@@ -342,14 +342,14 @@ fn flows_of_datagrams_move_when_their_server_goes() {
     let path = site.start(vec![both.clone()]);
     let first = ask().unwrap();
     assert_eq!(ask().unwrap(), first);
-    let (standings, second) = match first.as_str() {
-        "a?" => ([Standing::Down, UP], "b?"),
-        _ => ([UP, Standing::Down], "a?"),
+    let (eligibilities, second) = match first.as_str() {
+        "a?" => ([Eligibility::Down, UP], "b?"),
+        _ => ([UP, Eligibility::Down], "a?"),
     };
-    let one = site.frontend(Protocol::Udp, standings);
+    let one = site.frontend(Protocol::Udp, eligibilities);
     site.apply(&path, vec![one]);
     assert_eq!(ask().unwrap(), second);
-    let none = site.frontend(Protocol::Udp, [Standing::Down, Standing::Down]);
+    let none = site.frontend(Protocol::Udp, [Eligibility::Down, Eligibility::Down]);
     site.apply(&path, vec![none]);
     assert_eq!(ask().unwrap_err().kind(), ErrorKind::ConnectionRefused);
     site.apply(&path, vec![both]);
@@ -555,7 +555,7 @@ fn established_sessions_go_by_the_flow_table_and_end_with_their_server() {
     assert_eq!(site.offloaded(), 12);
 
     // A server goes: its sessions are reset, those of the other go on as they did.
-    let only_b = site.frontend(Protocol::Tcp, [Standing::Down, UP]);
+    let only_b = site.frontend(Protocol::Tcp, [Eligibility::Down, UP]);
     site.apply(&path, vec![only_b]);
     let mut rest = Vec::new();
     for (turn, mut stream) in streams.into_iter().enumerate() {

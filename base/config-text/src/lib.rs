@@ -8,7 +8,7 @@
 
 mod counted;
 mod files;
-pub mod imported;
+pub mod import_report;
 mod nearest;
 mod rejected;
 pub mod toml;

@@ -86,14 +86,14 @@ pub struct Server {
     /// How long it takes to its whole weight and limit once it is back.
     pub slow_start: Duration,
     /// Whether it may be chosen.
-    pub standing: Standing,
+    pub eligibility: Eligibility,
     /// What it is doing; shared by successive snapshots.
     pub load: Arc<Load>,
 }
 
 /// Whether a server may be chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum Eligibility {
     /// It may. So may one of which nothing is known: a proxy that knows nothing serves.
     Up {
         /// Since when, if it was down before; a slow start counts from here.
@@ -179,9 +179,9 @@ impl Server {
 
     /// Its part of its weight and limit, of [`slow_start::FULL`].
     fn share(&self, now: Instant) -> u32 {
-        match self.standing {
-            Standing::Up { since } => slow_start::share(since, self.slow_start, now),
-            Standing::Drain | Standing::Maintenance | Standing::Down => slow_start::FULL,
+        match self.eligibility {
+            Eligibility::Up { since } => slow_start::share(since, self.slow_start, now),
+            Eligibility::Drain | Eligibility::Maintenance | Eligibility::Down => slow_start::FULL,
         }
     }
 
@@ -192,8 +192,8 @@ impl Server {
 
     /// When its slow start is over, if it has one.
     fn slow_until(&self) -> Option<Instant> {
-        match self.standing {
-            Standing::Up { since: Some(since) } if !self.slow_start.is_zero() => {
+        match self.eligibility {
+            Eligibility::Up { since: Some(since) } if !self.slow_start.is_zero() => {
                 since.checked_add(self.slow_start)
             }
             _ => None,
@@ -201,7 +201,7 @@ impl Server {
     }
 }
 
-impl Standing {
+impl Eligibility {
     /// True when it is up.
     #[must_use]
     #[inline]

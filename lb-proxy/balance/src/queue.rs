@@ -17,7 +17,7 @@
 //! Whoever leaves `called` without the room, or with room to spare, hands the call on to the next in
 //! line; a session that ends while everybody is called is remembered. So a call is never lost.
 //!
-//! Timeouts belong to the [`relay`](crate::relay): it drops the [`Ticket`].
+//! Never times out: the data path drops the [`Ticket`].
 
 use std::collections::BTreeMap;
 use std::fmt;

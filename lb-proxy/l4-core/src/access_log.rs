@@ -1,7 +1,4 @@
 //! One record for every session, in the fields of HAProxy's tcplog.
-//!
-//! Workers hand records to a bounded channel and never wait; one thread writes them. What does not
-//! fit the channel, or cannot be written, is counted and gone: sessions are worth more than their log.
 
 mod line;
 mod termination;

@@ -1,4 +1,7 @@
-//! The channel, and the thread that writes.
+//! Where the records of sessions are written.
+//!
+//! Workers hand records to a bounded channel and never wait; one thread writes them. What does not
+//! fit the channel, or cannot be written, is counted and gone: sessions are worth more than their log.
 //!
 //! The thread formats what the channel has into one buffer and writes it at once, so that a busy proxy
 //! makes few system calls. It ends when the [`Writer`] is closed and what was handed over is written.

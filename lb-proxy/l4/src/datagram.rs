@@ -20,11 +20,11 @@
 //! - Flows go on in another balancer, of this process or its successor: what a client or a server sends
 //!   meanwhile waits in the sockets, which both have.
 //!
-//! [`flow`] decides; nothing here does.
+//! [`l4_core::flow`] decides; nothing here does.
 
-mod parcel;
+mod flow_handover;
+mod flow_socket;
 mod shard;
-mod way;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -41,7 +41,7 @@ use daemon::udp::{Engine, EngineOptions};
 use l4_core::flow::{Counts, FlowInfo, Settings};
 use tracing::{error, warn};
 
-pub use self::parcel::{Arrived, Given};
+pub use self::flow_handover::{IncomingFlow, OutgoingFlow};
 
 use self::shard::{Requests, Shard};
 use crate::relay::{Report, raise_descriptor_limit};
@@ -163,7 +163,7 @@ impl Balancer {
 
     /// Every flow, for another balancer; to be called after [`Balancer::pause`]. They stay here too.
     #[must_use]
-    pub fn give(&self) -> Vec<Given> {
+    pub fn give(&self) -> Vec<OutgoingFlow> {
         let all = self.fronts.iter().flat_map(|front| {
             let shards = front.shards.iter().zip(&front.sockets);
             shards.flat_map(|(shard, (inode, _))| shard.give(*inode))
@@ -176,13 +176,13 @@ impl Balancer {
         self.pause();
         let flows = self.give();
         drop(self);
-        next.adopt(flows.into_iter().filter_map(Given::arrive));
+        next.adopt(flows.into_iter().filter_map(OutgoingFlow::arrive));
     }
 
     /// Goes on with flows of another balancer; how many. The others have lost their frontend, their
     /// socket or their server; their clients begin anew.
-    pub fn adopt(&mut self, flows: impl IntoIterator<Item = Arrived>) -> usize {
-        let mut of_sockets: HashMap<u64, Vec<Arrived>> = HashMap::new();
+    pub fn adopt(&mut self, flows: impl IntoIterator<Item = IncomingFlow>) -> usize {
+        let mut of_sockets: HashMap<u64, Vec<IncomingFlow>> = HashMap::new();
         for flow in flows {
             of_sockets.entry(flow.listener).or_default().push(flow);
         }

@@ -32,7 +32,7 @@ mod receive;
 mod send;
 
 pub use receive::{Predecessor, TakeError, Taken, ask};
-pub use send::{Flows, Giver, Others, State};
+pub use send::{Flows, HandoverSender, Others, State};
 
 #[cfg(test)]
 mod tests;

@@ -18,9 +18,9 @@ mod command;
 mod connection;
 mod inspect;
 mod listener;
-mod parcel;
 mod pipes;
 mod pump;
+mod session_handover;
 mod session_info;
 mod sys;
 mod worker;
@@ -45,8 +45,8 @@ pub use listener::{BindOptions, Listener, bind};
 pub use session_info::{Filter, SessionInfo, SessionState};
 pub use sys::{DescriptorLimit, raise_descriptor_limit};
 
-pub(crate) use connection::{Epoch, Parcel};
-pub(crate) use parcel::Assembler;
+pub(crate) use connection::{Epoch, FrozenSession};
+pub(crate) use session_handover::Assembler;
 
 use command::{Command, Mailbox};
 use listener::Open;
@@ -364,7 +364,7 @@ impl Engine {
     /// # Errors
     ///
     /// When a worker does not answer; then all go on.
-    pub(crate) fn freeze(&self) -> io::Result<Vec<Parcel>> {
+    pub(crate) fn freeze(&self) -> io::Result<Vec<FrozenSession>> {
         // What one gives to another is on its way in the other's mailbox then, before the next command.
         let n_workers = self.shared.mailboxes.len();
         let mut parcels = Vec::new();
@@ -381,9 +381,9 @@ impl Engine {
     }
 
     /// Spreads sessions over the workers, which go on with them.
-    pub(crate) fn adopt(&self, parcels: Vec<Parcel>) {
+    pub(crate) fn adopt(&self, parcels: Vec<FrozenSession>) {
         let n_workers = self.shared.mailboxes.len();
-        let mut shares: Vec<Vec<Parcel>> = (0..n_workers).map(|_| Vec::new()).collect();
+        let mut shares: Vec<Vec<FrozenSession>> = (0..n_workers).map(|_| Vec::new()).collect();
         for (number, parcel) in parcels.into_iter().enumerate() {
             if let Some(share) = shares.get_mut(number % n_workers) {
                 share.push(parcel);
@@ -395,12 +395,12 @@ impl Engine {
     }
 
     /// Takes sessions over from another process.
-    pub(crate) fn take_over(&self, parcels: Vec<Parcel>) {
+    pub(crate) fn take_over(&self, parcels: Vec<FrozenSession>) {
         let counters = &self.shared.counters;
         let n_parcels = parcels.len() as u64;
         counters.adopted.fetch_add(n_parcels, Ordering::Relaxed);
         counters.sessions.fetch_add(n_parcels, Ordering::Relaxed);
-        for Parcel(session) in &parcels {
+        for FrozenSession(session) in &parcels {
             let tally = &session.frontend.tally;
             tally.sessions.fetch_add(1, Ordering::Relaxed);
             tally.note_most();

@@ -20,7 +20,7 @@ pub(super) struct Gone {
 
 /// The flows to servers that kept them under `old` and do not under `new`; of TCP, only where sessions
 /// are reset when their server goes. With no `old` rules, all servers count as having kept theirs.
-pub(super) fn gone(old: &[KernelFrontend], new: &[KernelFrontend]) -> Vec<Gone> {
+pub(super) fn removed_flows(old: &[KernelFrontend], new: &[KernelFrontend]) -> Vec<Gone> {
     let mut found: Vec<Gone> = Vec::new();
     let mut add = |frontend: &KernelFrontend, server: SocketAddr| {
         let gone = Gone {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     fn check(old: &[KernelFrontend], new: &[KernelFrontend], expected: &[&str]) {
-        let found: Vec<String> = gone(old, new)
+        let found: Vec<String> = removed_flows(old, new)
             .iter()
             .filter_map(|gone| gone.server.map(|server| server.to_string()))
             .collect();
@@ -191,7 +191,7 @@ mod tests {
             key: Vec::new(),
         };
         let old = [frontend(Protocol::Tcp, true, &[("10.0.0.2:1", true)])];
-        let gone = gone(&old, &[]);
+        let gone = removed_flows(&old, &[]);
         let [gone] = gone.as_slice() else {
             panic!("{gone:?}")
         };

@@ -48,7 +48,7 @@ use tracing::error;
 
 use self::nft::Nft;
 use self::ruleset::Ruleset;
-use self::worker::Keeper;
+use self::worker::RuleWorker;
 
 pub use self::nft::PathError;
 pub use self::ruleset::{Devices, KernelFrontend, KernelServer, Protocol, Share, TableName};
@@ -153,7 +153,7 @@ impl Path {
     /// Why the rules could not be made.
     pub fn start(options: &Options, frontends: Vec<KernelFrontend>) -> Result<Self, PathError> {
         let nft = Nft::find(options.nft.as_deref())?;
-        let keeper = Keeper::start(nft, options, frontends)?;
+        let worker = RuleWorker::start(nft, options, frontends)?;
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 wanted: None,
@@ -161,7 +161,7 @@ impl Path {
                 pauses: 0,
                 is_paused: false,
                 has_ended: false,
-                status: keeper.status(),
+                status: worker.status(),
             }),
             changed: Condvar::new(),
         });
@@ -171,7 +171,7 @@ impl Path {
             thread::Builder::new()
                 .name("kernel-path".into())
                 .spawn(move || {
-                    keeper.run(&shared, interval);
+                    worker.run(&shared, interval);
                     shared.lock().has_ended = true;
                     shared.changed.notify_all();
                 })

@@ -31,11 +31,11 @@ const TCP: u8 = 6;
 /// Asks clients of connections that were forgotten. Keeps the socket of the last address: entries of
 /// one frontend mostly follow one another.
 #[derive(Debug, Default)]
-pub(super) struct Asker {
+pub(super) struct ChallengeSender {
     socket: Option<(IpAddr, Socket)>,
 }
 
-impl Asker {
+impl ChallengeSender {
     /// Asks the client of `entry` where it stands.
     pub(super) fn ask(&mut self, entry: &Entry) -> io::Result<()> {
         if entry.protocol != TCP {

@@ -10,7 +10,7 @@ use tracing::warn;
 
 use super::conntrack::{self, Entry, Forgotten, Scope};
 use super::is_at;
-use super::reset::Asker;
+use super::reset::ChallengeSender;
 use super::ruleset::{KernelFrontend, Protocol};
 
 /// Numbers of protocols.
@@ -209,7 +209,7 @@ pub(super) fn forget_held(scope: Scope, is_gone: impl Fn(&Entry) -> bool) -> io:
 
 /// Makes the kernel forget flows, and lets their clients know.
 pub(super) fn forget(scope: Scope, is_gone: impl Fn(&Entry) -> bool) -> io::Result<Forgotten> {
-    let mut asker = Asker::default();
+    let mut asker = ChallengeSender::default();
     let mut unasked = None;
     let forgotten = conntrack::forget(scope, is_gone, |entry| {
         if entry.is_forwarded

@@ -20,7 +20,7 @@ const NO_DEVICES: &str = "no device has an address of a family that frontends li
 
 /// What the thread owns.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(super) struct RuleWorker {
     nft: Nft,
     /// The rules as they were last made.
     ruleset: Ruleset,
@@ -35,7 +35,7 @@ pub(super) struct Keeper {
     status: Status,
 }
 
-impl Keeper {
+impl RuleWorker {
     /// Makes the rules for `frontends`.
     pub(super) fn start(
         nft: Nft,
@@ -47,7 +47,7 @@ impl Keeper {
             frontends: Vec::new(),
             flow_table: None,
         };
-        let mut keeper = Self {
+        let mut worker = Self {
             nft,
             ruleset,
             wanted: None,
@@ -57,13 +57,13 @@ impl Keeper {
             status: Status::default(),
         };
         if options.flow_table {
-            match keeper.nft.check(&keeper.ruleset.trial()) {
-                Ok(()) => keeper.with_flow_table = true,
-                Err(failure) => drop(keeper.miss(daemon::exit::chain(&failure))),
+            match worker.nft.check(&worker.ruleset.trial()) {
+                Ok(()) => worker.with_flow_table = true,
+                Err(failure) => drop(worker.miss(daemon::exit::chain(&failure))),
             }
         }
-        keeper.install(frontends)?;
-        Ok(keeper)
+        worker.install(frontends)?;
+        Ok(worker)
     }
 
     /// How the rules stand.
@@ -114,7 +114,7 @@ impl Keeper {
         };
         let next = self.make(next)?;
         self.status.changes += 1;
-        let mut gone = changes::gone(&[], &next.frontends);
+        let mut gone = changes::removed_flows(&[], &next.frontends);
         gone.extend(changes::unforwarded(&next.frontends));
         self.adopt(next);
         self.forget(&gone);
@@ -175,7 +175,7 @@ impl Keeper {
         };
         self.status.changes += 1;
         self.status.error = None;
-        let mut gone = changes::gone(&self.ruleset.frontends, &next.frontends);
+        let mut gone = changes::removed_flows(&self.ruleset.frontends, &next.frontends);
         let added = next.frontends.iter().filter(|frontend| {
             !self
                 .ruleset

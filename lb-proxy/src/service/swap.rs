@@ -22,14 +22,14 @@ const MAX_STATE: u64 = 16 << 20;
 
 /// What a predecessor knew.
 #[derive(Debug, Default)]
-pub(super) struct Left {
+pub(super) struct PredecessorState {
     /// The virtual routers whose addresses it holds.
     pub(super) active: BTreeSet<Arc<str>>,
     /// What operators told it.
     pub(super) overrides: Vec<(ServerKey, Override)>,
 }
 
-impl Left {
+impl PredecessorState {
     /// Out of what a predecessor gave; none when it has not said, or cannot be understood.
     pub(super) fn read(others: &mut Vec<(String, OwnedFd)>) -> Option<Self> {
         let place = others.iter().position(|(name, _)| name == NAME)?;

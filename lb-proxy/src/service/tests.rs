@@ -301,10 +301,10 @@ async fn what_a_predecessor_leaves_is_read_back() {
     proxy.builder.set_weight("back", "a", Some(9)).unwrap();
     let state = swap::state(&proxy.builder.view(), &[]).unwrap();
     let mut others = vec![state];
-    let left = Left::read(&mut others).unwrap();
+    let left = PredecessorState::read(&mut others).unwrap();
     assert!(others.is_empty() && left.active.is_empty());
     assert_eq!(left.overrides[0].1.weight, Some(9));
-    assert!(Left::read(&mut others).is_none());
+    assert!(PredecessorState::read(&mut others).is_none());
 }
 
 #[tokio::test]
@@ -325,7 +325,7 @@ async fn what_is_said_while_a_successor_starts_counts() {
     let flows = Box::new(old.datagrams.clone());
     let nobody_ends = Box::new(|| {});
     let others: Others = Box::new(Vec::new);
-    let giver = Giver::start(&socket, engine, others, state, flows, nobody_ends).unwrap();
+    let giver = HandoverSender::start(&socket, engine, others, state, flows, nobody_ends).unwrap();
     let swaps = format!("swap.socket = \"{}\"", socket.display());
     let new = start(&text.replace("swap.socket = \"none\"", &swaps)).await;
     let said = new.builder.view().overrides.clone();

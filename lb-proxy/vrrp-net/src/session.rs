@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
-use vrrp::farewell::Farewell;
+use vrrp::address_drain::AddressDrain;
 use vrrp::group::Group;
 use vrrp::machine::{Action, Departure, Fault, Input, Machine, Reason, Start, State};
 use vrrp::packet::{self, MAX_LENGTH};
@@ -444,13 +444,13 @@ impl Session {
 impl Session {
     /// Does what the group wants done, in its order.
     async fn perform(&mut self) {
-        let mut farewell = Farewell::default();
+        let mut farewell = AddressDrain::default();
         while let Some((index, action)) = self.group.poll_action() {
             self.act(index, action, &mut farewell).await;
         }
     }
 
-    async fn act(&mut self, index: usize, action: Action, farewell: &mut Farewell) {
+    async fn act(&mut self, index: usize, action: Action, farewell: &mut AddressDrain) {
         let Some(member) = self.members.get_mut(index) else {
             return;
         };
@@ -478,7 +478,7 @@ impl Session {
         }
     }
 
-    async fn reset_flows(&self, index: usize, addresses: &[IpAddr], farewell: &mut Farewell) {
+    async fn reset_flows(&self, index: usize, addresses: &[IpAddr], farewell: &mut AddressDrain) {
         let Some(member) = self.members.get(index) else {
             return;
         };

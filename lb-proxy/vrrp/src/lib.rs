@@ -32,7 +32,7 @@
 //! - [`settings`]: what a router is told;
 //! - [`announce`]: how the network is told where an address is;
 //! - [`retry`]: when what has failed is tried again;
-//! - [`farewell`]: how long the clients of addresses that go are waited for;
+//! - [`address_drain`]: how long the clients of addresses that go are waited for;
 //! - [`openshift`]: virtual router numbers, and who else may have them.
 //!
 //! # What holds
@@ -48,9 +48,9 @@
 //!
 //! The simulation in `simulation.rs` holds this crate to it. Sockets, addresses and scripts are in `vrrp_net`.
 
+pub mod address_drain;
 pub mod announce;
 pub mod checksum;
-pub mod farewell;
 pub mod group;
 pub mod machine;
 pub mod openshift;

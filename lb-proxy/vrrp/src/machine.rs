@@ -46,11 +46,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use self::announcements::Announcements;
-use self::depart::{Going, Purpose};
+use self::depart::{Departing, Purpose};
 pub use self::event::{
     Action, Audience, Departure, Event, Fault, Input, Reason, Standing, Start, State,
 };
-use self::life::Goodbye;
+use self::life::FinalAdvertisement;
 use self::probe::Probe;
 pub use self::status::{Counters, Heard, Status};
 use super::packet::{Advertisement, PRIORITY_OWNER, PRIORITY_STOPPED, Refusal, Version};
@@ -146,7 +146,7 @@ struct Active {
     /// When another was last known to be active: heard besides this one, or replaced by it.
     rivalled: Instant,
     /// On its way out.
-    going: Option<Going>,
+    going: Option<Departing>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -215,7 +215,7 @@ impl Machine {
             }
             Input::GroupYields => {
                 if matches!(&self.phase, Phase::Active(active) if active.going.is_none()) {
-                    self.release(Goodbye::Advertised);
+                    self.release(FinalAdvertisement::Advertised);
                     self.become_backup(Reason::Group, Wait::Down, now);
                 }
             }
@@ -377,7 +377,7 @@ impl Machine {
         self.counters.pauses += 1;
         self.actions
             .push_back(Action::Report(Event::Paused { late }));
-        self.release(Goodbye::Silent);
+        self.release(FinalAdvertisement::Silent);
         if leaving {
             self.stop(Reason::Paused, now);
         } else {

@@ -2,11 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use config_text::imported::Remarks;
+use config_text::import_report::Remarks;
 
-use super::Surroundings;
+use super::HostInfo;
 use super::lexer::Line;
-use super::words::{Host, address, is_any_v6};
+use super::values::{Host, address, is_any_v6};
 
 /// The sockets of a `bind` line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,7 +23,7 @@ const MOST_PORTS: u16 = 1024;
 pub(super) fn bind(
     line: &Line,
     remarks: &mut Remarks,
-    surroundings: &dyn Surroundings,
+    surroundings: &dyn HostInfo,
 ) -> Option<Bind> {
     let at = line.position()?;
     let addresses = line.word(1)?;
@@ -121,7 +121,7 @@ fn reason(option: &str) -> &'static str {
 fn sockets(
     text: &str,
     is_v6_only: bool,
-    surroundings: &dyn Surroundings,
+    surroundings: &dyn HostInfo,
 ) -> Result<Vec<SocketAddr>, String> {
     let address = address(text).ok_or("it is no address of the Internet")?;
     let ports = address

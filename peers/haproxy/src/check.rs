@@ -1,6 +1,6 @@
 //! How servers are checked: `option httpchk`, `http-check`, `tcp-check` and their like.
 
-use config_text::imported::Remarks;
+use config_text::import_report::Remarks;
 
 use super::lexer::{Line, Word, joined};
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use config_text::{MAX_PROBLEMS, Position, Problem};
 
-use super::Surroundings;
+use super::HostInfo;
 
 /// A line that says something.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub struct Word {
 pub(super) fn lex(
     file: &Path,
     text: &[u8],
-    surroundings: &dyn Surroundings,
+    surroundings: &dyn HostInfo,
 ) -> Result<Vec<Line>, Vec<Problem>> {
     let file: Arc<Path> = file.into();
     let mut lines = Vec::new();
@@ -110,7 +110,7 @@ struct Lexer<'a> {
     place: Position,
     words: Vec<Word>,
     word: Option<Word>,
-    surroundings: &'a dyn Surroundings,
+    surroundings: &'a dyn HostInfo,
 }
 
 impl Lexer<'_> {

@@ -1,9 +1,9 @@
 //! Reads haproxy.cfg (HAProxy's configuration.txt), as far as it is about TCP.
 //!
 //! [`parse`] gives the file as it is written: sections of directives made of words. [`import`] gives it
-//! in this proxy's terms. The shapes it is made for are those of OpenShift: the load balancer of a helper
+//! in lb-proxy's terms. The shapes it is made for are those of OpenShift: the load balancer of a helper
 //! node, the sample of the documentation, and the template of on-premises installations. Reads no file
-//! and asks no resolver but through [`Surroundings`].
+//! and asks no resolver but through [`HostInfo`].
 
 mod bind;
 mod check;
@@ -15,19 +15,19 @@ mod render;
 mod rules;
 mod server;
 mod tree;
-mod words;
+mod values;
 
 use std::net::IpAddr;
 use std::path::Path;
 
 use config_text::{MAX_PROBLEMS, Problem};
 
-pub use config_text::imported::Imported;
+pub use config_text::import_report::ImportReport;
 pub use lexer::{Line, Word};
 pub use tree::{Kind, Section, Tree};
 
 /// What the machine knows that a file refers to.
-pub trait Surroundings {
+pub trait HostInfo {
     /// The value of an environment variable.
     fn variable(&self, name: &str) -> Option<String>;
 
@@ -37,9 +37,9 @@ pub trait Surroundings {
 
 /// A machine that knows nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Nowhere;
+pub struct NoHostInfo;
 
-impl Surroundings for Nowhere {
+impl HostInfo for NoHostInfo {
     fn variable(&self, _name: &str) -> Option<String> {
         None
     }
@@ -54,10 +54,7 @@ impl Surroundings for Nowhere {
 /// # Errors
 ///
 /// When one breaks the syntax: a quote that does not end, a directive outside of any section.
-pub fn parse(
-    files: &[(&Path, &[u8])],
-    surroundings: &dyn Surroundings,
-) -> Result<Tree, Vec<Problem>> {
+pub fn parse(files: &[(&Path, &[u8])], surroundings: &dyn HostInfo) -> Result<Tree, Vec<Problem>> {
     let mut lines = Vec::new();
     let mut problems = Vec::new();
     for (path, text) in files {
@@ -73,15 +70,15 @@ pub fn parse(
     tree::parse(lines)
 }
 
-/// Files in this proxy's terms.
+/// Files in lb-proxy's terms.
 ///
 /// # Errors
 ///
 /// As [`parse`]. What is understood but has no counterpart is a remark, no error.
 pub fn import(
     files: &[(&Path, &[u8])],
-    surroundings: &dyn Surroundings,
-) -> Result<Imported, Vec<Problem>> {
+    surroundings: &dyn HostInfo,
+) -> Result<ImportReport, Vec<Problem>> {
     let tree = parse(files, surroundings)?;
     Ok(render::import(files, &tree, surroundings))
 }

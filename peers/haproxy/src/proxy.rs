@@ -4,17 +4,17 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use config_text::Position;
-use config_text::imported::Remarks;
+use config_text::import_report::Remarks;
 
-use super::Surroundings;
+use super::HostInfo;
 use super::bind::{Bind, bind};
 use super::check::Check;
 use super::condition::Acls;
 use super::lexer::Line;
-use super::reasons::{self, Fate};
+use super::reasons::{self, Disposition};
 use super::server::{Options, Server, server};
 use super::tree::{Kind, Section, Tree};
-use super::words::{Address, Host, address, time};
+use super::values::{Address, Host, address, time};
 
 /// A frontend, a backend, or both.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ pub(super) struct Timeouts {
 pub(super) fn proxies<'a>(
     tree: &'a Tree,
     remarks: &mut Remarks,
-    surroundings: &dyn Surroundings,
+    surroundings: &dyn HostInfo,
 ) -> Vec<Proxy<'a>> {
     let mut proxies = Vec::new();
     for (index, section) in tree.sections.iter().enumerate() {
@@ -179,7 +179,7 @@ impl<'a> Proxy<'a> {
             && self.use_backends.is_empty()
     }
 
-    fn read(&mut self, line: &'a Line, remarks: &mut Remarks, surroundings: &dyn Surroundings) {
+    fn read(&mut self, line: &'a Line, remarks: &mut Remarks, surroundings: &dyn HostInfo) {
         let (Some(at), Some(keyword)) = (line.position(), line.word(0)) else {
             return;
         };
@@ -329,7 +329,7 @@ fn not_known(line: &Line, reason: &str, remarks: &mut Remarks) {
 }
 
 fn lost(line: &Line, remarks: &mut Remarks) {
-    if let (Fate::Lost(reason), Some(at)) = (reasons::proxy(line), line.position()) {
+    if let (Disposition::Lost(reason), Some(at)) = (reasons::proxy(line), line.position()) {
         // What follows is a name and a password.
         let is_secret = line.word(0) == Some("stats") && line.word(1) == Some("auth");
         let what = if is_secret {

@@ -4,7 +4,7 @@ use super::lexer::Line;
 
 /// What becomes of a keyword.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum Disposition {
     /// It is so here anyway.
     SoAnyway,
     /// It is not carried over, for this reason.
@@ -12,10 +12,12 @@ pub(super) enum Fate {
 }
 
 /// Of a line in `global`.
-pub(super) fn global(line: &Line) -> Fate {
+pub(super) fn global(line: &Line) -> Disposition {
     let keyword = line.word(0).unwrap_or_default();
-    Fate::Lost(match keyword {
-        "daemon" | "master-worker" | "mworker-max-reloads" | "nbproc" => return Fate::SoAnyway,
+    Disposition::Lost(match keyword {
+        "daemon" | "master-worker" | "mworker-max-reloads" | "nbproc" => {
+            return Disposition::SoAnyway;
+        }
         "chroot" | "gid" | "group" | "pidfile" | "set-dumpable" | "uid" | "user" | "ulimit-n"
         | "fd-hard-limit" | "strict-limits" | "unix-bind" | "node" | "description"
         | "localpeer" => "it is the unit's or the container's affair",
@@ -44,7 +46,7 @@ pub(super) fn global(line: &Line) -> Fate {
 }
 
 /// Of a line in a proxy that nobody has read.
-pub(super) fn proxy(line: &Line) -> Fate {
+pub(super) fn proxy(line: &Line) -> Disposition {
     let (keyword, second) = match line.word(0) {
         Some("no") => (line.word(1), line.word(2)),
         keyword => (keyword, line.word(1)),
@@ -53,16 +55,18 @@ pub(super) fn proxy(line: &Line) -> Fate {
     match keyword.unwrap_or_default() {
         "option" => option(second),
         "timeout" => timeout(second),
-        "enabled" | "bind-process" => Fate::SoAnyway,
-        keyword => Fate::Lost(lost(keyword)),
+        "enabled" | "bind-process" => Disposition::SoAnyway,
+        keyword => Disposition::Lost(lost(keyword)),
     }
 }
 
-fn option(name: &str) -> Fate {
-    Fate::Lost(match name {
+fn option(name: &str) -> Disposition {
+    Disposition::Lost(match name {
         // Dead peers are found, servers changed at once, and data spliced, always.
         "clitcpka" | "redispatch" | "splice-auto" | "splice-request" | "splice-response"
-        | "srvtcpka" | "tcp-smart-accept" | "tcp-smart-connect" | "tcpka" => return Fate::SoAnyway,
+        | "srvtcpka" | "tcp-smart-accept" | "tcp-smart-connect" | "tcpka" => {
+            return Disposition::SoAnyway;
+        }
         "dontlognull"
         | "dontlog-normal"
         | "log-separate-errors"
@@ -70,7 +74,7 @@ fn option(name: &str) -> Fate {
         | "socket-stats"
         | "contstats" => "the access log has a record of every session, when it ends",
         "log-health-checks" => "healthd logs what its probes find",
-        "abortonclose" => return Fate::SoAnyway,
+        "abortonclose" => return Disposition::SoAnyway,
         "nolinger" => "a reset is passed on as a reset, and nothing else is made one",
         "persist" | "prefer-last-server" => "sessions are not persistent",
         "transparent" => "servers see the proxy's address; see send-proxy",
@@ -93,8 +97,8 @@ fn option(name: &str) -> Fate {
     })
 }
 
-fn timeout(name: &str) -> Fate {
-    Fate::Lost(match name {
+fn timeout(name: &str) -> Disposition {
+    Disposition::Lost(match name {
         "http-keep-alive" | "http-request" | "tarpit" => "HTTP is not looked into",
         "client-hs" => "TLS is passed through, never ended here",
         _ => "it has no counterpart",

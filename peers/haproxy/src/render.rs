@@ -8,21 +8,21 @@ mod server;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use config_text::imported::Remarks;
+use config_text::import_report::Remarks;
 use config_text::toml::{duration, line};
 
 use super::proxy::{Proxy, proxies};
-use super::reasons::{self, Fate};
+use super::reasons::{self, Disposition};
 use super::tree::{Kind, Tree};
-use super::words::time;
-use super::{Imported, Surroundings};
+use super::values::time;
+use super::{HostInfo, ImportReport};
 
 /// The whole file.
 pub(super) fn import(
     files: &[(&Path, &[u8])],
     tree: &Tree,
-    surroundings: &dyn Surroundings,
-) -> Imported {
+    surroundings: &dyn HostInfo,
+) -> ImportReport {
     let mut remarks = Remarks::default();
     let mut keys = BTreeMap::new();
     for line in &tree.conditional {
@@ -93,7 +93,7 @@ fn global(rule: &super::Line, keys: &mut BTreeMap<&str, String>, remarks: &mut R
             None => remarks.not_carried(at, &rule.text(), "its value is no time"),
         },
         _ => {
-            if let Fate::Lost(reason) = reasons::global(rule) {
+            if let Disposition::Lost(reason) = reasons::global(rule) {
                 remarks.not_carried(at, &rule.text(), reason);
             }
         }
@@ -125,7 +125,7 @@ fn is_carried(proxy: &Proxy<'_>, remarks: &mut Remarks) -> bool {
 struct Site<'a, 'b> {
     proxies: &'a [Proxy<'b>],
     remarks: Remarks,
-    surroundings: &'a dyn Surroundings,
+    surroundings: &'a dyn HostInfo,
 }
 
 impl Site<'_, '_> {

@@ -1,6 +1,6 @@
 //! What `use_backend` and `tcp-request` rules come to: routes by name, and who may connect.
 
-use config_text::imported::Remarks;
+use config_text::import_report::Remarks;
 use ipnet::IpNet;
 
 use super::condition::{Acls, Clauses, Term, Test};

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use config_text::Position;
-use config_text::imported::Remarks;
+use config_text::import_report::Remarks;
 
 use super::lexer::{Line, Word};
-use super::words::time;
+use super::values::time;
 
 /// A server as it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use super::*;
 /// A machine with an environment and a resolver.
 struct Here;
 
-impl Surroundings for Here {
+impl HostInfo for Here {
     fn variable(&self, name: &str) -> Option<String> {
         let value = match name {
             "PORT" => "6443",
@@ -45,7 +45,7 @@ fn read(text: &str) -> Result<Tree, Vec<Problem>> {
     parse(&[(Path::new("haproxy.cfg"), text.as_bytes())], &Here)
 }
 
-fn imported(text: &str) -> Imported {
+fn imported(text: &str) -> ImportReport {
     import(&[(Path::new("haproxy.cfg"), text.as_bytes())], &Here).unwrap()
 }
 
@@ -544,7 +544,7 @@ fn files_follow_each_other() {
             b" server s 192.0.2.1:1\nlisten m\n frob\n bind :2\n server s 192.0.2.1:2\n",
         ),
     ];
-    let imported = import(&files, &Nowhere).unwrap();
+    let imported = import(&files, &NoHostInfo).unwrap();
     assert!(
         imported.toml.starts_with("# From 1.cfg and 2.cfg.\n"),
         "{}",
@@ -554,7 +554,7 @@ fn files_follow_each_other() {
     let place = imported.remarks[0].position.as_ref().unwrap();
     assert_eq!(place.to_string(), "2.cfg:3:2");
     let broken: [(&Path, &[u8]); 2] = [(Path::new("1"), b"a \"b"), (Path::new("2"), b"a 'b")];
-    assert_eq!(parse(&broken, &Nowhere).unwrap_err().len(), 2);
+    assert_eq!(parse(&broken, &NoHostInfo).unwrap_err().len(), 2);
 }
 
 #[test]

@@ -4,17 +4,17 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
-use config_text::imported::Remarks;
+use config_text::import_report::Remarks;
 use config_text::toml::{duration, line, list, quoted};
 use vrrp::settings::MAX_INTERVAL_V3;
 
-use super::Imported;
+use super::ImportReport;
 use super::instance::{Announce, Family, Instance};
 use super::reasons;
 use super::tree::{Node, Tree};
 
 /// The whole file.
-pub(super) fn import(file: &Path, tree: &Tree) -> Imported {
+pub(super) fn import(file: &Path, tree: &Tree) -> ImportReport {
     let mut importer = Importer {
         remarks: Remarks::default(),
         defaults: Defaults::default(),

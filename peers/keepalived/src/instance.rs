@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use config_text::Position;
-use config_text::imported::Remarks;
+use config_text::import_report::Remarks;
 
 use super::reasons;
 use super::tree::Node;

@@ -1,7 +1,7 @@
 //! Reads keepalived.conf (keepalived.conf(5)), as far as it is about VRRP.
 //!
 //! [`parse`] gives the file as it is written, with what it includes: words and blocks. [`import()`] gives
-//! it in this proxy's terms. The shape it is made for is the template of OpenShift's on-premises
+//! it in lb-proxy's terms. The shape it is made for is the template of OpenShift's on-premises
 //! installations, and what people write by hand. Reads no file but through [`Files`].
 
 mod import;
@@ -15,7 +15,7 @@ use std::path::Path;
 
 use config_text::{Files, Problem};
 
-pub use config_text::imported::Imported;
+pub use config_text::import_report::ImportReport;
 pub use tree::{Node, Tree};
 
 /// The file as it is written, with what it includes.
@@ -31,7 +31,7 @@ pub fn parse(path: &Path, files: &mut dyn Files, id: Option<&str>) -> Result<Tre
     tree::parse(lexed)
 }
 
-/// The file in this proxy's terms.
+/// The file in lb-proxy's terms.
 ///
 /// # Errors
 ///
@@ -40,7 +40,7 @@ pub fn import(
     path: &Path,
     files: &mut dyn Files,
     id: Option<&str>,
-) -> Result<Imported, Vec<Problem>> {
+) -> Result<ImportReport, Vec<Problem>> {
     let tree = parse(path, files, id)?;
     Ok(import::import(path, &tree))
 }

@@ -17,7 +17,7 @@ fn read(text: &str) -> Result<Tree, Vec<Problem>> {
     )
 }
 
-fn imported(text: &str, id: Option<&str>) -> Imported {
+fn imported(text: &str, id: Option<&str>) -> ImportReport {
     import(
         Path::new("keepalived.conf"),
         &mut OneFile(text.as_bytes()),

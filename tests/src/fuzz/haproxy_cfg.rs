@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
-use peer_haproxy::{Surroundings, import};
+use peer_haproxy::{HostInfo, import};
 
 pub(super) fn body(data: &[u8]) {
     let n_lines = data.split(|&byte| byte == b'\n').count();
@@ -28,7 +28,7 @@ pub(super) fn body(data: &[u8]) {
 /// Knows one variable and one host.
 struct Machine;
 
-impl Surroundings for Machine {
+impl HostInfo for Machine {
     fn variable(&self, name: &str) -> Option<String> {
         (name == "A").then(|| "a b \" # \\".to_owned())
     }

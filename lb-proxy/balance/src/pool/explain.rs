@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Pool, Server, Standing, slow_start};
+use super::{Eligibility, Pool, Server, slow_start};
 
 /// What is to be said about one server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,15 +78,15 @@ impl Pool {
     }
 
     fn reason(&self, index: u16, server: &Server, now: Instant) -> Reason {
-        match server.standing {
-            Standing::Drain => return Reason::Drain,
-            Standing::Maintenance => return Reason::Maintenance,
+        match server.eligibility {
+            Eligibility::Drain => return Reason::Drain,
+            Eligibility::Maintenance => return Reason::Maintenance,
             _ if server.weight == 0 => return Reason::NoWeight,
-            Standing::Up { .. } | Standing::Down => {}
+            Eligibility::Up { .. } | Eligibility::Down => {}
         }
         let tier = self.tiers.first().filter(|tier| tier.contains(index));
         let Some(tier) = tier else {
-            return if server.standing == Standing::Down {
+            return if server.eligibility == Eligibility::Down {
                 Reason::Down
             } else {
                 Reason::Backup
@@ -109,7 +109,7 @@ impl Pool {
         let share = server.effective_weight(now) * 1000 / total.max(1);
         let share = u32::try_from(share).unwrap_or(1000);
         let of_weight = server.share(now);
-        if server.standing == Standing::Down {
+        if server.eligibility == Eligibility::Down {
             Reason::FailOpen { share }
         } else if of_weight < slow_start::FULL {
             let until = server.slow_until().unwrap_or(now);

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use super::maglev::Member;
-use super::{Algorithm, Load, MAX_SERVERS, MAX_WEIGHT, Maglev, Pool, Server, Standing, Tier};
+use super::{Algorithm, Eligibility, Load, MAX_SERVERS, MAX_WEIGHT, Maglev, Pool, Server, Tier};
 use crate::queue::Queue;
 
 /// Makes snapshots of pools, and keeps what successive ones share.
@@ -53,7 +53,7 @@ pub struct ServerSettings {
     /// How long it takes to its whole weight and limit once it is back.
     pub slow_start: Duration,
     /// Whether it may be chosen.
-    pub standing: Standing,
+    pub eligibility: Eligibility,
 }
 
 impl Settings {
@@ -85,7 +85,7 @@ impl ServerSettings {
             backup: false,
             max_connections: None,
             slow_start: Duration::ZERO,
-            standing: Standing::Up { since: None },
+            eligibility: Eligibility::Up { since: None },
         }
     }
 
@@ -199,7 +199,7 @@ impl Kept {
             backup: settings.backup,
             max_connections: settings.max_connections,
             slow_start: settings.slow_start,
-            standing: settings.standing,
+            eligibility: settings.eligibility,
         }
     }
 
@@ -213,14 +213,14 @@ impl Kept {
         let mut old = std::mem::take(&mut self.tables);
         let anybody_up = servers
             .iter()
-            .any(|server| server.standing.is_up() && server.weight > 0);
+            .any(|server| server.eligibility.is_up() && server.weight > 0);
         let mut tiers = Vec::with_capacity(2);
         for backup in [false, true] {
             let of_tier = |server: &&Server| server.backup == backup && server.weight > 0;
-            let may_be_chosen = |server: &Server| match server.standing {
-                Standing::Up { .. } => true,
-                Standing::Down => fail_open && !anybody_up,
-                Standing::Drain | Standing::Maintenance => false,
+            let may_be_chosen = |server: &Server| match server.eligibility {
+                Eligibility::Up { .. } => true,
+                Eligibility::Down => fail_open && !anybody_up,
+                Eligibility::Drain | Eligibility::Maintenance => false,
             };
             let all: Vec<(u16, &Server)> = (0..)
                 .zip(servers.iter().take(MAX_SERVERS))

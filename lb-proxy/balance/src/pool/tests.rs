@@ -111,9 +111,9 @@ fn server(text: &str) -> ServerSettings {
             Some(("max", max)) => server.max_connections = Some(max.parse().unwrap()),
             _ => match word {
                 "backup" => server.backup = true,
-                "drain" => server.standing = Standing::Drain,
-                "down" => server.standing = Standing::Down,
-                "maintenance" => server.standing = Standing::Maintenance,
+                "drain" => server.eligibility = Eligibility::Drain,
+                "down" => server.eligibility = Eligibility::Down,
+                "maintenance" => server.eligibility = Eligibility::Maintenance,
                 _ => panic!("what is {word}?"),
             },
         }
@@ -407,7 +407,7 @@ fn each_server_is_explained() {
     let mut bench = Bench::new(Algorithm::RoundRobin, &servers);
     let now = bench.now;
     bench.server("a").slow_start = Duration::from_secs(10);
-    bench.server("a").standing = Standing::Up { since: Some(now) };
+    bench.server("a").eligibility = Eligibility::Up { since: Some(now) };
     bench.now += Duration::from_secs(5);
     let pool = bench.pool();
     let _full = pool.servers[7].load.adopt();

@@ -12,7 +12,7 @@ const MAX_ROUND: usize = 4096;
 pub(crate) fn round(weights: &[(u16, u16)]) -> Box<[u16]> {
     let weights = fit(weights);
     let total: i64 = weights.iter().map(|(_, weight)| i64::from(*weight)).sum();
-    let mut standings: Vec<(u16, i64, i64)> = weights
+    let mut eligibilities: Vec<(u16, i64, i64)> = weights
         .iter()
         .map(|(index, weight)| (*index, i64::from(*weight), 0))
         .collect();
@@ -21,10 +21,10 @@ pub(crate) fn round(weights: &[(u16, u16)]) -> Box<[u16]> {
         // Everybody gains its weight; the one furthest ahead has its turn and pays for it. Between
         // equals the first in order.
         let mut ahead: Option<&mut (u16, i64, i64)> = None;
-        for standing in &mut standings {
-            standing.2 += standing.1;
-            if ahead.as_ref().is_none_or(|ahead| standing.2 > ahead.2) {
-                ahead = Some(standing);
+        for eligibility in &mut eligibilities {
+            eligibility.2 += eligibility.1;
+            if ahead.as_ref().is_none_or(|ahead| eligibility.2 > ahead.2) {
+                ahead = Some(eligibility);
             }
         }
         if let Some(ahead) = ahead {

@@ -106,6 +106,6 @@ pub(super) fn keeping(pool: &Pool) -> impl Iterator<Item = &Arc<Server>> {
     pool.servers
         .iter()
         .enumerate()
-        .filter(move |(index, server)| server.standing.keeps_sessions() || used.contains(index))
+        .filter(move |(index, server)| server.eligibility.keeps_sessions() || used.contains(index))
         .map(|(_, server)| server)
 }

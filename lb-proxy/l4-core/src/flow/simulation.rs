@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use balance::pool::Standing;
+use balance::pool::Eligibility;
 
 use super::tests::{World, address};
 use super::*;
@@ -81,19 +81,19 @@ fn run(seed: u64) {
         match chance.below(20) {
             0 => {
                 let n_servers = chance.small(4);
-                let standings: Vec<Standing> = (0..n_servers)
+                let eligibilities: Vec<Eligibility> = (0..n_servers)
                     .map(|_| match chance.below(4) {
-                        0 => Standing::Down,
-                        1 => Standing::Drain,
-                        _ => Standing::Up { since: None },
+                        0 => Eligibility::Down,
+                        1 => Eligibility::Drain,
+                        _ => Eligibility::Up { since: None },
                     })
                     .collect();
-                world.serve(&standings);
+                world.serve(&eligibilities);
                 outside.perform(&mut world, &mut chance, u64::MAX);
                 for server in outside.ways.values() {
-                    let standing = standings.get(usize::from(server.address.port()) - 1);
+                    let eligibility = eligibilities.get(usize::from(server.address.port()) - 1);
                     assert!(
-                        standing.is_some_and(Standing::keeps_sessions),
+                        eligibility.is_some_and(Eligibility::keeps_sessions),
                         "moved at once"
                     );
                 }

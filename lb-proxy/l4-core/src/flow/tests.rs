@@ -1,6 +1,6 @@
 use std::sync::Mutex;
 
-use balance::pool::{Algorithm, Registry, ServerSettings, Settings as PoolSettings, Standing};
+use balance::pool::{Algorithm, Eligibility, Registry, ServerSettings, Settings as PoolSettings};
 use balance::table::{Route, Sources};
 
 use super::*;
@@ -12,7 +12,7 @@ pub(super) struct World {
     registry: Mutex<Registry>,
 }
 
-const UP: Standing = Standing::Up { since: None };
+const UP: Eligibility = Eligibility::Up { since: None };
 
 impl World {
     pub(super) fn new(settings: Settings, seed: u64) -> Self {
@@ -24,29 +24,29 @@ impl World {
         }
     }
 
-    fn with(settings: Settings, standings: &[Standing]) -> Self {
+    fn with(settings: Settings, eligibilities: &[Eligibility]) -> Self {
         let mut world = Self::new(settings, 1);
-        world.serve(standings);
+        world.serve(eligibilities);
         world
     }
 
     /// The servers `s0`, `s1` and so on stand like this.
-    pub(super) fn serve(&mut self, standings: &[Standing]) {
-        let pool = self.pool(standings, false);
+    pub(super) fn serve(&mut self, eligibilities: &[Eligibility]) {
+        let pool = self.pool(eligibilities, false);
         let frontend = Arc::clone(self.flows.frontend());
         self.flows.handle_servers(frontend, Some(&pool));
     }
 
-    pub(super) fn pool(&self, standings: &[Standing], fail_open: bool) -> Arc<Pool> {
+    pub(super) fn pool(&self, eligibilities: &[Eligibility], fail_open: bool) -> Arc<Pool> {
         let mut settings = PoolSettings::new("dns");
         settings.algorithm = Algorithm::RoundRobin;
         settings.fail_open = fail_open;
         settings.servers = (1..)
-            .zip(standings)
-            .map(|(port, standing)| {
+            .zip(eligibilities)
+            .map(|(port, eligibility)| {
                 let address = SocketAddr::from(([10, 0, 0, 1], port));
                 let mut server = ServerSettings::new(format!("s{}", port - 1), address);
-                server.standing = *standing;
+                server.eligibility = *eligibility;
                 server
             })
             .collect();
@@ -180,7 +180,7 @@ fn a_flow_in_which_nothing_moves_ends() {
 
 #[test]
 fn flows_of_a_server_that_goes_move_at_once() {
-    for gone in [Standing::Down, Standing::Maintenance] {
+    for gone in [Eligibility::Down, Eligibility::Maintenance] {
         let mut world = World::with(Settings::default(), &[UP, UP]);
         world.request(1);
         world.request(2);
@@ -190,7 +190,7 @@ fn flows_of_a_server_that_goes_move_at_once() {
     }
     let mut world = World::with(Settings::default(), &[UP, UP]);
     world.request(1);
-    world.serve(&[Standing::Drain, UP]);
+    world.serve(&[Eligibility::Drain, UP]);
     assert_eq!(world.outputs(), "");
     assert_eq!(world.request(1), "forward 0.0");
     world.serve(&[]);
@@ -202,7 +202,7 @@ fn flows_of_a_server_that_goes_move_at_once() {
 fn with_fail_open_flows_stay_when_all_are_down() {
     let mut world = World::with(Settings::default(), &[UP]);
     world.request(1);
-    let pool = world.pool(&[Standing::Down], true);
+    let pool = world.pool(&[Eligibility::Down], true);
     let frontend = Arc::clone(world.flows.frontend());
     world.flows.handle_servers(frontend, Some(&pool));
     assert_eq!(world.outputs(), "");
@@ -317,7 +317,7 @@ fn flows_that_began_elsewhere_go_on_where_they_were() {
         requests: Some(5),
         ..Settings::default()
     };
-    let mut world = World::with(settings, &[UP, UP, Standing::Drain, Standing::Down]);
+    let mut world = World::with(settings, &[UP, UP, Eligibility::Drain, Eligibility::Down]);
     world.now += Duration::from_secs(100);
     let known = |client, server: u16, requests, idle| Known {
         client: address(client),

@@ -230,7 +230,7 @@ fn workers_never_wait_for_a_writer_that_does() {
     assert!(status.success());
     let reader = thread::spawn({
         let pipe = pipe.clone();
-        move || fs::File::open(pipe).unwrap()
+        move || File::open(pipe).unwrap()
     });
     let writer = Writer::start(&to_file(&pipe)).unwrap();
     let reader = reader.join().unwrap();

@@ -22,9 +22,9 @@ use rustix::time::Timespec;
 use tracing::{debug, error};
 
 use self::state::State;
+use super::flow_handover::{IncomingFlow, OutgoingFlow};
+use super::flow_socket::FlowSocket;
 use super::now;
-use super::parcel::{Arrived, Given};
-use super::way::Way;
 use crate::relay::Report;
 
 /// Sockets that are looked at after one wait.
@@ -104,7 +104,7 @@ impl Shard {
             backend: Arc::clone(&name),
             frontend: name,
             flows,
-            ways: Vec::new(),
+            flow_sockets: Vec::new(),
             kept: 0,
             source: None,
             table,
@@ -157,12 +157,12 @@ impl Shard {
     }
 
     /// Every flow, for another balancer; to be called while nobody serves. They stay here as they are.
-    pub(super) fn give(&self, listener: u64) -> Vec<Given> {
+    pub(super) fn give(&self, listener: u64) -> Vec<OutgoingFlow> {
         let state = self.lock();
         let time = now();
         let flows = state.flows.list(time).filter_map(|flow| {
-            let held = state.ways.get(flow.id.index())?.as_ref()?;
-            Some(Given {
+            let held = state.flow_sockets.get(flow.id.index())?.as_ref()?;
+            Some(OutgoingFlow {
                 frontend: Arc::clone(&state.frontend),
                 listener,
                 known: Known {
@@ -174,7 +174,7 @@ impl Shard {
                     responses: flow.responses,
                     idle: flow.idle,
                 },
-                way: Arc::clone(&held.way),
+                flow_socket: Arc::clone(&held.flow_socket),
                 kept: held.kept.clone(),
             })
         });
@@ -182,7 +182,7 @@ impl Shard {
     }
 
     /// Goes on with flows whose clients send to `listener`; how many.
-    pub(super) fn adopt(&self, flows: Vec<Arrived>, listener: &Arc<UdpSocket>) -> usize {
+    pub(super) fn adopt(&self, flows: Vec<IncomingFlow>, listener: &Arc<UdpSocket>) -> usize {
         let mut state = self.lock();
         let known: Vec<Known> = flows.iter().map(|flow| flow.known.clone()).collect();
         let ids = state.flows.handle_adopted(&known, now());
@@ -205,7 +205,7 @@ impl Shard {
     /// Waits for answers until it is to stop.
     pub(super) fn run(&self, heartbeat: &Heartbeat) {
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
-        let mut ready: Vec<Arc<Way>> = Vec::with_capacity(EVENTS);
+        let mut ready: Vec<Arc<FlowSocket>> = Vec::with_capacity(EVENTS);
         let mut arrivals = Vec::with_capacity(EVENTS);
         let mut buffer = vec![0; BUFFER];
         let mut timeout = WAKE;
@@ -215,18 +215,18 @@ impl Shard {
             let mut state = self.lock();
             state.refresh(&self.epoll);
             for event in events.drain(..) {
-                ready.extend(state.way(FlowId::from_bits(event.data.u64())));
+                ready.extend(state.flow_socket(FlowId::from_bits(event.data.u64())));
             }
             drop(state);
-            for way in &ready {
-                if let Some(arrival) = way.receive(&mut buffer) {
-                    arrivals.push((Arc::clone(way), arrival));
+            for flow_socket in &ready {
+                if let Some(arrival) = flow_socket.receive(&mut buffer) {
+                    arrivals.push((Arc::clone(flow_socket), arrival));
                 }
             }
             ready.clear();
             let mut state = self.lock();
-            for (way, arrival) in arrivals.drain(..) {
-                state.arrived(&self.epoll, &way, &arrival);
+            for (flow_socket, arrival) in arrivals.drain(..) {
+                state.arrived(&self.epoll, &flow_socket, &arrival);
             }
             state.flows.handle_timeout(now());
             state.perform(&self.epoll, None);

@@ -2,7 +2,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use balance::pool::{
-    Algorithm, Registry, Server, ServerSettings, Settings as PoolSettings, Standing,
+    Algorithm, Eligibility, Registry, Server, ServerSettings, Settings as PoolSettings,
 };
 use balance::table::{Backend, Frontend, Policy, Route};
 
@@ -25,12 +25,12 @@ fn socket() -> UdpSocket {
     socket
 }
 
-fn table(registry: &mut Registry, servers: &[(SocketAddr, Standing)]) -> Table {
+fn table(registry: &mut Registry, servers: &[(SocketAddr, Eligibility)]) -> Table {
     let mut settings = PoolSettings::new("dns");
     settings.algorithm = Algorithm::RoundRobin;
-    for (address, standing) in servers {
+    for (address, eligibility) in servers {
         let mut server = ServerSettings::new(address.to_string(), *address);
-        server.standing = *standing;
+        server.eligibility = *eligibility;
         settings.servers.push(server);
     }
     Table {
@@ -60,7 +60,7 @@ fn receive(client: &UdpSocket) -> String {
 fn datagrams_go_to_servers_and_answers_come_back() {
     let (a, b) = (socket(), socket());
     let (at_a, at_b) = (a.local_addr().unwrap(), b.local_addr().unwrap());
-    let up = Standing::Up { since: None };
+    let up = Eligibility::Up { since: None };
     let mut registry = Registry::new();
     let cell = Cell::new(table(&mut registry, &[(at_a, up), (at_b, up)]));
     let reported = Arc::new(Reported::default());
@@ -84,7 +84,10 @@ fn datagrams_go_to_servers_and_answers_come_back() {
     assert_eq!(receive(&client), "a2");
 
     // The server goes: the next datagram is the other's.
-    cell.publish(table(&mut registry, &[(at_a, Standing::Down), (at_b, up)]));
+    cell.publish(table(
+        &mut registry,
+        &[(at_a, Eligibility::Down), (at_b, up)],
+    ));
     client.send(b"3").unwrap();
     answer(&b, "b");
     assert_eq!(receive(&client), "b3");

@@ -36,7 +36,7 @@ pub(super) struct Channel {
 
 /// Where successors ask.
 #[derive(Debug)]
-pub(super) struct Door {
+pub(super) struct HandoverSocket {
     socket: OwnedFd,
     path: PathBuf,
     /// Device and inode of what was bound.
@@ -134,7 +134,7 @@ impl Channel {
     }
 }
 
-impl Door {
+impl HandoverSocket {
     /// Binds beside `path` and renames over it: whoever asks there meets this process from then on.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let beside = beside(path);
@@ -176,7 +176,7 @@ impl Door {
     }
 }
 
-impl Drop for Door {
+impl Drop for HandoverSocket {
     fn drop(&mut self) {
         // A successor may have put its own there.
         if identity(&self.path).is_ok_and(|identity| identity == self.identity) {

@@ -9,8 +9,8 @@ use l4_core::handover::{Bytes, Connection, DatagramFlow, Direction, Message, Soc
 
 use super::channel::Channel;
 use super::send::{expect, hello, unexpected};
-use crate::datagram::Arrived;
-use crate::relay::{Assembler, Engine, Listener, Parcel};
+use crate::datagram::IncomingFlow;
+use crate::relay::{Assembler, Engine, FrozenSession, Listener};
 
 /// A process that is ready to give everything to this one.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub struct Taken {
     /// How many connections; they go on already.
     pub sessions: usize,
     /// Flows of datagrams, which wait to be gone on with.
-    pub flows: Vec<Arrived>,
+    pub flows: Vec<IncomingFlow>,
     /// What the predecessor's state was at last, by name; nothing when it has not told it again.
     pub state: Vec<(String, OwnedFd)>,
 }
@@ -145,15 +145,15 @@ impl Predecessor {
             self.abort(&error);
             return Err(error);
         }
-        let flows: Vec<Arrived> = arrivals
+        let flows: Vec<IncomingFlow> = arrivals
             .flows
             .into_iter()
             // One without addresses cannot be gone on with: its client begins another.
-            .filter_map(|(description, socket)| Arrived::assemble(description, socket))
+            .filter_map(|(description, socket)| IncomingFlow::assemble(description, socket))
             .collect();
         // Everything that can fail is done before the predecessor lets go.
         let mut assembler = engine.assembler();
-        let parcels: io::Result<Vec<Parcel>> = arrivals
+        let parcels: io::Result<Vec<FrozenSession>> = arrivals
             .connections
             .into_iter()
             .map(|arrival| arrival.assemble(&mut assembler))
@@ -289,7 +289,7 @@ impl Arrivals {
 }
 
 impl Arrival {
-    fn assemble(self, assembler: &mut Assembler) -> io::Result<Parcel> {
+    fn assemble(self, assembler: &mut Assembler) -> io::Result<FrozenSession> {
         let flows = [
             (&self.up, self.description.up.held),
             (&self.down, self.description.down.held),

@@ -13,9 +13,9 @@ use l4_core::handover::{
     MOST_DESCRIPTORS, Message, Socket, SocketKind, VERSION, WITH_FLOWS, WITH_LAST_STATE,
 };
 
-use super::channel::{Channel, Door};
-use crate::datagram::Given;
-use crate::relay::{Engine, Parcel};
+use super::channel::{Channel, HandoverSocket};
+use crate::datagram::OutgoingFlow;
+use crate::relay::{Engine, FrozenSession};
 
 /// How long the thread sleeps at most before it looks whether it is to stop.
 const WAKE: Duration = Duration::from_millis(250);
@@ -34,7 +34,7 @@ pub type State = Box<dyn Fn() -> Option<(String, OwnedFd)> + Send>;
 /// Flows of datagrams, which leave together with connections.
 pub trait Flows: Send {
     /// Stops them in their tracks: nothing is received any more.
-    fn freeze(&self) -> Vec<Given>;
+    fn freeze(&self) -> Vec<OutgoingFlow>;
 
     /// They go on here after all.
     fn thaw(&self);
@@ -42,13 +42,13 @@ pub trait Flows: Send {
 
 /// Waits for a successor and gives it everything.
 #[derive(Debug)]
-pub struct Giver {
+pub struct HandoverSender {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 struct Office {
-    door: Door,
+    door: HandoverSocket,
     engine: Arc<Engine>,
     others: Others,
     state: State,
@@ -56,7 +56,7 @@ struct Office {
     stop: Arc<AtomicBool>,
 }
 
-impl Giver {
+impl HandoverSender {
     /// Listens at `path`. Once every connection belongs to a successor `gone` is called, from a thread
     /// of its own: the process has nothing left to do, and exits at once.
     ///
@@ -73,7 +73,7 @@ impl Giver {
     ) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let office = Office {
-            door: Door::open(path)?,
+            door: HandoverSocket::open(path)?,
             engine,
             others,
             state,
@@ -90,7 +90,7 @@ impl Giver {
     }
 }
 
-impl Drop for Giver {
+impl Drop for HandoverSender {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take()
@@ -191,8 +191,8 @@ impl Office {
         &self,
         channel: &mut Channel,
         version: u16,
-        parcels: &[Parcel],
-        flows: &[Given],
+        parcels: &[FrozenSession],
+        flows: &[OutgoingFlow],
     ) -> io::Result<()> {
         let n_bytes = send_connections(channel, parcels, &self.engine)?;
         send_flows(channel, flows)?;
@@ -270,7 +270,11 @@ pub(super) fn unexpected(message: &Message) -> io::Error {
 //--- Connections
 
 /// Sends every connection; how many octets of held data there were.
-fn send_connections(channel: &mut Channel, parcels: &[Parcel], engine: &Engine) -> io::Result<u64> {
+fn send_connections(
+    channel: &mut Channel,
+    parcels: &[FrozenSession],
+    engine: &Engine,
+) -> io::Result<u64> {
     let epoch = engine.epoch();
     let mut n_bytes = 0;
     let mut batch = Batch::default();
@@ -285,7 +289,7 @@ fn send_connections(channel: &mut Channel, parcels: &[Parcel], engine: &Engine) 
     Ok(n_bytes)
 }
 
-fn send_flows(channel: &mut Channel, flows: &[Given]) -> io::Result<()> {
+fn send_flows(channel: &mut Channel, flows: &[OutgoingFlow]) -> io::Result<()> {
     let mut descriptions: Vec<DatagramFlow> = Vec::new();
     let mut descriptors = Vec::new();
     let mut octets = 0;
@@ -326,7 +330,7 @@ impl<'a> Batch<'a> {
             && self.descriptors.len() + description.n_descriptors() <= MOST_DESCRIPTORS
     }
 
-    fn add(&mut self, number: u32, description: Connection, parcel: &'a Parcel) {
+    fn add(&mut self, number: u32, description: Connection, parcel: &'a FrozenSession) {
         self.octets += size(&description);
         self.descriptions.push(description);
         self.descriptors.extend(parcel.descriptors());

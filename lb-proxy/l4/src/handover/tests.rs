@@ -15,9 +15,9 @@ use std::time::Duration;
 use balance::table::AcceptProxy;
 use l4_core::handover::{Hello, Message, VERSION};
 
-use super::channel::{Channel, Door};
-use super::{Flows, Giver, Predecessor, ask};
-use crate::datagram::Given;
+use super::channel::{Channel, HandoverSocket};
+use super::{Flows, HandoverSender, Predecessor, ask};
+use crate::datagram::OutgoingFlow;
 use crate::relay::tests::rig::{
     LIMIT, Rig, accept, named_echo, nobody, patient, pattern, read_exact, read_to_end, reset,
     server, until,
@@ -27,7 +27,7 @@ use crate::relay::{Engine, Filter, SessionState};
 /// An engine that waits for its successor.
 struct Old {
     engine: Arc<Engine>,
-    giver: Option<Giver>,
+    giver: Option<HandoverSender>,
     flows: NoFlows,
     /// How often its state was asked for.
     asked: Arc<AtomicUsize>,
@@ -39,7 +39,7 @@ struct Old {
 struct NoFlows(Arc<[AtomicUsize; 2]>);
 
 impl Flows for NoFlows {
-    fn freeze(&self) -> Vec<Given> {
+    fn freeze(&self) -> Vec<OutgoingFlow> {
         self.0[0].fetch_add(1, Ordering::Relaxed);
         Vec::new()
     }
@@ -66,7 +66,7 @@ fn old(rig: &mut Rig, path: &Path) -> Old {
         write!(file, "state {number}").unwrap();
         Some(("state".to_owned(), file.into()))
     });
-    let giver = Giver::start(
+    let giver = HandoverSender::start(
         path,
         Arc::clone(&engine),
         others,
@@ -450,20 +450,20 @@ fn a_path_is_removed_by_its_owner_alone() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("swap");
     assert!(ask(&path).unwrap().is_none());
-    let first = Door::open(&path).unwrap();
-    let second = Door::open(&path).unwrap();
+    let first = HandoverSocket::open(&path).unwrap();
+    let second = HandoverSocket::open(&path).unwrap();
     drop(first);
     assert!(path.exists());
     drop(second);
     assert!(!path.exists());
     // A path that was left behind by a crash leads to nobody, and is taken over.
-    let left = Door::open(&path).unwrap();
+    let left = HandoverSocket::open(&path).unwrap();
     let copy = path.with_extension("copy");
     std::fs::hard_link(&path, &copy).unwrap();
     drop(left);
     std::fs::rename(&copy, &path).unwrap();
     assert!(ask(&path).unwrap().is_none());
-    drop(Door::open(&path).unwrap());
+    drop(HandoverSocket::open(&path).unwrap());
     assert!(!path.exists());
 }
 

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto};
 
 use super::connection::{Session, Stage};
-use super::pump::{Side, Signs};
+use super::pump::{Readiness, Side};
 use super::sys;
 use super::worker::{Ending, REST, Worker, is_shortage};
 
@@ -277,7 +277,7 @@ impl Worker {
             return Attempt::Over;
         }
         if let Some(session) = self.sessions.get_mut(index) {
-            session.server = Some(Side::new(socket, Signs::default()));
+            session.server = Some(Side::new(socket, Readiness::default()));
         }
         self.arm(index, backend.policy.connect_timeout);
         Attempt::UnderWay
@@ -315,13 +315,13 @@ impl Worker {
         let Some(server) = &session.server else {
             return;
         };
-        if server.signs.has(Signs::FAILED | Signs::HUNG_UP) {
+        if server.signs.has(Readiness::FAILED | Readiness::HUNG_UP) {
             match rustix::net::sockopt::socket_error(&server.socket) {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) | Err(error) => return self.attempt_failed(index, error),
             }
         }
-        if server.signs.has(Signs::WRITABLE) {
+        if server.signs.has(Readiness::WRITABLE) {
             if is_itself(session, server) {
                 return self.attempt_failed(index, Errno::CONNREFUSED);
             }

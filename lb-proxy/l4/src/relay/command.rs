@@ -10,7 +10,7 @@ use balance::queue::Wake;
 use balance::table::Frontend;
 use rustix::event::EventfdFlags;
 
-use super::connection::Parcel;
+use super::connection::FrozenSession;
 use super::listener::Share;
 use super::session_info::{Filter, SessionInfo};
 
@@ -29,9 +29,9 @@ pub(super) enum Command {
     /// Begin what is accepted here alone, until sessions are given back.
     KeepAll(mpsc::Sender<()>),
     /// Stop moving and hand out every session.
-    Freeze(mpsc::Sender<Vec<Parcel>>),
+    Freeze(mpsc::Sender<Vec<FrozenSession>>),
     /// Go on with these sessions.
-    Adopt(Vec<Parcel>),
+    Adopt(Vec<FrozenSession>),
     /// Accept no more.
     StopAccepting,
     /// End.

@@ -12,7 +12,7 @@ use balance::table::{Backend, Frontend, Table};
 use l4_core::timers::TICK;
 use rustix::io::Errno;
 
-use super::pump::{End, Flow, Side, Signs};
+use super::pump::{End, Flow, Readiness, Side};
 use super::session_info::{Filter, SessionInfo, SessionState};
 
 /// A session.
@@ -46,13 +46,13 @@ pub(crate) struct Session {
     /// The client's address, as the socket has it.
     pub(crate) peer: SocketAddr,
     /// Of no use once bytes move; then it is gone.
-    pub(crate) early: Option<Box<Early>>,
+    pub(crate) early: Option<Box<Pending>>,
     /// What the client has said of itself, if it did.
     pub(crate) named: Option<Box<Named>>,
     /// Bytes moved that the counters know of, both ways together.
     pub(super) counted: (u64, u64),
     /// A side has failed: the other one gets what is left, as long as it takes some before this tick.
-    pub(super) parting: Option<Parting>,
+    pub(super) parting: Option<HalfClosed>,
     /// When bytes were last moved up, and down: what is gathered waits from then on.
     pub(super) moved_at: [Micros; 2],
     /// The worker has it among those that are gathered.
@@ -78,7 +78,7 @@ pub(crate) enum Stage {
 
 /// What a session needs until bytes move.
 #[derive(Debug, Default)]
-pub(crate) struct Early {
+pub(crate) struct Pending {
     /// What the client has sent.
     pub(crate) bytes: Vec<u8>,
     /// The PROXY header was read, or none is expected.
@@ -106,7 +106,7 @@ pub(crate) struct Named {
 
 /// The end of a session one side of which has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Parting {
+pub(super) struct HalfClosed {
     /// When it ends, whatever is left.
     pub(super) until: u64,
     /// Bytes that were left when it was last looked.
@@ -115,7 +115,7 @@ pub(super) struct Parting {
 
 /// A session on its way to another worker or process.
 #[derive(Debug)]
-pub(crate) struct Parcel(pub(crate) Session);
+pub(crate) struct FrozenSession(pub(crate) Session);
 
 impl Session {
     pub(super) fn new(
@@ -181,7 +181,7 @@ impl Session {
         SocketAddr::try_from(address).ok().map(canonical)
     }
 
-    pub(super) fn early(&mut self) -> &mut Early {
+    pub(super) fn early(&mut self) -> &mut Pending {
         self.early.get_or_insert_default()
     }
 
@@ -191,7 +191,7 @@ impl Session {
 
     /// True when one of the sides has failed, so that the other is not waited for without end.
     pub(super) fn is_failing(&self) -> bool {
-        let failed = Signs::FAILED | Signs::RESET;
+        let failed = Readiness::FAILED | Readiness::RESET;
         self.client.signs.has(failed)
             || self
                 .server

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
 use super::connection::{Session, Stage};
-use super::pump::{End, Signs};
+use super::pump::{End, Readiness};
 use super::worker::{Ending, Worker};
 
 /// The most that is kept before a decision: a PROXY header and a ClientHello of any sane size.
@@ -112,7 +112,7 @@ impl Worker {
 
 /// Reads as much as is there and may be kept.
 fn read(session: &mut Session, scratch: &mut [u8]) -> rustix::io::Result<Patience> {
-    while session.client.signs.has(Signs::READABLE) && session.stage == Stage::Inspecting {
+    while session.client.signs.has(Readiness::READABLE) && session.stage == Stage::Inspecting {
         let room = LONGEST.saturating_sub(session.early().bytes.len());
         let length = room.min(scratch.len());
         let Some(buffer) = scratch.get_mut(..length) else {
@@ -123,7 +123,7 @@ fn read(session: &mut Session, scratch: &mut [u8]) -> rustix::io::Result<Patienc
         }
         match rustix::net::recv(&session.client.socket, &mut *buffer, RecvFlags::DONTWAIT) {
             Ok((0, _)) => {
-                session.client.signs.clear(Signs::READABLE);
+                session.client.signs.clear(Readiness::READABLE);
                 session.up.end = End::Finishing;
                 return Ok(Patience::Over);
             }
@@ -131,7 +131,7 @@ fn read(session: &mut Session, scratch: &mut [u8]) -> rustix::io::Result<Patienc
                 let bytes = buffer.get(..received).unwrap_or_default();
                 session.early().bytes.extend_from_slice(bytes);
             }
-            Err(Errno::AGAIN) => session.client.signs.clear(Signs::READABLE),
+            Err(Errno::AGAIN) => session.client.signs.clear(Readiness::READABLE),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error),
         }

@@ -45,20 +45,20 @@ const ROUNDS: u32 = 16;
 #[derive(Debug)]
 pub(crate) struct Side {
     pub(crate) socket: OwnedFd,
-    pub(super) signs: Signs,
+    pub(super) signs: Readiness,
 }
 
 impl Side {
-    pub(super) fn new(socket: OwnedFd, signs: Signs) -> Self {
+    pub(super) fn new(socket: OwnedFd, signs: Readiness) -> Self {
         Self { socket, signs }
     }
 }
 
 /// What is known of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Signs(u8);
+pub(crate) struct Readiness(u8);
 
-impl Signs {
+impl Readiness {
     pub(super) const READABLE: Self = Self(1);
     pub(super) const WRITABLE: Self = Self(2);
     /// The peer has closed its sending side; what it sent may still wait to be read. Never forgotten:
@@ -121,7 +121,7 @@ impl Signs {
     }
 }
 
-impl std::ops::BitOr for Signs {
+impl std::ops::BitOr for Readiness {
     type Output = Self;
 
     fn bitor(self, other: Self) -> Self {
@@ -237,12 +237,14 @@ impl Flow {
                 Flushed::Broken => {
                     self.kill(tools);
                     // What it sent before it went may still be there to be read.
-                    destination.signs.set(Signs::RESET | Signs::READABLE);
+                    destination
+                        .signs
+                        .set(Readiness::RESET | Readiness::READABLE);
                     return Turn::Rest;
                 }
             }
             match self.end {
-                End::Open if source.signs.has(Signs::READABLE) => {}
+                End::Open if source.signs.has(Readiness::READABLE) => {}
                 End::Finishing => {
                     // Where both ends have closed, the sockets are closed next, which says the same.
                     let closes = back == End::Finished && !failed(source) && !failed(destination);
@@ -257,11 +259,11 @@ impl Flow {
             }
             match self.read(source, destination, tools) {
                 Read::Some => {}
-                Read::Nothing => source.signs.clear(Signs::READABLE),
-                Read::End if source.signs.has(Signs::RESET) => self.end = End::Resetting,
+                Read::Nothing => source.signs.clear(Readiness::READABLE),
+                Read::End if source.signs.has(Readiness::RESET) => self.end = End::Resetting,
                 Read::End => self.end = End::Finishing,
                 Read::Failed => {
-                    source.signs.set(Signs::RESET);
+                    source.signs.set(Readiness::RESET);
                     self.end = End::Resetting;
                 }
             }
@@ -304,7 +306,7 @@ impl Flow {
     //--- Writing
 
     fn flush(&mut self, destination: &mut Side, tools: &mut Tools) -> Flushed {
-        if !destination.signs.has(Signs::WRITABLE) {
+        if !destination.signs.has(Readiness::WRITABLE) {
             return Flushed::Blocked;
         }
         if let Some(held) = &mut self.held {
@@ -337,7 +339,7 @@ impl Flow {
                         .saturating_sub(u32::try_from(sent).unwrap_or(u32::MAX));
                 }
                 Err(Errno::AGAIN) => {
-                    destination.signs.clear(Signs::WRITABLE);
+                    destination.signs.clear(Readiness::WRITABLE);
                     return Flushed::Blocked;
                 }
                 Err(Errno::INTR) => {}
@@ -369,13 +371,13 @@ impl Flow {
         // A short read is all there was, which spares the call that would say so.
         let rest = match source.signs {
             _ if received == capacity => Read::Some,
-            signs if signs.has(Signs::URGENT | Signs::FAILED) => Read::Some,
-            signs if signs.has(Signs::HUNG_UP) => Read::End,
+            signs if signs.has(Readiness::URGENT | Readiness::FAILED) => Read::Some,
+            signs if signs.has(Readiness::HUNG_UP) => Read::End,
             _ => Read::Nothing,
         };
         // The last bytes wait for the end, which is told next and goes in the same segment.
         let flags = match rest {
-            Read::End if !source.signs.has(Signs::RESET) => SendFlags::MORE,
+            Read::End if !source.signs.has(Readiness::RESET) => SendFlags::MORE,
             _ => SendFlags::empty(),
         };
         self.copy_out(bytes, destination, flags);
@@ -450,7 +452,7 @@ impl Flow {
     pub(super) fn wait_no_longer(&mut self, source: &mut Side) {
         if self.is_gathering() && self.gathering.miss() {
             mark(source, 1);
-            source.signs.set(Signs::READABLE);
+            source.signs.set(Readiness::READABLE);
         }
     }
 
@@ -468,7 +470,7 @@ fn mark(source: &Side, octets: i32) {
 
 /// True when a side was reset, or is about to be found so.
 fn failed(side: &Side) -> bool {
-    side.signs.has(Signs::RESET | Signs::FAILED)
+    side.signs.has(Readiness::RESET | Readiness::FAILED)
 }
 
 /// Sends as much as the socket takes and notes when it takes no more; an error is only that it is one.
@@ -478,12 +480,12 @@ fn send(destination: &mut Side, bytes: &[u8], flags: SendFlags) -> Result<usize,
         match rustix::net::send(&destination.socket, bytes, flags) {
             Ok(sent) => {
                 if sent < bytes.len() {
-                    destination.signs.clear(Signs::WRITABLE);
+                    destination.signs.clear(Readiness::WRITABLE);
                 }
                 return Ok(sent);
             }
             Err(Errno::AGAIN) => {
-                destination.signs.clear(Signs::WRITABLE);
+                destination.signs.clear(Readiness::WRITABLE);
                 return Ok(0);
             }
             Err(Errno::INTR) => {}

@@ -27,7 +27,7 @@ use rustix::time::Timespec;
 
 use super::command::Mailbox;
 use super::connection::{Micros, Session, Stage};
-use super::pump::{Signs, Tools};
+use super::pump::{Readiness, Tools};
 use super::{Counters, Shared};
 
 /// How long a worker sleeps at most, so that its heartbeat shows it is alive.
@@ -276,7 +276,7 @@ impl Worker {
             Stage::Relaying => self.relay(index),
             Stage::Inspecting => self.inspect(index),
             // A client that has closed only its sending side still waits for an answer.
-            _ if session.client.signs.has(Signs::FAILED) => self.client_gone(index),
+            _ if session.client.signs.has(Readiness::FAILED) => self.client_gone(index),
             Stage::Connecting => self.look_at_attempt(index),
             Stage::Queued | Stage::Pausing => {}
         }

@@ -78,7 +78,7 @@ impl KernelFrontend {
                 address: server.address,
                 weight: server.weight,
                 in_use,
-                keeps: in_use || server.standing.keeps_sessions(),
+                keeps: in_use || server.eligibility.keeps_sessions(),
             }
         });
         Self {

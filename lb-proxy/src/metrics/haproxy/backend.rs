@@ -56,7 +56,7 @@ pub(super) fn backends(page: &mut Page<'_, '_>, view: &View, now: Instant) -> fm
             "haproxy_backend_weight",
             "The weight of servers that are up",
             |p| {
-                let up = p.servers.iter().filter(|server| server.standing.is_up());
+                let up = p.servers.iter().filter(|server| server.eligibility.is_up());
                 up.map(|server| u64::from(server.weight)).sum()
             },
         ),
@@ -168,7 +168,7 @@ fn histories(page: &mut Page<'_, '_>, view: &View, now: Instant) -> fmt::Result 
 
 fn of_group(pool: &Pool, backup: bool) -> u64 {
     let group = pool.servers.iter().filter(|server| server.backup == backup);
-    let up = group.filter(|server| server.standing.is_up());
+    let up = group.filter(|server| server.eligibility.is_up());
     u64::try_from(up.count()).unwrap_or(u64::MAX)
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::event::{Action, Event, Fault, Reason, Start};
-use super::{DEFENCE_TIME, DEFENCES, Goodbye, Machine, Phase, ReportKind, are_unknown};
+use super::{DEFENCE_TIME, DEFENCES, FinalAdvertisement, Machine, Phase, ReportKind, are_unknown};
 use crate::packet::{PRIORITY_OWNER, Version};
 use crate::settings::{RouterSettings, VirtualAddress};
 
@@ -59,7 +59,7 @@ impl Machine {
                 let leaving = self.is_handing_over();
                 let goodbye = match fault {
                     // There is no way to say it.
-                    Fault::Link | Fault::Source => Goodbye::Silent,
+                    Fault::Link | Fault::Source => FinalAdvertisement::Silent,
                     Fault::PeersUnknown | Fault::Unable | Fault::Kernel | Fault::Group => {
                         self.goodbye()
                     }

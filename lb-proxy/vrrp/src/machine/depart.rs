@@ -40,7 +40,7 @@ use std::time::{Duration, Instant};
 use super::announcements::Announcements;
 use super::event::{Action, Event, Reason};
 use super::status::Heard;
-use super::{Goodbye, Machine, PRIORITY_LEAVING, Phase, Wait};
+use super::{FinalAdvertisement, Machine, PRIORITY_LEAVING, Phase, Wait};
 use crate::packet::{Advertisement, PRIORITY_STOPPED, Version};
 
 /// How long the announcement of an heir that has advertised is waited for, at most: an heir takes
@@ -61,7 +61,7 @@ const QUIET_QUARTERS: u32 = 3;
 
 /// An active router on its way out.
 #[derive(Debug)]
-pub(super) struct Going {
+pub(super) struct Departing {
     pub(super) purpose: Purpose,
     since: Instant,
     /// When it goes, whatever has been seen.
@@ -101,7 +101,7 @@ struct Heir {
     interval: Duration,
 }
 
-impl Going {
+impl Departing {
     fn new(purpose: Purpose, now: Instant, until: Instant) -> Self {
         Self {
             purpose,
@@ -143,7 +143,7 @@ impl Machine {
             going.purpose = Purpose::HandOver;
             return;
         }
-        active.going = Some(Going::new(Purpose::HandOver, now, now + limit));
+        active.going = Some(Departing::new(Purpose::HandOver, now, now + limit));
         // What is learnt from it would have to be forgotten again.
         active.announcements = Announcements::default();
         self.actions
@@ -159,7 +159,7 @@ impl Machine {
             return;
         };
         active.announcements = Announcements::default();
-        active.going = Some(Going::new(Purpose::Yield, now, now));
+        active.going = Some(Departing::new(Purpose::Yield, now, now));
         self.find_heir(source, heard, now);
     }
 
@@ -333,7 +333,7 @@ impl Machine {
         };
         match (going.purpose, going.heir) {
             (Purpose::HandOver, Some(heir)) => {
-                self.release(Goodbye::Silent);
+                self.release(FinalAdvertisement::Silent);
                 self.say_last_word(PRIORITY_LEAVING, heir.heard);
                 self.stop(Reason::HandedOver(heir.heard.source), now);
             }
@@ -343,11 +343,11 @@ impl Machine {
                     None => Event::LeftAlone,
                 };
                 self.actions.push_back(Action::Report(event));
-                self.release(Goodbye::Silent);
+                self.release(FinalAdvertisement::Silent);
                 self.stop(Reason::Stopped, now);
             }
             (Purpose::Yield, heir) => {
-                self.release(Goodbye::Silent);
+                self.release(FinalAdvertisement::Silent);
                 if let Some(heir) = heir {
                     self.say_last_word(self.priority, heir.heard);
                 }

@@ -108,11 +108,11 @@ impl Machine {
     }
 
     /// Gives up the addresses. The caller says what comes after.
-    pub(super) fn release(&mut self, goodbye: Goodbye) {
+    pub(super) fn release(&mut self, goodbye: FinalAdvertisement) {
         self.counters.release_master += 1;
         match goodbye {
-            Goodbye::Advertised => self.send(PRIORITY_STOPPED),
-            Goodbye::Silent => {}
+            FinalAdvertisement::Advertised => self.send(PRIORITY_STOPPED),
+            FinalAdvertisement::Silent => {}
         }
         let addresses = self.all_addresses();
         self.actions.push_back(Action::ResetFlows(addresses));
@@ -121,10 +121,10 @@ impl Machine {
 
     /// What is said when addresses are given up at once. Who is on the way out has said it, and saying it
     /// again would have the others wait again.
-    pub(super) fn goodbye(&self) -> Goodbye {
+    pub(super) fn goodbye(&self) -> FinalAdvertisement {
         match self.purpose() {
-            None => Goodbye::Advertised,
-            Some(_) => Goodbye::Silent,
+            None => FinalAdvertisement::Advertised,
+            Some(_) => FinalAdvertisement::Silent,
         }
     }
 
@@ -138,7 +138,7 @@ impl Machine {
 
 /// Whether a router says that it stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Goodbye {
+pub(super) enum FinalAdvertisement {
     Advertised,
     Silent,
 }

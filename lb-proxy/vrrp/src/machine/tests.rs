@@ -160,7 +160,7 @@ impl Bench {
             Phase::Active(active) => active.going.as_ref(),
             _ => None,
         };
-        going.is_some_and(Going::is_silent)
+        going.is_some_and(Departing::is_silent)
     }
 
     /// Time passes, and every deadline in it is met.

@@ -7,7 +7,7 @@ use config_text::toml::{duration, line, quoted};
 use super::Site;
 use crate::proxy::Proxy;
 use crate::server::Server;
-use crate::words::{Host, address};
+use crate::values::{Host, address};
 
 impl Site<'_, '_> {
     pub(super) fn server(&mut self, proxy: &Proxy<'_>, server: &Server, text: &mut String) {

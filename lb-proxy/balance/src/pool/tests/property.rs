@@ -13,12 +13,12 @@ fn change(numbers: &mut Numbers, server: &mut ServerSettings, now: Instant) {
     server.backup = numbers.one_in(4);
     server.max_connections = [None, Some(1), Some(3)][numbers.below(3)];
     server.slow_start = [0, 5, 10].map(Duration::from_secs)[numbers.below(3)];
-    server.standing = match numbers.below(8) {
-        0 => Standing::Drain,
-        1 => Standing::Maintenance,
-        2 | 3 => Standing::Down,
-        4 => Standing::Up { since: Some(now) },
-        _ => Standing::Up { since: None },
+    server.eligibility = match numbers.below(8) {
+        0 => Eligibility::Drain,
+        1 => Eligibility::Maintenance,
+        2 | 3 => Eligibility::Down,
+        4 => Eligibility::Up { since: Some(now) },
+        _ => Eligibility::Up { since: None },
     };
 }
 
@@ -27,14 +27,17 @@ fn group(pool: &Pool, tried: &Tried) -> Vec<usize> {
     let some_up = pool
         .servers
         .iter()
-        .any(|server| server.standing.is_up() && server.weight > 0);
+        .any(|server| server.eligibility.is_up() && server.weight > 0);
     for backup in [false, true] {
         let mut group: Vec<usize> = (0..pool.servers.len())
             .filter(|index| {
                 let server = &pool.servers[*index];
-                let standing = server.standing.is_up()
-                    || pool.fail_open && !some_up && server.standing == Standing::Down;
-                standing && server.weight > 0 && server.backup == backup && !tried.contains(server)
+                let eligibility = server.eligibility.is_up()
+                    || pool.fail_open && !some_up && server.eligibility == Eligibility::Down;
+                eligibility
+                    && server.weight > 0
+                    && server.backup == backup
+                    && !tried.contains(server)
             })
             .collect();
         if backup && !pool.all_backups {

@@ -7,7 +7,7 @@ fn coming_back(algorithm: Algorithm, elapsed: Duration) -> Bench {
     let mut bench = Bench::new(algorithm, &["a", "b", "c"]);
     let since = bench.now;
     bench.server("a").slow_start = Duration::from_secs(10);
-    bench.server("a").standing = Standing::Up { since: Some(since) };
+    bench.server("a").eligibility = Eligibility::Up { since: Some(since) };
     bench.now += elapsed;
     bench
 }
@@ -57,7 +57,7 @@ fn servers_that_come_back_together_share_alike() {
         for name in ["b", "c"] {
             let a = bench.settings.servers[0].clone();
             bench.server(name).slow_start = a.slow_start;
-            bench.server(name).standing = a.standing;
+            bench.server(name).eligibility = a.eligibility;
         }
         let names = bench.staying(3000);
         for name in ["a", "b", "c"] {
@@ -73,7 +73,7 @@ fn a_limit_grows_with_time() {
         let mut bench = Bench::new(Algorithm::RoundRobin, &["a max=200"]);
         let since = bench.now;
         bench.server("a").slow_start = Duration::from_secs(10);
-        bench.server("a").standing = Standing::Up { since: Some(since) };
+        bench.server("a").eligibility = Eligibility::Up { since: Some(since) };
         bench.now += Duration::from_secs(seconds);
         let names = bench.staying(250);
         assert_eq!(names.matches('a').count(), expected, "after {seconds} s");

@@ -81,8 +81,12 @@ fn an_ipv4_source_is_the_same_however_it_is_written() {
 fn a_server_that_is_down_moves_its_own_sources_alone_and_gets_them_back() {
     let mut bench = Bench::new(Algorithm::Source, &["a", "b", "c", "d"]);
     let before = owners(&mut bench);
-    for standing in [Standing::Down, Standing::Drain, Standing::Maintenance] {
-        bench.server("b").standing = standing;
+    for eligibility in [
+        Eligibility::Down,
+        Eligibility::Drain,
+        Eligibility::Maintenance,
+    ] {
+        bench.server("b").eligibility = eligibility;
         let after = owners(&mut bench);
         assert_eq!(n_moved(&before, &after, "b"), 0);
         assert!(!after.iter().any(|owner| owner == "b"));
@@ -99,7 +103,7 @@ fn a_server_that_is_down_moves_its_own_sources_alone_and_gets_them_back() {
                 "{heir}: {inherited}"
             );
         }
-        bench.server("b").standing = Standing::Up { since: None };
+        bench.server("b").eligibility = Eligibility::Up { since: None };
         assert_eq!(owners(&mut bench), before);
     }
 }
@@ -129,11 +133,11 @@ fn whoever_is_left_of_many_gets_everybody() {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut bench = Bench::new(Algorithm::Source, &names);
     for server in &mut bench.settings.servers {
-        server.standing = Standing::Down;
+        server.eligibility = Eligibility::Down;
     }
-    bench.server("node-77").standing = Standing::Up { since: None };
+    bench.server("node-77").eligibility = Eligibility::Up { since: None };
     assert!(owners(&mut bench).iter().all(|owner| owner == "node-77"));
-    bench.server("node-78").standing = Standing::Up { since: None };
+    bench.server("node-78").eligibility = Eligibility::Up { since: None };
     let owners = owners(&mut bench);
     let half = owners.iter().filter(|owner| *owner == "node-77").count();
     assert!(half.abs_diff(owners.len() / 2) < 500, "{half}");
@@ -156,7 +160,7 @@ fn a_table_is_made_when_names_or_weights_change() {
     let table = |bench: &mut Bench| Arc::as_ptr(bench.pool().tiers[0].table.as_ref().unwrap());
     let first = bench.pool();
     let before = Arc::as_ptr(first.tiers[0].table.as_ref().unwrap());
-    bench.server("b").standing = Standing::Down;
+    bench.server("b").eligibility = Eligibility::Down;
     assert_eq!(table(&mut bench), before);
     bench.server("b").weight = 7;
     assert_ne!(table(&mut bench), before);

@@ -18,9 +18,9 @@ use socket2::{Domain, Socket, Type};
 use tracing::debug;
 
 use super::WAKE;
+use crate::datagram::flow_handover::IncomingFlow;
+use crate::datagram::flow_socket::{Arrival, FlowSocket};
 use crate::datagram::now;
-use crate::datagram::parcel::Arrived;
-use crate::datagram::way::{Arrival, Way};
 use crate::relay::Report;
 
 /// Servers tried for one datagram.
@@ -38,7 +38,7 @@ pub(super) struct State {
     pub(super) frontend: Arc<str>,
     pub(super) flows: Flows,
     /// By the index of the flow.
-    pub(super) ways: Vec<Option<Held>>,
+    pub(super) flow_sockets: Vec<Option<Held>>,
     pub(super) kept: usize,
     pub(super) source: Option<IpAddr>,
     pub(super) backend: Arc<str>,
@@ -48,7 +48,7 @@ pub(super) struct State {
 
 /// A way, and what may have to be sent again.
 pub(super) struct Held {
-    pub(super) way: Arc<Way>,
+    pub(super) flow_socket: Arc<FlowSocket>,
     /// The last request, until there is an answer.
     pub(super) kept: Option<Box<[u8]>>,
 }
@@ -162,7 +162,7 @@ impl State {
             socket.bind(&SocketAddr::new(source, 0).into())?;
         }
         socket.connect(&address.into())?;
-        let way = Way {
+        let flow_socket = FlowSocket {
             flow,
             socket,
             server,
@@ -170,20 +170,20 @@ impl State {
             back: (request.back)(),
             sent: AtomicU64::new(0),
         };
-        self.hold(epoll, way)
+        self.hold(epoll, flow_socket)
     }
 
     /// Makes the way of a flow that began elsewhere.
     pub(super) fn adopt(
         &mut self,
         epoll: &OwnedFd,
-        flow: Arrived,
+        flow: IncomingFlow,
         id: FlowId,
         listener: &Arc<UdpSocket>,
     ) -> io::Result<()> {
         let Known { client, local, .. } = flow.known;
         let server = self.flows.server(id).map(Arc::clone);
-        let way = Way {
+        let flow_socket = FlowSocket {
             flow: id,
             socket: Socket::from(flow.socket),
             server: server.ok_or(io::ErrorKind::NotFound)?,
@@ -191,7 +191,7 @@ impl State {
             back: ReturnPath::restored(Arc::clone(listener), client, local)?,
             sent: AtomicU64::new(flow.known.requests),
         };
-        self.hold(epoll, way)?;
+        self.hold(epoll, flow_socket)?;
         if let Some(request) = flow.kept {
             self.keep(id, &request);
         }
@@ -199,17 +199,17 @@ impl State {
     }
 
     /// Watches a way, and keeps it until its flow ends.
-    fn hold(&mut self, epoll: &OwnedFd, way: Way) -> io::Result<()> {
-        let flow = way.flow;
+    fn hold(&mut self, epoll: &OwnedFd, flow_socket: FlowSocket) -> io::Result<()> {
+        let flow = flow_socket.flow;
         let data = EventData::new_u64(flow.to_bits());
-        epoll::add(epoll, &way.socket, data, EventFlags::IN)?;
+        epoll::add(epoll, &flow_socket.socket, data, EventFlags::IN)?;
         let index = flow.index();
-        if self.ways.len() <= index {
-            self.ways.resize_with(index + 1, || None);
+        if self.flow_sockets.len() <= index {
+            self.flow_sockets.resize_with(index + 1, || None);
         }
-        if let Some(place) = self.ways.get_mut(index) {
+        if let Some(place) = self.flow_sockets.get_mut(index) {
             *place = Some(Held {
-                way: Arc::new(way),
+                flow_socket: Arc::new(flow_socket),
                 kept: None,
             });
         }
@@ -218,17 +218,17 @@ impl State {
 
     fn forward(&mut self, flow: FlowId, payload: &[u8]) -> Attempt {
         // Without a way it has ended already, and the caller knows.
-        let Some(way) = self.way(flow) else {
+        let Some(flow_socket) = self.flow_socket(flow) else {
             return Attempt::Done;
         };
-        match way.socket.send(payload) {
+        match flow_socket.socket.send(payload) {
             Ok(length) => {
                 let length = u64::try_from(length).unwrap_or(0);
-                let tally = &way.server.load.tally;
+                let tally = &flow_socket.server.load.tally;
                 tally.bytes_in.fetch_add(length, Ordering::Relaxed);
                 let tally = &self.flows.frontend().tally;
                 tally.bytes_in.fetch_add(length, Ordering::Relaxed);
-                way.sent.fetch_add(1, Ordering::Relaxed);
+                flow_socket.sent.fetch_add(1, Ordering::Relaxed);
                 self.keep(flow, payload);
                 Attempt::Done
             }
@@ -248,28 +248,33 @@ impl State {
         }
     }
 
-    pub(super) fn arrived(&mut self, epoll: &OwnedFd, way: &Arc<Way>, arrival: &Arrival) {
+    pub(super) fn arrived(
+        &mut self,
+        epoll: &OwnedFd,
+        flow_socket: &Arc<FlowSocket>,
+        arrival: &Arrival,
+    ) {
         match arrival {
             Arrival::Answer { length, sent } => {
-                if way.sent.load(Ordering::Relaxed) == *sent {
-                    drop(self.take_kept(way.flow));
+                if flow_socket.sent.load(Ordering::Relaxed) == *sent {
+                    drop(self.take_kept(flow_socket.flow));
                 }
                 let length = u64::try_from(*length).unwrap_or(0);
-                let tally = &way.server.load.tally;
+                let tally = &flow_socket.server.load.tally;
                 tally.bytes_out.fetch_add(length, Ordering::Relaxed);
                 let tally = &self.flows.frontend().tally;
                 tally.bytes_out.fetch_add(length, Ordering::Relaxed);
-                self.flows.handle_response(way.flow, now());
+                self.flows.handle_response(flow_socket.flow, now());
                 self.perform(epoll, None);
             }
             Arrival::Refused => {
-                let kept = self.take_kept(way.flow);
-                self.flows.handle_refused(way.flow, now());
+                let kept = self.take_kept(flow_socket.flow);
+                self.flows.handle_refused(flow_socket.flow, now());
                 self.perform(epoll, None);
                 if let Some(request) = kept {
-                    let client = way.back.peer();
-                    let back = || way.back.clone();
-                    self.deliver(epoll, &request, client, way.local, &back);
+                    let client = flow_socket.back.peer();
+                    let back = || flow_socket.back.clone();
+                    self.deliver(epoll, &request, client, flow_socket.local, &back);
                 }
             }
         }
@@ -277,9 +282,11 @@ impl State {
 
     fn close(&mut self, flow: FlowId) {
         drop(self.take_kept(flow));
-        let place = self.ways.get_mut(flow.index());
+        let place = self.flow_sockets.get_mut(flow.index());
         if let Some(place) = place
-            && place.as_ref().is_some_and(|held| held.way.flow == flow)
+            && place
+                .as_ref()
+                .is_some_and(|held| held.flow_socket.flow == flow)
         {
             *place = None;
         }
@@ -291,15 +298,15 @@ impl State {
         if request.len() > MAX_KEPT || sum > MAX_KEPT_SUM {
             return;
         }
-        if let Some(Some(held)) = self.ways.get_mut(flow.index()) {
+        if let Some(Some(held)) = self.flow_sockets.get_mut(flow.index()) {
             held.kept = Some(request.into());
             self.kept = sum;
         }
     }
 
     fn take_kept(&mut self, flow: FlowId) -> Option<Box<[u8]>> {
-        let held = self.ways.get_mut(flow.index())?.as_mut()?;
-        if held.way.flow != flow {
+        let held = self.flow_sockets.get_mut(flow.index())?.as_mut()?;
+        if held.flow_socket.flow != flow {
             return None;
         }
         let kept = held.kept.take()?;
@@ -307,9 +314,9 @@ impl State {
         Some(kept)
     }
 
-    pub(super) fn way(&self, flow: FlowId) -> Option<Arc<Way>> {
-        let held = self.ways.get(flow.index())?.as_ref()?;
-        (held.way.flow == flow).then(|| Arc::clone(&held.way))
+    pub(super) fn flow_socket(&self, flow: FlowId) -> Option<Arc<FlowSocket>> {
+        let held = self.flow_sockets.get(flow.index())?.as_ref()?;
+        (held.flow_socket.flow == flow).then(|| Arc::clone(&held.flow_socket))
     }
 
     pub(super) fn until_timeout(&self) -> Duration {

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use balance::limits::{Limits, Rules};
-use balance::pool::Standing;
+use balance::pool::Eligibility;
 use balance::table::{AcceptProxy, OnDown, SendProxy};
 
 use super::{new, old};
@@ -62,13 +62,17 @@ fn in_all(limits: &Limits) -> u32 {
 
 /// A session of a server that was `before` when it was chosen, taken over by a process to which it is
 /// `after`: the client, the server's end, and the successor.
-fn swapped(on_down: OnDown, before: Standing, after: Standing) -> (TcpStream, TcpStream, Rig) {
+fn swapped(
+    on_down: OnDown,
+    before: Eligibility,
+    after: Eligibility,
+) -> (TcpStream, TcpStream, Rig) {
     let (listener, address) = server();
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("swap");
-    let settings = |standing| {
+    let settings = |eligibility| {
         let mut rig = Rig::new(&[address]);
-        rig.pool.servers[0].standing = standing;
+        rig.pool.servers[0].eligibility = eligibility;
         rig.pool.fail_open = true;
         rig.policy.on_down = on_down;
         rig
@@ -87,11 +91,11 @@ fn swapped(on_down: OnDown, before: Standing, after: Standing) -> (TcpStream, Tc
     (client, far, next)
 }
 
-const UP: Standing = Standing::Up { since: None };
+const UP: Eligibility = Eligibility::Up { since: None };
 
 #[test]
 fn a_session_ends_when_its_server_went_down_meanwhile() {
-    for after in [Standing::Down, Standing::Maintenance] {
+    for after in [Eligibility::Down, Eligibility::Maintenance] {
         let (mut client, mut far, next) = swapped(OnDown::Reset, UP, after);
         assert!(is_reset(&read_to_end(&mut client)), "{after:?}");
         assert!(is_reset(&read_to_end(&mut far)), "{after:?}");
@@ -103,11 +107,11 @@ fn a_session_ends_when_its_server_went_down_meanwhile() {
 #[test]
 fn a_session_goes_on_where_nothing_has_happened_to_its_server() {
     for (on_down, before, after) in [
-        (OnDown::Finish, UP, Standing::Down),
-        (OnDown::Reset, UP, Standing::Drain),
+        (OnDown::Finish, UP, Eligibility::Down),
+        (OnDown::Reset, UP, Eligibility::Drain),
         (OnDown::Reset, UP, UP),
         // It was chosen for want of a better one, and would be again.
-        (OnDown::Reset, Standing::Down, Standing::Down),
+        (OnDown::Reset, Eligibility::Down, Eligibility::Down),
     ] {
         let (mut client, mut far, _next) = swapped(on_down, before, after);
         client.write_all(b"still").unwrap();
@@ -148,7 +152,7 @@ fn an_attempt_at_a_server_that_went_down_meanwhile_goes_elsewhere() {
     });
     let was = old(&mut rig, &path);
     let mut next = settings(&[silent, named_echo("")]);
-    next.pool.servers[0].standing = Standing::Down;
+    next.pool.servers[0].eligibility = Eligibility::Down;
     let (next, predecessor) = new(next, &path);
     assert_eq!(predecessor.take(next.engine()).unwrap().sessions, 1);
     was.gone.recv_timeout(LIMIT).unwrap();

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 
 use super::super::ask;
-use super::super::channel::{Channel, Door};
+use super::super::channel::{Channel, HandoverSocket};
 use super::{hello_of, old};
 use crate::relay::tests::rig::{LIMIT, Rig};
 use l4_core::handover::{Message, WITH_FLOWS};
@@ -71,7 +71,7 @@ fn a_successor_of_the_version_before_is_not_told_the_state_again() {
 fn a_predecessor_of_the_version_before_does_not_tell_the_state_again() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("swap");
-    let door = Door::open(&path).unwrap();
+    let door = HandoverSocket::open(&path).unwrap();
     let predecessor = thread::spawn(move || {
         let mut channel = loop {
             if let Some(channel) = door.accept(LIMIT).unwrap() {

@@ -12,7 +12,7 @@ fn connection() -> (TcpStream, TcpStream) {
 
 fn side(stream: TcpStream) -> Side {
     stream.set_nonblocking(true).unwrap();
-    Side::new(stream.into(), Signs::WRITABLE)
+    Side::new(stream.into(), Readiness::WRITABLE)
 }
 
 /// A flow between two sides, and who is beyond them.
@@ -45,8 +45,8 @@ impl Line {
         let before = self.flow.moved;
         self.sender.write_all(&bytes).unwrap();
         while self.flow.moved < before + SCRATCH as u64 {
-            self.source.signs.set(Signs::READABLE);
-            self.destination.signs.set(Signs::WRITABLE);
+            self.source.signs.set(Readiness::READABLE);
+            self.destination.signs.set(Readiness::WRITABLE);
             let (source, destination) = (&mut self.source, &mut self.destination);
             self.flow
                 .pump(source, destination, End::Open, &mut self.tools);
@@ -78,10 +78,10 @@ fn a_steady_flow_is_marked_until_it_waits_in_vain() {
     let first = line.carry_until_gathered();
     assert!(first >= 16 << 20, "{first}");
     assert_eq!(line.mark(), MARK);
-    line.source.signs.clear(Signs::READABLE);
+    line.source.signs.clear(Readiness::READABLE);
     line.flow.wait_no_longer(&mut line.source);
     assert_eq!(line.mark(), 1);
-    assert!(line.source.signs.has(Signs::READABLE));
+    assert!(line.source.signs.has(Readiness::READABLE));
     let second = line.carry_until_gathered();
     assert!(second >= 32 << 20, "{second}");
     assert_eq!(line.mark(), MARK);
@@ -105,7 +105,7 @@ fn a_flow_that_turns_to_small_rounds_is_marked_no_more() {
         line.sender.write_all(b"a few octets").unwrap();
         let before = line.flow.moved;
         while line.flow.moved == before {
-            line.source.signs.set(Signs::READABLE);
+            line.source.signs.set(Readiness::READABLE);
             let (source, destination) = (&mut line.source, &mut line.destination);
             line.flow
                 .pump(source, destination, End::Open, &mut line.tools);

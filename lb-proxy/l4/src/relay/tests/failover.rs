@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use balance::pool::Standing;
+use balance::pool::Eligibility;
 use balance::table::{OnDown, OnUp};
 
 use super::rig::{
@@ -104,7 +104,7 @@ fn with_nobody_to_go_to_clients_are_reset_with_the_code_for_it() {
     assert_eq!(rig.terminations(), ["SC"]);
 
     let mut rig = Rig::new(&[nobody()]).with_log();
-    rig.pool.servers[0].standing = Standing::Down;
+    rig.pool.servers[0].eligibility = Eligibility::Down;
     let rig = rig.start();
     assert!(is_reset(&read_to_end(&mut rig.connect())));
     rig.until_sessions(0);
@@ -196,11 +196,11 @@ fn room_that_a_new_table_brings_is_used() {
 
 #[test]
 fn sessions_of_a_server_that_goes_down_end_as_the_policy_has_it() {
-    for (on_down, standing, ends) in [
-        (OnDown::Reset, Standing::Down, true),
-        (OnDown::Reset, Standing::Maintenance, true),
-        (OnDown::Reset, Standing::Drain, false),
-        (OnDown::Finish, Standing::Down, false),
+    for (on_down, eligibility, ends) in [
+        (OnDown::Reset, Eligibility::Down, true),
+        (OnDown::Reset, Eligibility::Maintenance, true),
+        (OnDown::Reset, Eligibility::Drain, false),
+        (OnDown::Finish, Eligibility::Down, false),
     ] {
         let (listener, address) = server();
         let mut rig = Rig::new(&[address]).with_log();
@@ -208,7 +208,7 @@ fn sessions_of_a_server_that_goes_down_end_as_the_policy_has_it() {
         let mut rig = rig.start();
         let mut client = rig.connect();
         let mut far = accept(&listener);
-        rig.pool.servers[0].standing = standing;
+        rig.pool.servers[0].eligibility = eligibility;
         rig.publish();
         if ends {
             assert!(is_reset(&read_to_end(&mut client)));
@@ -230,12 +230,12 @@ fn who_waits_for_a_server_to_come_back_goes_to_the_one_that_has() {
     let mut rig = Rig::new(&[nobody(), named_echo("b")]);
     rig.policy.on_down = OnDown::Reset;
     rig.policy.retries = 100;
-    rig.pool.servers[1].standing = Standing::Down;
+    rig.pool.servers[1].eligibility = Eligibility::Down;
     let mut rig = rig.start();
     let mut client = rig.connect();
     until("failure", || !rig.failures.list().is_empty());
-    rig.pool.servers[0].standing = Standing::Down;
-    rig.pool.servers[1].standing = Standing::Up { since: None };
+    rig.pool.servers[0].eligibility = Eligibility::Down;
+    rig.pool.servers[1].eligibility = Eligibility::Up { since: None };
     rig.publish();
     assert_eq!(read_exact(&mut client, 1), b"b");
 }
@@ -248,7 +248,7 @@ fn sessions_of_a_backup_end_when_the_first_choice_is_back_if_they_are_to() {
         let mut rig = Rig::new(&[first, second]).with_log();
         rig.policy.on_up = on_up;
         rig.pool.servers[1].backup = true;
-        rig.pool.servers[0].standing = Standing::Down;
+        rig.pool.servers[0].eligibility = Eligibility::Down;
         let mut rig = rig.start();
         let mut client = rig.connect();
         let mut far = accept(&backup);
@@ -257,7 +257,7 @@ fn sessions_of_a_backup_end_when_the_first_choice_is_back_if_they_are_to() {
         std::thread::sleep(Duration::from_millis(20));
         client.write_all(b"still").unwrap();
         assert_eq!(read_exact(&mut far, 5), b"still");
-        rig.pool.servers[0].standing = Standing::Up { since: None };
+        rig.pool.servers[0].eligibility = Eligibility::Up { since: None };
         rig.publish();
         if ends {
             assert!(is_reset(&read_to_end(&mut client)));
@@ -278,7 +278,7 @@ fn a_server_that_stays_down_is_no_reason_to_end_what_runs() {
     let mut rig = Rig::new(&[address]);
     rig.policy.on_down = OnDown::Reset;
     rig.pool.fail_open = true;
-    rig.pool.servers[0].standing = Standing::Down;
+    rig.pool.servers[0].eligibility = Eligibility::Down;
     let mut rig = rig.start();
     let mut client = rig.connect();
     let mut far = accept(&listener);
@@ -307,13 +307,13 @@ fn sessions_that_come_back_go_on_as_they_did_unless_their_server_went_meanwhile(
         pairs.insert(session.unwrap().server.clone().unwrap(), (client, far));
     }
     // The policy of the moment was to let it go on; the next one is for servers that go from now on.
-    rig.pool.servers[0].standing = Standing::Down;
+    rig.pool.servers[0].eligibility = Eligibility::Down;
     publish(&mut rig);
     rig.policy.on_down = OnDown::Reset;
     assert_eq!(publish(&mut rig).len(), 2);
 
     let parcels = rig.engine().freeze().unwrap();
-    rig.pool.servers[1].standing = Standing::Down;
+    rig.pool.servers[1].eligibility = Eligibility::Down;
     publish(&mut rig);
     rig.engine().adopt(parcels);
     let (client, far) = pairs.get_mut("s1").unwrap();

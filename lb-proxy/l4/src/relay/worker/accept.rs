@@ -15,7 +15,7 @@ use rustix::net::SocketFlags;
 use super::{GROWN_UP, Life, Watch, Worker};
 use crate::relay::command::{Command, Mailbox};
 use crate::relay::connection::{Session, canonical, reset_on_close};
-use crate::relay::pump::{Side, Signs};
+use crate::relay::pump::{Readiness, Side};
 
 /// Connections accepted from one listener before others have their turn.
 const ACCEPTS: usize = 64;
@@ -219,7 +219,7 @@ impl Worker {
         let id = self.shared.new_id();
         frontend.tally.note_most();
         // Nothing was sent yet, so there is room.
-        let client = Side::new(socket, Signs::WRITABLE);
+        let client = Side::new(socket, Readiness::WRITABLE);
         let looked_into =
             frontend.accept_proxy != AcceptProxy::No || !frontend.route.names.is_empty();
         let wait = frontend.route.inspect_timeout;

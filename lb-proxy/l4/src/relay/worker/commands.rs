@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use balance::pool::Standing;
+use balance::pool::Eligibility;
 use balance::table::{Backend, OnDown, OnUp, Table};
 use l4_core::access_log::Cause;
 use l4_core::slab::Token;
@@ -14,7 +14,7 @@ use rustix::event::epoll;
 use super::end::Ending;
 use super::{Life, Listening, Watch, Worker};
 use crate::relay::command::Command;
-use crate::relay::connection::{Parcel, Session, Stage};
+use crate::relay::connection::{FrozenSession, Session, Stage};
 use crate::relay::listener::Share;
 use crate::relay::session_info::Filter;
 
@@ -219,7 +219,7 @@ impl Worker {
 
     /// Takes every session out, and stops. The epoll goes with them: their sockets live on in another
     /// process, and would go on reporting to it.
-    fn freeze(&mut self) -> Vec<Parcel> {
+    fn freeze(&mut self) -> Vec<FrozenSession> {
         self.life = Life::Frozen;
         if let Err(error) = self.new_epoll() {
             tracing::error!(worker = self.number, %error, "Events cannot be watched");
@@ -240,7 +240,7 @@ impl Worker {
                 session.up.leave(Some(&session.client), pipes);
                 session.down.leave(session.server.as_ref(), pipes);
                 session.is_listed = false;
-                parcels.push(Parcel(session));
+                parcels.push(FrozenSession(session));
             }
         }
         self.again.clear();
@@ -250,12 +250,12 @@ impl Worker {
     }
 
     /// Goes on with sessions of another worker or process.
-    fn adopt(&mut self, parcels: Vec<Parcel>) {
+    fn adopt(&mut self, parcels: Vec<FrozenSession>) {
         if self.life == Life::Frozen {
             self.life = Life::Serving;
         }
         self.keeps_all = false;
-        for Parcel(session) in parcels {
+        for FrozenSession(session) in parcels {
             self.adopt_one(session);
         }
         self.wake_listeners();
@@ -328,7 +328,7 @@ fn gone(before: &Table, after: &Table) -> HashMap<u32, Cause> {
             continue;
         }
         for server in &backend.pool.servers {
-            if !is_gone(&server.standing) {
+            if !is_gone(&server.eligibility) {
                 continue;
             }
             let load = server.load.id();
@@ -336,7 +336,7 @@ fn gone(before: &Table, after: &Table) -> HashMap<u32, Cause> {
                 .pool
                 .servers
                 .iter()
-                .any(|old| old.load.id() == load && is_gone(&old.standing));
+                .any(|old| old.load.id() == load && is_gone(&old.eligibility));
             if !was_gone {
                 gone.insert(load, Cause::Down);
             }
@@ -361,7 +361,7 @@ fn is_server_gone(session: &Session, table: &Table) -> bool {
         let mut servers = backend.pool.servers.iter();
         servers.find(|known| known.load.id() == server.load.id())
     });
-    !is_gone(&server.standing) && known.is_some_and(|known| is_gone(&known.standing))
+    !is_gone(&server.eligibility) && known.is_some_and(|known| is_gone(&known.eligibility))
 }
 
 /// True when new connections go to backup servers.
@@ -372,9 +372,9 @@ fn uses_backups(backend: &Backend) -> bool {
 /// True when new connections go to servers of the first choice.
 fn uses_first(backend: &Backend) -> bool {
     let mut used = backend.pool.in_use();
-    used.any(|(_, server)| !server.backup && server.standing.is_up())
+    used.any(|(_, server)| !server.backup && server.eligibility.is_up())
 }
 
-fn is_gone(standing: &Standing) -> bool {
-    !standing.keeps_sessions()
+fn is_gone(eligibility: &Eligibility) -> bool {
+    !eligibility.keeps_sessions()
 }

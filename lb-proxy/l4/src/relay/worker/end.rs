@@ -8,8 +8,8 @@ use l4_core::access_log::{Cause, Counts, Phase, Record, Termination, Timers};
 use l4_core::timers::ticks;
 
 use super::Worker;
-use crate::relay::connection::{Parting, Session, Stage, reset_on_close};
-use crate::relay::pump::{End, Flow, Side, Signs, Tools, Turn};
+use crate::relay::connection::{HalfClosed, Session, Stage, reset_on_close};
+use crate::relay::pump::{End, Flow, Readiness, Side, Tools, Turn};
 use crate::relay::sys;
 
 /// How long the other side of one that was reset may take none of the bytes that are left.
@@ -100,7 +100,7 @@ impl Worker {
         };
         if session.is_failing() {
             let until = now.saturating_add(ticks(PARTING));
-            let parting = session.parting.get_or_insert(Parting { until, left: 0 });
+            let parting = session.parting.get_or_insert(HalfClosed { until, left: 0 });
             return self.wheel.arm(index, parting.until);
         }
         let Some((limit, _)) = quiet_limit(session) else {
@@ -159,7 +159,7 @@ impl Worker {
         let left: usize = [Some(&session.client), session.server.as_ref()]
             .into_iter()
             .flatten()
-            .filter(|side| !side.signs.has(Signs::RESET))
+            .filter(|side| !side.signs.has(Readiness::RESET))
             .map(|side| sys::unsent(&side.socket))
             .sum();
         let left = u32::try_from(left).unwrap_or(u32::MAX);
@@ -168,7 +168,7 @@ impl Worker {
             Some(parting) if left >= parting.left && parting.left > 0 => parting.until,
             _ => now.saturating_add(ticks(PARTING)),
         };
-        session.parting = Some(Parting { until, left });
+        session.parting = Some(HalfClosed { until, left });
         let waits = left > 0 && now < until;
         if waits {
             self.arm(index, PARTING_LOOK);
@@ -313,22 +313,22 @@ fn judge(session: &mut Session, tools: &mut Tools) -> Verdict {
 /// True when `side` was reset and the other one has all that came from it. Nothing goes to it any more.
 fn has_told_all(side: &mut Side, from: &Flow, to: &mut Flow, tools: &mut Tools) -> bool {
     // Nothing more is read from a side that has closed: only this tells that it is gone for good.
-    if side.signs.has(Signs::FAILED) && !matches!(from.end, End::Open | End::Resetting) {
-        side.signs.set(Signs::RESET);
+    if side.signs.has(Readiness::FAILED) && !matches!(from.end, End::Open | End::Resetting) {
+        side.signs.set(Readiness::RESET);
     }
-    if side.signs.has(Signs::RESET) && to.end != End::Finished {
+    if side.signs.has(Readiness::RESET) && to.end != End::Finished {
         to.kill(tools);
     }
     match from.end {
         End::Resetting => from.is_empty(),
-        End::Finished | End::Dead => side.signs.has(Signs::RESET),
+        End::Finished | End::Dead => side.signs.has(Readiness::RESET),
         End::Open | End::Finishing => false,
     }
 }
 
 /// Who has failed first, as far as can be told.
 fn cause_of_failure(session: &Session) -> Cause {
-    let failed = Signs::RESET | Signs::FAILED;
+    let failed = Readiness::RESET | Readiness::FAILED;
     if session.client.signs.has(failed) {
         Cause::Client
     } else {

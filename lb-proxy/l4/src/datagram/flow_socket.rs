@@ -13,7 +13,7 @@ use tracing::debug;
 
 /// The way between a client and a server.
 #[derive(Debug)]
-pub(super) struct Way {
+pub(super) struct FlowSocket {
     pub(super) flow: FlowId,
     pub(super) socket: Socket,
     pub(super) server: Arc<Server>,
@@ -33,7 +33,7 @@ pub(super) enum Arrival {
     Refused,
 }
 
-impl Way {
+impl FlowSocket {
     /// Passes one answer on to the client.
     pub(super) fn receive(&self, buffer: &mut [u8]) -> Option<Arrival> {
         let sent = self.sent.load(Ordering::Relaxed);

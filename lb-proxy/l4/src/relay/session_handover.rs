@@ -5,19 +5,19 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use balance::pool::{Registry, Server, ServerSettings, Settings, Standing};
+use balance::pool::{Eligibility, Registry, Server, ServerSettings, Settings};
 use balance::table::{AcceptProxy, Backend, Frontend, Policy, Route, Table};
 use l4_core::handover::{self as message, Connection};
 use l4_core::proxy_protocol;
 
 use super::Shared;
-use super::connection::{Duration32, Epoch, Parcel, Session, Stage};
+use super::connection::{Duration32, Epoch, FrozenSession, Session, Stage};
 use super::pipes::Pipe;
-use super::pump::{End, Flow, FlowParts, Side, Signs};
+use super::pump::{End, Flow, FlowParts, Readiness, Side};
 
 //--- Out
 
-impl Parcel {
+impl FrozenSession {
     /// What another process must know of it, besides its descriptors and held octets.
     pub(crate) fn describe(&self, epoch: Epoch) -> Connection {
         let session = &self.0;
@@ -58,7 +58,7 @@ impl Parcel {
                 .early
                 .as_ref()
                 .map_or_else(Vec::new, |early| early.extensions.clone()),
-            chosen_in_service: target.is_some_and(|server| server.standing.keeps_sessions()),
+            chosen_in_service: target.is_some_and(|server| server.eligibility.keeps_sessions()),
         }
     }
 
@@ -126,11 +126,12 @@ impl Assembler {
         descriptors: Vec<OwnedFd>,
         up: Vec<u8>,
         down: Vec<u8>,
-    ) -> Option<Parcel> {
+    ) -> Option<FrozenSession> {
         let mut fds = descriptors.into_iter();
-        let client = Side::new(fds.next()?, Signs::from_lasting(it.client_signs));
+        let client = Side::new(fds.next()?, Readiness::from_lasting(it.client_signs));
         let server = if it.has_server {
-            Some(Side::new(fds.next()?, Signs::from_lasting(it.server_signs)))
+            let readiness = Readiness::from_lasting(it.server_signs);
+            Some(Side::new(fds.next()?, readiness))
         } else {
             None
         };
@@ -188,15 +189,15 @@ impl Assembler {
         if connects {
             let backend = session.backend.clone()?;
             let chosen = match it.chosen_in_service {
-                true => Standing::Up { since: None },
-                false => Standing::Down,
+                true => Eligibility::Up { since: None },
+                false => Eligibility::Down,
             };
             let server = self.server(&backend, it.server, it.server_address?, chosen)?;
             session.slot = Some(server.load.adopt());
             session.target = Some(server);
         }
         admit(&mut session);
-        Some(Parcel(session))
+        Some(FrozenSession(session))
     }
 
     fn frontend(&mut self, name: &str) -> Arc<Frontend> {
@@ -228,7 +229,7 @@ impl Assembler {
         backend: &Backend,
         name: String,
         address: SocketAddr,
-        chosen: Standing,
+        chosen: Eligibility,
     ) -> Option<Arc<Server>> {
         let known = backend
             .pool
@@ -236,7 +237,7 @@ impl Assembler {
             .iter()
             .find(|server| *server.name == *name && server.address == address);
         if let Some(server) = known
-            && (server.standing.keeps_sessions() || !chosen.keeps_sessions())
+            && (server.eligibility.keeps_sessions() || !chosen.keeps_sessions())
         {
             return Some(Arc::clone(server));
         }
@@ -246,13 +247,13 @@ impl Assembler {
         }
         if let Some(server) = known {
             let mut before = Server::clone(server);
-            before.standing = chosen;
+            before.eligibility = chosen;
             let before = Arc::new(before);
             self.servers.insert(key, Arc::clone(&before));
             return Some(before);
         }
         let mut server = ServerSettings::new(key.1.as_str(), address);
-        server.standing = Standing::Drain;
+        server.eligibility = Eligibility::Drain;
         let mut settings = Settings::new(key.0.as_str());
         settings.servers.push(server);
         let pool = Registry::new().pool(settings);

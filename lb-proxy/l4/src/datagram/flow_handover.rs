@@ -6,22 +6,22 @@ use std::sync::Arc;
 use l4_core::flow::Known;
 use l4_core::handover::DatagramFlow;
 
-use super::way::Way;
+use super::flow_socket::FlowSocket;
 
 /// A flow that leaves. Its socket is the balancer's until that is dropped.
 #[derive(Debug)]
-pub struct Given {
+pub struct OutgoingFlow {
     pub(super) frontend: Arc<str>,
     /// The inode of the socket that clients send to.
     pub(super) listener: u64,
     pub(super) known: Known,
-    pub(super) way: Arc<Way>,
+    pub(super) flow_socket: Arc<FlowSocket>,
     pub(super) kept: Option<Box<[u8]>>,
 }
 
 /// A flow that arrives.
 #[derive(Debug)]
-pub struct Arrived {
+pub struct IncomingFlow {
     pub(super) frontend: Arc<str>,
     pub(super) listener: u64,
     pub(super) known: Known,
@@ -30,7 +30,7 @@ pub struct Arrived {
     pub(super) kept: Option<Box<[u8]>>,
 }
 
-impl Given {
+impl OutgoingFlow {
     /// What another process must know of it, besides its socket.
     pub(crate) fn describe(&self) -> DatagramFlow {
         let known = &self.known;
@@ -50,23 +50,23 @@ impl Given {
 
     /// The socket that is connected to its server.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.way.socket.as_fd()
+        self.flow_socket.socket.as_fd()
     }
 
     /// For another balancer of this process, once its own is gone.
-    pub(super) fn arrive(self) -> Option<Arrived> {
-        let way = Arc::into_inner(self.way)?;
-        Some(Arrived {
+    pub(super) fn arrive(self) -> Option<IncomingFlow> {
+        let flow_socket = Arc::into_inner(self.flow_socket)?;
+        Some(IncomingFlow {
             frontend: self.frontend,
             listener: self.listener,
             known: self.known,
-            socket: way.socket.into(),
+            socket: flow_socket.socket.into(),
             kept: self.kept,
         })
     }
 }
 
-impl Arrived {
+impl IncomingFlow {
     /// What another process has said and its socket; none when there is no address of both ends.
     pub(crate) fn assemble(it: DatagramFlow, socket: OwnedFd) -> Option<Self> {
         Some(Self {

@@ -10,11 +10,11 @@ const LIMIT: Duration = Duration::from_millis(250);
 
 /// One move, in which addresses of several routers may go.
 #[derive(Debug, Default)]
-pub struct Farewell {
+pub struct AddressDrain {
     until: Option<Instant>,
 }
 
-impl Farewell {
+impl AddressDrain {
     /// Until when the clients of a router with this interval may be waited for.
     pub fn until(&mut self, interval: Duration, now: Instant) -> Instant {
         let own = now + LIMIT.min(interval / 4);
@@ -33,7 +33,7 @@ mod tests {
         #[expect(clippy::disallowed_methods, reason = "a place on the time line")]
         let begin = Instant::now();
         let ms = Duration::from_millis;
-        let mut farewell = Farewell::default();
+        let mut farewell = AddressDrain::default();
         for (interval, at, until) in [
             (ms(2000), ms(0), ms(250)),
             (ms(2000), ms(200), ms(250)),
@@ -41,7 +41,7 @@ mod tests {
         ] {
             assert_eq!(farewell.until(interval, begin + at), begin + until);
         }
-        let mut farewell = Farewell::default();
+        let mut farewell = AddressDrain::default();
         assert_eq!(farewell.until(ms(1000), begin), begin + ms(250));
         assert_eq!(farewell.until(ms(400), begin + ms(10)), begin + ms(110));
         assert_eq!(farewell.until(ms(1000), begin + ms(20)), begin + ms(110));

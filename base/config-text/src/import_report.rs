@@ -1,4 +1,4 @@
-//! A peer's file in this proxy's terms, as it grows: for every reader of such files.
+//! A peer's file in the terms of a service of ours, as it grows.
 //!
 //! What was understood becomes TOML. What was not becomes a comment, `# not carried: …`, and a remark
 //! with its place: nothing is dropped silently.
@@ -9,9 +9,9 @@ use std::fmt;
 use crate::toml::line;
 use crate::{Position, Problem};
 
-/// A peer's file in this proxy's terms.
+/// A peer's file in the terms of a service of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Imported {
+pub struct ImportReport {
     /// The configuration.
     pub toml: String,
     /// What was not carried over, and what is odd.
@@ -49,14 +49,14 @@ impl Remarks {
     }
 
     /// Puts the comments before what was understood.
-    pub fn finish(self, head: &str, body: &str) -> Imported {
+    pub fn finish(self, head: &str, body: &str) -> ImportReport {
         let (comments, remarks): (Vec<_>, Vec<_>) = self.said.into_values().unzip();
         let mut toml = head.to_owned();
         for comment in comments {
             line(&mut toml, format_args!("{comment}"));
         }
         toml.push_str(body);
-        Imported { toml, remarks }
+        ImportReport { toml, remarks }
     }
 }
 
