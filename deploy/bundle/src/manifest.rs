@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use image_archive::digest::Sha256;
+use service_image::digest::Sha256;
 
 /// What is in a bundle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Seek, SeekFrom};
 
 use crate::manifest::{MANIFEST, MAX_MEMBERS, Manifest, ManifestError, SIGNATURE};
-use image_archive::digest::Sha256;
+use service_image::digest::Sha256;
 
 /// A bundle whose members are found and not yet believed.
 #[derive(Debug)]

@@ -12,12 +12,12 @@ use daemon::{errln, outln};
 
 use crate::bundle::COMMAND_PATH;
 use crate::install::found;
-use crate::install::plan::{Deed, FileState, Found, Plan, Wanted, Write};
 use crate::install::progress::Bar;
 use crate::install::record::{self, Foreign, Record, RecordFile, below};
 use crate::install::system::System;
 use durable::Rights;
-use image_archive::digest::Sha256;
+use install_plan::plan::{Deed, FileState, Found, Plan, Wanted, Write};
+use service_image::digest::Sha256;
 use site::service::Service;
 use site::slot::Slot;
 use site_bundle::manifest::{BundleNode, BundleRuntime, Version};

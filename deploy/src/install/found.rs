@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 
 use crate::image::args::service;
-use crate::install::plan::{FileState, Found, Wanted};
 use crate::install::record::{Record, below};
 use crate::install::system::System;
-use image_archive::digest::Sha256;
+use install_plan::plan::{FileState, Found, Wanted};
+use service_image::digest::Sha256;
 use site::service::Service;
 use site::slot::Slot;
 use site_bundle::manifest::{BundleNode, Manifest};

@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 
 use super::canary::{self, Before, Life};
 use crate::images::args::ImagePlace;
-use image_archive::archive::{self, Image};
+use service_image::archive::{self, Image};
 use site::service::Service;
 use site::slot::Slot;
 use site_node::images::archives::Archives;

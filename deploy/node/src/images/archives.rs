@@ -12,9 +12,9 @@ use anyhow::Context as _;
 use rustix::fs::{FlockOperation, flock};
 
 use durable::Rights;
-use image_archive::archive::{self, Image};
-use image_archive::digest::Sha256;
-use image_archive::sums::Sums;
+use service_image::archive::{self, Image};
+use service_image::digest::Sha256;
+use service_image::sums::Sums;
 use site::service::Service;
 use site::slot::Slot;
 

@@ -17,8 +17,8 @@ use crate::images::archives::Archives;
 use crate::images::image_record::{self, ImageRecord};
 use crate::images::programs::Programs;
 use crate::images::store::{Condition, Store};
-use image_archive::archive::Image;
-use image_archive::digest::Sha256;
+use service_image::archive::Image;
+use service_image::digest::Sha256;
 use site::service::Service;
 use site::slot::Slot;
 

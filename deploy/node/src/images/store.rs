@@ -13,8 +13,8 @@ use serde::Deserialize;
 
 use crate::images::image_record::ImageRecord;
 use crate::images::podman::Podman;
-use image_archive::digest::Sha256;
-use image_archive::layout::image_name;
+use service_image::digest::Sha256;
+use service_image::layout::image_name;
 use site::service::Service;
 use site::slot::Slot;
 
