@@ -46,7 +46,7 @@ pub enum BundleError {
     #[error("its manifest is refused")]
     Manifest(#[source] ManifestError),
     /// Its signature is no text.
-    #[error("its signature is no text")]
+    #[error("the signature is not text")]
     Signature,
 }
 

@@ -386,7 +386,9 @@ impl Install<'_> {
         durable::write(&archive, Rights::PRIVATE, bundle.member(&member)?)?;
         let written = site_node::images::archives::digest_of(&archive)?;
         anyhow::ensure!(written == digest, "{member} changed in the bundle");
-        let path = archive.to_str().context("the archive's path is no text")?;
+        let path = archive
+            .to_str()
+            .context("the archive's path is not valid UTF-8")?;
         let swapped = self.command(&["swap", service.name(), path]);
         durable::remove(&archive).context("cannot remove what was swapped")?;
         swapped

@@ -116,7 +116,7 @@ pub(crate) fn file(path: &Path) -> anyhow::Result<Option<FileState>> {
     };
     anyhow::ensure!(
         metadata.is_file(),
-        "{} is no file, and will not be replaced by one",
+        "{} is not a regular file; outpost does not replace it",
         path.display()
     );
     let (digest, _) = File::open(path)

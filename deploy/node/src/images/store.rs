@@ -111,7 +111,9 @@ impl Store {
         if self.names.values().any(|known| *known == record.image_id) {
             self.remove(&id)?;
         }
-        let path = archive.to_str().context("the archive's path is no text")?;
+        let path = archive
+            .to_str()
+            .context("the archive's path is not valid UTF-8")?;
         self.podman.run(&["load", "--quiet", "--input", path])?;
         self.survey()?;
         match self.condition(record) {
