@@ -379,7 +379,7 @@ pub(super) mod tests {
             let said = refused(|manifest| {
                 manifest.members.insert(name.to_owned(), member);
             });
-            assert!(said.contains("no name of a member"), "{name:?}: {said}");
+            assert!(said.contains("not a valid name of a member"), "{name:?}: {said}");
         }
         let said = refused(|manifest| manifest.nodes[0].files[0].mode = 0o4755);
         assert!(said.contains("no permissions"), "{said}");
