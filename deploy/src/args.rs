@@ -77,7 +77,7 @@ pub(crate) enum Command {
     /// Build images of the services
     Image(ImageArgs),
 
-    /// Put everything that the nodes of a site need into one signed file
+    /// Pack everything that the nodes of a site need into one signed file
     ///
     /// Images, configurations, units and certificates of every node, the command itself, a manifest with
     /// the digest of each, and a signature in minisign's format. `outpost install` applies it on a node
@@ -88,55 +88,54 @@ pub(crate) enum Command {
     #[command(after_long_help = INSTALL_NOTES)]
     Install(InstallArgs),
 
-    /// Take away what was installed, and nothing else
+    /// Remove what `outpost install` installed
     ///
-    /// What the services have learnt and keep (the registry's images above all) stays, unless --purge says otherwise. Files that
-    /// were changed since stay too, and what was there before comes back.
+    /// Keeps the state of the services (such as the registry's images) unless --purge is given. Keeps files that
+    /// were changed since the installation, and restores files that the installation had replaced.
     #[command(after_long_help = UNINSTALL_NOTES)]
     Uninstall(UninstallArgs),
 
-    /// Make the keys that bundles are signed with
+    /// Make a key pair for signing bundles
     Key(KeyArgs),
 
-    /// Look after the images of this node
+    /// Load, list and verify the images of this node
     Images(ImagesArgs),
 
     /// Describe a site: write site.toml
     ///
-    /// From flags, from OpenShift's install-config.yaml and agent-config.yaml, and from a few
-    /// answers. What is written is a site file with comments, which `outpost check` accepts.
+    /// Takes values from flags, from OpenShift's install-config.yaml and agent-config.yaml, and asks for the
+    /// rest. Writes a commented site file that `outpost check` accepts.
     #[command(after_long_help = init::NOTES)]
     Init(Box<InitArgs>),
 
-    /// Say what about a site file would not work
+    /// Check a site file
     ///
-    /// Reads a site file and everything that it names, and changes nothing. All problems are found
-    /// in one go.
+    /// Reads a site file and every file that it names, and changes nothing. Lists all problems at once.
     #[command(after_long_help = check::NOTES)]
     Check(CheckArgs),
 
-    /// Put another version of a service in place of the one that runs, without anybody noticing
+    /// Replace a running service with another version, without interrupting clients
     ///
-    /// The archive is checked and loaded into the slot that does not serve. That slot is started beside
-    /// the one that does, with the same sockets; once it is ready it is watched: its own self-check, the
-    /// service manager, and healthd. Then it is put on record, and the old slot finishes what it has
-    /// read and ends.
+    /// `swap` checks the archive and loads it into the idle slot. It starts that slot beside the serving
+    /// one, on the same sockets, and watches it once it is ready: its self-check, systemd and healthd.
+    /// Then it records the new slot as the one to start at boot, and stops the old slot, which first
+    /// answers what it has read.
     ///
-    /// Whatever fails, the old slot serves on, or takes over again.
+    /// If a step fails, the old slot keeps serving or takes over again.
     #[command(after_long_help = SWAP_NOTES)]
     Swap(SwapArgs),
 
-    /// Go back to what the other slot of a service ran before
+    /// Return a service to the version in its other slot
     ///
-    /// As `swap`, with the image that is still there.
+    /// The same as `swap`, with the image that the other slot still has.
     #[command(after_long_help = SWAP_NOTES)]
     Rollback(RollbackArgs),
 
-    /// Write every node's configurations, units and Ignition, as a site file has them
+    /// Write the configurations, units and Ignition of every node of a site file
     #[command(after_long_help = render::NOTES)]
     Render(RenderArgs),
 
-    /// Make and look after the certificates of a site
+    /// Make, renew and show the certificates of a site
     Pki(PkiArgs),
 
     /// Become another program that ends when its parent ends
@@ -257,7 +256,7 @@ pub(crate) struct StatusArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "run_dir", num_args = 0..=1, default_missing_value = site_file::DEFAULT)]
     pub(crate) site: Option<PathBuf>,
 
-    /// User as whom nodes are asked over ssh, with --site
+    /// User name for ssh, with --site
     #[arg(long, value_name = "USER", default_value = "core")]
     pub(crate) login: String,
 
@@ -437,9 +436,9 @@ Examples:
   outpost status --site site.toml --login core
 
 Exit status:
-  0   everything that was asked serves and is ready
+  0   every service that is here serves and is ready
   64  the command line is wrong
-  69  something does not, or could not be asked
+  69  a service is not ready, or systemd, healthd or a node could not be asked
   78  the site file has a problem";
 
 const SWAP_NOTES: &str = "\

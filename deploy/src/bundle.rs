@@ -46,7 +46,7 @@ pub(crate) fn run_key(args: &KeyArgs) -> ExitCode {
     match keys::generate(generate) {
         Ok(id) => {
             outln!(
-                "Key {id}: keep {0}.key to yourself, and give {0}.pub to every node.",
+                "Key {id}: keep {0}.key secret, and copy {0}.pub to every node.",
                 generate.output.display()
             );
             exit::code(exit::OK)

@@ -13,12 +13,10 @@ mod apply;
 pub(crate) mod args;
 mod diff;
 mod found;
-mod plan;
 mod progress;
 mod record;
 mod system;
 mod uninstall;
-mod which;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -34,6 +32,7 @@ use self::record::Record;
 use self::system::System;
 use crate::bundle::{keys, look};
 use durable::Rights;
+use install_plan::{node_choice, plan};
 use site_bundle::reader::BundleError;
 use site_bundle::signature::{self, SignatureError};
 
@@ -83,7 +82,7 @@ fn try_run(args: &InstallArgs) -> anyhow::Result<()> {
 
     let manifest = bundle.manifest().clone();
     let host = system::host_name();
-    let node = which::which(&manifest, args.node.as_deref(), &host, is_own)?;
+    let node = node_choice::choose(&manifest, args.node.as_deref(), &host, is_own)?;
     let system = System::at(&args.root);
     let record = Record::read(&args.root)?;
     if let Some(record) = &record {

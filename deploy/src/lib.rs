@@ -18,7 +18,7 @@
 //! | --- | --- |
 //! | `site`, `site-file` | the model of a site; its file |
 //! | `site-render` | `config`: what services read; `target`: what starts them |
-//! | `image-archive`, `site-bundle` | the formats of image archives and of bundles |
+//! | `service-image`, `site-bundle` | the formats of image archives and of bundles |
 //! | `slot-swap` | the order of a swap's steps |
 //! | `site-node` | what is on a node: slots, units, processes, images |
 //! | `site-pki` | certificates |

@@ -19,7 +19,7 @@ pub(crate) struct PkiArgs {
 /// What to do with certificates.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum PkiVerb {
-    /// Make what is missing or does not do any more
+    /// Make missing certificates, and renew unusable ones
     ///
     /// The authority and its key, a key and a certificate for each node that runs the
     /// registry, and the key of its tokens where it has users. What is good stays as it is; a certificate is made
@@ -30,7 +30,7 @@ pub(crate) enum PkiVerb {
     #[command(after_long_help = MAKE_NOTES)]
     Make(MakeArgs),
 
-    /// Make requests for certificates, for an authority that is elsewhere
+    /// Make certificate requests for an external authority
     ///
     /// A key for each node that runs the registry, where there is none, and beside it NAME.csr: a request
     /// (PKCS #10) for its names and addresses, as a server's and a client's. What is good already is not
@@ -38,7 +38,7 @@ pub(crate) enum PkiVerb {
     #[command(after_long_help = REQUEST_NOTES)]
     Request(RequestArgs),
 
-    /// Take certificates in that an authority elsewhere has signed
+    /// Accept certificates that an external authority has signed
     ///
     /// Each is known by its key. It is checked before anything is written, and all of them or none are taken: it has to
     /// have every name that was asked for, be good for servers and clients, and lead to the authority;
@@ -58,11 +58,11 @@ pub(crate) struct MakeArgs {
     #[arg(value_name = "SITE", default_value = site_file::DEFAULT)]
     pub(crate) site: PathBuf,
 
-    /// How many days new certificates of nodes are good
+    /// Validity of new certificates of nodes, in days
     #[arg(long, value_name = "DAYS", default_value_t = 1825, value_parser = clap::value_parser!(u16).range(91..))]
     pub(crate) days: u16,
 
-    /// Make all certificates of nodes anew, and that of an authority that was made here
+    /// Renew all certificates of nodes, and that of an authority that outpost made
     #[arg(long)]
     pub(crate) renew: bool,
 }
@@ -83,7 +83,7 @@ pub(crate) struct RequestArgs {
     #[arg(value_name = "SITE", default_value = site_file::DEFAULT)]
     pub(crate) site: PathBuf,
 
-    /// Ask for all anew
+    /// Make requests for all certificates again
     #[arg(long)]
     pub(crate) renew: bool,
 }

@@ -94,7 +94,7 @@ async fn lead(service: Service, with: With, archive: Option<PathBuf>, options: &
         signal(SignalKind::terminate()),
     );
     let (Ok(mut interrupt), Ok(mut terminate)) = signals else {
-        errln!("outpost: signals cannot be caught");
+        errln!("outpost: cannot install signal handlers");
         return exit::SOFTWARE;
     };
     let mut swap = Swap::new(Plan {
@@ -147,7 +147,7 @@ fn end(swap: &Swap, executor: &Executor, teller: &Teller) -> u8 {
         ended: executor::wall(),
     });
     if let Err(error) = record.write(paths, teller.service) {
-        errln!("outpost: how it ended cannot be written down: {error:#}");
+        errln!("outpost: cannot record the outcome: {error:#}");
     }
     let live = record::live(paths, teller.service);
     let version = record.slots.get(live.name());

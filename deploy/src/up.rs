@@ -7,21 +7,15 @@
 
 mod binaries;
 mod child;
-mod conductor;
 pub(crate) mod control;
-mod event;
-mod keys;
 mod life;
 mod master;
 mod poll;
 mod ports;
 mod printer;
 pub(crate) mod run_dir;
-mod sample;
-mod screen;
 mod signals;
 mod terminal;
-mod view;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -45,7 +39,10 @@ use site_render::config::{self, Layout, Place};
 pub(crate) fn run(args: &UpArgs) -> ExitCode {
     match try_run(args) {
         Ok(Outcome::Stopped(after)) => {
-            outln!("The site ran for {} and is gone.", view::short(after));
+            outln!(
+                "The site ran for {} and is gone.",
+                site_up::view::short(after)
+            );
             exit::code(exit::OK)
         }
         Ok(Outcome::Failed(service, lines)) => {

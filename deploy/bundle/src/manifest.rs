@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use image_archive::digest::Sha256;
+use service_image::digest::Sha256;
 
 /// What is in a bundle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,10 +128,10 @@ pub enum ManifestError {
     #[error("more than {1} {0}")]
     TooMany(&'static str, usize),
     /// A name that is empty, or could mean something to a path or a shell.
-    #[error("{0:?} is no name of {1}")]
+    #[error("{0:?} is not a valid name of {1}")]
     BadName(String, &'static str),
     /// A path that is not absolute, or not the shortest for its file.
-    #[error("{} is no absolute path without . and ..", .0.display())]
+    #[error("{} is not an absolute path, or contains . or ..", .0.display())]
     BadPath(PathBuf),
     /// Permissions that no file of ours has.
     #[error("{path}: {mode:o} are no permissions", path = .0.display(), mode = .1)]
@@ -359,19 +359,19 @@ pub(super) mod tests {
             "/a\0b",
         ] {
             let said = refused(|manifest| manifest.nodes[0].files[0].path = path.into());
-            assert!(said.contains("no absolute path"), "{path:?}: {said}");
+            assert!(said.contains("not an absolute path"), "{path:?}: {said}");
         }
         for name in ["", "..", "-x", "a b", "a/b", "a\n"] {
             assert!(
-                refused(|manifest| manifest.nodes[0].name = name.to_owned()).contains("no name")
+                refused(|manifest| manifest.nodes[0].name = name.to_owned()).contains("not a valid name")
             );
             assert!(
                 refused(|manifest| manifest.nodes[0].units[0].name = name.to_owned())
-                    .contains("no name")
+                    .contains("not a valid name")
             );
             assert!(
                 refused(|manifest| manifest.images[0].service = name.to_owned())
-                    .contains("no name")
+                    .contains("not a valid name")
             );
         }
         let member = example().members["files/a"];
@@ -379,7 +379,7 @@ pub(super) mod tests {
             let said = refused(|manifest| {
                 manifest.members.insert(name.to_owned(), member);
             });
-            assert!(said.contains("no name of a member"), "{name:?}: {said}");
+            assert!(said.contains("not a valid name of a member"), "{name:?}: {said}");
         }
         let said = refused(|manifest| manifest.nodes[0].files[0].mode = 0o4755);
         assert!(said.contains("no permissions"), "{said}");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Seek, SeekFrom};
 
 use crate::manifest::{MANIFEST, MAX_MEMBERS, Manifest, ManifestError, SIGNATURE};
-use image_archive::digest::Sha256;
+use service_image::digest::Sha256;
 
 /// A bundle whose members are found and not yet believed.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub enum BundleError {
     #[error("its manifest is refused")]
     Manifest(#[source] ManifestError),
     /// Its signature is no text.
-    #[error("its signature is no text")]
+    #[error("the signature is not text")]
     Signature,
 }
 

@@ -14,16 +14,16 @@ use ring::signature::Ed25519KeyPair;
 #[derive(Debug, thiserror::Error)]
 pub enum SignatureError {
     /// A key file that is none.
-    #[error("it is no key of minisign")]
+    #[error("not a minisign key")]
     NoKey(#[source] minisign::PError),
     /// A key that does not fit together.
-    #[error("it is no whole key")]
+    #[error("the key file is truncated or corrupt")]
     BrokenKey,
     /// Text that is no signature.
-    #[error("the signature cannot be understood")]
+    #[error("the signature is malformed")]
     NoSignature(#[source] minisign::PError),
     /// Another key made it, or what was signed is something else.
-    #[error("the signature is not right for this key (key ID {key})")]
+    #[error("the signature does not match this key (key ID {key})")]
     Wrong {
         /// The key that was believed in.
         key: String,

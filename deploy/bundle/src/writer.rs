@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 
 use crate::manifest::{COMMAND, MANIFEST, Manifest, SIGNATURE};
-use image_archive::layer::fixed_header;
+use service_image::layer::fixed_header;
 
 /// Where the bytes of a member come from.
 #[derive(Debug)]

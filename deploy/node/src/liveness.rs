@@ -61,7 +61,7 @@ pub async fn doubt(socket: &Path, targets: &Targets) -> anyhow::Result<()> {
     };
     let told = tokio::time::timeout(ANSWER, telling).await;
     told.context("healthd does not answer")?
-        .context("healthd cannot be told")
+        .context("cannot report to healthd")
 }
 
 impl Targets {

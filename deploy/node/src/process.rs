@@ -20,7 +20,7 @@ pub struct Process {
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
     /// Nobody answers there.
-    #[error("nobody answers at {0}")]
+    #[error("nothing listens at {0}")]
     Nobody(Place),
     /// It does not answer in time.
     #[error("{0} gives no answer within {time} s", time = ANSWER.as_secs())]

@@ -70,7 +70,7 @@ impl Store {
                 let pem = read(path)?;
                 let facts = match Facts::read(&pem) {
                     Ok(facts) if facts.is_authority => facts,
-                    Ok(_) => return Ok(vec![format!("{}: it is no authority's", path.display())]),
+                    Ok(_) => return Ok(vec![format!("{}: not a CA certificate", path.display())]),
                     Err(why) => return Ok(vec![format!("{}: it is {why}", path.display())]),
                 };
                 (Authority::of(site, facts), Some(pem))
@@ -151,8 +151,9 @@ impl Store {
             let path = self.key(node);
             if let Some(pem) = present(&path)? {
                 let key = KeyPair::from_pem(&String::from_utf8_lossy(&pem));
-                let key = key
-                    .map_err(|_| anyhow!("{} is no private key (PKCS #8, PEM)", path.display()))?;
+                let key = key.map_err(|_| {
+                    anyhow!("{} is not a private key (PKCS #8, PEM)", path.display())
+                })?;
                 keys.push((node, key));
             }
         }

@@ -69,11 +69,11 @@ impl std::fmt::Display for State {
         let (make, renew) = match self.signs_here {
             true => (
                 "`outpost pki make` makes it",
-                "`outpost pki make --renew` makes it anew",
+                "`outpost pki make --renew` renews it",
             ),
             false => (
                 "`outpost pki request` asks for it",
-                "`outpost pki request --renew` asks for it anew",
+                "`outpost pki request --renew` requests a new one",
             ),
         };
         match &self.lack {
@@ -141,7 +141,7 @@ impl Store {
             let issuer = issuer.as_ref().ok_or_else(|| {
                 let key = self.path("ca.key");
                 anyhow!(
-                    "{} has to be signed ({reason}), and {} is not there; `outpost pki request` makes requests for an authority that is elsewhere",
+                    "{} must be signed ({reason}), but {} is missing; for an external authority run `outpost pki request`",
                     path.display(),
                     key.display()
                 )
@@ -200,7 +200,7 @@ impl Store {
         let pem =
             fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let issuer = Issuer::from_ca_cert_pem(&pem, key)
-            .with_context(|| format!("{} is no authority", path.display()))?;
+            .with_context(|| format!("{} is not a CA certificate", path.display()))?;
         Ok((Authority::of(site, facts), Some(issuer)))
     }
 
@@ -217,8 +217,9 @@ impl Store {
     ) -> anyhow::Result<KeyPair> {
         if let Some(pem) = present(path)? {
             let pem = String::from_utf8_lossy(&pem).into_owned();
-            return KeyPair::from_pem(&pem)
-                .with_context(|| format!("{} is no private key (PKCS #8, PEM)", path.display()));
+            return KeyPair::from_pem(&pem).with_context(|| {
+                format!("{} is not a private key (PKCS #8, PEM)", path.display())
+            });
         }
         let key = KeyPair::generate_for(algorithm).context("cannot make a key")?;
         durable::write(path, Rights::PRIVATE, key.serialize_pem().as_bytes())?;
@@ -328,7 +329,7 @@ impl Store {
     pub(super) fn fits(&self, site: &Site, secrets: &Secrets) -> Result<(), Problems> {
         let mut problems = Problems::default();
         let mut wrong = |path: &Path, why: &str| {
-            let advice = "`outpost pki make` makes it anew";
+            let advice = "`outpost pki make` renews it";
             problems.push(Problem::new(format!("{}: {why}; {advice}", path.display())));
         };
         let authority = Facts::read(&secrets.authority);
@@ -341,7 +342,7 @@ impl Store {
                 continue;
             };
             let Ok(key) = KeyPair::from_pem(&String::from_utf8_lossy(&pair.key)) else {
-                wrong(&self.key(node), "it is no private key (PKCS #8, PEM)");
+                wrong(&self.key(node), "not a private key (PKCS #8, PEM)");
                 continue;
             };
             // On this day nothing has ended.

@@ -16,7 +16,7 @@ pub(crate) struct BundleArgs {
     #[arg(long, value_name = "FILE", default_value = site_file::DEFAULT)]
     pub(crate) site: PathBuf,
 
-    /// What `outpost image build` has written
+    /// Directory that `outpost image build` wrote
     #[arg(long, value_name = "DIR", required = true)]
     pub(crate) images: Option<PathBuf>,
 
@@ -28,9 +28,9 @@ pub(crate) struct BundleArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
 
-    /// Where the bundle is written to
+    /// File to write the bundle to
     ///
-    /// It has the keys of the nodes' certificates in it, and is readable by its owner only.
+    /// The bundle contains private keys of the nodes; only its owner can read it.
     #[arg(long, short, value_name = "FILE", required = true)]
     pub(crate) output: Option<PathBuf>,
 }
@@ -54,7 +54,7 @@ pub(crate) struct BundleVerify {
     #[arg(value_name = "BUNDLE")]
     pub(crate) bundle: PathBuf,
 
-    /// The public key of who made it
+    /// Public key of the publisher
     #[arg(long, value_name = "FILE")]
     pub(crate) public_key: PathBuf,
 }
@@ -90,7 +90,7 @@ pub(crate) enum KeyVerb {
 /// Arguments of `key generate`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct KeyGenerate {
-    /// Where to: OUTPUT.key and OUTPUT.pub are written, and never over others
+    /// Write OUTPUT.key and OUTPUT.pub; existing files are never overwritten
     #[arg(long, short, value_name = "OUTPUT", default_value = "outpost")]
     pub(crate) output: PathBuf,
 
@@ -109,7 +109,7 @@ Examples:
 Exit status:
   0   the bundle is written
   64  the command line is wrong
-  65  an image or the key is none, or a file cannot be read or written
+  65  an image or the key is invalid, or a file cannot be read or written
   78  the site file has problems, or a certificate is missing";
 
 /// What `--help` of its verbs says.
@@ -117,12 +117,12 @@ const LOOK_NOTES: &str = "\
 Exit status:
   0   the bundle is whole; with `verify`, signed by that key too
   64  the command line is wrong
-  65  the bundle is damaged, signed by somebody else, or cannot be read";
+  65  the bundle is damaged, its signature does not match the key, or it cannot be read";
 
 /// What `--help` of `key generate` says after the options.
 const KEY_NOTES: &str = "\
-OUTPUT.key signs bundles: it stays where they are made. OUTPUT.pub goes to every node by a way that
-can be trusted, for its first install.
+OUTPUT.key signs bundles; keep it where bundles are made. Copy OUTPUT.pub to every node over a
+trusted channel, for its first install.
 
 Examples:
   outpost key generate --output site
@@ -130,4 +130,4 @@ Examples:
 Exit status:
   0   both are written
   64  the command line is wrong
-  69  one of the files is there already, or cannot be written";
+  69  one of the files exists already, or cannot be written";

@@ -63,7 +63,7 @@ pub(crate) fn secret(path: &Path, password_file: Option<&Path>) -> anyhow::Resul
     let text = read(path)?;
     let what = || {
         format!(
-            "{} is no secret key, or its password is another",
+            "{} is not a secret key, or the password is wrong",
             path.display()
         )
     };

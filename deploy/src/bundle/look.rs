@@ -21,7 +21,8 @@ use site_bundle::signature;
 /// When it is none.
 pub(crate) fn open(path: &Path) -> anyhow::Result<Bundle<BufReader<File>>> {
     let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-    Bundle::open(BufReader::new(file)).with_context(|| format!("{} is no bundle", path.display()))
+    Bundle::open(BufReader::new(file))
+        .with_context(|| format!("{} is not a bundle", path.display()))
 }
 
 /// Checks everything.

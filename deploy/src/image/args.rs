@@ -63,7 +63,7 @@ pub(crate) fn service(text: &str) -> Result<Service, String> {
         .find(|service| service.name() == text);
     named.ok_or_else(|| {
         let names = Service::ALL.map(Service::name).join(", ");
-        format!("there is no such service; there are {names}")
+        format!("no such service; the services are {names}")
     })
 }
 

@@ -16,11 +16,10 @@ pub(crate) struct ImagesArgs {
 /// What to do with the images of a node.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum ImagesVerb {
-    /// Load from the node's archives what its store lacks
+    /// Load missing or damaged images from the node's archives
     ///
     /// outpost-images.service runs this at boot. An image that is missing, half loaded or damaged is
-    /// loaded again; a store that podman refuses to open is moved aside and filled anew. No network
-    /// is used.
+    /// loaded again. A store that podman refuses to open is moved aside and replaced. No network is used.
     #[command(after_long_help = IMAGES_NOTES)]
     Load(ImagePlace),
 
@@ -28,7 +27,7 @@ pub(crate) enum ImagesVerb {
     #[command(after_long_help = IMAGES_NOTES)]
     List(ImageList),
 
-    /// Read every byte of every archive and of the store, and say what is damaged
+    /// Read every byte of every archive and of the store, and list what is damaged
     #[command(after_long_help = IMAGES_NOTES)]
     Verify(ImagePlace),
 }

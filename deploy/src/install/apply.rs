@@ -12,12 +12,12 @@ use daemon::{errln, outln};
 
 use crate::bundle::COMMAND_PATH;
 use crate::install::found;
-use crate::install::plan::{Deed, FileState, Found, Plan, Wanted, Write};
 use crate::install::progress::Bar;
 use crate::install::record::{self, Foreign, Record, RecordFile, below};
 use crate::install::system::System;
 use durable::Rights;
-use image_archive::digest::Sha256;
+use install_plan::plan::{Deed, FileState, Found, Plan, Wanted, Write};
+use service_image::digest::Sha256;
 use site::service::Service;
 use site::slot::Slot;
 use site_bundle::manifest::{BundleNode, BundleRuntime, Version};
@@ -386,7 +386,9 @@ impl Install<'_> {
         durable::write(&archive, Rights::PRIVATE, bundle.member(&member)?)?;
         let written = site_node::images::archives::digest_of(&archive)?;
         anyhow::ensure!(written == digest, "{member} changed in the bundle");
-        let path = archive.to_str().context("the archive's path is no text")?;
+        let path = archive
+            .to_str()
+            .context("the archive's path is not valid UTF-8")?;
         let swapped = self.command(&["swap", service.name(), path]);
         durable::remove(&archive).context("cannot remove what was swapped")?;
         swapped

@@ -11,11 +11,11 @@ pub(crate) struct InstallArgs {
     #[arg(value_name = "BUNDLE")]
     pub(crate) bundle: PathBuf,
 
-    /// Which node of the bundle this is [default: by its host name or its addresses]
+    /// Name of this node in the bundle [default: found by host name or address]
     #[arg(long, value_name = "NAME")]
     pub(crate) node: Option<String>,
 
-    /// The public key of who made the bundle; the first install needs it, later ones know it
+    /// Public key of the publisher; required on the first install, then kept
     #[arg(long, value_name = "FILE")]
     pub(crate) public_key: Option<PathBuf>,
 
@@ -23,7 +23,7 @@ pub(crate) struct InstallArgs {
     #[arg(long)]
     pub(crate) dry_run: bool,
 
-    /// Install below this directory, which is the root of a machine that does not run
+    /// Install below this directory, the root of a machine that is not running
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub(crate) root: PathBuf,
 }
@@ -39,7 +39,7 @@ pub(crate) struct UninstallArgs {
     #[arg(long)]
     pub(crate) dry_run: bool,
 
-    /// Uninstall below this directory, which is the root of a machine that does not run
+    /// Uninstall below this directory, the root of a machine that is not running
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub(crate) root: PathBuf,
 }
@@ -52,18 +52,17 @@ Examples:
   outpost uninstall --purge
 
 Exit status:
-  0   what was installed is gone, or nothing was
+  0   removed, or nothing was installed
   64  the command line is wrong
-  69  something could not be done; run it again
+  69  a step failed; run it again
   77  no permission";
 
 /// What `--help` of install says after the options.
 pub(crate) const INSTALL_NOTES: &str = "\
-Before anything is touched the signature and the digest of everything in the bundle are checked.
-Then files are written whole, each in one step, images are put beside them and loaded, and what is
-new is started. Nothing is restarted that did not change: a changed configuration is reloaded, and
-a changed image or unit is swapped (see `outpost swap`). Killed at any point, the next run
-finishes what is left; a run with nothing to do says so.
+`install` first checks the signature and the digest of every member of the bundle. Then it replaces
+each file atomically, loads images and starts new services. It restarts nothing that is unchanged:
+it reloads a changed configuration, and swaps a changed image or unit (see `outpost swap`). If it is
+killed, the next run finishes the rest.
 
 Examples:
   outpost install site.bundle --public-key outpost.pub --dry-run
@@ -73,6 +72,6 @@ Examples:
 Exit status:
   0   installed, or nothing to do
   64  the command line is wrong
-  65  the bundle is damaged, or signed by somebody else
-  69  something could not be done; what was done is recorded
+  65  the bundle is damaged, or its signature does not match the key
+  69  a step failed; what was done is recorded
   77  no permission";

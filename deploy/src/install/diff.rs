@@ -8,9 +8,9 @@ use daemon::{outln, print};
 use similar::TextDiff;
 
 use crate::install::found;
-use crate::install::plan::{Deed, FileState, Plan, Wanted, Write};
 use crate::install::record::below;
-use image_archive::digest::Sha256;
+use install_plan::plan::{Deed, FileState, Plan, Wanted, Write};
+use service_image::digest::Sha256;
 use site::service::Service;
 use site_bundle::manifest::BundleNode;
 use site_bundle::reader::Bundle;

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 
 use crate::image::args::service;
-use crate::install::plan::{FileState, Found, Wanted};
 use crate::install::record::{Record, below};
 use crate::install::system::System;
-use image_archive::digest::Sha256;
+use install_plan::plan::{FileState, Found, Wanted};
+use service_image::digest::Sha256;
 use site::service::Service;
 use site::slot::Slot;
 use site_bundle::manifest::{BundleNode, Manifest};
@@ -116,7 +116,7 @@ pub(crate) fn file(path: &Path) -> anyhow::Result<Option<FileState>> {
     };
     anyhow::ensure!(
         metadata.is_file(),
-        "{} is no file, and will not be replaced by one",
+        "{} is not a regular file; outpost does not replace it",
         path.display()
     );
     let (digest, _) = File::open(path)

@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
 use durable::Rights;
-use image_archive::digest::Sha256;
+use service_image::digest::Sha256;
 use site_bundle::manifest::{BundleRuntime, Version};
 
 /// What was installed.

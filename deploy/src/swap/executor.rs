@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 
 use super::canary::{self, Before, Life};
 use crate::images::args::ImagePlace;
-use image_archive::archive::{self, Image};
+use service_image::archive::{self, Image};
 use site::service::Service;
 use site::slot::Slot;
 use site_node::images::archives::Archives;
@@ -98,7 +98,7 @@ impl Executor {
             let record = Record::read(&self.paths, self.service);
             let has = record.slots.get(new.name());
             let Some(has) = has.filter(|has| has.has_served) else {
-                bail!("slot {new} has nothing that has served, and so nothing to go back to");
+                bail!("slot {new} has never served; there is nothing to roll back to");
             };
             return Ok(format!("slot {new} has {} ({})", has.version, has.revision));
         };
@@ -179,7 +179,7 @@ impl Executor {
 
     async fn load(&self, slot: Slot) -> anyhow::Result<String> {
         let (Some(path), Some(image)) = (self.archive.clone(), &self.image) else {
-            bail!("there is nothing to load");
+            bail!("no archive to load");
         };
         let unit = systemd::show(&slot.unit(self.service)).await?;
         let place = self.images.paths(!unit.is_container());

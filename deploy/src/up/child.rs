@@ -16,8 +16,8 @@ use tokio::net::UnixDatagram;
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
-use super::event::Ending;
 use site::service::Service;
+use site_up::event::Ending;
 
 /// What to run, and how it reports.
 #[derive(Clone, Debug)]

@@ -20,20 +20,20 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 
 use super::child::{Plan, Report, Running};
-use super::conductor::{Conductor, Input, Phase};
 use super::control::{self, Call, Request};
-use super::event::Event;
-use super::keys::Key;
 use super::master::{Behind, Master};
 use super::poll::{self, Sample};
 use super::printer::Printer;
-use super::sample::Meter;
-use super::screen::{self, Page};
 use super::signals::{Meaning, Signals};
 use super::terminal::Terminal;
-use super::view::{MasterView, Offer, Seen, ServiceView, View};
 use site::Site;
 use site::service::{PerService, Service};
+use site_up::conductor::{Conductor, Input, Phase};
+use site_up::event::Event;
+use site_up::keys::Key;
+use site_up::sample::Meter;
+use site_up::screen::{self, Page};
+use site_up::view::{MasterView, Offer, Seen, ServiceView, View};
 
 /// Everything a site needs to run.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::view::Offer;
+use site_up::view::Offer;
 
 /// A master.
 #[derive(Debug)]

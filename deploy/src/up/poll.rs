@@ -9,9 +9,9 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use super::sample;
-use super::view::Seen;
 use site::service::{PerService, Service};
+use site_up::sample;
+use site_up::view::Seen;
 
 /// What a service told.
 #[derive(Clone, Debug, PartialEq)]

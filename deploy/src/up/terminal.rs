@@ -17,8 +17,8 @@ use rustix::termios::{
 };
 use tokio::sync::mpsc;
 
-use super::keys::Key;
-use super::screen::Look;
+use site_up::keys::Key;
+use site_up::screen::Look;
 
 /// A terminal that shows our screen. Dropped, it is as it was before.
 #[derive(Debug)]

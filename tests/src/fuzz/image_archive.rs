@@ -2,7 +2,7 @@
 
 use std::io::Cursor;
 
-use image_archive::{archive, elf, sums::Sums};
+use service_image::{archive, elf, sums::Sums};
 
 pub(super) const WORDS: &[&str] = &[
     "index.json",

@@ -12,9 +12,9 @@ use anyhow::Context as _;
 use rustix::fs::{FlockOperation, flock};
 
 use durable::Rights;
-use image_archive::archive::{self, Image};
-use image_archive::digest::Sha256;
-use image_archive::sums::Sums;
+use service_image::archive::{self, Image};
+use service_image::digest::Sha256;
+use service_image::sums::Sums;
 use site::service::Service;
 use site::slot::Slot;
 
@@ -165,7 +165,8 @@ impl Archives {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Sums::default()),
             other => other.with_context(|| format!("cannot read {}", path.display()))?,
         };
-        Sums::parse(&text).with_context(|| format!("{} is no list of digests", path.display()))
+        Sums::parse(&text)
+            .with_context(|| format!("{} is not a list of digests (SHA256SUMS)", path.display()))
     }
 }
 
@@ -176,7 +177,7 @@ impl Archives {
 /// When it is damaged, or cannot be read.
 pub fn read(archive: &Path) -> anyhow::Result<Image> {
     archive::read(BufReader::new(open(archive)?))
-        .with_context(|| format!("{} is no image", archive.display()))
+        .with_context(|| format!("{} is not an image archive", archive.display()))
 }
 
 /// The name of what a node was installed with.
@@ -257,6 +258,6 @@ mod tests {
         fs::remove_file(scratch.path().join(SUMS)).unwrap();
         assert_eq!(archives.digest(&path).unwrap(), Sha256::of(b"2"));
         let error = format!("{:#}", archives.read(&path).unwrap_err());
-        assert!(error.contains("is no image"), "{error}");
+        assert!(error.contains("is not an image"), "{error}");
     }
 }

@@ -13,8 +13,8 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
 use durable::Rights;
-use image_archive::archive::Image;
-use image_archive::digest::Sha256;
+use service_image::archive::Image;
+use service_image::digest::Sha256;
 
 /// What is known of an image in a store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ pub struct ImageRecord {
 impl ImageRecord {
     /// What is to be in a store once an image is loaded.
     pub fn of(image: &Image) -> Self {
-        let digest = |(path, file): (&String, &image_archive::archive::ImageFile)| {
+        let digest = |(path, file): (&String, &service_image::archive::ImageFile)| {
             (path.clone(), file.digest)
         };
         Self {

@@ -17,8 +17,8 @@ use crate::images::archives::Archives;
 use crate::images::image_record::{self, ImageRecord};
 use crate::images::programs::Programs;
 use crate::images::store::{Condition, Store};
-use image_archive::archive::Image;
-use image_archive::digest::Sha256;
+use service_image::archive::Image;
+use service_image::digest::Sha256;
 use site::service::Service;
 use site::slot::Slot;
 
@@ -37,7 +37,10 @@ pub fn run(paths: &ImagePaths) -> anyhow::Result<bool> {
             errln!("outpost: {error:#}");
             if let ImageStore::Store(store) = &mut images {
                 let aside = store.move_aside()?;
-                outln!("The store is moved to {} and made anew.", aside.display());
+                outln!(
+                    "Moved the damaged store to {}; making a new one.",
+                    aside.display()
+                );
                 store.open()?;
             }
             bring_all(&archives, &mut images)
@@ -68,7 +71,7 @@ impl ImageStore {
         let mut store = Store::at(&paths.storage)?;
         if let Some(aside) = store.open()? {
             outln!(
-                "podman refused the store; it is moved to {} and made anew.",
+                "podman refused the store: moved it to {} and made a new one.",
                 aside.display()
             );
         }

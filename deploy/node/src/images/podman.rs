@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use image_archive::digest::Sha256;
+use service_image::digest::Sha256;
 
 /// podman with a store of its own.
 #[derive(Clone, Debug)]

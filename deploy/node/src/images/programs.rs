@@ -9,8 +9,8 @@ use anyhow::Context as _;
 use crate::images::image_record::ImageRecord;
 use crate::images::store::Condition;
 use durable::Rights;
-use image_archive::archive::{self, Image};
-use image_archive::digest::Sha256;
+use service_image::archive::{self, Image};
+use service_image::digest::Sha256;
 use site::service::Service;
 use site::slot::Slot;
 

@@ -13,8 +13,8 @@ use serde::Deserialize;
 
 use crate::images::image_record::ImageRecord;
 use crate::images::podman::Podman;
-use image_archive::digest::Sha256;
-use image_archive::layout::image_name;
+use service_image::digest::Sha256;
+use service_image::layout::image_name;
 use site::service::Service;
 use site::slot::Slot;
 
@@ -111,7 +111,9 @@ impl Store {
         if self.names.values().any(|known| *known == record.image_id) {
             self.remove(&id)?;
         }
-        let path = archive.to_str().context("the archive's path is no text")?;
+        let path = archive
+            .to_str()
+            .context("the archive's path is not valid UTF-8")?;
         self.podman.run(&["load", "--quiet", "--input", path])?;
         self.survey()?;
         match self.condition(record) {

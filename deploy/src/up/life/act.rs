@@ -4,12 +4,12 @@ use daemon::notify;
 
 use super::{LAST_LINES, Life, Outcome, now};
 use crate::up::child::{self, Order};
-use crate::up::conductor::{Input, Output, Phase};
-use crate::up::event::{Ending, Event};
 use crate::up::master::{self, Master};
-use crate::up::screen::{self, Page};
-use crate::up::view::{State, clean};
 use site::service::Service;
+use site_up::conductor::{Input, Output, Phase};
+use site_up::event::{Ending, Event};
+use site_up::screen::{self, Page};
+use site_up::view::{State, clean};
 
 impl Life {
     pub(super) fn perform(&mut self) {

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::super::event::Event;
-use super::super::view::{Offer, ServiceView};
 use super::*;
+use crate::event::Event;
+use crate::view::{Offer, ServiceView};
 use site::service::PerService;
 
 fn view() -> View {

@@ -7,7 +7,7 @@ use site::service::Service;
 
 /// Something worth a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
+pub enum Event {
     /// A service said that it is ready.
     Ready { service: Service, after: Duration },
     /// A ready service says that it is not, and why.
@@ -44,7 +44,7 @@ pub(crate) enum Event {
 
 impl Event {
     /// Whose event it is.
-    pub(crate) fn subject(&self) -> &str {
+    pub fn subject(&self) -> &str {
         match self {
             Self::Ready { service, .. }
             | Self::NotReady { service, .. }
@@ -94,7 +94,7 @@ impl fmt::Display for Event {
 
 /// How a process ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub enum Ending {
     /// It returned an exit code.
     Code(i32),
     /// A signal ended it.
@@ -106,7 +106,7 @@ pub(crate) enum Ending {
 impl Ending {
     /// Whether another start would end the same way: wrong use, wrong data, no permission or a
     /// refused configuration (sysexits).
-    pub(crate) fn is_permanent(&self) -> bool {
+    pub fn is_permanent(&self) -> bool {
         matches!(self, Self::Code(64 | 65 | 77 | 78) | Self::NotRun(_))
     }
 }

@@ -11,17 +11,17 @@
 //!  Starting, Ready ──stop─────► Leaving ──ended──► Stopped        one at a time, last started first
 //! ```
 //!
-//! Never starts, signals or waits for a process, and never reads a clock: [`super::life`] does.
+//! Never starts, signals or waits for a process, and never reads a clock: the shell (`outpost up`) does.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::event::{Ending, Event};
+use crate::event::{Ending, Event};
 use site::service::{PerService, Service};
 
 /// What the conductor is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Input {
+pub enum Input {
     /// Start the first service.
     Begin,
     /// A service said that it is ready.
@@ -38,7 +38,7 @@ pub(crate) enum Input {
 
 /// What the conductor wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Output {
+pub enum Output {
     /// Start the process of a service.
     Spawn(Service),
     /// Ask it to stop.
@@ -53,7 +53,7 @@ pub(crate) enum Output {
 
 /// Where a service stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub enum Phase {
     /// Its turn to start has not come.
     Waiting,
     /// Its process runs and has not said that it is ready.
@@ -89,16 +89,22 @@ struct Part {
 
 /// The order of start and stop of all services.
 #[derive(Debug)]
-pub(crate) struct Conductor {
+pub struct Conductor {
     parts: PerService<Part>,
     stopping: bool,
     failed: Option<Service>,
     outputs: VecDeque<Output>,
 }
 
+impl Default for Conductor {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Conductor {
     /// A conductor under which nothing runs.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         let part = Part {
             phase: Phase::Waiting,
             deaths: 0,
@@ -113,22 +119,22 @@ impl Conductor {
     }
 
     /// Where a service stands.
-    pub(crate) fn phase(&self, service: Service) -> Phase {
+    pub fn phase(&self, service: Service) -> Phase {
         self.parts.of(service).phase
     }
 
     /// The service that made everything stop because it does not start.
-    pub(crate) fn failed(&self) -> Option<Service> {
+    pub fn failed(&self) -> Option<Service> {
         self.failed
     }
 
     /// Whether everything is to stop.
-    pub(crate) fn is_stopping(&self) -> bool {
+    pub fn is_stopping(&self) -> bool {
         self.stopping
     }
 
     /// Takes one input; the outputs that follow are polled afterwards.
-    pub(crate) fn handle(&mut self, input: Input, now: Instant) {
+    pub fn handle(&mut self, input: Input, now: Instant) {
         match input {
             Input::Begin => self.start(Service::Healthd, now),
             Input::Ready(service) => self.ready(service, now),
@@ -141,12 +147,12 @@ impl Conductor {
     }
 
     /// The next thing to do, if any.
-    pub(crate) fn poll_output(&mut self) -> Option<Output> {
+    pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
     /// When [`Self::handle_deadline`] wants to be called, if ever.
-    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+    pub fn next_deadline(&self) -> Option<Instant> {
         self.parts
             .iter()
             .filter_map(|(service, _)| self.deadline(service))
@@ -154,7 +160,7 @@ impl Conductor {
     }
 
     /// Does what the passing of time asks for.
-    pub(crate) fn handle_deadline(&mut self, now: Instant) {
+    pub fn handle_deadline(&mut self, now: Instant) {
         for service in Service::ALL {
             if self.deadline(service).is_none_or(|deadline| deadline > now) {
                 continue;

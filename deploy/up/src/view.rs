@@ -1,6 +1,6 @@
 //! What people see of a running site: the same facts for the screen, the plain lines and `--json`.
 //!
-//! Never asks anybody anything; [`super::life`] fills it in.
+//! Never asks anybody anything; the shell (`outpost up`) fills it in.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -9,56 +9,56 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::event::Event;
+use crate::event::Event;
 use site::service::{PerService, Service};
 
 /// Everything there is to see.
 #[derive(Clone, Debug)]
-pub(crate) struct View {
+pub struct View {
     /// The site's name.
-    pub(crate) site: String,
+    pub site: String,
     /// Its domain.
-    pub(crate) domain: String,
+    pub domain: String,
     /// Where clients ask.
-    pub(crate) dns: SocketAddr,
+    pub dns: SocketAddr,
     /// How long the site has run.
-    pub(crate) elapsed: Duration,
+    pub elapsed: Duration,
     /// The services.
-    pub(crate) services: PerService<ServiceView>,
+    pub services: PerService<ServiceView>,
     /// What every master offers.
-    pub(crate) offers: Vec<Offer>,
+    pub offers: Vec<Offer>,
     /// The masters.
-    pub(crate) masters: Vec<MasterView>,
+    pub masters: Vec<MasterView>,
     /// Names worth asking for.
-    pub(crate) examples: Vec<String>,
+    pub examples: Vec<String>,
     /// Other commands worth trying.
-    pub(crate) commands: Vec<String>,
+    pub commands: Vec<String>,
     /// What happened lately, oldest first.
-    pub(crate) events: VecDeque<(Duration, Event)>,
+    pub events: VecDeque<(Duration, Event)>,
     /// What the services wrote lately, oldest first.
-    pub(crate) log: VecDeque<(Service, String)>,
+    pub log: VecDeque<(Service, String)>,
 }
 
 /// One service.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ServiceView {
+pub struct ServiceView {
     /// Where it stands.
-    pub(crate) state: State,
+    pub state: State,
     /// Its process, while it has one.
-    pub(crate) pid: Option<u32>,
+    pub pid: Option<u32>,
     /// How long that process has run.
-    pub(crate) uptime: Option<Duration>,
+    pub uptime: Option<Duration>,
     /// How often it started after the first time.
-    pub(crate) restarts: u32,
+    pub restarts: u32,
     /// What it serves, in a few words.
-    pub(crate) serves: String,
+    pub serves: String,
     /// How much of it per second.
-    pub(crate) rate: Option<f64>,
+    pub rate: Option<f64>,
 }
 
 /// Where a service stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum State {
+pub enum State {
     /// Its turn to start has not come.
     #[default]
     Waiting,
@@ -78,7 +78,7 @@ pub(crate) enum State {
 
 impl State {
     /// The state in one word.
-    pub(crate) fn word(&self) -> &'static str {
+    pub fn word(&self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
             Self::Starting => "starting",
@@ -91,7 +91,7 @@ impl State {
     }
 
     /// Why it is so, if there is more to say.
-    pub(crate) fn reason(&self) -> Option<&str> {
+    pub fn reason(&self) -> Option<&str> {
         match self {
             Self::NotReady(reason) | Self::Died(reason) => Some(reason),
             Self::Waiting | Self::Starting | Self::Ready | Self::Stopping | Self::Stopped => None,
@@ -101,29 +101,29 @@ impl State {
 
 /// Something that every master offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Offer {
+pub struct Offer {
     /// What it is.
-    pub(crate) what: String,
+    pub what: String,
     /// On which port.
-    pub(crate) port: u16,
+    pub port: u16,
 }
 
 /// One master.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MasterView {
+pub struct MasterView {
     /// Its name.
-    pub(crate) name: String,
+    pub name: String,
     /// Where it is.
-    pub(crate) address: IpAddr,
+    pub address: IpAddr,
     /// Whether it was taken down by hand.
-    pub(crate) taken_down: bool,
+    pub taken_down: bool,
     /// What healthd thinks of each offer, in the order of [`View::offers`].
-    pub(crate) seen: Vec<Seen>,
+    pub seen: Vec<Seen>,
 }
 
 /// What healthd thinks of a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub enum Seen {
     /// Nothing yet.
     #[default]
     Unknown,
@@ -135,7 +135,7 @@ pub(crate) enum Seen {
 
 impl Seen {
     /// The state in one word.
-    pub(crate) fn word(self) -> &'static str {
+    pub fn word(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
             Self::Up => "up",
@@ -146,7 +146,7 @@ impl Seen {
 
 impl View {
     /// Remembers an event, and forgets the oldest when there are many.
-    pub(crate) fn remember(&mut self, at: Duration, event: Event) {
+    pub fn remember(&mut self, at: Duration, event: Event) {
         if let Event::Log { service, line } = event {
             if self.log.len() >= LOG_LINES {
                 self.log.pop_front();
@@ -161,7 +161,7 @@ impl View {
     }
 
     /// The last line that a service wrote.
-    pub(crate) fn last_line(&self, service: Service) -> Option<&str> {
+    pub fn last_line(&self, service: Service) -> Option<&str> {
         self.log
             .iter()
             .rev()
@@ -170,14 +170,14 @@ impl View {
     }
 
     /// Whether every service is ready.
-    pub(crate) fn is_ready(&self) -> bool {
+    pub fn is_ready(&self) -> bool {
         self.services
             .iter()
             .all(|(_, service)| service.state == State::Ready)
     }
 
     /// The `dig` lines that show the site at work.
-    pub(crate) fn dig_lines(&self) -> Vec<String> {
+    pub fn dig_lines(&self) -> Vec<String> {
         let address = match self.dns.ip() {
             IpAddr::V4(any) if any.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
             IpAddr::V6(any) if any.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
@@ -191,7 +191,7 @@ impl View {
     }
 
     /// The view for programs.
-    pub(crate) fn to_json(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         let services: Vec<Value> = self
             .services
             .iter()
@@ -243,7 +243,7 @@ impl View {
 }
 
 /// A span of time in at most six characters: `42s`, `3m12s`, `5h07m`, `12d3h`.
-pub(crate) fn short(span: Duration) -> String {
+pub fn short(span: Duration) -> String {
     let seconds = span.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
     match seconds {
@@ -255,7 +255,7 @@ pub(crate) fn short(span: Duration) -> String {
 }
 
 /// A rate people can take in: `0`, `0.5`, `9.0`, `12`, `12,345`.
-pub(crate) fn rate(per_second: f64) -> String {
+pub fn rate(per_second: f64) -> String {
     if !per_second.is_finite() || per_second < 0.05 {
         return "0".to_owned();
     }
@@ -274,7 +274,7 @@ pub(crate) fn rate(per_second: f64) -> String {
 }
 
 /// Makes a line safe to show: no control characters, so no escape sequences.
-pub(crate) fn clean(line: &str) -> String {
+pub fn clean(line: &str) -> String {
     let mut clean = String::with_capacity(line.len());
     for character in line.chars() {
         match character {

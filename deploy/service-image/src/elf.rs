@@ -38,7 +38,7 @@ pub enum ElfError {
     #[error("it is no 64-bit little-endian ELF file")]
     OtherClass,
     /// An object file, a library of the static kind, a core.
-    #[error("it is no program")]
+    #[error("not an ELF program")]
     NoProgram,
     /// Another processor.
     #[error("it is for processor {0} (e_machine), not x86_64 or aarch64")]

@@ -6,7 +6,7 @@ use site_bundle::manifest::{BundleNode, Manifest};
 
 /// Why nobody knows.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum WhichError {
+pub enum NodeChoiceError {
     /// Nothing fits.
     #[error(
         "neither the host name {host:?} nor an address of this machine is that of a node ({nodes}); say which with --node"
@@ -35,16 +35,16 @@ pub(crate) enum WhichError {
 /// # Errors
 ///
 /// When none fits, or more than one.
-pub(crate) fn which<'a>(
+pub fn choose<'a>(
     manifest: &'a Manifest,
     named: Option<&str>,
     host: &str,
     is_own: impl Fn(IpAddr) -> bool,
-) -> Result<&'a BundleNode, WhichError> {
+) -> Result<&'a BundleNode, NodeChoiceError> {
     let nodes = || names(manifest.nodes.iter());
     if let Some(name) = named {
         let found = manifest.nodes.iter().find(|node| node.name == name);
-        return found.ok_or_else(|| WhichError::NoSuch {
+        return found.ok_or_else(|| NodeChoiceError::NoSuch {
             name: name.to_owned(),
             nodes: nodes(),
         });
@@ -61,11 +61,11 @@ pub(crate) fn which<'a>(
         .collect();
     match fits[..] {
         [node] => Ok(node),
-        [] => Err(WhichError::None {
+        [] => Err(NodeChoiceError::None {
             host: host.to_owned(),
             nodes: nodes(),
         }),
-        _ => Err(WhichError::Several(names(fits.into_iter()))),
+        _ => Err(NodeChoiceError::Several(names(fits.into_iter()))),
     }
 }
 
@@ -100,12 +100,12 @@ mod tests {
         }
     }
 
-    fn found(named: Option<&str>, host: &str, own: &[u8]) -> Result<String, WhichError> {
+    fn found(named: Option<&str>, host: &str, own: &[u8]) -> Result<String, NodeChoiceError> {
         let is_own = |address: IpAddr| {
             own.iter()
                 .any(|last| address == IpAddr::from([192, 168, 7, *last]))
         };
-        which(&manifest(), named, host, is_own).map(|node| node.name.clone())
+        choose(&manifest(), named, host, is_own).map(|node| node.name.clone())
     }
 
     #[test]
@@ -123,19 +123,19 @@ mod tests {
     fn doubt_is_told() {
         assert!(matches!(
             found(None, "localhost", &[]),
-            Err(WhichError::None { .. })
+            Err(NodeChoiceError::None { .. })
         ));
         assert!(matches!(
             found(None, "master-0.other.example", &[]),
-            Err(WhichError::None { .. })
+            Err(NodeChoiceError::None { .. })
         ));
         assert!(matches!(
             found(None, "master-0", &[14]),
-            Err(WhichError::Several(_))
+            Err(NodeChoiceError::Several(_))
         ));
         assert!(matches!(
             found(Some("x"), "master-0", &[13]),
-            Err(WhichError::NoSuch { .. })
+            Err(NodeChoiceError::NoSuch { .. })
         ));
     }
 }

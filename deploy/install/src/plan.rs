@@ -5,55 +5,55 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use image_archive::digest::Sha256;
+use service_image::digest::Sha256;
 use site::service::Service;
 use site::slot::Slot;
 use site_render::target::{HOLDER, RIVALS};
 
 /// A file, as it is or as it is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FileState {
+pub struct FileState {
     /// Permissions.
-    pub(crate) mode: u32,
+    pub mode: u32,
     /// User and group.
-    pub(crate) owner: (u32, u32),
+    pub owner: (u32, u32),
     /// What is in it.
-    pub(crate) digest: Sha256,
+    pub digest: Sha256,
 }
 
 /// What a node is to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub struct Wanted {
     /// Its files.
-    pub(crate) files: BTreeMap<PathBuf, FileState>,
+    pub files: BTreeMap<PathBuf, FileState>,
     /// Units that start with the machine.
-    pub(crate) enabled: BTreeSet<String>,
+    pub enabled: BTreeSet<String>,
     /// The archive of each of its services.
-    pub(crate) archives: BTreeMap<Service, Sha256>,
+    pub archives: BTreeMap<Service, Sha256>,
 }
 
 /// What a node is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Found {
+pub struct Found {
     /// Those of its files that are wanted, or were installed before.
-    pub(crate) files: BTreeMap<PathBuf, FileState>,
+    pub files: BTreeMap<PathBuf, FileState>,
     /// Those units that start with the machine, of the wanted and the installed ones.
-    pub(crate) enabled: BTreeSet<String>,
+    pub enabled: BTreeSet<String>,
     /// The archive that the live slot of each service runs.
-    pub(crate) archives: BTreeMap<Service, Sha256>,
+    pub archives: BTreeMap<Service, Sha256>,
     /// Files that were installed before.
-    pub(crate) installed: BTreeSet<PathBuf>,
+    pub installed: BTreeSet<PathBuf>,
     /// Other programs that set the clock and run: their units.
-    pub(crate) rivals_active: BTreeSet<String>,
+    pub rivals_active: BTreeSet<String>,
     /// Units that were enabled before.
-    pub(crate) had_enabled: BTreeSet<String>,
+    pub had_enabled: BTreeSet<String>,
     /// What a run before this one did not come to.
-    pub(crate) pending: BTreeSet<Deed>,
+    pub pending: BTreeSet<Deed>,
 }
 
 /// How a file comes to be what it is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Write {
+pub enum Write {
     /// It is not there.
     New,
     /// It has other bytes.
@@ -64,7 +64,7 @@ pub(crate) enum Write {
 
 /// Something that is done once files are in place, in this order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Deed {
+pub enum Deed {
     /// Users are made (sysusers.d).
     Users,
     /// Directories are made (tmpfiles.d).
@@ -147,37 +147,37 @@ impl FromStr for Deed {
 /// Text that says nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is nothing that an install does")]
-pub(crate) struct NoDeed;
+pub struct NoDeed;
 
 /// What is to be done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Plan {
+pub struct Plan {
     /// Files to write, by path.
-    pub(crate) writes: BTreeMap<PathBuf, Write>,
+    pub writes: BTreeMap<PathBuf, Write>,
     /// Files that no longer belong to the node.
-    pub(crate) removals: BTreeSet<PathBuf>,
+    pub removals: BTreeSet<PathBuf>,
     /// Services whose first archive is put on the archives.
-    pub(crate) archives: BTreeSet<Service>,
+    pub archives: BTreeSet<Service>,
     /// Units to start with the machine from here on.
-    pub(crate) enable: BTreeSet<String>,
+    pub enable: BTreeSet<String>,
     /// Units to start with the machine no more.
-    pub(crate) disable: BTreeSet<String>,
+    pub disable: BTreeSet<String>,
     /// Units that end before their files go: those that are not to start any more, and slots of services
     /// that the node is not to have, which do not always start by being enabled.
-    pub(crate) stop: BTreeSet<String>,
+    pub stop: BTreeSet<String>,
     /// What is done then.
-    pub(crate) deeds: BTreeSet<Deed>,
+    pub deeds: BTreeSet<Deed>,
 }
 
 impl Plan {
     /// Whether there is nothing to do.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
 /// Compares.
-pub(crate) fn plan(wanted: &Wanted, found: &Found) -> Plan {
+pub fn plan(wanted: &Wanted, found: &Found) -> Plan {
     let pending = found.pending.iter();
     let mut plan = Plan {
         deeds: pending
@@ -355,12 +355,12 @@ fn deeds_of(path: &Path, how: Write, found: &Found) -> Vec<Deed> {
 }
 
 /// Units, additions to them, and quadlets.
-pub(crate) fn is_read_by_manager(path: &Path) -> bool {
+pub fn is_read_by_manager(path: &Path) -> bool {
     path.starts_with("/etc/systemd/system") || path.starts_with("/etc/containers/systemd")
 }
 
 /// The slots whose units or quadlets are among files.
-pub(crate) fn slots_among(paths: &BTreeSet<PathBuf>) -> impl Iterator<Item = (Service, Slot)> {
+pub fn slots_among(paths: &BTreeSet<PathBuf>) -> impl Iterator<Item = (Service, Slot)> {
     let units = paths.iter().filter(|path| is_read_by_manager(path));
     let names = units.filter_map(|path| path.file_name()?.to_str());
     names.filter_map(slot_of)

@@ -2,7 +2,7 @@
 
 /// A key that means something here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Key {
+pub enum Key {
     /// A letter or digit, in lower case.
     Char(char),
     /// Escape.
@@ -16,7 +16,7 @@ pub(crate) enum Key {
 impl Key {
     /// The keys in what one read gave. Cursor and function keys, which send an escape sequence,
     /// give none; a lone escape is the escape key.
-    pub(crate) fn parse(bytes: &[u8]) -> Vec<Self> {
+    pub fn parse(bytes: &[u8]) -> Vec<Self> {
         let mut keys = Vec::new();
         let mut rest = bytes.iter().copied().peekable();
         while let Some(byte) = rest.next() {

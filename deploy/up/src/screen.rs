@@ -1,16 +1,16 @@
 //! The live screen: a [`View`] and a size in, lines and escape codes out.
 //!
 //! Every frame is the whole screen, so a resize needs nothing but the next frame. Never writes to
-//! a terminal; [`super::terminal`] does.
+//! a terminal; the shell (`outpost up`) does.
 
 use std::fmt::Write as _;
 
-use super::view::{MasterView, Seen, State, View, clean, rate, short};
+use crate::view::{MasterView, Seen, State, View, clean, rate, short};
 use site::service::Service;
 
 /// What the screen shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Page {
+pub enum Page {
     /// The site.
     #[default]
     Site,
@@ -24,19 +24,19 @@ pub(crate) enum Page {
 
 /// How the terminal is to be written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Look {
+pub struct Look {
     /// Columns and rows.
-    pub(crate) columns: usize,
+    pub columns: usize,
     /// Rows.
-    pub(crate) rows: usize,
+    pub rows: usize,
     /// Whether colours are wanted.
-    pub(crate) colour: bool,
+    pub colour: bool,
     /// Whether the terminal shows more than ASCII.
-    pub(crate) unicode: bool,
+    pub unicode: bool,
 }
 
 /// One frame, ready to be written.
-pub(crate) fn frame(view: &View, page: Page, look: Look) -> String {
+pub fn frame(view: &View, page: Page, look: Look) -> String {
     // Synchronized update, no line wrap, home.
     let mut out = String::from("\x1b[?2026h\x1b[?7l\x1b[H");
     let lines = lines(view, page, look);
@@ -53,7 +53,7 @@ pub(crate) fn frame(view: &View, page: Page, look: Look) -> String {
 }
 
 /// The site without colours, for `outpost status`.
-pub(crate) fn text(view: &View) -> String {
+pub fn text(view: &View) -> String {
     let look = Look {
         columns: 100,
         rows: usize::MAX,
@@ -81,7 +81,7 @@ pub(crate) fn text(view: &View) -> String {
 }
 
 /// What people can try in another terminal.
-pub(crate) fn examples(view: &View) -> Vec<String> {
+pub fn examples(view: &View) -> Vec<String> {
     let mut lines = view.dig_lines();
     lines.extend(view.commands.iter().cloned());
     lines

@@ -1,12 +1,12 @@
 //! Numbers about the services, from what they tell at their admin listeners.
 //!
-//! Pure: texts and values in, numbers out; [`super::poll`] asks.
+//! Pure: texts and values in, numbers out; the shell (`outpost up`) asks.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// The sum of a counter or gauge over all of its label sets, from the text of `/metrics`.
-pub(crate) fn total(metrics: &str, name: &str) -> Option<f64> {
+pub fn total(metrics: &str, name: &str) -> Option<f64> {
     let mut sum = None;
     for line in metrics.lines() {
         let Some(rest) = line.strip_prefix(name) else {
@@ -44,13 +44,13 @@ fn after_labels(text: &str) -> Option<&str> {
 
 /// How fast a counter moves, over the last few samples.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Meter {
+pub struct Meter {
     samples: VecDeque<(Instant, f64)>,
 }
 
 impl Meter {
     /// Takes the counter's value at a time. A counter that went back belongs to a new process.
-    pub(crate) fn add(&mut self, at: Instant, value: f64) {
+    pub fn add(&mut self, at: Instant, value: f64) {
         if self.samples.back().is_some_and(|(_, last)| value < *last) {
             self.samples.clear();
         }
@@ -61,12 +61,12 @@ impl Meter {
     }
 
     /// Forgets everything.
-    pub(crate) fn reset(&mut self) {
+    pub fn reset(&mut self) {
         self.samples.clear();
     }
 
     /// The rate, once there are two samples.
-    pub(crate) fn per_second(&self) -> Option<f64> {
+    pub fn per_second(&self) -> Option<f64> {
         let (first, from) = self.samples.front()?;
         let (last, to) = self.samples.back()?;
         let span = last.saturating_duration_since(*first);

@@ -81,7 +81,7 @@ pub enum ArchiveError {
     #[error("it has no label {0}: `outpost image build` did not make it")]
     NoLabel(&'static str),
     /// No service has such a name.
-    #[error("its label {} is no name of a service", layout::TITLE)]
+    #[error("its label {} is not the name of a service", layout::TITLE)]
     BadName,
 }
 
