@@ -1,6 +1,6 @@
 //! A paced load of queries that counts what is lost and what is wrong.
 //!
-//! A query is lost if it has no answer within [`PATIENCE`], the time after which a stub resolver
+//! A query is lost if it has no answer within `PATIENCE`, the time after which a stub resolver
 //! asks again: nobody retries here.
 
 use std::collections::BTreeMap;

@@ -251,8 +251,11 @@ pub fn counts(uses: &[Use]) -> Counts {
     counts
 }
 
-/// How often, by package and word.
-pub type Counts = BTreeMap<(String, String), usize>;
+/// A package and a word.
+pub type Key = (String, String);
+
+/// How often.
+pub type Counts = BTreeMap<Key, usize>;
 
 /// Reads the table that [`table`] writes.
 pub fn parse_table(text: &str) -> Counts {
@@ -282,10 +285,7 @@ pub fn table(counts: &Counts) -> String {
 }
 
 /// What the counts have above the ceilings, and ceilings that nothing needs.
-pub fn broken(
-    counts: &Counts,
-    ceilings: &Counts,
-) -> (Vec<(String, String)>, Vec<(String, String)>) {
+pub fn broken(counts: &Counts, ceilings: &Counts) -> (Vec<Key>, Vec<Key>) {
     let above = counts
         .iter()
         .filter(|(key, count)| ceilings.get(*key).is_none_or(|ceiling| ceiling < count));

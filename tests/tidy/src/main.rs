@@ -108,7 +108,7 @@ fn ceilings() -> ExitCode {
         eprintln!("{}: {error}", path.display());
         return ExitCode::FAILURE;
     }
-    let sum = |counts: &std::collections::BTreeMap<_, usize>| counts.values().sum::<usize>();
+    let sum = |counts: &lexicon::Counts| counts.values().sum::<usize>();
     println!("{} uses before, {} now", sum(&before), sum(&counts));
     ExitCode::SUCCESS
 }
