@@ -12,11 +12,11 @@
 
 use daemon::admin::{Reply, Request, Routes};
 use daemon::exit;
+use registry_cluster::Cluster;
+use registry_cluster::compare::CompareError;
 use serde_json::Value;
 use tokio::runtime::Handle;
 
-use crate::cluster::Cluster;
-use crate::cluster::compare::CompareError;
 use crate::service::cluster;
 use crate::upkeep::{Task, Upkeep};
 use crate::views::{Looker, View, ViewError};

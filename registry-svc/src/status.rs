@@ -4,12 +4,11 @@ use std::fmt::Write as _;
 
 use config_text::{counted, counted_as};
 use daemon::run::headline;
+use registry_cluster::buckets::Difference;
+use registry_facts::record::{Fact, Key, Stamped};
+use registry_facts::survey::Survey;
+use registry_webhook::EndpointStatus;
 use serde_json::{Value, json};
-
-use crate::cluster::buckets::Difference;
-use crate::record::{Fact, Key, Stamped};
-use crate::survey::Survey;
-use crate::webhook::EndpointStatus;
 
 /// What is held, as JSON.
 #[must_use]

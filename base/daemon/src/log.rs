@@ -156,7 +156,7 @@ fn level() -> Level {
 }
 
 /// Crates whose events are the daemon's own: all others are heard from `warn` up.
-const OWN: [&str; 11] = [
+const OWN: [&str; 17] = [
     "daemon",
     "deploy",
     "dns_authd",
@@ -166,7 +166,13 @@ const OWN: [&str; 11] = [
     "lb_proxy",
     "outpost",
     "proto",
+    "registry_auth",
+    "registry_cluster",
+    "registry_http",
+    "registry_mirror",
+    "registry_store",
     "registry_svc",
+    "registry_webhook",
     "timesync_agent",
 ];
 

@@ -11,16 +11,16 @@ use daemon::drain::Guard;
 use daemon::exit;
 use daemon::listen::{self, Inherited};
 use daemon::run::StartError;
+use registry_cluster::acknowledge::Mode;
+use registry_cluster::settings::{PeerSettings, Settings, TlsFiles};
+use registry_cluster::{Cluster, PeerStatus};
+use registry_facts::name::NodeName;
+use registry_http::Api;
+use registry_store::Store;
 use serde_json::{Value, json};
 
 use super::Workers;
-use crate::cluster::acknowledge::Mode;
-use crate::cluster::settings::{PeerSettings, Settings, TlsFiles};
-use crate::cluster::{Cluster, PeerStatus};
 use crate::config::{self, Acknowledge};
-use crate::http::Api;
-use crate::reference::NodeName;
-use crate::store::Store;
 
 /// The name of the listeners for nodes among inherited sockets.
 const SOCKET: &str = "cluster";
@@ -59,7 +59,7 @@ pub(super) async fn start(
 /// What is wrong with the files that prove who this node is.
 pub(crate) fn check(config: &config::Config) -> Option<String> {
     let cluster = config.cluster.as_ref()?;
-    let checked = crate::cluster::check(&settings(cluster));
+    let checked = registry_cluster::check(&settings(cluster));
     checked.err().map(|error| exit::chain(&error))
 }
 
