@@ -3,6 +3,7 @@
 //! What dashboards for distribution read is there under its names (`registry_*`); what it has no
 //! name for is `registry_svc_*`.
 
+pub mod cluster;
 mod page;
 
 use std::fmt;

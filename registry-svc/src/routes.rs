@@ -17,7 +17,6 @@ use registry_cluster::compare::CompareError;
 use serde_json::Value;
 use tokio::runtime::Handle;
 
-use crate::service::cluster;
 use crate::upkeep::{Task, Upkeep};
 use crate::views::{Looker, View, ViewError};
 use crate::{page, status};
@@ -108,7 +107,7 @@ async fn html(shown: &Shown, request: &Request) -> Reply {
             if let (View::Repositories, Some(of), Some(value)) =
                 (&view, &shown.cluster, value.as_object_mut())
             {
-                value.insert("cluster".to_owned(), cluster::status(of));
+                value.insert("cluster".to_owned(), status::cluster(of));
             }
             Reply::html(page::render(&view, &value))
         }

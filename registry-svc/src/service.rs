@@ -246,7 +246,7 @@ impl Service for Registry {
             "read_only": config.read_only,
             "requests": requests(&self.http),
             "held": self.looker.last().map(|survey| crate::status::held(&survey)),
-            "cluster": self.cluster.as_ref().map(cluster::status),
+            "cluster": self.cluster.as_ref().map(crate::status::cluster),
             "upkeep": self.upkeep.status(),
             "space": self.space.status(),
             "webhooks": crate::status::webhooks(&self.webhooks.status()),
@@ -376,7 +376,7 @@ impl Registry {
             sources,
         }));
         if let Some(cluster) = &self.cluster {
-            cluster.metrics().register(&context.metrics);
+            metrics::cluster::register(cluster.counters(), &context.metrics);
         }
         let heart = self.workers.heartbeat();
         context.progress.register("data path", heart);

@@ -19,9 +19,9 @@ use tonic::Status;
 use super::buckets::{
     self, Buckets, Difference, Registers, blob_differences, bucket_of, register_differences,
 };
+use super::counters::Counters;
 use super::feed::Feed;
 use super::fetch::Fetcher;
-use super::metrics::Metrics;
 use super::peer::Peer;
 use super::wire as form;
 use super::wire::Summary;
@@ -166,7 +166,7 @@ pub(super) struct Comparison {
     pub(super) store: Store,
     pub(super) feed: Feed,
     pub(super) fetcher: Fetcher,
-    pub(super) metrics: Metrics,
+    pub(super) counters: Counters,
 }
 
 impl Comparison {
@@ -204,7 +204,7 @@ impl Comparison {
             .iter()
             .filter(|difference| matches!(difference, Difference::Blob { here: true, .. }));
         let n_missing_there = missing_there.count();
-        self.metrics
+        self.counters
             .compared(&peer.name, n_differences as u64, n_missing_there as u64);
         peer.learn(|known| {
             known.missing_blobs = n_missing_there as u64;

@@ -25,9 +25,9 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 
 use super::backoff::Backoff;
+use super::counters::Counters;
 use super::fetch::Fetcher;
 use super::intake::{Intake, Limits, Output, Receipt};
-use super::metrics::Metrics;
 use super::peer::Peer;
 use super::wire as form;
 
@@ -66,7 +66,7 @@ struct Inner {
     node: NodeId,
     store: Store,
     fetcher: Fetcher,
-    metrics: Metrics,
+    counters: Counters,
     clock_bound: Duration,
     intake: Mutex<Intake>,
     /// Counts how often the streams were asked to begin again.
@@ -97,7 +97,7 @@ impl Feed {
     pub(super) fn new(
         store: Store,
         fetcher: Fetcher,
-        metrics: Metrics,
+        counters: Counters,
         clock_bound: Duration,
         limits: Limits,
     ) -> Self {
@@ -106,7 +106,7 @@ impl Feed {
             intake: Mutex::new(Intake::new(limits, store.vector())),
             store,
             fetcher,
-            metrics,
+            counters,
             clock_bound,
             restarts: watch::Sender::new(0),
             early: Mutex::default(),
@@ -245,7 +245,7 @@ impl Feed {
         };
         if let Some(holds) = &holds {
             let lag = behind(&self.0.store.vector(), holds);
-            self.0.metrics.lag(&peer.name, lag);
+            self.0.counters.lag(&peer.name, lag);
         }
         peer.learn(|known| {
             known.node = node.or_else(|| known.node.take());
@@ -262,7 +262,7 @@ impl Feed {
                 "Following the journal of a peer"
             );
             peer.set_connected(true);
-            self.0.metrics.connected(&peer.name, true);
+            self.0.counters.connected(&peer.name, true);
             self.step(|intake, _| intake.reached());
         }
         Ok(())
@@ -272,7 +272,7 @@ impl Feed {
         let text = error.to_string();
         let was = peer.is_connected();
         peer.set_connected(false);
-        self.0.metrics.connected(&peer.name, false);
+        self.0.counters.connected(&peer.name, false);
         let mut is_news = was;
         peer.learn(|known| {
             is_news |= known.error != text;
@@ -316,7 +316,7 @@ impl Feed {
         if !self.is_absurd(record.stamp) {
             return false;
         }
-        self.0.metrics.future.inc();
+        self.0.counters.future.inc();
         if early.len() < MOST_EARLY {
             early.insert(record.origin.clone(), record.stamp);
             let ahead = record.stamp.milliseconds().saturating_sub(self.now());
@@ -381,7 +381,7 @@ impl Feed {
         let n_waiting = intake.n_waiting();
         drop(intake);
         self.0
-            .metrics
+            .counters
             .waiting
             .set(i64::try_from(n_waiting).unwrap_or(i64::MAX));
         for output in outputs {
@@ -414,7 +414,7 @@ impl Feed {
                     let applied = feed.apply(records).await;
                     match &applied {
                         Ok(()) => {
-                            feed.0.metrics.applied.inc_by(n_records);
+                            feed.0.counters.applied.inc_by(n_records);
                         }
                         Err(error) => {
                             tracing::error!(
@@ -427,7 +427,7 @@ impl Feed {
                 });
             }
             Output::SetAside { record, missing } => {
-                self.0.metrics.set_aside.inc();
+                self.0.counters.set_aside.inc();
                 let repository = record
                     .facts
                     .first()

@@ -28,7 +28,7 @@ use registry_store::{Store, StoreError};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::metrics::Metrics;
+use super::counters::Counters;
 use super::peer::Peer;
 use super::throttle::Throttle;
 
@@ -67,6 +67,19 @@ pub(super) enum Landing {
     NoRoom,
 }
 
+impl Landing {
+    /// Its name in metrics.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Held => "held",
+            Self::Denied => "denied",
+            Self::Unreachable => "unreachable",
+            Self::Corrupt => "corrupt",
+            Self::NoRoom => "no_room",
+        }
+    }
+}
+
 /// Brings content here.
 #[derive(Clone, Debug)]
 pub(super) struct Fetcher(Arc<Inner>);
@@ -75,7 +88,7 @@ pub(super) struct Fetcher(Arc<Inner>);
 struct Inner {
     store: Store,
     peers: Vec<Arc<Peer>>,
-    metrics: Metrics,
+    counters: Counters,
     throttle: Throttle,
     /// Flights of replication.
     slots: Arc<Semaphore>,
@@ -105,14 +118,14 @@ impl Fetcher {
     pub(super) fn new(
         store: Store,
         peers: Vec<Arc<Peer>>,
-        metrics: Metrics,
+        counters: Counters,
         fetches: usize,
         bandwidth: Option<u64>,
     ) -> Self {
         Self(Arc::new(Inner {
             store,
             peers,
-            metrics,
+            counters,
             throttle: Throttle::new(bandwidth),
             slots: Arc::new(Semaphore::new(fetches.max(1))),
             flights: Mutex::default(),
@@ -189,7 +202,7 @@ impl Fetcher {
         let flying = Arc::clone(&flight);
         tokio::spawn(async move {
             let landing = fetcher.fly(&flying, &digest, first.as_ref()).await;
-            fetcher.0.metrics.landed(&landing);
+            fetcher.0.counters.landed(landing.name());
             fetcher.flights().remove(&digest);
             flying
                 .progress

@@ -37,10 +37,10 @@ use tokio::task::JoinSet;
 use self::acknowledge::{Acknowledgement, Followers, Mode};
 use self::buckets::Difference;
 use self::compare::{CompareError, Comparison};
+use self::counters::Counters;
 use self::feed::{BEAT, Feed, now};
 use self::fetch::Fetcher;
 use self::intake::Limits;
-use self::metrics::Metrics;
 use self::peer::Peer;
 use self::server::Server;
 use self::settings::Settings;
@@ -50,10 +50,10 @@ pub mod acknowledge;
 pub mod backoff;
 pub mod buckets;
 pub mod compare;
+pub mod counters;
 mod feed;
 mod fetch;
 pub mod intake;
-pub mod metrics;
 mod peer;
 pub mod proxy;
 mod read_through;
@@ -85,7 +85,7 @@ struct Inner {
     store: Store,
     peers: Vec<Arc<Peer>>,
     identity: Option<Arc<Identity>>,
-    metrics: Metrics,
+    counters: Counters,
     fetcher: Fetcher,
     feed: Feed,
     server: Server,
@@ -123,18 +123,18 @@ impl Cluster {
             .iter()
             .map(|peer| Arc::new(Peer::new(peer, identity.as_ref())))
             .collect();
-        let metrics = Metrics::default();
+        let counters = Counters::default();
         let fetcher = Fetcher::new(
             store.clone(),
             peers.clone(),
-            metrics.clone(),
+            counters.clone(),
             settings.fetches,
             settings.bandwidth,
         );
         let feed = Feed::new(
             store.clone(),
             fetcher.clone(),
-            metrics.clone(),
+            counters.clone(),
             settings.clock_bound,
             limits,
         );
@@ -153,7 +153,7 @@ impl Cluster {
                 store: store.clone(),
                 feed: feed.clone(),
                 fetcher: fetcher.clone(),
-                metrics: metrics.clone(),
+                counters: counters.clone(),
             };
             tasks.spawn(comparison.run(Arc::clone(peer), settings.compare_interval));
         }
@@ -162,7 +162,7 @@ impl Cluster {
             store,
             peers,
             identity,
-            metrics,
+            counters,
             fetcher,
             feed,
             server,
@@ -235,7 +235,7 @@ impl Cluster {
                 .server
                 .followers(|followers| followers.decide(position, time.into_std(), is_last));
             if let Some(acknowledgement) = decided {
-                self.0.metrics.acknowledged(acknowledgement.outcome);
+                self.0.counters.acknowledged(acknowledgement.outcome);
                 return acknowledgement;
             }
             let look = (time + LOOK).min(deadline);
@@ -300,7 +300,7 @@ impl Cluster {
             store: self.0.store.clone(),
             feed: self.0.feed.clone(),
             fetcher: self.0.fetcher.clone(),
-            metrics: self.0.metrics.clone(),
+            counters: self.0.counters.clone(),
         };
         comparison.differences(peer).await
     }
@@ -351,8 +351,8 @@ impl Cluster {
 
     /// What is counted, to be registered with the daemon's metrics.
     #[must_use]
-    pub fn metrics(&self) -> &Metrics {
-        &self.0.metrics
+    pub fn counters(&self) -> &Counters {
+        &self.0.counters
     }
 
     //--- For the parts

@@ -80,7 +80,7 @@ impl Cluster {
             .map_err(ForwardError::Unreachable)?;
         let response = channel.call(request).await;
         let mut response = response.map_err(ForwardError::Unreachable)?;
-        self.metrics().forwarded.inc();
+        self.counters().forwarded.inc();
         strip(response.headers_mut());
         *response.version_mut() = hyper::Version::HTTP_11;
         Ok(response)

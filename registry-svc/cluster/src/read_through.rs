@@ -92,7 +92,7 @@ impl Cluster {
     /// # Errors
     /// When the own store fails.
     pub async fn open(&self, remote: &Remote, part: Range<u64>) -> Result<Body, StoreError> {
-        self.metrics().read_through.inc();
+        self.counters().read_through.inc();
         self.fetcher()
             .open(&remote.digest, remote.size, part, &remote.node)
             .await

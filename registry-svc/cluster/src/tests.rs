@@ -387,12 +387,12 @@ fn what_a_clock_that_runs_ahead_stated_waits_until_the_clocks_agree() {
         until("the second node hears what the first has", async || {
             let mut is_told = false;
             peer.learn(|known| is_told = known.holds == last);
-            is_told && second.cluster.metrics().future.get() > 0
+            is_told && second.cluster.counters().future.get() > 0
         })
         .await;
         tokio::time::sleep(3 * super::feed::BEAT).await;
         assert_eq!(second.cluster.0.feed.n_restarts(), 0);
-        assert_eq!(second.cluster.metrics().future.get(), 1, "each time anew");
+        assert_eq!(second.cluster.counters().future.get(), 1, "each time anew");
         assert_eq!(shown(&second.store, "v").await, None);
 
         BEHIND.store(0, Ordering::Relaxed);

@@ -5,19 +5,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use daemon::config::HumanDuration;
 use daemon::disk::Stamp;
 use daemon::drain::Guard;
 use daemon::exit;
 use daemon::listen::{self, Inherited};
 use daemon::run::StartError;
+use registry_cluster::Cluster;
 use registry_cluster::acknowledge::Mode;
 use registry_cluster::settings::{PeerSettings, Settings, TlsFiles};
-use registry_cluster::{Cluster, PeerStatus};
 use registry_facts::name::NodeName;
 use registry_http::Api;
 use registry_store::Store;
-use serde_json::{Value, json};
 
 use super::Workers;
 use crate::config::{self, Acknowledge};
@@ -140,30 +138,4 @@ pub(super) fn reload(cluster: &Cluster) {
             tracing::error!(error, "The certificates of nodes stay as they were");
         }
     }
-}
-
-/// How the cluster is doing, as JSON.
-pub(crate) fn status(cluster: &Cluster) -> Value {
-    let status = cluster.status();
-    json!({
-        "node": status.node,
-        "records_waiting": status.waiting,
-        "fetching": status.fetching,
-        "missing_blobs": status.missing.len(),
-        "peers": status.peers.iter().map(peer).collect::<Vec<_>>(),
-    })
-}
-
-fn peer(peer: &PeerStatus) -> Value {
-    json!({
-        "name": peer.name.as_str(),
-        "address": peer.address,
-        "connected": peer.connected,
-        "error": peer.error,
-        "heard": peer.heard.map(|ago| HumanDuration(Duration::from_secs(ago.as_secs())).to_string()),
-        "behind": peer.behind,
-        "lacks": peer.lacks,
-        "differences": peer.differences,
-        "missing_blobs": peer.missing_blobs,
-    })
 }

@@ -10,17 +10,17 @@ use std::sync::Arc;
 use oci::digest::Digest;
 use oci::manifest;
 use oci::manifest::{Manifest, Sparse};
-use oci::reference::{RepositoryName, Tag};
-use registry_client::connection::ByteStream;
+
 use serde_json::Value;
 use tokio::task::JoinSet;
-use tokio_stream::StreamExt as _;
 
 use crate::TransferError;
+use crate::items::Item;
 use crate::origin::{Document, Origin};
 use crate::progress::Progress;
 use crate::report::Report;
 use crate::sink::{Copied, Sink};
+use crate::source::Source;
 
 /// Indexes in one another. Tools nest one at most.
 pub const MAX_DEPTH: usize = 4;
@@ -28,74 +28,6 @@ pub const MAX_DEPTH: usize = 4;
 const MAX_MANIFESTS: usize = 10_000;
 /// Blobs on their way at once, as skopeo and podman do it.
 const AT_ONCE: usize = 6;
-
-/// An image that is to be copied.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Item {
-    /// Its repository where it comes from; in an archive, that which it is to have.
-    pub from: RepositoryName,
-    /// Its repository where it goes.
-    pub to: RepositoryName,
-    /// Its tag there.
-    pub tag: Option<Tag>,
-    /// Its manifest or index.
-    pub digest: Digest,
-    /// What kind that is, where something says.
-    pub media_type: Option<String>,
-    /// What names it, for the report.
-    pub entry: String,
-}
-
-/// A blob that is to be copied, and where it is.
-#[derive(Clone, Debug)]
-pub struct Source {
-    origin: Origin,
-    repository: RepositoryName,
-    progress: Arc<Progress>,
-    /// Its digest.
-    pub digest: Digest,
-    /// Its size.
-    pub size: u64,
-}
-
-impl Source {
-    /// A blob of an origin, for tests of where it goes.
-    #[cfg(test)]
-    pub(crate) fn new(
-        origin: Origin,
-        repository: RepositoryName,
-        digest: Digest,
-        size: u64,
-    ) -> Self {
-        Self {
-            origin,
-            repository,
-            progress: Arc::default(),
-            digest,
-            size,
-        }
-    }
-
-    /// Its bytes from an offset on.
-    ///
-    /// # Errors
-    ///
-    /// When they cannot be had.
-    pub async fn open(&self, from: u64) -> Result<ByteStream, TransferError> {
-        let body = self
-            .origin
-            .blob(&self.repository, &self.digest, from)
-            .await?;
-        let body = body.ok_or(TransferError::Missing(self.digest))?;
-        let progress = Arc::clone(&self.progress);
-        Ok(Box::pin(body.map(move |piece| {
-            if let Ok(piece) = &piece {
-                progress.passed(piece.len());
-            }
-            piece
-        })))
-    }
-}
 
 /// All that an image refers to.
 #[derive(Debug, Default)]

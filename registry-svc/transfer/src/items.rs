@@ -5,8 +5,25 @@ use std::collections::BTreeSet;
 
 use image_archive::catalogue::{Catalogue, Problems};
 use image_archive::name::{Naming, Selection};
+use oci::digest::Digest;
+use oci::reference::{RepositoryName, Tag};
 
-use crate::copy::Item;
+/// An image that is to be copied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// Its repository where it comes from; in an archive, that which it is to have.
+    pub from: RepositoryName,
+    /// Its repository where it goes.
+    pub to: RepositoryName,
+    /// Its tag there.
+    pub tag: Option<Tag>,
+    /// Its manifest or index.
+    pub digest: Digest,
+    /// What kind that is, where something says.
+    pub media_type: Option<String>,
+    /// What names it, for the report.
+    pub entry: String,
+}
 
 /// The images of an archive that are wanted. What cannot be named is a problem, if it may be wanted.
 #[must_use]

@@ -13,13 +13,13 @@
 //! for the same again.
 
 pub mod archive;
-
 pub mod copy;
 pub mod items;
 pub mod origin;
 pub mod progress;
 pub mod report;
 pub mod sink;
+pub mod source;
 pub mod tree;
 
 use std::io;

@@ -13,7 +13,7 @@ use oci::digest::Digest;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use crate::copy::Item;
+use crate::items::Item;
 use crate::report::{Octets, per_second, shown};
 
 /// How often a bar is drawn.

@@ -12,8 +12,8 @@ use oci::reference::{Reference, RepositoryName, Tag};
 use registry_store::{NewManifest, Store};
 
 use crate::TransferError;
-use crate::copy::Source;
 use crate::origin::Document;
+use crate::source::Source;
 use crate::tree::Tree;
 
 pub use crate::sink::registry::RegistrySink;

@@ -85,7 +85,7 @@ impl Transfer {
             if !piece.is_empty() {
                 self.report.sources.insert(from.clone());
                 let urgent = *self.flight.urgent.borrow();
-                self.fetcher.0.metrics.fetched(piece.len());
+                self.fetcher.0.counters.fetched(piece.len());
                 if !urgent {
                     self.fetcher.0.throttle.take(piece.len()).await;
                 }

@@ -10,7 +10,7 @@ use registry_client::Registry;
 use registry_client::endpoint::Remote;
 use registry_facts::record::{Fact, Key};
 use registry_store::Store;
-use registry_transfer::copy::Item;
+use registry_transfer::items::Item;
 
 use super::{PAGE, VerbError};
 

@@ -25,8 +25,8 @@ const MOST_HOLDERS: usize = 100;
 
 /// How old a link that stands may be, in milliseconds, for another push to be told that it is there and
 /// nothing to be stated. The sweep of another node, which knows nothing of leases taken here, takes back
-/// links that are older than its [grace](registry_svc::upkeep::GRACE_AMONG_NODES): what is acknowledged now has
-/// most of that before it.
+/// links that are older than its grace, a day among nodes: what is acknowledged now has most of that
+/// before it.
 const RECENT: u64 = 3_600_000;
 
 impl Store {

@@ -9,8 +9,8 @@ use oci::reference::{Reference, RepositoryName, Tag};
 use registry_client::{ClientError, Registry, Upload};
 use tokio::time::sleep;
 
-use crate::copy::Source;
 use crate::sink::Copied;
+use crate::source::Source;
 use crate::{TransferError, pause};
 
 /// Times that a blob or a manifest is tried.
@@ -206,7 +206,13 @@ mod tests {
         catalogue.places.insert(digest, place);
         let archive = Archive::open(&[scratch.path("")]).unwrap();
         let origin = Origin::Archive(Arc::new(archive), Arc::new(catalogue));
-        Source::new(origin, name("from"), digest, octets.len() as u64)
+        Source {
+            origin,
+            repository: name("from"),
+            progress: Arc::default(),
+            digest,
+            size: octets.len() as u64,
+        }
     }
 
     #[tokio::test(flavor = "multi_thread")]

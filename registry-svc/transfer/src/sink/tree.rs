@@ -13,8 +13,8 @@ use tokio::task::spawn_blocking;
 use tokio_stream::StreamExt as _;
 
 use crate::TransferError;
-use crate::copy::Source;
 use crate::sink::Copied;
+use crate::source::Source;
 use crate::tree::{Tree, TreeError};
 
 /// Pieces read ahead of what is written.
