@@ -62,7 +62,7 @@ impl Call<'_> {
             false => {
                 let body = match place {
                     Place::Here => self.read_blob(digest, octets).await?,
-                    Place::Node(remote) => self.fetch_blob(&remote, octets).await?,
+                    Place::Node(remote) => self.others.fetch_blob(&remote, octets).await?,
                     Place::Upstream(blob) => {
                         let length = octets.end.saturating_sub(octets.start);
                         Body::stream(blob.open(octets), length)
@@ -81,10 +81,10 @@ impl Call<'_> {
         name: &RepositoryName,
         digest: &Digest,
     ) -> Result<(u64, Place), Refused> {
-        if let Some(remote) = self.find_blob(name, digest).await {
+        if let Some(remote) = self.others.find_blob(name, digest).await {
             return Ok((remote.size, Place::Node(remote)));
         }
-        match self.mirrored_blob(digest).await? {
+        match self.upstream.blob(digest).await? {
             Some(blob) => Ok((blob.size(), Place::Upstream(blob))),
             None => Err(Code::BlobUnknown.into()),
         }
@@ -102,11 +102,11 @@ impl Call<'_> {
         name: &RepositoryName,
         digest: &Digest,
     ) -> Result<Answer, Refused> {
-        self.admit_write()?;
+        self.others.admit_write()?;
         let position = self.store().unlink(name, digest).await?;
         self.tell(&Done::to(EventAction::Delete, name, digest, BLOB));
         let mut answer = answer::empty(StatusCode::ACCEPTED);
-        self.acknowledge(&position, &mut answer).await?;
+        self.others.acknowledge(&position, &mut answer).await?;
         Ok(answer)
     }
 

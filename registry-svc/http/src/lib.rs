@@ -13,16 +13,16 @@ mod blob;
 mod body;
 mod catalog;
 pub mod counts;
-mod elsewhere;
 pub mod error;
 mod event;
 mod failure;
 pub mod limits;
 mod log;
 mod manifest;
-mod mirrored;
+mod others;
 pub mod query;
 mod referrers;
+mod room;
 pub mod router;
 pub mod server;
 mod tag;
@@ -30,6 +30,7 @@ mod tag;
 pub mod testing;
 mod upload;
 mod uploads;
+mod upstream;
 
 use std::fmt;
 use std::sync::Arc;
@@ -60,9 +61,12 @@ pub use limits::Limits;
 use answer::{Answer, Headers, JSON, VERSION};
 use body::{BoxError, Received};
 use log::Exchange;
+use others::Others;
 use query::Query;
+use room::Room;
 use router::Route;
 use uploads::Uploads;
+use upstream::Upstream;
 
 /// What the API is made of.
 #[derive(Clone, Debug)]
@@ -98,8 +102,9 @@ struct Call<'a> {
     query: Query<'a>,
     limits: &'a Limits,
     identity: Option<Identity>,
-    /// The upstream whose content is asked for.
-    mirrored: Option<registry_mirror::Route>,
+    others: Others<'a>,
+    room: Room<'a>,
+    upstream: Upstream<'a>,
 }
 
 impl Api {
@@ -165,7 +170,9 @@ impl Api {
             query: Query::of(&head.uri),
             limits: &limits,
             identity: None,
-            mirrored: None,
+            others: Others::of(self.parts.cluster.as_ref(), peer),
+            room: Room::of(self.space.as_ref()),
+            upstream: Upstream::none(),
         };
         let outcome = call.respond(route, &mut received).await;
         let user = call
@@ -222,15 +229,15 @@ impl Call<'_> {
         if self.limits.read_only && !is_reading(&self.head.method) {
             return Ok(unsupported("GET, HEAD", "the registry is read-only"));
         }
-        self.mirrored = self.mirror_of(&route);
+        self.upstream = Upstream::of(self.api.mirrors.as_ref(), &route, self.head, self.peer);
         if let Some(refusal) = self.authorize(&route).await {
             return Ok(refusal);
         }
-        if let Some(refusal) = self.not_pushed_here(&route) {
+        if let Some(refusal) = self.upstream.refuse_push(&route, &self.head.method) {
             return Ok(refusal);
         }
         let mut answer = self.serve(&route, received).await?;
-        self.name_upstream(&mut answer);
+        self.upstream.name(&mut answer);
         Ok(answer)
     }
 
@@ -309,8 +316,8 @@ impl Call<'_> {
             (_, &Method::PUT) => Some(Action::Push),
             _ => Some(Action::Pull),
         };
-        let repository = match &self.mirrored {
-            Some(route) => route.local.as_str(),
+        let repository = match self.upstream.repository() {
+            Some(name) => name.as_str(),
             None => route.repository().unwrap_or_default(),
         };
         let wants = action.map(|action| Want { repository, action });
@@ -338,8 +345,8 @@ impl Call<'_> {
 
     /// What a repository is called here.
     fn local(&self, name: &str) -> Result<RepositoryName, Refused> {
-        match &self.mirrored {
-            Some(route) => Ok(route.local.clone()),
+        match self.upstream.repository() {
+            Some(name) => Ok(name.clone()),
             None => repository(name),
         }
     }

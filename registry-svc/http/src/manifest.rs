@@ -27,7 +27,7 @@ impl Call<'_> {
         reference: &str,
     ) -> Result<Answer, Refused> {
         let reference = reference_of(reference)?;
-        let (stored, warning) = match self.mirrored_manifest(&reference).await? {
+        let (stored, warning) = match self.upstream.manifest(&reference).await? {
             Some(found) => (found.stored, found.warning),
             None => match self.store().manifest(name, &reference).await? {
                 Some(stored) => (stored, None),
@@ -60,11 +60,11 @@ impl Call<'_> {
         name: &RepositoryName,
         reference: &Reference,
     ) -> Result<Stored, Refused> {
-        let found = self.find_manifest(name, reference).await;
+        let found = self.others.find_manifest(name, reference).await;
         let remote = found.ok_or(Code::ManifestUnknown)?;
         Ok(Stored {
             digest: remote.digest,
-            bytes: self.fetch_manifest(&remote).await?,
+            bytes: self.others.fetch_manifest(&remote).await?,
             media_type: remote.media_type.into(),
         })
     }
@@ -76,14 +76,14 @@ impl Call<'_> {
         reference: &str,
         received: &mut Received,
     ) -> Result<Answer, Refused> {
-        self.admit_write()?;
+        self.others.admit_write()?;
         let target = target(reference)?;
         let asked = self.tags_asked()?;
         let length = self.length(received);
-        self.admit_octets(name, length.unwrap_or(0))?;
+        self.room.admit(name, length.unwrap_or(0))?;
         let bytes = self.receive_manifest(received).await?;
         if length.is_none() {
-            self.admit_octets(name, bytes.len() as u64)?;
+            self.room.admit(name, bytes.len() as u64)?;
         }
         let parsed = manifest::parse(&bytes, self.header(&CONTENT_TYPE))?;
         let digest = match &target {
@@ -109,7 +109,7 @@ impl Call<'_> {
             let names: Vec<&str> = asked.iter().map(Tag::as_str).collect();
             headers.set(TAG, names.join(", "));
         }
-        self.acknowledge(&position, &mut answer).await?;
+        self.others.acknowledge(&position, &mut answer).await?;
         Ok(answer)
     }
 
@@ -132,7 +132,7 @@ impl Call<'_> {
         };
         let (size, media_type) = (new.bytes.len() as u64, new.media_type.clone());
         let tags = new.tags.clone();
-        let position = self.put_manifest(name, new).await?;
+        let position = self.others.put_manifest(self.store(), name, new).await?;
         // Each tag is a push to those who follow tags.
         let tags = tags.iter().map(Some);
         let untagged = std::iter::repeat_n(None, usize::from(tags.len() == 0));
@@ -197,7 +197,7 @@ impl Call<'_> {
         name: &RepositoryName,
         reference: &str,
     ) -> Result<Answer, Refused> {
-        self.admit_write()?;
+        self.others.admit_write()?;
         let reference = reference_of(reference)?;
         // Afterwards nobody knows.
         let media_type = match self.api.parts.events.is_wanted() {
@@ -218,7 +218,7 @@ impl Call<'_> {
             from: None,
         });
         let mut answer = answer::empty(StatusCode::ACCEPTED);
-        self.acknowledge(&position, &mut answer).await?;
+        self.others.acknowledge(&position, &mut answer).await?;
         Ok(answer)
     }
 }

@@ -70,7 +70,7 @@ impl Call<'_> {
             if self.may(source.as_str(), Action::Pull)
                 && let Some(size) = store.blob(&source, digest).await?
             {
-                self.admit_quota(name, size)?;
+                self.room.admit_quota(name, size)?;
                 let linked = store.link(name, digest).await?;
                 let done = Done::to(EventAction::Mount, name, digest, BLOB).size(linked.size);
                 self.tell(&Done {
@@ -114,7 +114,11 @@ impl Call<'_> {
         let Ok(id) = id.parse::<UploadId>() else {
             return Err(Code::BlobUploadUnknown.into());
         };
-        if let Some(answer) = self.passed_on(&id, received).await {
+        if let Some(answer) = self
+            .others
+            .passed_on(&id, self.head, self.length(received), received)
+            .await
+        {
             return answer;
         }
         match self.head.method {
@@ -189,7 +193,7 @@ impl Call<'_> {
         // What has come in parts was counted part by part, or not at all.
         if self.store().blob(name, &digest).await?.is_none() {
             let size = self.store().offset(name, id).await?;
-            if let Err(refused) = self.admit_quota(name, size) {
+            if let Err(refused) = self.room.admit_quota(name, size) {
                 self.store().cancel(name, id).await?;
                 return Err(refused);
             }
@@ -294,33 +298,9 @@ impl Call<'_> {
         Ok(answer)
     }
 
-    /// Room on the disk and in the repository.
-    pub(super) fn admit_octets(&self, name: &RepositoryName, octets: u64) -> Result<(), Refused> {
-        match &self.api.space {
-            Some(space) => Ok(space.admit(name, octets)?),
-            None => Ok(()),
-        }
-    }
-
-    /// Whether the disk may be written to further.
-    fn admit_room(&self) -> Result<(), Refused> {
-        match &self.api.space {
-            Some(space) => Ok(space.admit_room(0)?),
-            None => Ok(()),
-        }
-    }
-
-    /// Room in the repository for what a push has brought.
-    fn admit_quota(&self, name: &RepositoryName, came: u64) -> Result<(), Refused> {
-        match &self.api.space {
-            Some(space) => Ok(space.admit_quota(name, came)?),
-            None => Ok(()),
-        }
-    }
-
     /// Room for a body, before any of it is read.
     fn admit_body(&self, name: &RepositoryName, length: Option<u64>) -> Result<Permit, Refused> {
-        self.admit_octets(name, length.unwrap_or(0))?;
+        self.room.admit(name, length.unwrap_or(0))?;
         self.api.uploads.admit(self.peer.address.ip(), self.limits)
     }
 }
@@ -368,10 +348,10 @@ impl Stream for Metered<'_> {
         if piece.is_none() || is_due {
             this.next = came + STEP;
             let room = match is_due {
-                true => this.call.admit_room(),
+                true => this.call.room.admit_more(),
                 false => Ok(()),
             };
-            let quota = || this.call.admit_quota(this.name, this.before + came);
+            let quota = || this.call.room.admit_quota(this.name, this.before + came);
             this.refused = room.and_then(|()| quota());
             if this.refused.is_err() {
                 return Poll::Ready(Some(Err(io::ErrorKind::StorageFull.into())));

@@ -9,18 +9,20 @@ use http_body_util::{BodyExt, Limited, StreamBody};
 use hyper::Request;
 use hyper::body::Frame;
 use hyper::header::WARNING;
+use hyper::http::request::Parts as Head;
 use oci::digest::Digest;
 use oci::reference::{Reference, RepositoryName};
+use registry_auth::Peer;
 use registry_cluster::acknowledge::Outcome;
 use registry_cluster::{Cluster, Remote};
 use registry_facts::name::UploadId;
 use registry_facts::record::Position;
-use registry_store::{NewManifest, StoreError};
+use registry_store::{NewManifest, Store, StoreError};
 use tokio_stream::StreamExt;
 
 use super::answer::{Answer, value};
 use super::body::{Body, Received};
-use super::{Call, now};
+use super::now;
 use crate::error::{Code, Refused};
 
 /// Answers about upload sessions have an error's body at most.
@@ -36,16 +38,19 @@ const LOOK: Duration = Duration::from_millis(100);
 /// When a site that lacks its majority may have it again.
 const NO_MAJORITY_RETRY: Duration = Duration::from_secs(5);
 
-impl Call<'_> {
-    /// The cluster, if this request may ask it.
-    fn others(&self) -> Option<&Cluster> {
-        let is_passed_on = self.peer.node.is_some();
-        self.api.parts.cluster.as_ref().filter(|_| !is_passed_on)
+/// The other nodes, as far as a request may ask them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Others<'a>(Option<&'a Cluster>);
+
+impl<'a> Others<'a> {
+    /// The other nodes for a request of `peer`.
+    pub(super) fn of(cluster: Option<&'a Cluster>, peer: &Peer) -> Self {
+        Self(cluster.filter(|_| peer.node.is_none()))
     }
 
     /// A blob that another node shows in the repository.
     pub(super) async fn find_blob(&self, name: &RepositoryName, digest: &Digest) -> Option<Remote> {
-        self.others()?.find_blob(name, digest).await
+        self.0?.find_blob(name, digest).await
     }
 
     /// A manifest that another node shows in the repository.
@@ -54,12 +59,12 @@ impl Call<'_> {
         name: &RepositoryName,
         reference: &Reference,
     ) -> Option<Remote> {
-        self.others()?.find_manifest(name, reference).await
+        self.0?.find_manifest(name, reference).await
     }
 
     /// The octets of a manifest that was found.
     pub(super) async fn fetch_manifest(&self, remote: &Remote) -> Result<Bytes, Refused> {
-        let others = self.others().ok_or(Code::ManifestUnknown)?;
+        let others = self.0.ok_or(Code::ManifestUnknown)?;
         Ok(others.manifest(remote).await?)
     }
 
@@ -69,7 +74,7 @@ impl Call<'_> {
         remote: &Remote,
         part: std::ops::Range<u64>,
     ) -> Result<Body, Refused> {
-        let others = self.others().ok_or(Code::BlobUnknown)?;
+        let others = self.0.ok_or(Code::BlobUnknown)?;
         let length = part.end.saturating_sub(part.start);
         let octets = others.open(remote, part).await?;
         Ok(Body::stream(Box::pin(octets), length))
@@ -79,13 +84,14 @@ impl Call<'_> {
     pub(super) async fn passed_on(
         &self,
         id: &UploadId,
+        head: &Head,
+        length: Option<u64>,
         received: &mut Received,
     ) -> Option<Result<Answer, Refused>> {
-        let others = self.others().filter(|others| others.is_other(id))?;
-        let length = self.length(received);
+        let others = self.0.filter(|others| others.is_other(id))?;
         let body = std::mem::replace(received, Received::none());
         let frames = StreamBody::new(body.map(|octets| octets.map(Frame::data)));
-        let mut request = Request::from_parts(self.head.clone(), frames);
+        let mut request = Request::from_parts(head.clone(), frames);
         if length == Some(0) {
             let headers = request.headers_mut();
             headers.insert(hyper::header::CONTENT_LENGTH, value(0));
@@ -111,13 +117,14 @@ impl Call<'_> {
     /// Stores a manifest; what it refers to may be on its way from the node that it was pushed to.
     pub(super) async fn put_manifest(
         &self,
+        store: &Store,
         name: &RepositoryName,
         new: NewManifest,
     ) -> Result<Position, StoreError> {
         let begun = now();
         let mut is_on_its_way = false;
         loop {
-            let missing = match self.store().put_manifest(name, new.clone()).await {
+            let missing = match store.put_manifest(name, new.clone()).await {
                 Err(StoreError::MissingBlobs(missing)) => missing,
                 outcome => return outcome,
             };
@@ -139,12 +146,12 @@ impl Call<'_> {
                 return false;
             }
         }
-        self.others().is_some()
+        self.0.is_some()
     }
 
     /// Refuses what could not be acknowledged, before anything is done.
     pub(super) fn admit_write(&self) -> Result<(), Refused> {
-        match self.others() {
+        match self.0 {
             Some(others) if !others.admits() => Err(no_majority().closing()),
             _ => Ok(()),
         }
@@ -156,7 +163,7 @@ impl Call<'_> {
         position: &Position,
         answer: &mut Answer,
     ) -> Result<(), Refused> {
-        let Some(others) = self.others() else {
+        let Some(others) = self.0 else {
             return Ok(());
         };
         let acknowledgement = others.acknowledge(position).await;
