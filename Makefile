@@ -6,7 +6,7 @@ TARGET ?= query
 SECS ?= 60
 SEEDS ?= 256
 
-.PHONY: default fmt fmt-check clippy test it sim fuzz doc deny configs peers bench up ci
+.PHONY: default fmt fmt-check clippy test tidy it sim fuzz doc deny generate generated configs peers bench up ci
 
 default: fmt-check clippy test
 
@@ -26,6 +26,10 @@ clippy:
 test:
 	$(CARGO) test --workspace --locked
 
+# The rules of the house alone: modules, crates, sizes, words. Seconds.
+tidy:
+	$(CARGO) test --locked -p tidy
+
 # Everything, end to end too: installs the Debian packages it needs and uses network namespaces (root, or sudo).
 it:
 	tests/run
@@ -42,9 +46,18 @@ fuzz:
 doc:
 	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --workspace --no-deps --document-private-items --locked
 
-# Licences, advisories and banned crates; needs `cargo install cargo-deny`.
+# Licences, advisories and banned crates; needs `cargo install cargo-deny --locked`.
 deny:
-	$(CARGO) deny check
+	$(CARGO) deny --locked check
+
+# Documents that programs write. A generator adds its command to `generate` and its files to GENERATED.
+GENERATED =
+generate:
+	@:
+
+# Fails if a generated document is not what its program writes.
+generated: generate
+	@[ -z "$(GENERATED)" ] || git diff --exit-code -- $(GENERATED)
 
 # Every configuration template through the `check` of its service.
 configs:

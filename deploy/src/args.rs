@@ -8,14 +8,14 @@ use daemon::config::HumanDuration;
 
 use crate::bundle::args::{BundleArgs, KeyArgs};
 use crate::check::{self, CheckArgs};
-use crate::image::args::{ImageArgs, ImagePlace, ImagesArgs};
+use crate::image::args::ImageArgs;
+use crate::images::args::{ImagePlace, ImagesArgs};
 use crate::init::{self, InitArgs};
 use crate::install::args::{INSTALL_NOTES, InstallArgs, UNINSTALL_NOTES, UninstallArgs};
 use crate::pki::PkiArgs;
-use crate::render_verb;
-use crate::render_verb::RenderArgs;
-use crate::service::Service;
-use crate::site_file;
+use crate::render;
+use crate::render::RenderArgs;
+use site::service::Service;
 
 /// Starts an Outpost site and looks after it
 ///
@@ -133,7 +133,7 @@ pub(crate) enum Command {
     Rollback(RollbackArgs),
 
     /// Write every node's configurations, units and Ignition, as a site file has them
-    #[command(after_long_help = render_verb::NOTES)]
+    #[command(after_long_help = render::NOTES)]
     Render(RenderArgs),
 
     /// Make and look after the certificates of a site

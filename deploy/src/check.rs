@@ -8,10 +8,9 @@ use config_text::{Position, counted};
 use daemon::config::{Problem, Problems};
 use daemon::{disk, exit, outln};
 
-use crate::pki;
-use crate::service::Service;
-use crate::site::{Role, Site};
-use crate::site_file::{self, Holds, Kind, Named, Remark};
+use site::service::Service;
+use site::{Role, Site};
+use site_file::{self, Holds, Kind, Named, Remark};
 
 /// Arguments of `check`.
 #[derive(Clone, Debug, Args)]
@@ -81,7 +80,7 @@ fn look(path: &Path, strict: bool) -> (Vec<String>, bool) {
     let mut said = lines(&problems, &read.remarks);
     match &read.site {
         Ok(site) if problems.0.is_empty() => {
-            said.extend(pki::remarks(base, site));
+            said.extend(site_pki::remarks(base, site));
             said.push(format!("{}: {}", path.display(), summary(site)));
             (said, !(strict && has_warning))
         }
@@ -181,7 +180,7 @@ fn credentials(text: &str) -> Vec<(usize, &'static str)> {
 
 /// What is wrong with certificates.
 fn certificates(octets: &[u8]) -> Vec<(usize, &'static str)> {
-    match pki::is_certificate(octets) {
+    match site_pki::is_certificate(octets) {
         Ok(()) => Vec::new(),
         Err(why) => vec![(0, why)],
     }
@@ -194,7 +193,7 @@ fn summary(site: &Site) -> String {
     let n_instances: usize = Service::ALL
         .iter()
         .map(|service| {
-            let runs = |node: &&crate::site::Node| node.services.contains(service);
+            let runs = |node: &&site::Node| node.services.contains(service);
             site.nodes.iter().filter(runs).count()
         })
         .sum();

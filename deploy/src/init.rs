@@ -25,9 +25,8 @@ use ipnet::IpNet;
 
 use self::ask::Asker;
 use self::draft::{Draft, DraftNode};
-use crate::durable::{self, Rights};
-use crate::site::Role;
-use crate::site_file;
+use durable::Rights;
+use site::Role;
 
 /// Arguments of `init`.
 #[derive(Clone, Debug, Args)]

@@ -23,18 +23,19 @@ mod which;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use daemon::acl::is_own;
 use daemon::{errln, exit, outln};
+use minisign::PublicKey;
 
 use self::args::{InstallArgs, UninstallArgs};
 use self::progress::Bar;
 use self::record::Record;
 use self::system::System;
 use crate::bundle::{keys, look};
-use crate::bundle_format::reader::BundleError;
-use crate::bundle_format::signature::{self, SignatureError};
-use crate::durable::{self, Rights};
+use durable::Rights;
+use site_bundle::reader::BundleError;
+use site_bundle::signature::{self, SignatureError};
 
 /// Installs.
 pub(crate) fn run(args: &InstallArgs) -> ExitCode {
@@ -68,10 +69,7 @@ fn code(done: anyhow::Result<()>) -> ExitCode {
 
 fn try_run(args: &InstallArgs) -> anyhow::Result<()> {
     let trusted = trusted_key(&args.root);
-    let key_file = args.public_key.as_ref().unwrap_or(&trusted);
-    let key = keys::public(key_file).context(
-        "nobody's bundles are believed yet: name the key of who made this one with --public-key",
-    )?;
+    let key = public_key(args.public_key.as_deref(), &trusted)?;
     let mut bundle = look::open(&args.bundle)?;
     let (text, said) = bundle.signed();
     signature::verify(&key, said, text)
@@ -130,6 +128,17 @@ fn try_run(args: &InstallArgs) -> anyhow::Result<()> {
     }
 }
 
+/// The key given on the command line, else the one that the node trusts.
+fn public_key(given: Option<&Path>, trusted: &Path) -> anyhow::Result<PublicKey> {
+    match given {
+        Some(given) => keys::public(given),
+        None if !trusted.exists() => {
+            bail!("no trusted signing key is installed; pass the publisher's key with --public-key")
+        }
+        None => keys::public(trusted),
+    }
+}
+
 /// The key that was believed when a bundle was installed last.
 fn trusted_key(root: &Path) -> PathBuf {
     record::directory(root).join("bundle.pub")
@@ -138,4 +147,32 @@ fn trusted_key(root: &Path) -> PathBuf {
 fn same(one: &Path, other: &Path) -> bool {
     let read = |path: &Path| std::fs::read(path).ok();
     read(one).is_some_and(|text| Some(text) == read(other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_cannot_be_read_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let (given, trusted) = (
+            directory.path().join("k"),
+            directory.path().join("bundle.pub"),
+        );
+        let error = public_key(Some(&given), &trusted).unwrap_err();
+        let text = format!("{error:#}");
+        assert!(
+            text.starts_with(&format!("cannot read {}", given.display())),
+            "{text}"
+        );
+        let error = public_key(None, &trusted).unwrap_err().to_string();
+        assert!(
+            error.starts_with("no trusted signing key is installed"),
+            "{error}"
+        );
+        std::fs::write(&trusted, "no key").unwrap();
+        let error = format!("{:#}", public_key(None, &trusted).unwrap_err());
+        assert!(error.starts_with(&trusted.display().to_string()), "{error}");
+    }
 }

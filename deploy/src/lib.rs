@@ -1,38 +1,45 @@
 //! `outpost`: renders, starts and looks after a site.
 //!
 //! ```text
-//! args → the verb:  up           site → render → services as child processes, shown live   (up.rs)
-//!                   master       a request to the running site                    (up/control.rs)
-//!                   init         flags, OpenShift's files, answers → a site file               (init.rs)
-//!                   status       the same; on a node, its slots               (node_status.rs)
-//!                   check        a site file → what is wrong with it                        (check.rs)
-//!                   swap         another version of a service takes over            (swap.rs)
-//!                   rollback     the same, back
-//!                   pki          a site file → its certificates                              (pki.rs)
+//! args → the verb:  up, master      a whole site as child processes, shown live
+//!                   init, check     site.toml: written, read
+//!                   pki             a site's certificates
+//!                   render          a site's files, by target
+//!                   image, bundle, key    images built, put with everything else into one signed file
+//!                   install, uninstall    a bundle on a node, and off it again
+//!                   images          the images of this node
+//!                   swap, rollback  another version of a service takes over
+//!                   status          the running site, this node, all nodes
 //! ```
 //!
-//! A library, so that tests reach what reads files that people write; [`run`] is all of the program.
+//! Each module is a verb, with its command line and its output. What a verb decides is in a crate of its own:
+//!
+//! | crate | what it holds |
+//! | --- | --- |
+//! | `site`, `site-file` | the model of a site; its file |
+//! | `site-render` | `config`: what services read; `target`: what starts them |
+//! | `image-archive`, `site-bundle` | the formats of image archives and of bundles |
+//! | `slot-swap` | the order of a swap's steps |
+//! | `site-node` | what is on a node: slots, units, processes, images |
+//! | `site-pki` | certificates |
+//! | `durable` | files that survive a power cut |
+//!
+//! `image` and `images` are two verbs: `image build` needs a checkout, `images` needs a node.
+//!
+//! A library, so that tests can give any bytes to what reads files that people write; [`run`] is the program.
 
 mod args;
 mod bundle;
-pub mod bundle_format;
 mod check;
-mod durable;
 mod exec_child;
 mod image;
-pub mod image_format;
+mod images;
 mod init;
 mod install;
-mod node_status;
 mod pki;
 mod render;
-mod render_verb;
-mod secrets;
-mod service;
-mod site;
-mod site_file;
+mod status;
 mod swap;
-mod target;
 mod up;
 
 use std::path::PathBuf;
@@ -57,7 +64,7 @@ pub mod reading {
     /// Everything that is wrong with it.
     pub fn site(data: &[u8]) -> Result<(), Problems> {
         let text = String::from_utf8_lossy(data);
-        let read = crate::site_file::parse(&Document::inline("site.toml", text));
+        let read = site_file::parse(&Document::inline("site.toml", text));
         read.site.map(drop)
     }
 }
@@ -84,29 +91,29 @@ pub fn run() -> ExitCode {
                 },
             )
         }
-        Command::Status(args) => status(args),
-        Command::Image(args) => image::run_image(&args),
+        Command::Status(args) => show_status(args),
+        Command::Image(args) => image::run(&args),
         Command::Bundle(args) => bundle::run(&args),
         Command::Install(args) => install::run(&args),
         Command::Uninstall(args) => install::run_uninstall(&args),
         Command::Key(args) => bundle::run_key(&args),
-        Command::Images(args) => image::run_images(&args),
+        Command::Images(args) => images::run(&args),
         Command::Init(args) => init::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Swap(args) => swap::swap(&args),
         Command::Rollback(args) => swap::rollback(&args),
-        Command::Render(args) => render_verb::run(&args),
+        Command::Render(args) => render::run(&args),
         Command::Pki(args) => pki::run(&args),
         Command::ExecChild(args) => exec_child::run(&args),
     }
 }
 
 /// Shows the node that this machine is, or the site that runs on it.
-fn status(args: StatusArgs) -> ExitCode {
+fn show_status(args: StatusArgs) -> ExitCode {
     let default = RunDir::default_path();
     let is_up_here = args.run_dir.is_some() || default.exists();
-    if args.node || args.site.is_some() || (!is_up_here && node_status::is_node()) {
-        return node_status::run(&args);
+    if args.node || args.site.is_some() || (!is_up_here && status::is_node()) {
+        return status::run(&args);
     }
     request(args.run_dir, &Request::Status { json: args.json })
 }

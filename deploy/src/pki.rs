@@ -1,38 +1,12 @@
-//! Certificates of a site: an authority of its own, and one for each node that runs the registry, for
-//! its clients and between its nodes.
-//!
-//! ```text
-//! pki/ca.crt  ca.key            the authority; its key stays where the site file is
-//!     nodes/NAME.crt NAME.key   what a node shows; NAME.csr what asks for it where the authority is elsewhere
-//!     registry-token.key .pub   what the registry's tokens are signed with, where it has users
-//! ```
-//!
-//! What is rendered takes these files as they are, so that the same input gives the same output.
-//! `make` is idempotent: it makes what is missing or does not do any more. Never removes or replaces
-//! a key.
+//! `outpost pki`: the command line of [`site_pki`].
 
-mod certificate;
-mod request;
-mod store;
-
-use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use daemon::config::{Problem, Problems};
-use daemon::{disk, errln, exit};
-
-use self::certificate::Facts;
-use self::store::Store;
-use crate::secrets::{Pair, Secrets};
-use crate::service::Service;
-use crate::site::{Node, Site};
-use crate::site_file;
-
-//--- Command line
+use daemon::{errln, exit};
+use site_pki::{MakeOptions, Store};
 
 /// Arguments of `pki`.
 #[derive(Clone, Debug, Args)]
@@ -91,6 +65,15 @@ pub(crate) struct MakeArgs {
     /// Make all certificates of nodes anew, and that of an authority that was made here
     #[arg(long)]
     pub(crate) renew: bool,
+}
+
+impl MakeArgs {
+    fn options(&self) -> MakeOptions {
+        MakeOptions {
+            days: self.days,
+            renew: self.renew,
+        }
+    }
 }
 
 /// Arguments of `pki request`.
@@ -182,10 +165,6 @@ Exit status:
   64  the command line is wrong
   78  some are missing, do not do any more or end soon, or the site file has problems";
 
-/// The certificate of an authority that is made here is good for about twenty years: whoever has to
-/// trust it is told by hand.
-const AUTHORITY_DAYS: u64 = 7305;
-
 /// Runs the verb.
 pub(crate) fn run(args: &PkiArgs) -> ExitCode {
     let path = match &args.verb {
@@ -204,7 +183,7 @@ pub(crate) fn run(args: &PkiArgs) -> ExitCode {
     let home = path.parent().unwrap_or_else(|| Path::new(""));
     let store = Store::new(home, &site);
     let done = match &args.verb {
-        PkiVerb::Make(args) => store.make(&site, args),
+        PkiVerb::Make(args) => store.make(&site, args.options()),
         PkiVerb::Request(args) => store.request(&site, args.renew),
         PkiVerb::Accept(args) => {
             match store.accept(&site, args.authority.as_deref(), &args.files) {
@@ -233,115 +212,3 @@ pub(crate) fn run(args: &PkiArgs) -> ExitCode {
         }
     }
 }
-
-//--- What others ask
-
-/// Everything that nodes of a site need and nobody else is to know.
-///
-/// # Errors
-///
-/// What is missing, or does not fit the site; whether something has ended is not asked, so that the
-/// same files are good on any day.
-pub(crate) fn load(home: &Path, site: &Site) -> Result<Secrets, Problems> {
-    let store = Store::new(home, site);
-    let mut problems = Problems::default();
-    let mut secrets = Secrets::default();
-    let mut take = |path: &Path| {
-        disk::read(path).unwrap_or_else(|error| {
-            let path = path.display();
-            let advice = "`outpost pki make` makes what is missing";
-            problems.push(Problem::new(format!(
-                "cannot read {path}: {error}; {advice}"
-            )));
-            Vec::new()
-        })
-    };
-    secrets.authority = take(&store.path("ca.crt"));
-    for node in known(site) {
-        let pair = Pair {
-            certificate: take(&store.certificate(node)),
-            key: take(&store.key(node)),
-        };
-        secrets.nodes.insert(node.name.clone(), pair);
-    }
-    if let Some(users) = &site.registry.users {
-        secrets.registry_token_key = Some(take(&store.path("registry-token.key")));
-        secrets.registry_users = Some(take(&home.join(users)));
-    }
-    for mirror in &site.registry.mirrors {
-        for path in mirror.credentials.iter().chain(&mirror.ca) {
-            secrets.mirrors.insert(path.clone(), take(&home.join(path)));
-        }
-    }
-    let secrets = problems.unless_empty(secrets)?;
-    store.fits(site, &secrets)?;
-    Ok(secrets)
-}
-
-/// Whether a file has a certificate in it; the words follow the file's name.
-pub(crate) fn is_certificate(pem: &[u8]) -> Result<(), &'static str> {
-    let Err(kind) = Facts::read(pem) else {
-        return Ok(());
-    };
-    Err(match kind {
-        "no PEM" => "is no PEM: no certificate begins with -----BEGIN CERTIFICATE-----",
-        _ => "has no certificate that can be read",
-    })
-}
-
-/// What `check` says of the certificates of a site.
-pub(crate) fn remarks(home: &Path, site: &Site) -> Vec<String> {
-    let store = Store::new(home, site);
-    if !store.path("ca.crt").exists() {
-        let directory = store.directory.display();
-        return vec![format!(
-            "note: no certificates in {directory} yet; `outpost pki make` makes them"
-        )];
-    }
-    let states = store.states(site);
-    let bad = states.iter().filter(|state| state.lack.is_some());
-    bad.map(|state| format!("warning: {state}")).collect()
-}
-
-/// The nodes that show a certificate: those that run the registry. Others have nothing to lose.
-fn known(site: &Site) -> impl Iterator<Item = &Node> {
-    site.nodes
-        .iter()
-        .filter(|node| node.services.contains(&Service::RegistrySvc))
-}
-
-/// What a node is called by clients of its registry, by the other nodes, and on itself.
-fn names(site: &Site, node: &Node) -> BTreeSet<String> {
-    let domain = &site.domain;
-    let mut names = BTreeSet::from([
-        node.name.clone(),
-        format!("{}.{domain}", node.name),
-        "localhost".to_owned(),
-        "127.0.0.1".to_owned(),
-        "::1".to_owned(),
-    ]);
-    names.extend(node.addresses.iter().map(ToString::to_string));
-    if node.services.contains(&Service::RegistrySvc) {
-        names.extend(site.registry.names.iter().map(|name| match name.as_str() {
-            "@" => domain.clone(),
-            name => format!("{name}.{domain}"),
-        }));
-    }
-    if node.services.contains(&Service::LbProxy) {
-        let addresses = site.vips.iter().flat_map(|vip| &vip.addresses);
-        names.extend(addresses.map(|address| address.addr().to_string()));
-    }
-    names
-}
-
-/// What is in a file, if there is one.
-fn present(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
-    match disk::read(path) {
-        Ok(octets) => Ok(Some(octets)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -1,365 +1,383 @@
-//! From a [`Site`] and a [`Layout`] to the files that its services read.
+//! `outpost render`: writes what a site file makes of every node.
 //!
-//! ```text
-//! Site + Layout ──► render ──► files of one place: `outpost up` writes them below its run directory
-//! Site + Node + Secrets ──► node ──► the same on a node, with its certificates and keys
-//! ```
-//!
-//! Pure: the same site and layout give the same bytes. Nothing here writes a file, looks at this
-//! machine or reads a clock; [`crate::up`] and the verb `render` write what is rendered.
+//! In this order: read the site and its secrets → render → look what there is → plan → show the
+//! difference, or write. Nothing is written before everything that can be refused has been looked at.
 
-mod dns_authd;
-mod dns_recursor;
-mod healthd;
-pub(crate) mod layout;
-pub(crate) mod lb_proxy;
-mod node_file;
-pub(crate) mod own_targets;
-pub(crate) mod places;
-mod registry_svc;
-mod reverse;
-mod site_facts;
-mod timesync_agent;
-pub(crate) mod tree;
-mod zone;
-mod zone_list;
+use std::collections::BTreeSet;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
-use std::path::Path;
+use anyhow::{Context as _, bail};
+use clap::{Args, ValueEnum};
+use daemon::config::Problems;
+use daemon::{errln, exit, outln, print};
 
-use config_text::toml::{duration, quoted};
+use site::secrets::Secrets;
+use site::{Node, Site};
+use site_render::config::{self, NodeFile, Output};
+use site_render::target;
+use site_render::tree::{Change, Entry, Manifest, Plan, Scope, Tree, plan};
 
-pub(crate) use self::layout::{Layout, Place};
-pub(crate) use self::node_file::{NodeFile, Output, Part};
-use crate::secrets::Secrets;
-use crate::service::Service;
-use crate::site::{Node, Site};
+/// Arguments of `render`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RenderArgs {
+    /// The site file
+    #[arg(value_name = "SITE", default_value = site_file::DEFAULT)]
+    pub(crate) site: PathBuf,
 
-/// A rendered file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct File {
-    /// Its name below [`Layout::directory`]; it may be in a directory there.
-    pub(crate) name: String,
-    /// What is in it.
-    pub(crate) text: String,
-    /// Who reads it.
-    pub(crate) service: Service,
+    /// What to render; may be repeated
+    #[arg(long, value_name = "TARGET", default_value = "all")]
+    pub(crate) target: Vec<Target>,
+
+    /// Where to: a directory for each target is made in it
+    #[arg(long, short, value_name = "DIR")]
+    pub(crate) output: PathBuf,
+
+    /// Only what is for this node
+    #[arg(long, value_name = "NAME")]
+    pub(crate) node: Option<String>,
+
+    /// Show what would change, and change nothing; exit with 1 if anything would
+    #[arg(long)]
+    pub(crate) diff: bool,
 }
 
-/// Renders every file of the services that run in a place.
-pub(crate) fn render(site: &Site, layout: &Layout) -> Vec<File> {
-    let services = Service::ALL
-        .into_iter()
-        .filter(|service| layout.runs(*service));
-    services
-        .flat_map(|service| {
-            let zones = match service {
-                Service::DnsAuthd => zones(site),
-                _ => Vec::new(),
-            };
-            let config = File {
-                name: config_name(service),
-                text: configuration(service, site, layout),
-                service,
-            };
-            [config].into_iter().chain(zones)
-        })
-        .collect()
+/// What can be rendered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum Target {
+    /// Configurations, zones and certificates, as they lie on each node
+    Configs,
+    /// Quadlets and socket units for podman, for each node
+    Quadlet,
+    /// Plain systemd units, for hosts without quadlets or without podman
+    Units,
+    /// Ignition for each node: all of the above in one file
+    Ignition,
+    /// `MachineConfigs` of OpenShift, one for each role
+    #[value(name = "machineconfig")]
+    MachineConfig,
+    /// Butane, the form of Ignition that people read
+    Butane,
+    /// All of them
+    All,
 }
 
-/// Renders what a node of the site reads: the configuration of each of its services, its zones and
-/// its certificates, in the order of their paths.
-pub(crate) fn node(site: &Site, node: &Node, secrets: &Secrets) -> Vec<NodeFile> {
-    let layout = Layout::of_node(site, node);
-    let rendered = render(site, &layout).into_iter().map(|file| NodeFile {
-        path: layout.directory.join(file.name),
-        mode: READABLE,
-        owner: None,
-        contents: file.text.into_bytes(),
-        part: Part::Service(file.service),
-    });
-    let mut files: Vec<NodeFile> = rendered.collect();
-    files.push(NodeFile {
-        path: layout.directory.join(site_facts::NAME),
-        mode: READABLE,
-        owner: None,
-        contents: site_facts::render(site, node).into_bytes(),
-        part: Part::Common,
-    });
-    files.extend(secret_files(site, node, secrets));
-    files.sort_by(|one, other| one.path.cmp(&other.path));
-    files
-}
-
-//--- Pieces
-
-fn configuration(service: Service, site: &Site, layout: &Layout) -> String {
-    match service {
-        Service::Healthd => healthd::render(site, layout),
-        Service::DnsAuthd => dns_authd::render(site, layout),
-        Service::DnsRecursor => dns_recursor::render(site, layout),
-        Service::LbProxy => lb_proxy::render(site, layout),
-        Service::RegistrySvc => registry_svc::render(site, layout),
-        Service::TimesyncAgent => timesync_agent::render(site, layout),
-    }
-}
-
-/// Who may ask for names: the node itself, the networks of the site, and those of its clients, such as
-/// pods, whose own resolver asks the node's.
-fn askers(site: &Site) -> Vec<String> {
-    let own = ["127.0.0.0/8", "::1/128"].map(str::to_owned);
-    let networks = site.networks.iter().chain(&site.clients);
-    let networks = networks.map(ipnet::IpNet::trunc);
-    own.into_iter()
-        .chain(networks.map(|network| network.to_string()))
-        .collect()
-}
-
-/// The zones of a site, and the list of them.
-fn zones(site: &Site) -> Vec<File> {
-    let reverse = reverse::zones(site);
-    let names = reverse.iter().map(|zone| zone.name.as_str());
-    let list = zone_list::render([site.domain.as_str()].into_iter().chain(names));
-    let file = |name: String, text: String| File {
-        name,
-        text,
-        service: Service::DnsAuthd,
-    };
-    let mut files = vec![
-        file(zone_list::NAME.to_owned(), list),
-        file(zone_list::file_name(&site.domain), zone::render(site)),
+impl Target {
+    /// Every single one.
+    const EACH: [Self; 6] = [
+        Self::Configs,
+        Self::Quadlet,
+        Self::Units,
+        Self::Ignition,
+        Self::MachineConfig,
+        Self::Butane,
     ];
-    for zone in &reverse {
-        let text = reverse::render(site, zone);
-        files.push(file(zone_list::file_name(&zone.name), text));
+
+    /// The directory that it is written to, also its name.
+    fn directory(self) -> &'static str {
+        match self {
+            Self::Configs => "configs",
+            Self::Quadlet => "quadlet",
+            Self::Units => "units",
+            Self::Ignition => "ignition",
+            Self::MachineConfig => "machineconfig",
+            Self::Butane => "butane",
+            Self::All => "all",
+        }
     }
-    files
 }
 
-/// Certificates, keys and passwords, each where it is read alone.
-fn secret_files(site: &Site, node: &Node, secrets: &Secrets) -> Vec<NodeFile> {
-    let file = |path: &str, mode, contents: &[u8], part| NodeFile {
-        path: path.into(),
-        mode,
-        // Root reads everything; the services do not run as root.
-        owner: (mode != READABLE).then_some((places::UID, places::GID)),
-        contents: contents.to_vec(),
-        part,
+/// What `--help` says after the options.
+pub(crate) const NOTES: &str = "\
+Below the output directory there is one for each target: configs, quadlet and units have one for
+each node, which is that node's root; ignition, machineconfig and butane have files that are
+handed over as they are. The same site file gives the same bytes, wherever it is rendered.
+
+A file that an earlier rendering wrote, and this one does not, is removed; .outpost-rendered in the
+output directory names them. A file that no rendering wrote is never overwritten or removed. Files
+with keys in them are the owner's alone, and --diff does not show them.
+
+Examples:
+  outpost render --output out
+  outpost render --output out --diff
+  outpost render site.toml --target ignition --node master-0 --output out
+
+Exit status:
+  0   rendered; with --diff: nothing would change
+  1   with --diff: something would change
+  64  the command line is wrong
+  69  there is no such node, or a file is in the way that was not rendered
+  70  the output directory cannot be written
+  77  no permission
+  78  there are problems in the site file, or a secret is missing";
+
+/// Runs the verb.
+pub(crate) fn run(args: &RenderArgs) -> ExitCode {
+    match try_run(args) {
+        Ok(code) => exit::code(code),
+        Err(Failure::Site(problems)) => {
+            for problem in &problems.0 {
+                errln!("{problem}");
+            }
+            exit::code(exit::CONFIG)
+        }
+        Err(Failure::Other(error)) => {
+            errln!("outpost: {error:#}");
+            let io = error.downcast_ref::<io::Error>();
+            exit::code(io.map_or(exit::UNAVAILABLE, exit::code_of_io))
+        }
+    }
+}
+
+/// Why nothing was rendered.
+enum Failure {
+    /// The site file, or what it names.
+    Site(Problems),
+    Other(anyhow::Error),
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl From<Problems> for Failure {
+    fn from(problems: Problems) -> Self {
+        Self::Site(problems)
+    }
+}
+
+fn try_run(args: &RenderArgs) -> Result<u8, Failure> {
+    let site = site_file::read(&args.site)?;
+    let home = args.site.parent().unwrap_or_else(|| Path::new(""));
+    let secrets = site_pki::load(home, &site)?;
+    let nodes = nodes(&site, args.node.as_deref())?;
+    let targets: BTreeSet<Target> = match args.target.contains(&Target::All) {
+        true => Target::EACH.into(),
+        false => args.target.iter().copied().collect(),
     };
-    let mut files = Vec::new();
-    if !secrets.authority.is_empty() {
-        let authority = &secrets.authority;
-        files.push(file(places::CA, READABLE, authority, Part::Common));
+    let scope = Scope {
+        targets: targets
+            .iter()
+            .map(|target| target.directory().to_owned())
+            .collect(),
+        node: args.node.clone(),
+    };
+    let mut wanted = Tree::new();
+    for target in &targets {
+        wanted.extend(of_target(*target, &site, &nodes, &secrets));
     }
-    if !node.services.contains(&Service::RegistrySvc) {
-        return files;
+    let manifest = read_manifest(&args.output)?;
+    let found = look(&args.output, wanted.keys().chain(manifest.paths()))?;
+    let plan = plan(wanted, &found, &manifest, &scope).map_err(anyhow::Error::new)?;
+    if args.diff {
+        for change in &plan.changes {
+            print::out(format_args!("{}", change.to_diff()));
+        }
+        return Ok(u8::from(!plan.changes.is_empty()));
     }
-    let registry = Part::Service(Service::RegistrySvc);
-    if let Some(pair) = secrets.nodes.get(&node.name) {
-        let certificate = &pair.certificate;
-        files.push(file(places::CERTIFICATE, READABLE, certificate, registry));
-        files.push(file(places::KEY, PRIVATE, &pair.key, registry));
+    write(&args.output, &plan)?;
+    report(&args.output, &plan);
+    Ok(exit::OK)
+}
+
+fn nodes<'a>(site: &'a Site, name: Option<&str>) -> anyhow::Result<Vec<&'a Node>> {
+    let chosen = site
+        .nodes
+        .iter()
+        .filter(|node| name.is_none_or(|name| node.name == name));
+    let nodes: Vec<&Node> = chosen.collect();
+    if let (Some(name), true) = (name, nodes.is_empty()) {
+        let known: Vec<&str> = site.nodes.iter().map(|node| node.name.as_str()).collect();
+        bail!("the site has no node {name}; it has {}", known.join(", "));
     }
-    for mirror in &site.registry.mirrors {
-        let places = [
-            (
-                &mirror.credentials,
-                places::mirror_credentials(&mirror.prefix),
-                PRIVATE,
-            ),
-            (
-                &mirror.ca,
-                places::mirror_authority(&mirror.prefix),
-                READABLE,
-            ),
-        ];
-        for (named, place, mode) in places {
-            if let Some(contents) = named.as_ref().and_then(|path| secrets.mirrors.get(path)) {
-                files.push(file(&place.to_string_lossy(), mode, contents, registry));
+    Ok(nodes)
+}
+
+//--- Render
+
+/// The files of a target, below the output directory.
+fn of_target(target: Target, site: &Site, nodes: &[&Node], secrets: &Secrets) -> Tree {
+    let directory = Path::new(target.directory());
+    let each = |files: fn(&Site, &Node, &Secrets) -> Vec<NodeFile>| {
+        let of_node = |node: &&Node| {
+            let root = directory.join(&node.name);
+            let files = files(site, node, secrets);
+            files.into_iter().map(move |file| below(&root, file))
+        };
+        nodes.iter().flat_map(of_node).collect()
+    };
+    let whole = |outputs: Vec<Output>| {
+        let is_chosen = |output: &Output| match &output.node {
+            Some(name) => nodes.iter().any(|node| node.name == *name),
+            None => true,
+        };
+        let chosen = outputs.into_iter().filter(is_chosen);
+        let entry = |output: Output| {
+            let entry = Entry {
+                mode: output.mode,
+                contents: output.contents,
+            };
+            (directory.join(output.path), entry)
+        };
+        chosen.map(entry).collect()
+    };
+    match target {
+        Target::Configs => each(config::node),
+        Target::Quadlet => each(|site, node, _| target::quadlet(site, node)),
+        Target::Units => each(|site, node, _| target::units(site, node)),
+        Target::Ignition => whole(target::ignition(site, secrets)),
+        Target::MachineConfig => whole(target::machineconfig(site, secrets)),
+        Target::Butane => whole(target::butane(site, secrets)),
+        // The caller names each.
+        Target::All => Tree::new(),
+    }
+}
+
+/// A node's file below a directory that stands for the node's root.
+fn below(root: &Path, file: NodeFile) -> (PathBuf, Entry) {
+    let path = file.path.strip_prefix("/").unwrap_or(&file.path);
+    let entry = Entry {
+        mode: file.mode,
+        contents: file.contents,
+    };
+    (root.join(path), entry)
+}
+
+//--- Look
+
+fn read_manifest(output: &Path) -> anyhow::Result<Manifest> {
+    let path = output.join(Manifest::NAME);
+    match fs::read_to_string(&path) {
+        Ok(text) => Ok(Manifest::parse(&text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Manifest::default()),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+    }
+}
+
+/// The files that there are, of those named.
+fn look<'a>(output: &Path, paths: impl Iterator<Item = &'a PathBuf>) -> anyhow::Result<Tree> {
+    let mut found = Tree::new();
+    for path in paths {
+        let full = output.join(path);
+        let read = fs::symlink_metadata(&full).and_then(|metadata| {
+            let mode = metadata.permissions().mode() & 0o7777;
+            fs::read(&full).map(|contents| Entry { mode, contents })
+        });
+        match read {
+            Ok(entry) => {
+                found.insert(path.clone(), entry);
+            }
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) => {}
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot read {}", full.display()));
             }
         }
     }
-    if site.registry.users.is_none() {
-        return files;
-    }
-    if let Some(users) = &secrets.registry_users {
-        files.push(file(places::REGISTRY_USERS, PRIVATE, users, registry));
-    }
-    if let Some(key) = &secrets.registry_token_key {
-        files.push(file(places::REGISTRY_TOKEN_KEY, PRIVATE, key, registry));
-    }
-    files
+    Ok(found)
 }
 
-/// The name of a service's configuration file.
-pub(crate) fn config_name(service: Service) -> String {
-    format!("{service}.toml")
-}
+//--- Write
 
-/// The lines that every configuration begins with: no table is open after them.
-fn head(service: Service, layout: &Layout) -> String {
-    format!(
-        "# {service}, rendered by `outpost`.\nversion = \"v1\"\ndrain = {}\n",
-        duration(layout.drain)
-    )
-}
-
-/// The table of the admin listener.
-fn admin(service: Service, layout: &Layout) -> String {
-    format!(
-        "\n[admin]\nlisten = {}\n",
-        quoted(&layout.admin.of(service).to_string())
-    )
-}
-
-/// The healthd of the node, as its subscribers name it.
-fn endpoint(layout: &Layout) -> String {
-    if layout.runs(Service::Healthd) {
-        format!("unix:{}", layout.healthd_socket.display())
-    } else {
-        "none".to_owned()
-    }
-}
-
-/// A path. One that is no UTF-8 cannot be written in TOML; its wrong bytes are replaced, and the
-/// service that reads it says that there is no such file.
-fn path(path: &Path) -> String {
-    quoted(&path.to_string_lossy())
-}
-
-/// For everybody, as configurations are.
-const READABLE: u32 = 0o644;
-/// For the services alone.
-const PRIVATE: u32 = 0o600;
-
-#[cfg(test)]
-mod tests {
-    use std::net::SocketAddr;
-    use std::time::Duration;
-
-    use super::*;
-    use crate::service::PerService;
-
-    /// A demonstration as `outpost up` lays it out.
-    pub(super) fn demo() -> (Site, Layout) {
-        let masters = [13, 14, 15].map(|last| [127, 0, 0, last].into());
-        let site = Site::example().with_masters_at(&masters, |port| match port {
-            443 => Some(8443),
-            6443 | 5443 => Some(port),
-            _ => None,
-        });
-        let at = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
-        let layout = Layout {
-            directory: "/run/user/1000/outpost-up".into(),
-            state: "/run/user/1000/outpost-up/state".into(),
-            healthd_socket: "/run/user/1000/outpost-up/healthd.sock".into(),
-            swap_socket: "/run/user/1000/outpost-up/lb-proxy.swap".into(),
-            dns: vec![at(5300)],
-            authority: vec![at(5301)],
-            authorities: vec![at(5301)],
-            proxy: vec![at(0).ip()],
-            registry: vec![at(5000)],
-            time: vec![at(11_123)],
-            admin: PerService {
-                healthd: at(9401),
-                dns_authd: at(9402),
-                dns_recursor: at(9403),
-                lb_proxy: at(9404),
-                registry_svc: at(9405),
-                timesync_agent: at(9406),
-            },
-            probe_interval: Duration::from_millis(500),
-            drain: Duration::from_secs(2),
-            upstreams: Vec::new(),
-            place: Place::Demonstration,
-        };
-        (site, layout)
-    }
-
-    #[test]
-    fn every_configuration_is_toml_whatever_the_paths_are() {
-        let (site, mut layout) = demo();
-        layout.directory = "/tmp/a \"b\"\\c\n\u{7f}d".into();
-        layout.healthd_socket = layout.directory.join("healthd.sock");
-        let of_node = Layout::of_node(&site, &site.nodes[0]);
-        let files = [render(&site, &layout), render(&site, &of_node)].concat();
-        for file in files.iter().filter(|file| file.name.ends_with(".toml")) {
-            let parsed: Result<toml::Table, _> = toml::from_str(&file.text);
-            assert!(parsed.is_ok(), "{}: {:?}\n{}", file.name, parsed, file.text);
-            assert_eq!(
-                parsed.unwrap().get("version").and_then(toml::Value::as_str),
-                Some("v1")
-            );
+/// Does what is planned. The manifest comes first with everything old and new in it: a rendering
+/// that is cut short leaves nothing behind that the next one does not know.
+fn write(output: &Path, plan: &Plan) -> anyhow::Result<()> {
+    fs::create_dir_all(output).with_context(|| format!("cannot make {}", output.display()))?;
+    let manifest = |manifest: &Manifest| {
+        put(
+            output,
+            Path::new(Manifest::NAME),
+            0o644,
+            manifest.to_text().as_bytes(),
+        )
+    };
+    let removed = plan.changes.iter().filter(|change| change.after.is_none());
+    manifest(
+        &plan
+            .manifest
+            .with(removed.map(|change| change.path.clone())),
+    )?;
+    for change in &plan.changes {
+        match &change.after {
+            Some(entry) => put(output, &change.path, entry.mode, &entry.contents)?,
+            None => remove(output, &change.path)?,
         }
     }
+    manifest(&plan.manifest)
+}
 
-    #[test]
-    fn files_do_not_depend_on_anything_but_site_and_layout() {
-        let (site, layout) = demo();
-        assert_eq!(render(&site, &layout), render(&site, &layout));
+/// Puts a file in its place, whole: readers see the old one or the new one. It is not forced to the
+/// disk; what a power cut takes can be rendered again.
+fn put(output: &Path, path: &Path, mode: u32, contents: &[u8]) -> anyhow::Result<()> {
+    let full = output.join(path);
+    let name = full.file_name().unwrap_or_default().to_string_lossy();
+    let new = full.with_file_name(format!(".{name}.new"));
+    let written = || -> io::Result<()> {
+        if let Some(parent) = full.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        // One that was cut short may have left it, with other permissions.
+        match fs::remove_file(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        let mut options = OpenOptions::new();
+        let mut file = options
+            .write(true)
+            .create_new(true)
+            .mode(PRIVATE)
+            .open(&new)?;
+        file.write_all(contents)?;
+        // Not at the creation, where the umask takes away from it.
+        file.set_permissions(fs::Permissions::from_mode(mode))?;
+        fs::rename(&new, &full)
+    };
+    written().with_context(|| format!("cannot write {}", full.display()))
+}
+
+/// Removes a file, and the directories that it leaves empty.
+fn remove(output: &Path, path: &Path) -> anyhow::Result<()> {
+    let full = output.join(path);
+    fs::remove_file(&full).with_context(|| format!("cannot remove {}", full.display()))?;
+    let parents = path.ancestors().skip(1);
+    for parent in parents.take_while(|parent| !parent.as_os_str().is_empty()) {
+        // One that is not empty stays, and with it all above it.
+        if fs::remove_dir(output.join(parent)).is_err() {
+            break;
+        }
     }
+    Ok(())
+}
 
-    #[test]
-    fn a_node_has_files_for_what_it_runs() {
-        let site = Site::example();
-        let paths = |of: &Node| -> Vec<String> {
-            let files = node(&site, of, &Secrets::made_up(&site));
-            files
-                .iter()
-                .map(|file| file.path.display().to_string())
-                .collect()
-        };
-        assert_eq!(
-            paths(&site.nodes[0]),
-            [
-                "/etc/outpost/dns-authd.toml",
-                "/etc/outpost/dns-recursor.toml",
-                "/etc/outpost/healthd.toml",
-                "/etc/outpost/lb-proxy.toml",
-                "/etc/outpost/pki/ca.crt",
-                "/etc/outpost/pki/node.crt",
-                "/etc/outpost/pki/node.key",
-                "/etc/outpost/registry-svc.toml",
-                "/etc/outpost/site.json",
-                "/etc/outpost/timesync-agent.toml",
-                "/etc/outpost/zones/7.168.192.in-addr.arpa",
-                "/etc/outpost/zones/ocp4.redhat.ren",
-                "/etc/outpost/zones.conf",
-            ]
-        );
-        assert_eq!(
-            paths(&site.nodes[3]),
-            [
-                "/etc/outpost/pki/ca.crt",
-                "/etc/outpost/site.json",
-                "/etc/outpost/timesync-agent.toml"
-            ]
-        );
-    }
-
-    #[test]
-    fn secrets_are_for_the_services_alone_and_each_node_has_its_own() {
-        let mut site = Site::example();
-        site.registry.users = Some("users".into());
-        let files = node(&site, &site.nodes[1], &Secrets::made_up(&site));
-        let private: Vec<(String, String)> = files
+fn report(output: &Path, plan: &Plan) {
+    let count = |word: &str| {
+        plan.changes
             .iter()
-            .filter(|file| file.mode == 0o600 && file.owner == Some((65_532, 65_532)))
-            .map(|file| {
-                let contents = String::from_utf8(file.contents.clone()).unwrap();
-                (file.path.display().to_string(), contents)
-            })
-            .collect();
-        let expected = [
-            ("/etc/outpost/pki/node.key", "key of master-1\n"),
-            ("/etc/outpost/pki/registry-token.key", "token key\n"),
-            ("/etc/outpost/registry.users", "users\n"),
-        ];
-        assert_eq!(
-            private,
-            expected.map(|(path, text)| (path.to_owned(), text.to_owned()))
-        );
-        for file in files.iter().filter(|file| file.owner.is_none()) {
-            assert_eq!(file.mode, 0o644, "{}", file.path.display());
-        }
+            .filter(|change| change.word() == word)
+            .count()
+    };
+    for change in &plan.changes {
+        outln!("{:<8} {}", change.word(), shown(output, change));
     }
+    let n_written = plan.changes.len() - count("removed");
+    outln!(
+        "{n_written} written, {} removed, {} as they were",
+        count("removed"),
+        plan.n_same
+    );
 }
+
+fn shown(output: &Path, change: &Change) -> String {
+    output.join(&change.path).display().to_string()
+}
+
+/// Until a file has its own permissions.
+const PRIVATE: u32 = 0o600;

@@ -11,24 +11,17 @@
 //!
 //! | piece | what it is |
 //! | --- | --- |
-//! | [`machine`] | the order of steps and the way back out of each; pure |
-//! | [`hands`] | takes the steps: systemctl, podman, files |
+//! | [`slot_swap`] | the order of steps and the way back from each; pure |
+//! | [`executor`] | takes the steps: systemctl, podman, files |
 //! | [`canary`] | whether the new process works |
-//! | [`record`] | which slot the node starts from |
+//! | [`site_node::record`] | which slot the node starts from |
 //!
 //! Services that cannot run twice (a store has one journal, a clock one hand on it) take over from each
 //! other by themselves when the second one starts; for the swap that is a start like any other, but the
 //! way back is then to start the old one again.
 
-pub(crate) mod canary;
-mod hands;
-pub(crate) mod liveness;
-mod machine;
-pub(crate) mod manager;
-pub(crate) mod places;
-pub(crate) mod process;
-pub(crate) mod record;
-pub(crate) mod slot;
+mod canary;
+mod executor;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -40,12 +33,12 @@ use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::canary::Life;
-use self::hands::Hands;
-use self::machine::{Action, Event, Outcome, Plan, Swap, With};
-use self::places::Places;
-use self::record::{Last, Record};
+use self::executor::Executor;
 use crate::args::{RollbackArgs, SwapArgs, SwapOptions};
-use crate::service::Service;
+use site::service::Service;
+use site_node::paths::NodePaths;
+use site_node::record::{self, Last, Record};
+use slot_swap::{Action, Event, Outcome, Plan, Swap, With};
 
 /// `outpost swap`.
 pub(crate) fn swap(args: &SwapArgs) -> ExitCode {
@@ -71,7 +64,7 @@ fn begin(
 }
 
 async fn lead(service: Service, with: With, archive: Option<PathBuf>, options: &SwapOptions) -> u8 {
-    let places = Places::below(&options.root);
+    let paths = NodePaths::below(&options.root);
     let life = Life {
         patience: options.timeout.0,
         watch: options.canary.0,
@@ -81,11 +74,11 @@ async fn lead(service: Service, with: With, archive: Option<PathBuf>, options: &
         json: options.json,
     };
     let images = options.images.clone();
-    let mut hands = Hands::new(places.clone(), service, with, archive, life, images);
+    let mut executor = Executor::new(paths.clone(), service, with, archive, life, images);
     if options.dry_run {
-        return rehearse(&mut hands, &teller).await;
+        return rehearse(&mut executor, &teller).await;
     }
-    let _lock = match Lock::take(&places.permits()) {
+    let _lock = match Lock::take(&paths.permits()) {
         Ok(lock) => lock,
         Err(error @ LockError::Held { .. }) => {
             errln!("outpost: another swap is under way: {error}");
@@ -105,14 +98,14 @@ async fn lead(service: Service, with: With, archive: Option<PathBuf>, options: &
         return exit::SOFTWARE;
     };
     let mut swap = Swap::new(Plan {
-        old: hands.old,
+        old: executor.old,
         with,
     });
     while let Some(action) = swap.action() {
         let begun = now();
         let can_stop = swap.can_be_interrupted();
         let taken = tokio::select! {
-            taken = hands.take(action) => Some(taken),
+            taken = executor.take(action) => Some(taken),
             () = either(&mut interrupt, &mut terminate), if can_stop => None,
         };
         teller.step(action, taken.as_ref(), begun.elapsed());
@@ -122,7 +115,7 @@ async fn lead(service: Service, with: With, archive: Option<PathBuf>, options: &
             None => Event::Interrupted,
         });
     }
-    end(&swap, &hands, &teller)
+    end(&swap, &executor, &teller)
 }
 
 async fn either(first: &mut Signal, second: &mut Signal) {
@@ -133,8 +126,8 @@ async fn either(first: &mut Signal, second: &mut Signal) {
 }
 
 /// Writes down how it ended, tells it, and gives the exit code.
-fn end(swap: &Swap, hands: &Hands, teller: &Teller) -> u8 {
-    let places = &hands.places;
+fn end(swap: &Swap, executor: &Executor, teller: &Teller) -> u8 {
+    let paths = &executor.paths;
     let settled = Outcome::Settled;
     let outcome = swap.outcome().unwrap_or(&settled);
     let (word, reason, code) = match outcome {
@@ -144,19 +137,19 @@ fn end(swap: &Swap, hands: &Hands, teller: &Teller) -> u8 {
         Outcome::Kept(reason) => ("kept", Some(reason), FAILED),
         Outcome::Down(reason) => ("down", Some(reason), exit::UNAVAILABLE),
     };
-    let mut record = Record::read(places, teller.service);
+    let mut record = Record::read(paths, teller.service);
     if matches!(outcome, Outcome::Swapped(_)) {
-        has_served(&mut record, hands);
+        has_served(&mut record, executor);
     }
     record.last = Some(Last {
         outcome: word.to_owned(),
         reason: reason.cloned(),
-        ended: hands::wall(),
+        ended: executor::wall(),
     });
-    if let Err(error) = record.write(places, teller.service) {
+    if let Err(error) = record.write(paths, teller.service) {
         errln!("outpost: how it ended cannot be written down: {error:#}");
     }
-    let live = record::live(places, teller.service);
+    let live = record::live(paths, teller.service);
     let version = record.slots.get(live.name());
     let version = version.map_or_else(String::new, |has| format!(" {}", has.version));
     let service = teller.service;
@@ -184,12 +177,12 @@ fn end(swap: &Swap, hands: &Hands, teller: &Teller) -> u8 {
 }
 
 /// Both slots can be gone back to: the one that served, and the one that does.
-fn has_served(record: &mut Record, hands: &Hands) {
-    let (old, new) = (hands.old, hands.old.other());
+fn has_served(record: &mut Record, executor: &Executor) {
+    let (old, new) = (executor.old, executor.old.other());
     if let Some(has) = record.slots.get_mut(new.name()) {
         has.has_served = true;
     }
-    let Some((version, revision)) = hands.before.version.clone() else {
+    let Some((version, revision)) = executor.before.version.clone() else {
         return;
     };
     // What the node was installed with is in no record yet.
@@ -201,15 +194,15 @@ fn has_served(record: &mut Record, hands: &Hands) {
 const FAILED: u8 = 1;
 
 /// Says what would be done, having looked at everything that can be looked at.
-async fn rehearse(hands: &mut Hands, teller: &Teller) -> u8 {
+async fn rehearse(executor: &mut Executor, teller: &Teller) -> u8 {
     let mut swap = Swap::new(Plan {
-        old: hands.old,
-        with: hands.with,
+        old: executor.old,
+        with: executor.with,
     });
     while let Some(action) = swap.action() {
         if action == Action::Verify {
             let begun = now();
-            let verified = hands.take(action).await;
+            let verified = executor.take(action).await;
             let is_good = verified.is_ok();
             teller.step(action, Some(&verified), begun.elapsed());
             if !is_good {

@@ -37,9 +37,9 @@ use self::life::{Outcome, Setup};
 use self::ports::{Refusal, Wanted};
 use self::run_dir::RunDir;
 use crate::args::{Places, UpArgs};
-use crate::render::{self, Layout, Place};
-use crate::service::PerService;
-use crate::site::Site;
+use site::Site;
+use site::service::PerService;
+use site_render::config::{self, Layout, Place};
 
 /// Runs the site and gives the exit code.
 pub(crate) fn run(args: &UpArgs) -> ExitCode {
@@ -105,7 +105,7 @@ fn run_in(
             .make_dir(directory)
             .context("cannot write to the run directory")?;
     }
-    for file in render::render(&site, &layout) {
+    for file in config::render(&site, &layout) {
         run_dir
             .write(&file.name, &file.text)
             .with_context(|| format!("cannot write {} in the run directory", file.name))?;
@@ -116,7 +116,7 @@ fn run_in(
         plans: PerService::from_fn(|service| Plan {
             service,
             program: binaries.of(service).clone(),
-            config: layout.directory.join(render::config_name(service)),
+            config: layout.directory.join(site::places::config_name(service)),
             notify: layout.directory.join(format!("{service}.notify")),
         }),
         listens: PerService {

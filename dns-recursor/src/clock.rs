@@ -2,9 +2,8 @@
 
 use std::time::Instant;
 
+use dns_cache::moment::Moment;
 use tokio::time::Instant as TokioInstant;
-
-use crate::moment::Moment;
 
 /// Turns the system's monotonic clock into moments.
 #[derive(Clone, Copy, Debug)]

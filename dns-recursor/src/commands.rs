@@ -10,9 +10,9 @@ use daemon::{errln, exit, outln};
 
 use crate::args::{CacheVerb, Cli, ConfigArgs, Format, Verb, split_settings};
 use crate::config::{Config, DEFAULT_ADMIN};
-use crate::import::{corefile, dnsmasq};
+use crate::import::{self, recursor_conf};
 use crate::service::Recursor;
-use crate::{load, recursor_conf, status};
+use crate::{load, status};
 
 /// Runs the command line.
 pub fn run(arguments: Vec<String>) -> ExitCode {
@@ -54,7 +54,7 @@ fn check(args: &ConfigArgs) -> ExitCode {
         for warning in &config.warnings {
             outln!("{warning}");
         }
-        let mut problems = load::own_addresses(&config, &config.network.listen);
+        let mut problems = load::forwards_to_itself(&config, &config.network.listen);
         problems.0.extend(load::certificate(&config).0);
         problems.unless_empty(config)
     });
@@ -68,8 +68,8 @@ fn import(format: &Format) -> ExitCode {
             let remarks = load::remarks(&conf, &imported);
             (imported.toml, remarks)
         }),
-        Format::Corefile { file } => load::import_with(corefile::import, file),
-        Format::Dnsmasq { file } => load::import_with(dnsmasq::import, file),
+        Format::Corefile { file } => load::import_with(import::corefile, file),
+        Format::Dnsmasq { file } => load::import_with(import::dnsmasq, file),
     };
     run::import(imported)
 }

@@ -13,15 +13,14 @@ use config_text::counted;
 use daemon::acl::{self, Cidrs};
 use daemon::config::Common;
 use daemon::tls::CertificateFiles;
+use dns_cache::cache::CacheOptions;
+use dns_front::local::{Local, LocalOptions};
+use dns_front::policy::Outsiders;
+use dns_resolve::forward::{Mode, Policy, Protocol, Route, Table};
+use dns_resolve::resolver;
 use dns_wire::Name;
 use ipnet::IpNet;
 use proto::endpoint::Endpoint;
-
-use crate::cache::CacheOptions;
-use crate::forward::{Mode, Policy, Protocol, Route, Table};
-use crate::local::{Local, LocalOptions};
-use crate::policy::Outsiders;
-use crate::resolve;
 
 /// Where the admin listener is unless the configuration says otherwise.
 pub const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9403);
@@ -46,7 +45,7 @@ pub struct Config {
     /// Bounds of the cache, and how long stale answers are kept.
     pub cache: CacheOptions,
     /// How questions are resolved.
-    pub resolve: resolve::Settings,
+    pub resolve: resolver::Settings,
     /// How answers are served from the cache.
     pub serve: Serve,
     /// Names that are answered here.

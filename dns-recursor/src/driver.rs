@@ -7,7 +7,7 @@
 //!                                 └───── events (bounded) ──────┘
 //! ```
 //!
-//! Decides nothing: [`crate::resolve`] does. One thread is enough, for all it does for a query is
+//! Decides nothing: [`dns_resolve::resolver`] does. One thread is enough, for all it does for a query is
 //! to send one and read one.
 
 mod handle;
@@ -22,27 +22,27 @@ use std::time::Duration;
 
 use daemon::readiness::Readiness;
 use daemon::run::Heartbeat;
+use dns_cache::answer::{self, Ttls};
+use dns_cache::cache::{Cache, Keep, State};
+use dns_cache::key::Key;
+use dns_cache::message::{Answer, Message};
+use dns_cache::moment::Moment;
+use dns_front::front::{self, Source as From};
+use dns_resolve::forward::{Fitness, Protocol, Table};
+use dns_resolve::own_addresses::OwnAddresses;
+use dns_resolve::resolver::{Ask, ExchangeId, Kept, Output, Reason, Resolver, Settings};
+use dns_resolve::upstream_state::Report;
 use dns_wire::edns::extended_error;
 use dns_wire::{Flags, Rcode};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::sleep_until;
 
-use crate::answer::{self, Ttls};
-use crate::cache::{Cache, Found, Keep, State};
 use crate::clock::Clock;
 use crate::config::{Serve, Source};
 use crate::entropy::SystemEntropy;
-use crate::forward::{Fitness, Protocol, Table};
-use crate::front::{self, Source as From};
-use crate::itself::Itself;
-use crate::key::Key;
-use crate::message::{Answer, Message};
-use crate::moment::Moment;
-use crate::resolve::{Ask, ExchangeId, Kept, Output, Reason, Resolver, Settings};
 use crate::totals::{self, Totals};
 use crate::upstream::{self, Event};
-use crate::upstream_state::Report;
 pub use handle::{Handle, Reporter};
 pub use job::{Client, Job, ReturnTo, Waiter};
 pub use observed::{Latency, Observed, lock};
@@ -75,7 +75,7 @@ pub struct Plan {
     /// Which names go where.
     pub table: Arc<Table>,
     /// Where no referral is to lead.
-    pub itself: Itself,
+    pub own_addresses: OwnAddresses,
     /// How stale answers and failures are treated.
     pub serve: Serve,
     /// Where queries leave from.
@@ -176,7 +176,7 @@ impl Driver {
             Some(Command::Adopt(plan, told)) => {
                 let table = Arc::clone(&plan.table);
                 self.resolver.reconfigure(plan.settings, table, now);
-                self.resolver.set_itself(plan.itself.clone());
+                self.resolver.set_own_addresses(plan.own_addresses.clone());
                 self.plan = *plan;
                 self.note_routes();
                 if told.send(()).is_err() {
@@ -273,8 +273,7 @@ impl Driver {
                 self.fail(&key, reason, clients, now);
             }
             Output::LookUp { flight, key } => {
-                let kept = self.supply.cache.look_up(&key, now, |found| known(&found));
-                let kept = kept.unwrap_or(Kept::Nothing);
+                let kept = Kept::look_up(&self.supply.cache, &key, now);
                 self.resolver.looked_up(flight, &key, kept, now);
             }
             Output::Health {
@@ -443,23 +442,6 @@ impl Driver {
             self.complained.insert(upstream, now);
             tracing::warn!(%upstream, "Upstream sends this server its own queries back");
         }
-    }
-}
-
-/// What the cache knows, for a question of the resolver's own.
-pub(crate) fn known(found: &Found<'_>) -> Kept {
-    match found.state {
-        State::Fresh | State::Ending => {
-            let message = found.message.aged(found.age);
-            Kept::Answer(Answer {
-                lifetime: message.least_ttl(),
-                message,
-                pool: found.pool,
-                dangling: None,
-            })
-        }
-        State::Failed => Kept::Failure,
-        State::Expired | State::Held => Kept::Nothing,
     }
 }
 

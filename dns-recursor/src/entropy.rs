@@ -6,9 +6,8 @@
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
+use dns_resolve::exchange::Entropy;
 use rustix::rand::{GetRandomFlags, getrandom};
-
-use crate::exchange::Entropy;
 
 /// Octets fetched at a time: what a few dozen queries need.
 const FETCH: usize = 512;

@@ -8,6 +8,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dns_resolve::forward::{Mode, Table};
+use dns_resolve::upstream_state::Report;
 use dns_wire::Type;
 use proto::endpoint::Endpoint;
 use proto::health::{AdminState, DnsProbe, Liveness, Schedule, Snapshot, Target, TargetKind};
@@ -16,8 +18,6 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use crate::driver::Reporter;
-use crate::forward::{Mode, Table};
-use crate::upstream_state::Report;
 
 /// How often healthd asks an upstream: often enough to know before a client does.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -161,11 +161,11 @@ fn news(
 
 #[cfg(test)]
 mod tests {
+    use dns_resolve::forward::Route;
     use dns_wire::Name;
     use proto::health::TargetStatus;
 
     use super::*;
-    use crate::forward::Route;
 
     fn table() -> Table {
         let address = |n| SocketAddr::from(([192, 0, 2, n], 53));

@@ -1,158 +1,113 @@
-//! Other forwarders' files as configurations of this server.
+//! Other forwarders' configurations as one of this server, in TOML.
 //!
-//! Each reader understands one format as far as it has a counterpart here, and writes what it
-//! understood as TOML. What it did not becomes a comment, `# not carried: …`, and a remark with
-//! its place. Reads nothing but through [`Files`].
+//! The `peer-…` crates read the formats. What has no counterpart here becomes a comment, `# not carried: …`,
+//! and a remark with its place.
 
-pub mod corefile;
-pub mod dnsmasq;
-mod reverse;
+pub mod recursor_conf;
 
-use std::fmt;
-use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
-use std::sync::Arc;
 
 use config_text::toml::{line, list, quoted};
-pub use config_text::{Files, Position, Problem};
+use config_text::{Files, Problem};
+use peer_forwarder::{Forward, Forwarder, Policy, Remark, Setting};
 
-/// A peer's file in this server's terms.
+/// A configuration of this server, and what a person should know of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Imported {
-    /// The configuration.
     pub toml: String,
-    /// What was not carried over, and what is odd.
-    pub remarks: Vec<Problem>,
+    pub remarks: Vec<String>,
 }
 
-/// The configuration as it grows.
-#[derive(Debug, Default)]
-struct Page {
-    comments: String,
-    top: String,
-    sections: Vec<(&'static str, Vec<String>)>,
-    forwards: String,
-    remarks: Vec<Problem>,
+/// Imports the Corefile of `CoreDNS`.
+///
+/// # Errors
+/// Every error of the file.
+pub fn corefile(path: &Path, files: &mut dyn Files) -> Result<Imported, Vec<Problem>> {
+    Ok(write(path, &peer_corefile::read(path, files)?))
 }
 
-impl Page {
-    /// Something is lost.
-    fn not_carried(&mut self, at: &Position, what: &str, reason: &str) {
-        let what = what.replace(['\n', '\r'], " ");
+/// Imports a dnsmasq.conf.
+///
+/// # Errors
+/// Every error of the file and of those that it includes.
+pub fn dnsmasq(path: &Path, files: &mut dyn Files) -> Result<Imported, Vec<Problem>> {
+    Ok(write(path, &peer_dnsmasq::read(path, files)?))
+}
+
+fn write(from: &Path, forwarder: &Forwarder) -> Imported {
+    let mut toml = String::new();
+    line(&mut toml, format_args!("# From {}.", from.display()));
+    for remark in &forwarder.remarks {
+        if let Remark::NotCarried { what, reason, .. } = remark {
+            line(&mut toml, format_args!("# not carried: {what}: {reason}"));
+        }
+    }
+    line(&mut toml, format_args!("version = \"v1\""));
+    let listen = list(forwarder.listen.iter());
+    line(&mut toml, format_args!("listen = {listen}"));
+    if forwarder.open {
+        let everybody = list(["0.0.0.0/0", "::/0"].iter());
+        line(&mut toml, format_args!("allow-from = {everybody}"));
+    }
+    for (section, lines) in sections(&forwarder.settings) {
         line(
-            &mut self.comments,
-            format_args!("# not carried: {what}: {reason}"),
+            &mut toml,
+            format_args!("\n[{section}]\n{}", lines.join("\n")),
         );
-        self.remark(at, format!("`{what}` is not carried over: {reason}"));
     }
-
-    fn remark(&mut self, at: &Position, message: String) {
-        self.remarks.push(Problem {
-            position: Some(at.clone()),
-            message,
-        });
+    for forward in &forwarder.forwards {
+        write_forward(&mut toml, forward);
     }
-
-    /// A key at the top of the file.
-    fn top(&mut self, key: &str, value: impl fmt::Display) {
-        line(&mut self.top, format_args!("{key} = {value}"));
+    Imported {
+        toml,
+        remarks: forwarder.remarks.iter().map(ToString::to_string).collect(),
     }
+}
 
-    /// A key of a section; the first value it is given counts.
-    fn set(&mut self, section: &'static str, key: &str, value: impl fmt::Display) {
+/// The sections of the file with their lines, in the order in which the settings begin them.
+fn sections(settings: &[Setting]) -> Vec<(&'static str, Vec<String>)> {
+    let mut sections: Vec<(&str, Vec<String>)> = Vec::new();
+    for setting in settings {
+        let seconds = |ttl: &u32| quoted(&format!("{ttl}s"));
+        let (section, key, value) = match setting {
+            Setting::Entries(n) => ("cache", "entries", n.to_string()),
+            Setting::NegativeEntries(n) => ("cache", "negative-entries", n.to_string()),
+            Setting::MinTtl(ttl) => ("cache", "min-ttl", seconds(ttl)),
+            Setting::MaxTtl(ttl) => ("cache", "max-ttl", seconds(ttl)),
+            Setting::NegativeMaxTtl(ttl) => ("cache", "negative-max-ttl", seconds(ttl)),
+            Setting::StaleMaxAge(age) => ("stale", "max-age", quoted(age)),
+            Setting::MaxQuestions(n) => ("resolve", "max-questions", n.to_string()),
+            Setting::PrivateReverse => ("local", "private-reverse", true.to_string()),
+            Setting::Version(text) => ("local", "version", quoted(text)),
+        };
         let text = format!("{key} = {value}");
-        let known = self.sections.iter_mut().find(|(name, _)| *name == section);
-        match known {
-            Some((_, lines))
-                if lines
-                    .iter()
-                    .any(|line| line.starts_with(&format!("{key} ="))) => {}
+        match sections.iter_mut().find(|(name, _)| *name == section) {
             Some((_, lines)) => lines.push(text),
-            None => self.sections.push((section, vec![text])),
+            None => sections.push((section, vec![text])),
         }
     }
-
-    fn forward(&mut self, forward: &Forward) {
-        let upstreams = list(forward.upstreams.iter());
-        let zone = quoted(&forward.zone);
-        line(
-            &mut self.forwards,
-            format_args!("\n[[forward]]\nzone = {zone}\nupstreams = {upstreams}"),
-        );
-        line(&mut self.forwards, format_args!("recursive = true"));
-        if let Some(policy) = forward.policy {
-            line(&mut self.forwards, format_args!("policy = \"{policy}\""));
-        }
-        if forward.tcp {
-            line(&mut self.forwards, format_args!("protocol = \"tcp\""));
-        }
-    }
-
-    fn finish(self, from: &Path) -> Imported {
-        let Self {
-            comments,
-            top,
-            sections,
-            forwards,
-            remarks,
-        } = self;
-        let mut toml = format!(
-            "# From {}.\n{comments}version = \"v1\"\n{top}",
-            from.display()
-        );
-        for (name, lines) in sections {
-            line(&mut toml, format_args!("\n[{name}]\n{}", lines.join("\n")));
-        }
-        toml.push_str(&forwards);
-        Imported { toml, remarks }
-    }
+    sections
 }
 
-/// A zone and who answers for it.
-struct Forward {
-    zone: String,
-    upstreams: Vec<SocketAddr>,
-    policy: Option<&'static str>,
-    tcp: bool,
-}
-
-/// An address, with `separator` and a port behind it or not.
-fn address(text: &str, separator: char, port: u16) -> Option<SocketAddr> {
-    if let Ok(address) = text.parse::<IpAddr>() {
-        return Some(SocketAddr::new(address, port));
-    }
-    if separator == ':' {
-        let bare = text
-            .strip_prefix('[')
-            .and_then(|rest| rest.strip_suffix(']'));
-        let bare = bare.and_then(|bare| bare.parse().ok());
-        return bare
-            .map(|address| SocketAddr::new(address, port))
-            .or_else(|| text.parse().ok());
-    }
-    let (address, port) = text.split_once(separator)?;
-    Some(SocketAddr::new(address.parse().ok()?, port.parse().ok()?))
-}
-
-/// The name servers of a resolv.conf (resolv.conf(5)).
-fn name_servers(path: &Path, files: &mut dyn Files) -> Result<Vec<SocketAddr>, String> {
-    let text = files
-        .read(path)
-        .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-    let text = String::from_utf8_lossy(&text);
-    let servers = text.lines().filter_map(|line| {
-        let mut words = line.split_whitespace();
-        (words.next() == Some("nameserver")).then_some(())?;
-        // A zone id, as in fe80::1%eth0, has no counterpart.
-        address(words.next()?, ':', 53)
+fn write_forward(toml: &mut String, forward: &Forward) {
+    let upstreams = list(forward.upstreams.iter());
+    let zone = quoted(&forward.zone);
+    line(
+        toml,
+        format_args!("\n[[forward]]\nzone = {zone}\nupstreams = {upstreams}\nrecursive = true"),
+    );
+    let policy = forward.policy.map(|policy| match policy {
+        Policy::Sequential => "sequential",
+        Policy::RoundRobin => "round-robin",
+        Policy::Random => "random",
     });
-    Ok(servers.collect())
-}
-
-fn position(file: &Arc<Path>, line: usize, column: usize) -> Position {
-    Position {
-        file: Arc::clone(file),
-        line,
-        column,
+    if let Some(policy) = policy {
+        line(toml, format_args!("policy = \"{policy}\""));
+    }
+    if forward.tcp {
+        line(toml, format_args!("protocol = \"tcp\""));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,11 +9,12 @@ use daemon::config::{Document, Problem, Problems};
 use daemon::disk::Disk;
 use daemon::exit;
 use daemon::tls::Certificates;
+use dns_resolve::own_addresses::OwnAddresses;
+use peer_recursor_conf::RecursorConf;
 
 use crate::config::{Config, v1};
 use crate::import::Imported;
-use crate::itself::Itself;
-use crate::recursor_conf::{self, RecursorConf};
+use crate::import::recursor_conf;
 
 /// Which files say what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +59,7 @@ pub fn read_recursor_conf(
     path: &Path,
     arguments: &[(String, String)],
 ) -> Result<RecursorConf, Problems> {
-    let read = recursor_conf::parse(path, &mut Disk, arguments);
+    let read = peer_recursor_conf::parse(path, &mut Disk, arguments);
     read.map_err(Problems::from)
 }
 
@@ -71,10 +72,7 @@ pub fn import_with(
     path: &Path,
 ) -> Result<(String, Vec<String>), Problems> {
     match import(path, &mut Disk) {
-        Ok(imported) => {
-            let remarks = imported.remarks.iter().map(ToString::to_string);
-            Ok((imported.toml, remarks.collect()))
-        }
+        Ok(imported) => Ok((imported.toml, imported.remarks)),
         Err(problems) => Err(problems.into()),
     }
 }
@@ -94,20 +92,19 @@ pub fn remarks(conf: &RecursorConf, imported: &recursor_conf::Imported) -> Vec<S
         .collect()
 }
 
-/// Where this server is reached, seeing that it listens on these addresses and that the node has those
-/// that it has now.
+/// Where this server is reached: on the addresses it listens on, and on those that the node has now.
 #[must_use]
-pub fn itself(listening: &[SocketAddr]) -> Itself {
-    Itself::new(listening.to_vec(), acl::own_addresses())
+pub fn own_addresses(listening: &[SocketAddr]) -> OwnAddresses {
+    OwnAddresses::new(listening.to_vec(), acl::own_addresses())
 }
 
-/// Upstreams that are this server itself, seeing that it listens on these addresses.
+/// Finds upstreams that are this server itself, given the addresses it listens on.
 #[must_use]
-pub fn own_addresses(config: &Config, listening: &[SocketAddr]) -> Problems {
-    let itself = itself(listening);
+pub fn forwards_to_itself(config: &Config, listening: &[SocketAddr]) -> Problems {
+    let own = own_addresses(listening);
     let mut problems = Problems::default();
     for upstream in config.upstreams() {
-        if itself.hears(upstream) {
+        if own.contains(upstream) {
             problems.push(Problem::new(format!(
                 "upstream {upstream} is this server itself; it would ask itself in a circle"
             )));
@@ -144,7 +141,11 @@ mod tests {
     #[test]
     fn an_upstream_that_is_this_server_is_found_by_its_addresses() {
         let everywhere: SocketAddr = "0.0.0.0:5300".parse().unwrap();
-        let own = |upstream: &str| !own_addresses(&config(upstream), &[everywhere]).0.is_empty();
+        let own = |upstream: &str| {
+            !forwards_to_itself(&config(upstream), &[everywhere])
+                .0
+                .is_empty()
+        };
         assert!(own("127.0.0.1:5300"));
         assert!(own("127.0.0.9:5300"));
         assert!(!own("127.0.0.1:5301"));

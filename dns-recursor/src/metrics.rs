@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use daemon::connections::Connections;
 use daemon::metrics::{Histogram, Labels, Page, float, labels};
+use dns_cache::cache::Cache;
+use dns_front::front::Source;
+use dns_resolve::forward::Fitness;
 use dns_wire::Rcode;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
-use crate::cache::Cache;
 use crate::driver::{Latency, Observed, lock};
-use crate::forward::Fitness;
-use crate::front::Source;
 use crate::healthd::Link;
 use crate::totals::{BUCKETS, SOURCES, Sum, TYPES, Totals, WAYS, bucket_bound};
 
@@ -68,7 +68,7 @@ pub const TCP_REFUSED: &str = "dns_recursor_tcp_refused_connections";
 /// Whether healthd is connected; absent when it is not asked.
 pub const HEALTHD_CONNECTED: &str = "dns_recursor_healthd_connected";
 
-/// The pools by `CoreDNS`'s names, in the order of [`crate::cache::Usage`].
+/// The pools by `CoreDNS`'s names, in the order of [`dns_cache::cache::Usage`].
 const POOLS: [&str; 2] = ["success", "denial"];
 
 /// Shows the server to a scraper.

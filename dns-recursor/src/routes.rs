@@ -10,14 +10,14 @@ use std::sync::Arc;
 
 use config_text::counted;
 use daemon::admin::{Reply, Request, Routes};
+use dns_cache::cache::{Cache, Entry, Reach};
+use dns_cache::key;
+use dns_cache::message::Pool;
+use dns_cache::moment::Moment;
 use dns_wire::records::uncompressed_rdata;
 use dns_wire::{Name, NameError, Records, rdata};
 
-use crate::cache::{Cache, Entry, Reach};
 use crate::clock::Clock;
-use crate::key;
-use crate::message::Pool;
-use crate::moment::Moment;
 
 /// Adds the paths.
 pub fn add(routes: &Routes, cache: &Arc<Cache>, clock: Clock) {
@@ -139,12 +139,12 @@ fn write_entry(text: &mut String, name: &Name, entry: &Entry<'_>) -> std::fmt::R
 mod tests {
     use std::time::Duration;
 
+    use dns_cache::cache::{CacheOptions, Capacity, Keep};
+    use dns_cache::key::{Key, Seed, Variant};
+    use dns_cache::testing::{answer, question};
     use dns_wire::{Rcode, Section, Type};
 
     use super::*;
-    use crate::cache::{CacheOptions, Capacity, Keep};
-    use crate::key::{Key, Seed, Variant};
-    use crate::testing::{answer, question};
 
     #[test]
     fn the_cache_is_shown_as_records_and_flushed_by_name() {

@@ -2,15 +2,15 @@
 //!
 //! The cache is not asked, so that upstreams are; and no client's permissions matter.
 
+use dns_cache::answer::{Asker, Transport};
+use dns_cache::key::Variant;
+use dns_resolve::forward::Table;
 use dns_wire::header::Flags;
 use dns_wire::{Name, Rcode, Type};
 use tokio::sync::mpsc;
 
-use crate::answer::{Asker, Transport};
 use crate::clock::Clock;
 use crate::driver::{Job, ReturnTo, Waiter};
-use crate::forward::Table;
-use crate::key::Variant;
 use crate::totals::Way;
 
 /// Zones that are tried: one that answers is enough, and more than a few would take too long.

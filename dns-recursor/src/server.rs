@@ -7,17 +7,17 @@ use std::sync::Arc;
 use daemon::acl::Cidrs;
 use daemon::snapshot::{Cell, Reader};
 use daemon::udp::{Datagram, Outcome, Respond};
+use dns_cache::answer::{self, Asker, Transport};
+use dns_cache::cache::Cache;
+use dns_cache::key::Key;
+use dns_cache::moment::Moment;
+use dns_front::front::{Front, Judged, Permissions, Source, Verdict, View};
+use dns_front::policy::Outsiders;
 use dns_wire::{Flags, Opcode, Rcode};
 use tokio::sync::mpsc;
 
-use crate::answer::{self, Asker, Transport};
-use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::driver::{Job, ReturnTo, Waiter};
-use crate::front::{Front, Judged, Permissions, Source, Verdict, View};
-use crate::key::Key;
-use crate::moment::Moment;
-use crate::policy::Outsiders;
 use crate::totals::{Counts, Totals, Way};
 
 /// What queries are judged by; published as a whole.

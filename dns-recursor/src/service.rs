@@ -11,6 +11,12 @@ use daemon::run::{Context, Service, StartError};
 use daemon::snapshot::Cell;
 use daemon::tls::Certificates;
 use daemon::udp::{self, Engine, EngineOptions};
+use dns_cache::cache::{Cache, CacheOptions};
+use dns_cache::key::{self, Seed};
+use dns_front::front::View;
+use dns_front::local::Local;
+use dns_resolve::exchange::Entropy as _;
+use dns_resolve::forward::Table;
 use dns_wire::Type;
 use proto::endpoint::Endpoint;
 use rustix::io::Errno;
@@ -18,17 +24,11 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-use crate::cache::{Cache, CacheOptions};
 use crate::clock::Clock;
 use crate::config::{Allow, Config, DEFAULT_LISTEN, Network, Source};
 use crate::driver::{self, Plan};
 use crate::entropy::SystemEntropy;
-use crate::exchange::Entropy as _;
-use crate::forward::Table;
-use crate::front::View;
 use crate::healthd::{Healthd, Link};
-use crate::key::{self, Seed};
-use crate::local::Local;
 use crate::metrics::Scrape;
 use crate::server::{Desk, Snapshot, Supply};
 use crate::status::Report;
@@ -106,7 +106,7 @@ impl Service for Recursor {
     async fn start(config: Config, context: &mut Context) -> Result<Self, StartError> {
         warn_all(&config);
         let sockets = Sockets::open(&config, context)?;
-        load::own_addresses(&config, &sockets.addresses).unless_empty(())?;
+        load::forwards_to_itself(&config, &sockets.addresses).unless_empty(())?;
         let clock = Clock::start();
         let seed = Seed(SystemEntropy::default().next());
         let cache = Arc::new(Cache::new(&config.cache, seed));
@@ -167,7 +167,7 @@ impl Service for Recursor {
     }
 
     async fn reload(&self, config: Config) -> Result<String, Problems> {
-        load::own_addresses(&config, &self.addresses).unless_empty(())?;
+        load::forwards_to_itself(&config, &self.addresses).unless_empty(())?;
         load::certificate(&config).unless_empty(())?;
         warn_all(&config);
         if self.fixed != Fixed::of(&config) {
@@ -282,7 +282,7 @@ fn plan(config: &Config, table: &Arc<Table>, listening: &[SocketAddr]) -> Plan {
     Plan {
         settings: config.resolve,
         table: Arc::clone(table),
-        itself: load::itself(listening),
+        own_addresses: load::own_addresses(listening),
         serve: config.serve,
         source: config.network.source,
     }

@@ -6,13 +6,13 @@ use std::time::Duration;
 use config_text::counted;
 use daemon::config::HumanDuration;
 use daemon::run::headline;
+use dns_cache::cache::Usage;
+use dns_cache::moment::Moment;
+use dns_front::front::Source;
+use dns_resolve::forward::{Fitness, Mode, Table};
 use serde_json::{Value, json};
 
-use crate::cache::Usage;
 use crate::driver::Observed;
-use crate::forward::{Fitness, Mode, Table};
-use crate::front::Source;
-use crate::moment::Moment;
 use crate::totals::Sum;
 
 /// What the server knows of itself.
@@ -174,12 +174,12 @@ fn write_detail(text: &mut String, detail: &Value) -> std::fmt::Result {
 mod tests {
     use std::collections::BTreeMap;
 
+    use dns_resolve::forward::Route;
+    use dns_resolve::resolver::UpstreamView;
+    use dns_resolve::upstream_state::Absence;
     use dns_wire::Name;
 
     use super::*;
-    use crate::forward::Route;
-    use crate::resolve::UpstreamView;
-    use crate::upstream_state::Absence;
 
     #[test]
     fn people_see_what_is_wrong() {

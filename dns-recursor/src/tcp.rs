@@ -13,16 +13,16 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use daemon::connections::{Connections, Place};
+use dns_cache::answer::Transport;
+use dns_cache::message::MAX_MESSAGE;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
-use crate::answer::Transport;
 use crate::config::TcpLimits;
 use crate::driver::ReturnTo;
-use crate::message::MAX_MESSAGE;
 use crate::server::{Desk, Done, Reception};
 
 /// The longest query that is read: one with every option there is does not come near.
@@ -419,17 +419,17 @@ fn frame(outbox: &mut Vec<u8>, message: &[u8]) {
 mod tests {
     use daemon::acl::Cidrs;
     use daemon::snapshot::Cell;
+    use dns_cache::cache::{Cache, CacheOptions, Capacity};
+    use dns_cache::key::Seed;
+    use dns_cache::testing::{self, question};
+    use dns_front::front::View;
+    use dns_front::local::{Local, LocalOptions};
+    use dns_front::policy::Outsiders;
     use dns_wire::Type;
 
     use super::*;
-    use crate::cache::{Cache, CacheOptions, Capacity};
     use crate::clock::Clock;
-    use crate::front::View;
-    use crate::key::Seed;
-    use crate::local::{Local, LocalOptions};
-    use crate::policy::Outsiders;
     use crate::server::{Snapshot, Supply};
-    use crate::testing::{self, question};
     use crate::totals::Totals;
 
     fn session() -> Session {

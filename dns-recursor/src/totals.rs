@@ -5,10 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use dns_cache::answer::Transport;
+use dns_front::front::Source;
 use dns_wire::{Rcode, Type};
-
-use crate::answer::Transport;
-use crate::front::Source;
 
 /// Types with a count of their own, as `CoreDNS` has them; the last place is for all others.
 pub const TYPES: [(Type, &str); 16] = [

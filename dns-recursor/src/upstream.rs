@@ -1,4 +1,4 @@
-//! Exchanges with upstreams: the sockets behind [`crate::resolve`].
+//! Exchanges with upstreams: the sockets behind [`dns_resolve::resolver`].
 //!
 //! Every query over UDP has a socket of its own, bound to a random port and connected, so that the
 //! kernel drops what does not come from the upstream (RFC 5452 §9.2) and reports a closed port at
@@ -11,6 +11,9 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use dns_cache::message::MAX_MESSAGE;
+use dns_resolve::exchange::Entropy;
+use dns_resolve::resolver::{ExchangeId, Loss};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, connect, recv, send,
@@ -22,9 +25,6 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::config::Source;
-use crate::exchange::Entropy;
-use crate::message::MAX_MESSAGE;
-use crate::resolve::{ExchangeId, Loss};
 
 /// Datagrams that one exchange takes in: whoever floods it is not listened to for ever.
 const MAX_DATAGRAMS: usize = 32;

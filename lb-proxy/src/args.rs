@@ -260,7 +260,7 @@ impl std::str::FromStr for Weight {
     fn from_str(text: &str) -> Result<Self, String> {
         match (text, text.parse()) {
             ("reset", _) => Ok(Self(None)),
-            (_, Ok(weight)) if weight <= crate::pool::MAX_WEIGHT => Ok(Self(Some(weight))),
+            (_, Ok(weight)) if weight <= balance::pool::MAX_WEIGHT => Ok(Self(Some(weight))),
             _ => Err("expected a number from 0 to 256, or `reset`".to_owned()),
         }
     }

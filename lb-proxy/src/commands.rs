@@ -11,7 +11,8 @@ use daemon::{errln, exit, outln};
 use serde_json::Value;
 
 use crate::args::{BackendVerb, Cli, ConfigArgs, Format, ServerName, SessionArgs, Verb};
-use crate::config::{Config, DEFAULT_ADMIN, lint, v1};
+use crate::config::{Config, DEFAULT_ADMIN, v1};
+use crate::host;
 use crate::import;
 use crate::service::Proxy;
 use crate::sources;
@@ -57,7 +58,7 @@ fn read(args: &ConfigArgs) -> Result<Config, Problems> {
 fn check(args: &ConfigArgs) -> ExitCode {
     let checked = read(args);
     if let Ok(config) = &checked {
-        let of_host = lint::host(config, &lint::Host::look());
+        let of_host = host::lacks(config, &host::Host::look());
         for warning in config.warnings.iter().chain(&of_host) {
             outln!("warning: {warning}");
         }

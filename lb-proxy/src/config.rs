@@ -11,21 +11,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use balance::limits::Rules;
+use balance::pool::Algorithm;
+use balance::table::{AcceptProxy, Policy, SideOptions, Sources};
 use config_text::counted;
 use daemon::config::Common;
 use ipnet::IpNet;
+use l4_core::access_log;
+use l4_core::flow;
+use netfilter::TableName;
 use proto::endpoint::Endpoint;
 use proto::health::{Schedule, Target, TargetKind};
-
-use crate::access_log;
-use crate::datagram::flow;
-use crate::kernel::TableName;
-use crate::limits::Rules;
-use crate::pool::Algorithm;
-use crate::table::{AcceptProxy, Policy, SideOptions, Sources};
-use crate::vrrp::notify::Notify;
-use crate::vrrp::priority::PrioritySettings;
-use crate::vrrp::settings::RouterSettings;
+use vrrp::priority::PrioritySettings;
+use vrrp::settings::RouterSettings;
+use vrrp_net::notify::Notify;
 
 /// Where the admin listener is unless the configuration says otherwise.
 pub const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9404);
@@ -280,6 +279,13 @@ pub struct Service {
 }
 
 impl Config {
+    /// A server by name.
+    #[must_use]
+    pub fn server(&self, backend: &str, server: &str) -> Option<&Server> {
+        let backend = self.backends.iter().find(|known| *known.name == *backend)?;
+        backend.servers.iter().find(|known| *known.name == *server)
+    }
+
     /// Every target that healthd is to probe, once.
     #[must_use]
     pub fn targets(&self) -> Vec<Target> {

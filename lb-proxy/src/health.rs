@@ -9,16 +9,16 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use balance::pool::Server;
 use daemon::snapshot::Cell;
+use l4::relay::Report;
 use proto::endpoint::Endpoint;
 use proto::health::{Snapshot, Target};
 use proto::report::Reporter;
 use proto::watch::{State, Watcher};
 use tokio::task::JoinHandle;
 
-use crate::keeper::{Keeper, Targets};
-use crate::pool::Server;
-use crate::relay::Report;
+use crate::table_builder::{TableBuilder, Targets};
 
 /// How long a start waits for the first word from healthd, so that the first connections are not sent to
 /// servers that are known to be down. healthd is on this node and answers within milliseconds; without
@@ -62,14 +62,14 @@ impl Link {
         watcher.current()
     }
 
-    /// Passes on what comes to the keeper, for as long as the task lives.
+    /// Passes on what comes to the builder, for as long as the task lives.
     #[must_use]
-    pub fn follow(&self, keeper: Arc<Keeper>) -> Option<JoinHandle<()>> {
+    pub fn follow(&self, builder: Arc<TableBuilder>) -> Option<JoinHandle<()>> {
         let mut snapshots = self.watcher.as_ref()?.subscribe();
         Some(tokio::spawn(async move {
             while snapshots.changed().await.is_ok() {
                 let snapshot = Arc::clone(&snapshots.borrow_and_update());
-                keeper.observe(snapshot);
+                builder.observe(snapshot);
             }
         }))
     }

@@ -1,18 +1,16 @@
 //! Peers' files off the disk: `lb-proxy import`.
 //!
-//! What they say is for [`haproxy_cfg`] and [`keepalived_conf`] to understand; here is the machine that
+//! What they say is for [`peer_haproxy`] and [`peer_keepalived`] to understand; here is the machine that
 //! they refer to: files, the environment, and the resolver, which HAProxy asks when it starts.
 
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
+use config_text::imported::Imported;
 use daemon::config::{Problem, Problems};
 use daemon::disk::{self, Disk};
-
-use crate::haproxy_cfg::{self, Surroundings};
-use crate::imported::Imported;
-use crate::keepalived_conf;
+use peer_haproxy::Surroundings;
 
 /// haproxy.cfg: files one after the other, and of directories the files whose names end in `.cfg`.
 ///
@@ -31,7 +29,7 @@ pub fn haproxy(paths: &[PathBuf]) -> Result<Imported, Problems> {
         .iter()
         .map(|(path, octets)| (path.as_path(), octets.as_slice()))
         .collect();
-    haproxy_cfg::import(&files, &Machine).map_err(|problems| problems.into_iter().collect())
+    peer_haproxy::import(&files, &Machine).map_err(|problems| problems.into_iter().collect())
 }
 
 /// keepalived.conf, with the files that it includes. `id` is what keepalived is given with `--config-id`;
@@ -41,7 +39,7 @@ pub fn haproxy(paths: &[PathBuf]) -> Result<Imported, Problems> {
 ///
 /// When a file cannot be read, or breaks keepalived's syntax.
 pub fn keepalived(path: &Path, id: Option<&str>) -> Result<Imported, Problems> {
-    let imported = keepalived_conf::import(path, &mut Disk, id);
+    let imported = peer_keepalived::import(path, &mut Disk, id);
     imported.map_err(|problems| problems.into_iter().collect())
 }
 
@@ -94,7 +92,11 @@ impl Surroundings for Machine {
 mod tests {
     use std::fs;
 
+    use config_text::OneFile;
+    use daemon::config::Document;
+
     use super::*;
+    use crate::config::v1;
 
     /// Files to import.
     struct Scratch(tempfile::TempDir);
@@ -158,5 +160,106 @@ mod tests {
             "{}",
             imported.toml
         );
+    }
+
+    /// What is written is what the proxy takes.
+    #[track_caller]
+    fn check(toml: &str) {
+        if let Err(problems) = v1::parse(&Document::inline("imported.toml", toml)) {
+            panic!("{problems}\n{toml}");
+        }
+    }
+
+    /// A machine with a resolver.
+    struct Here;
+
+    impl Surroundings for Here {
+        fn variable(&self, _name: &str) -> Option<String> {
+            None
+        }
+
+        fn resolve(&self, host: &str) -> Vec<IpAddr> {
+            let last = match host.strip_suffix(".ocp4.redhat.ren") {
+                Some("bootstrap") => 12,
+                Some("master0") => 13,
+                Some("master1") => 14,
+                Some("master2") => 15,
+                Some("compute0") => 16,
+                Some("compute1") => 17,
+                _ => return Vec::new(),
+            };
+            vec![[192, 168, 7, last].into()]
+        }
+    }
+
+    #[test]
+    fn what_comes_of_haproxy_cfg_passes_the_check() {
+        for text in [
+            include_str!("../../peers/haproxy/src/fixtures/helper-node.cfg"),
+            include_str!("../../peers/haproxy/src/fixtures/upi-sample.cfg"),
+            include_str!("../../peers/haproxy/src/fixtures/on-prem.cfg"),
+            include_str!("../../peers/haproxy/src/fixtures/two-clusters.cfg"),
+        ] {
+            let files = [(Path::new("haproxy.cfg"), text.as_bytes())];
+            check(&peer_haproxy::import(&files, &Here).unwrap().toml);
+        }
+    }
+
+    #[track_caller]
+    fn check_keepalived(text: &str, id: Option<&str>) {
+        let mut files = OneFile(text.as_bytes());
+        let imported = peer_keepalived::import(Path::new("keepalived.conf"), &mut files, id);
+        check(&imported.unwrap().toml);
+    }
+
+    #[test]
+    fn what_comes_of_keepalived_conf_passes_the_check() {
+        let by_hand = include_str!("../../peers/keepalived/src/fixtures/by-hand.conf");
+        check_keepalived(by_hand, Some("main"));
+        check_keepalived(by_hand, Some("backup"));
+        let on_prem = include_str!("../../peers/keepalived/src/fixtures/on-prem.conf");
+        check_keepalived(on_prem, None);
+        let both = "vrrp_sync_group g { group { V } }\n\
+             vrrp_instance V {\ninterface eth0\nvirtual_router_id 7\nversion 3\nadvert_int 0.2\n\
+             nopreempt\nunicast_src_ip 192.0.2.9\nunicast_peer {\n192.0.2.8\n2001:db8::8\n}\n\
+             virtual_ipaddress_excluded { 192.0.2.1 }\nvirtual_ipaddress { 2001:db8::1 }\n\
+             v3_checksum_as_v2\n}\n";
+        check_keepalived(both, None);
+    }
+
+    #[test]
+    fn every_keyword_of_keepalived_passes_the_check() {
+        for lines in [
+            "",
+            "version 3",
+            "priority 255",
+            "advert_int 3",
+            "version 3\nadvert_int 0.05",
+            "advert_int 1.5",
+            "advert_int 0.5",
+            "nopreempt",
+            "nopreempt\nstate BACKUP",
+            "nopreempt\nstate MASTER",
+            "preempt_delay 300",
+            "mcast_src_ip 192.0.2.9",
+            "unicast_peer { }",
+            "unicast_peer {\n192.0.2.8\nnobody\n}",
+            "authentication {\nauth_pass secret\n}",
+            "authentication {\nauth_type AH\nauth_pass x\n}",
+            "authentication { auth_pass 1234567é }",
+            "version 3\nauthentication { auth_pass x }",
+            "version 3\nv3_checksum_as_v2",
+            "notify /x/y",
+            "notify \"/x/y z\"",
+            "garp_master_refresh 10",
+            "virtual_ipaddress_excluded { 2001:db8::1/64 }\nvirtual_ipaddress { 2001:db8::2 }\n\
+             priority 150\nadvert_int 60\nunicast_peer { 192.0.2.8 }\n\
+             authentication { auth_pass secret }\nnotify /x/y",
+        ] {
+            let text = format!(
+                "vrrp_instance V {{\ninterface eth0\nvirtual_router_id 7\nvirtual_ipaddress {{ 192.0.2.1 }}\n{lines}\n}}\n"
+            );
+            check_keepalived(&text, None);
+        }
     }
 }

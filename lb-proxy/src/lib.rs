@@ -1,31 +1,21 @@
 //! Layer 4 load balancer and virtual IPs.
 
-pub mod access_log;
 pub mod args;
-pub mod client_hello;
 pub mod commands;
 pub mod config;
-pub mod datagram;
-pub mod handover;
-pub mod haproxy_cfg;
+mod datagrams;
 pub mod health;
+pub mod host;
 pub mod import;
-pub mod imported;
-pub mod keepalived_conf;
-pub mod keeper;
-pub mod kernel;
-pub mod limits;
+mod kernel_path;
 pub mod metrics;
-pub mod pool;
-pub mod proxy_protocol;
-pub mod queue;
-pub mod relay;
 pub mod routes;
 mod self_check;
+pub mod server_state;
 pub mod service;
 pub mod service_addresses;
+mod sockets;
 pub mod sources;
-pub mod standing;
 pub mod status;
-pub mod table;
-pub mod vrrp;
+pub mod table_builder;
+mod vips;

@@ -11,20 +11,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use balance::pool::Server;
+use balance::table::FrontendTally;
 use daemon::metrics::{Labels, Page, float, labels};
+use l4::access_log::Log;
+use l4::relay::Engine;
+use netfilter::FlowTable;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
+use vrrp::machine::State;
 
-use crate::access_log::Log;
+use crate::datagrams::Datagrams;
 use crate::health::Link;
-use crate::keeper::{Keeper, View};
-use crate::kernel::FlowTable;
-use crate::pool::Server;
-use crate::relay::Engine;
-use crate::service::{Datagrams, KernelPath, Shown};
-use crate::standing::{History, Verdict};
-use crate::table::FrontendTally;
-use crate::vrrp::machine::State;
+use crate::kernel_path::KernelPath;
+use crate::table_builder::{TableBuilder, View};
+use crate::vips::Shown;
+
+use crate::server_state::{History, Verdict};
 
 /// Sessions that are open.
 pub const SESSIONS: &str = "lb_proxy_sessions";
@@ -125,7 +128,7 @@ pub struct Scrape {
     /// The data path.
     pub engine: Arc<Engine>,
     /// What it goes by.
-    pub keeper: Arc<Keeper>,
+    pub builder: Arc<TableBuilder>,
     /// The stream from healthd.
     pub link: Link,
     /// The access log.
@@ -141,7 +144,7 @@ pub struct Scrape {
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut page = Page::new(&mut encoder);
-        let view = self.keeper.view();
+        let view = self.builder.view();
         let now = now();
         self.process(&mut page)?;
         frontends(&mut page, &view)?;
@@ -458,7 +461,7 @@ fn server_counts(page: &mut Page<'_, '_>, all: &[Row<'_>], now: Instant) -> fmt:
     )
 }
 
-fn vrrp(page: &mut Page<'_, '_>, routers: &[crate::vrrp::status::RouterStatus]) -> fmt::Result {
+fn vrrp(page: &mut Page<'_, '_>, routers: &[vrrp_net::status::RouterStatus]) -> fmt::Result {
     let mut states = Vec::new();
     let mut priorities = Vec::new();
     let mut events = Vec::new();

@@ -18,17 +18,19 @@ use std::time::Instant;
 
 use daemon::admin::{Reply, Request, Routes};
 use ipnet::IpNet;
+use l4::relay::{Engine, Filter, SessionInfo};
+use l4_core::flow::FlowInfo;
+use netfilter::{Forwarded, KernelFrontend};
 use proto::health::AdminState;
 use serde_json::{Value, json};
 
-use crate::datagram::flow::FlowInfo;
-use crate::keeper::{Keeper, NoSuchServer, ServerKey, View};
-use crate::kernel::{self, Forwarded, KernelFrontend};
-use crate::relay::{Engine, Filter, SessionInfo};
+use crate::datagrams::Datagrams;
+use crate::kernel_path::{self, KernelPath};
 use crate::self_check;
-use crate::service::{self, Datagrams, KernelPath};
+use crate::table_builder::{NoSuchServer, ServerKey, TableBuilder, View};
+
+use crate::server_state::Override;
 use crate::sources;
-use crate::standing::Override;
 
 /// The most flows that `/sessions` shows.
 const FLOWS: usize = 10_000;
@@ -40,38 +42,38 @@ const FORWARDED: usize = 10_000;
 pub(crate) fn add(
     routes: &Routes,
     engine: &Arc<Engine>,
-    keeper: &Arc<Keeper>,
+    builder: &Arc<TableBuilder>,
     datagrams: &Datagrams,
     kernel: &KernelPath,
 ) {
-    let asked = (Arc::clone(engine), Arc::clone(keeper), datagrams.clone());
+    let asked = (Arc::clone(engine), Arc::clone(builder), datagrams.clone());
     routes.get("/sessions", move |request| {
-        let (engine, keeper, datagrams) = asked.clone();
-        sessions(request, engine, keeper, datagrams)
+        let (engine, builder, datagrams) = asked.clone();
+        sessions(request, engine, builder, datagrams)
     });
-    let asked = (Arc::clone(engine), Arc::clone(keeper), datagrams.clone());
+    let asked = (Arc::clone(engine), Arc::clone(builder), datagrams.clone());
     let kernel = kernel.clone();
     routes.post("/sessions/kill", move |request| {
-        let (engine, keeper, datagrams) = asked.clone();
-        kill(request, engine, keeper, datagrams, kernel.clone())
+        let (engine, builder, datagrams) = asked.clone();
+        kill(request, engine, builder, datagrams, kernel.clone())
     });
-    let checked = (Arc::clone(engine), Arc::clone(keeper));
+    let checked = (Arc::clone(engine), Arc::clone(builder));
     routes.self_check(move || {
-        let (engine, keeper) = &checked;
-        let checked = self_check::run(engine.listening().len(), &keeper.view());
+        let (engine, builder) = &checked;
+        let checked = self_check::run(engine.listening().len(), &builder.view());
         async move { checked }
     });
-    let known = Arc::clone(keeper);
+    let known = Arc::clone(builder);
     routes.get("/backends/explain", move |request| {
         let reply = explain(&request, &known.view());
         async move { reply }
     });
-    let known = Arc::clone(keeper);
+    let known = Arc::clone(builder);
     routes.get("/backends/overrides", move |_| {
         let reply = Reply::json(200, &overrides(&known.view()));
         async move { reply }
     });
-    let known = Arc::clone(keeper);
+    let known = Arc::clone(builder);
     routes.get("/sources", move |request| {
         let wanted = request.parameter("frontend");
         let reply = Reply::json(
@@ -80,17 +82,17 @@ pub(crate) fn add(
         );
         async move { reply }
     });
-    let changed = Arc::clone(keeper);
+    let changed = Arc::clone(builder);
     routes.post("/backends/state", move |request| {
         let reply = set_state(&request, &changed);
         async move { reply }
     });
-    let changed = Arc::clone(keeper);
+    let changed = Arc::clone(builder);
     routes.post("/backends/weight", move |request| {
         let reply = set_weight(&request, &changed);
         async move { reply }
     });
-    let changed = Arc::clone(keeper);
+    let changed = Arc::clone(builder);
     routes.post("/backends/max-connections", move |request| {
         let reply = set_max_connections(&request, &changed);
         async move { reply }
@@ -153,14 +155,14 @@ fn backend_of<'a>(view: &'a View, frontend: &str) -> Option<&'a str> {
 fn kernel_frontends(view: &View) -> Vec<KernelFrontend> {
     let config = view.config.as_deref();
     config.map_or_else(Vec::new, |config| {
-        service::kernel_frontends(config, &view.table)
+        kernel_path::frontends(config, &view.table)
     })
 }
 
 async fn sessions(
     request: Request,
     engine: Arc<Engine>,
-    keeper: Arc<Keeper>,
+    builder: Arc<TableBuilder>,
     datagrams: Datagrams,
 ) -> Reply {
     let filter = match filter(&request) {
@@ -171,13 +173,13 @@ async fn sessions(
     let listed = tokio::task::spawn_blocking(move || {
         let mut sessions = engine.sessions(&filter);
         sessions.sort_by_key(|session| session.id);
-        let view = keeper.view();
+        let view = builder.view();
         let flows = datagrams.flows(FLOWS, |frontend, flow| {
             let server = Some(&*flow.server.name);
             fits(&filter, &view, frontend, server, flow.client.ip())
         });
         let frontends = kernel_frontends(&view);
-        let forwarded = kernel::Sessions::new(&frontends).list(FORWARDED, |session| {
+        let forwarded = netfilter::Sessions::new(&frontends).list(FORWARDED, |session| {
             let (server, client) = (session.server.as_deref(), session.client.ip());
             fits(&filter, &view, &session.frontend, server, client)
         });
@@ -246,7 +248,7 @@ fn forwarded_value(session: &Forwarded, backend: Option<&str>) -> Value {
 async fn kill(
     request: Request,
     engine: Arc<Engine>,
-    keeper: Arc<Keeper>,
+    builder: Arc<TableBuilder>,
     datagrams: Datagrams,
     kernel: KernelPath,
 ) -> Reply {
@@ -260,7 +262,7 @@ async fn kill(
     }
     tracing::info!(?filter, "An operator resets sessions");
     let n_killed = tokio::task::spawn_blocking(move || {
-        let view = keeper.view();
+        let view = builder.view();
         let n_flows = datagrams.kill(|frontend, flow| {
             let server = Some(&*flow.server.name);
             fits(&filter, &view, frontend, server, flow.client.ip())
@@ -270,7 +272,7 @@ async fn kill(
             let (server, client) = (session.server.as_deref(), session.client.ip());
             fits(&filter, &view, &session.frontend, server, client)
         };
-        let sessions = kernel::Sessions::new(&frontends);
+        let sessions = netfilter::Sessions::new(&frontends);
         let forwarded = sessions.kill(is_meant, || kernel.pause());
         let n_forwarded = forwarded.unwrap_or_else(|error| {
             tracing::warn!(%error, "The kernel does not end what it forwards");
@@ -358,7 +360,7 @@ fn server(request: &Request) -> Result<(String, String), Reply> {
     }
 }
 
-fn set_state(request: &Request, keeper: &Keeper) -> Reply {
+fn set_state(request: &Request, builder: &TableBuilder) -> Reply {
     let (backend, server) = match server(request) {
         Ok(server) => server,
         Err(reply) => return reply,
@@ -367,12 +369,12 @@ fn set_state(request: &Request, keeper: &Keeper) -> Reply {
         return Reply::text(400, "state= is ready, drain or maintenance\n");
     };
     changed(
-        keeper.set_state(&backend, &server, state),
+        builder.set_state(&backend, &server, state),
         format!("{backend}/{server} is {state}\n"),
     )
 }
 
-fn set_weight(request: &Request, keeper: &Keeper) -> Reply {
+fn set_weight(request: &Request, builder: &TableBuilder) -> Reply {
     let (backend, server) = match server(request) {
         Ok(server) => server,
         Err(reply) => return reply,
@@ -380,7 +382,7 @@ fn set_weight(request: &Request, keeper: &Keeper) -> Reply {
     let weight = match request.parameter("weight").as_deref() {
         Some("reset") => None,
         Some(text) => match text.parse() {
-            Ok(weight) if weight <= crate::pool::MAX_WEIGHT => Some(weight),
+            Ok(weight) if weight <= balance::pool::MAX_WEIGHT => Some(weight),
             _ => return Reply::text(400, "weight= is a number from 0 to 256, or reset\n"),
         },
         None => return Reply::text(400, "weight= is missing\n"),
@@ -389,10 +391,10 @@ fn set_weight(request: &Request, keeper: &Keeper) -> Reply {
         Some(weight) => format!("{backend}/{server} has weight {weight}\n"),
         None => format!("{backend}/{server} has its configured weight\n"),
     };
-    changed(keeper.set_weight(&backend, &server, weight), told)
+    changed(builder.set_weight(&backend, &server, weight), told)
 }
 
-fn set_max_connections(request: &Request, keeper: &Keeper) -> Reply {
+fn set_max_connections(request: &Request, builder: &TableBuilder) -> Reply {
     let (backend, server) = match server(request) {
         Ok(server) => server,
         Err(reply) => return reply,
@@ -411,7 +413,7 @@ fn set_max_connections(request: &Request, keeper: &Keeper) -> Reply {
         Some(0) => format!("{backend}/{server} has no limit\n"),
         Some(most) => format!("{backend}/{server} may have {most} sessions at a time\n"),
     };
-    changed(keeper.set_max_connections(&backend, &server, most), told)
+    changed(builder.set_max_connections(&backend, &server, most), told)
 }
 
 fn changed(result: Result<(), NoSuchServer>, told: String) -> Reply {

@@ -2,7 +2,7 @@
 
 use config_text::counted;
 
-use crate::keeper::View;
+use crate::table_builder::View;
 
 /// Looks at where is listened and at the choices that the table has.
 ///

@@ -1,10 +1,6 @@
 //! The proxy as the life of its process sees it: what is started, in which order, and ended.
 
-mod datagrams;
-mod kernel_path;
-mod sockets;
 mod swap;
-mod vips;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,30 +10,29 @@ use std::time::{Duration, Instant};
 use daemon::config::{Common, Problem, Problems};
 use daemon::exit;
 use daemon::run::{Context, Service, StartError};
+use l4::access_log::Writer;
+use l4::datagram::Arrived;
+use l4::handover::{self, Giver, Others, Predecessor, State};
+use l4::relay::{self, Engine, Report};
+use netfilter::TableName;
 use serde_json::Value;
 use tokio::task::JoinHandle;
+use vrrp::machine::Departure;
+use vrrp_net::routers::check_capabilities;
 
-use crate::access_log::Writer;
-use crate::config::{Config, lint};
-use crate::datagram::Arrived;
-use crate::handover::{self, Giver, Others, Predecessor, State};
+use crate::config::Config;
+use crate::datagrams::Datagrams;
 use crate::health::{Link, Passive};
-use crate::keeper::Keeper;
-use crate::kernel::TableName;
+use crate::host;
+use crate::kernel_path::{self, KernelPath};
 use crate::metrics::Scrape;
-use crate::relay::{self, Engine, Report};
 use crate::routes;
+use crate::sockets::Sockets;
 use crate::status;
-use crate::vrrp::machine::Departure;
-use crate::vrrp::routers::check_capabilities;
+use crate::table_builder::TableBuilder;
+use crate::vips::Vips;
 
-use sockets::Sockets;
 use swap::Left;
-use vips::Vips;
-
-pub(crate) use datagrams::Datagrams;
-pub(crate) use kernel_path::{KernelPath, frontends as kernel_frontends};
-pub(crate) use vips::Shown;
 
 /// A running lb-proxy.
 #[derive(Debug)]
@@ -46,7 +41,7 @@ pub struct Proxy {
     giver: Option<Giver>,
     is_handed_over: Arc<AtomicBool>,
     engine: Arc<Engine>,
-    keeper: Arc<Keeper>,
+    builder: Arc<TableBuilder>,
     link: Link,
     log: Writer,
     sockets: Sockets,
@@ -112,9 +107,9 @@ impl Service for Proxy {
             StartError::io(format_args!("access log to {target}"), &error)
         })?;
         let link = Link::start(config.health.clone(), Self::NAME, config.targets());
-        let keeper = Keeper::new(config.clone(), link.first_word().await, secret());
-        let active = left.tell(&keeper);
-        let passive: Arc<dyn Report> = Arc::new(Passive::new(&link, keeper.targets()));
+        let builder = TableBuilder::new(config.clone(), link.first_word().await, secret());
+        let active = left.tell(&builder);
+        let passive: Arc<dyn Report> = Arc::new(Passive::new(&link, builder.targets()));
         let options = relay::Options {
             workers: config.workers,
             max_connections: config.max_connections,
@@ -126,22 +121,22 @@ impl Service for Proxy {
             Some(_) => (Vec::new(), listeners),
             None => (listeners, Vec::new()),
         };
-        let engine = Engine::start(at_once, keeper.cell(), log.log(), report, options)
+        let engine = Engine::start(at_once, builder.cell(), log.log(), report, options)
             .map_err(|error| StartError::io("the data path does not start", &error))?;
         let engine = Arc::new(engine);
-        let datagrams = Datagrams::new(keeper.cell(), passive, context.progress.clone());
+        let datagrams = Datagrams::new(builder.cell(), passive, context.progress.clone());
         datagrams.bind(&config, &mut context.inherited, others)?;
         // A predecessor that has let go does not come back: what may fail has to fail before.
         let kernel = KernelPath::default();
-        let vips = Vips::prepare(&config, active, &keeper, &engine, &kernel).await?;
-        kernel.start(&config, &keeper.view().table)?;
+        let vips = Vips::prepare(&config, active, &builder, &engine, &kernel).await?;
+        kernel.start(&config, &builder.view().table)?;
         let taken = match predecessor {
             Some(predecessor) => take_over(predecessor, &engine).await,
             None => Ok((Vec::new(), None)),
         };
         // After an error it serves on, by these very rules.
         let (flows, left) = taken.inspect_err(|_| kernel.leave())?;
-        let at_last = left.map(|left| left.tell(&keeper));
+        let at_last = left.map(|left| left.tell(&builder));
         datagrams.run(flows)?;
         engine
             .add_listeners(once_taken)
@@ -151,7 +146,7 @@ impl Service for Proxy {
             giver: None,
             is_handed_over: Arc::default(),
             engine,
-            keeper,
+            builder,
             link,
             log,
             sockets,
@@ -179,13 +174,13 @@ impl Service for Proxy {
         // What cannot be listened on, or held, is found out before anything is touched.
         self.try_to_listen(&config)?;
         let first_vips = self.vips.prepare_first(&config).await?;
-        let before = self.keeper.view().config.clone();
+        let before = self.builder.view().config.clone();
         // First the table, so that a listener never accepts for a frontend that is not in it.
-        self.keeper.adopt(config.clone());
+        self.builder.adopt(config.clone());
         self.engine.notice();
         if let Err(problem) = self.listen(&config) {
             if let Some(before) = before {
-                self.keeper.adopt((*before).clone());
+                self.builder.adopt((*before).clone());
                 self.engine.notice();
                 // What was there is there: only what is new has failed.
                 drop(self.listen(&before));
@@ -239,7 +234,7 @@ impl Proxy {
     fn report(&self) -> status::Report {
         status::Report {
             engine: Arc::clone(&self.engine),
-            view: self.keeper.view(),
+            view: self.builder.view(),
             link: self.link.clone(),
             datagrams: self.datagrams.clone(),
             kernel: self.kernel.status(),
@@ -272,7 +267,7 @@ impl Proxy {
         listening.map_err(|error| refused(&error))?;
         let datagrams = self.datagrams.adopt(config);
         datagrams.map_err(|error| refused(&*error.source))?;
-        let ruled = self.kernel.start(config, &self.keeper.view().table);
+        let ruled = self.kernel.start(config, &self.builder.view().table);
         ruled.map_err(|error| refused(&*error.source))
     }
 
@@ -310,10 +305,10 @@ impl Proxy {
     fn offer(&mut self, path: Option<&std::path::Path>) {
         let Some(path) = path else { return };
         let datagrams = self.datagrams.clone();
-        let keeper = Arc::clone(&self.keeper);
+        let builder = Arc::clone(&self.builder);
         let shown = self.vips.board();
         let others: Others = Box::new(move || datagrams.for_successor());
-        let state: State = Box::new(move || swap::state(&keeper.view(), &shown.routers()));
+        let state: State = Box::new(move || swap::state(&builder.view(), &shown.routers()));
         let is_handed_over = Arc::clone(&self.is_handed_over);
         let gone = Box::new(move || {
             is_handed_over.store(true, Ordering::Release);
@@ -336,11 +331,11 @@ impl Proxy {
     /// Keeps what depends on the table up to date.
     fn follow(&mut self, context: &Context) {
         self.tasks
-            .extend(self.link.follow(Arc::clone(&self.keeper)));
+            .extend(self.link.follow(Arc::clone(&self.builder)));
         let engine = Arc::clone(&self.engine);
         let readiness = context.readiness.clone();
         let kernel = self.kernel.clone();
-        let mut views = self.keeper.subscribe();
+        let mut views = self.builder.subscribe();
         self.tasks.push(tokio::spawn(async move {
             let mut told = Vec::new();
             loop {
@@ -376,7 +371,7 @@ impl Proxy {
         context.progress.register_all(self.engine.heartbeats());
         context.metrics.register_collector(Box::new(Scrape {
             engine: Arc::clone(&self.engine),
-            keeper: Arc::clone(&self.keeper),
+            builder: Arc::clone(&self.builder),
             link: self.link.clone(),
             log: self.log.log(),
             datagrams: self.datagrams.clone(),
@@ -386,7 +381,7 @@ impl Proxy {
         routes::add(
             &context.admin,
             &self.engine,
-            &self.keeper,
+            &self.builder,
             &self.datagrams,
             &self.kernel,
         );
@@ -430,7 +425,7 @@ fn warn_all(config: &Config) {
     for warning in config
         .warnings
         .iter()
-        .chain(&lint::host(config, &lint::Host::look()))
+        .chain(&host::lacks(config, &host::Host::look()))
     {
         tracing::warn!("{warning}");
     }

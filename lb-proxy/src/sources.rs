@@ -4,13 +4,13 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
+use balance::limits::{Limits, Rules};
 use config_text::counted;
 use daemon::config::HumanDuration;
 use serde_json::{Map, Value, json};
 
 use crate::config::Config;
-use crate::keeper::View;
-use crate::limits::{Limits, Rules};
+use crate::table_builder::View;
 
 /// The most sources of a frontend that are shown: enough to see who knocks, whatever is in the table.
 const MOST: usize = 50;
@@ -108,7 +108,7 @@ mod tests {
 
     use super::*;
     use crate::config::v1;
-    use crate::keeper::Keeper;
+    use crate::table_builder::TableBuilder;
 
     const TWO: &str = r#"version = "v1"
 [[frontend]]
@@ -137,15 +137,15 @@ address = "192.0.2.1:6443"
         Instant::now()
     }
 
-    fn keeper() -> Arc<Keeper> {
+    fn builder() -> Arc<TableBuilder> {
         let config = v1::parse(&Document::inline("x", TWO.to_owned())).unwrap();
-        Keeper::new(config, Arc::default(), 1)
+        TableBuilder::new(config, Arc::default(), 1)
     }
 
     #[test]
     fn the_busiest_sources_are_shown_and_no_more_than_so_many() {
-        let keeper = keeper();
-        let view = keeper.view();
+        let builder = builder();
+        let view = builder.view();
         let limits = view.table.frontends[0].limits.clone().unwrap();
         let now = start();
         let mut held = Vec::new();
@@ -170,7 +170,7 @@ address = "192.0.2.1:6443"
 
     #[test]
     fn only_frontends_with_limits_have_sources() {
-        let view = keeper().view();
+        let view = builder().view();
         let shown = value(&view, None, start());
         let names: Vec<_> = shown.as_object().unwrap().keys().collect();
         assert_eq!(names, ["api", "web"]);

@@ -7,20 +7,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use balance::table::Backend;
 use config_text::counted;
 use daemon::config::HumanDuration;
 use daemon::run::headline;
+use l4::datagram;
+use l4::relay::Engine;
+use netfilter::FlowTable;
 use serde_json::{Value, json};
+use vrrp_net::status::RouterStatus;
 
 use crate::config::{Config, Frontend, Path, Protocol, Service};
-use crate::datagram;
+use crate::datagrams::Datagrams;
 use crate::health::Link;
-use crate::keeper::View;
-use crate::kernel::{self, FlowTable};
-use crate::relay::Engine;
-use crate::service::{self, Datagrams};
-use crate::table::Backend;
-use crate::vrrp::status::RouterStatus;
+use crate::kernel_path;
+use crate::table_builder::View;
 
 /// The most sessions of the kernel that are counted: what that costs is bounded, a tenth of a second
 /// at most. With more, there are at least so many.
@@ -38,7 +39,7 @@ pub struct Report {
     /// Frontends for datagrams.
     pub(crate) datagrams: Datagrams,
     /// The kernel's rules, if there are any.
-    pub kernel: Option<kernel::Status>,
+    pub kernel: Option<netfilter::Status>,
     /// Virtual routers.
     pub routers: Vec<RouterStatus>,
 }
@@ -84,8 +85,8 @@ impl Report {
         let (Some(_), Some(config)) = (&self.kernel, &self.view.config) else {
             return sessions;
         };
-        let frontends = service::kernel_frontends(config, &self.view.table);
-        let listed = kernel::Sessions::new(&frontends).list(MOST_COUNTED, |_| true);
+        let frontends = kernel_path::frontends(config, &self.view.table);
+        let listed = netfilter::Sessions::new(&frontends).list(MOST_COUNTED, |_| true);
         for session in listed.unwrap_or_default() {
             *sessions.entry(session.frontend).or_default() += 1;
         }
@@ -187,7 +188,7 @@ impl Report {
     }
 
     /// What healthd last said of a server.
-    fn probe(&self, key: &crate::keeper::ServerKey) -> Value {
+    fn probe(&self, key: &crate::table_builder::ServerKey) -> Value {
         let config = self.view.config.as_deref();
         let server = config.and_then(|config| config.server(&key.0, &key.1));
         let Some(target) = server.and_then(|server| server.target.as_ref()) else {
@@ -238,7 +239,7 @@ fn services(config: Option<&Config>) -> Vec<Value> {
     services.map(value).collect()
 }
 
-fn kernel_value(status: &kernel::Status, sessions: &BTreeMap<Arc<str>, u64>) -> Value {
+fn kernel_value(status: &netfilter::Status, sessions: &BTreeMap<Arc<str>, u64>) -> Value {
     let connections = status.connections.iter().map(|one| {
         json!({
             "frontend": &*one.frontend,

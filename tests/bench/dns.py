@@ -86,8 +86,11 @@ class Bench(Directory):
             self.servers[name] = server
         return server
 
-    def binary(self, name):
-        return self.options.binaries / name
+    def builds(self, name):
+        """The builds of one of our servers that are measured: what they are called, and their program."""
+        yield name, self.options.binaries / name
+        if self.options.before:
+            yield "before", self.options.before / name
 
     def wanted(self, name):
         return self.options.servers is None or name in self.options.servers
@@ -164,17 +167,18 @@ class Bench(Directory):
             "healthd.toml",
             f'version = "v1"\nlisten = ["unix:{run}/healthd.sock"]\nstate = "{run}/state"\n[admin]\nlisten = "none"\n',
         )
-        healthd = self.start("healthd", [self.binary("healthd"), "serve", "--config", health], 0, helper=True)
+        healthd = self.start("healthd", [self.options.binaries / "healthd", "serve", "--config", health], 0, helper=True)
         time.sleep(0.5)
         if healthd.ended():
             sys.exit(f"healthd ended:\n{healthd.text()}")
-        port = self.port()
         named = self.zone_list("authd/named.conf", zones)
-        config = self.path(
-            "authd.toml",
-            AUTHD.format(port=port, named=named, socket=f"{run}/healthd.sock"),
-        )
-        self.start("dns-authd", [self.binary("dns-authd"), "serve", "--config", config], port)
+        for name, program in self.builds("dns-authd"):
+            port = self.port()
+            config = self.path(
+                f"{name}.toml",
+                AUTHD.format(port=port, named=named, socket=f"{run}/healthd.sock"),
+            )
+            self.start(name, [program, "serve", "--config", config], port)
 
     def start_pdns(self, name, zones, lua):
         port = self.port()
@@ -229,7 +233,7 @@ class Bench(Directory):
     def start_floor(self):
         """No DNS at all: a loop of recvfrom and sendto, which is what the kernel alone takes."""
         port = self.port()
-        self.start("floor", [self.binary("examples/udp_echo"), "bare", f"127.0.0.1:{port}"], port)
+        self.start("floor", [self.options.binaries / "examples/udp_echo", "bare", f"127.0.0.1:{port}"], port)
 
     # --- Recursors
 
@@ -241,9 +245,10 @@ class Bench(Directory):
         authority.wait(f"n1.{SITE}")
         upstream = authority.port
         if self.wanted("dns-recursor"):
-            port = self.port()
-            config = self.path("recursor.toml", RECURSOR.format(port=port, upstream=upstream, zone=SITE))
-            self.start("dns-recursor", [self.binary("dns-recursor"), "serve", "--config", config], port)
+            for name, program in self.builds("dns-recursor"):
+                port = self.port()
+                config = self.path(f"{name}.toml", RECURSOR.format(port=port, upstream=upstream, zone=SITE))
+                self.start(name, [program, "serve", "--config", config], port)
         if self.wanted("pdns-recursor"):
             port = self.port()
             directory = self.path("pdns-recursor")
@@ -400,7 +405,7 @@ upstreams = ["127.0.0.1:{upstream}"]
 
 
 def main():
-    accepted = parser(__doc__)
+    accepted = parser(__doc__, before=True)
     accepted.add_argument("what", nargs="*", choices=["authority", "recursor", []], help="default: both")
     accepted.add_argument("--seconds", type=int, default=4, help="of each run")
     accepted.add_argument("--rate", type=int, default=50_000, help="the fixed rate, q/s")

@@ -12,12 +12,15 @@ from pathlib import Path
 HOME = Path(__file__).resolve().parents[2]
 
 
-def parser(doc):
-    """Options that all benchmarks have; each adds its own."""
+def parser(doc, before=False):
+    """Options that all benchmarks have; each adds its own. Some can measure another build as a peer."""
     made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     built = Path(os.environ.get("CARGO_TARGET_DIR", HOME / "target")) / "release"
     made.add_argument("--rounds", type=int, default=5)
     made.add_argument("--binaries", type=lambda text: Path(text).resolve(), default=built.resolve(), help="where cargo has put them")
+    if before:
+        made.add_argument("--before", type=lambda text: Path(text).resolve(), metavar="DIR",
+                          help="binaries of another build, measured in the same rounds as the peer `before`")
     made.add_argument("--json", type=Path, help="write every measurement to a file")
     made.add_argument("--keep", action="store_true", help="keep the directory with configurations and logs")
     return made

@@ -202,7 +202,7 @@ class Bench(Directory):
             running, address = Conntrack(self.wires.lb), self.server
         else:
             maker = {
-                "lb-proxy": self.lb_proxy, "kernel": self.kernel, "kernel-rules": self.kernel_rules, "haproxy": self.haproxy,
+                "lb-proxy": self.lb_proxy, "before": self.before, "kernel": self.kernel, "kernel-rules": self.kernel_rules, "haproxy": self.haproxy,
                 "haproxy-splice": self.haproxy_splice, "haproxy-64k": self.haproxy_64k, "nginx": self.nginx,
             }[way]
             running, address = self.process(way, self.wires.lb, maker()), LB_CLIENT
@@ -213,12 +213,15 @@ class Bench(Directory):
             raise
         return running, address
 
-    def lb_proxy(self, path="user", flow_table="true"):
+    def before(self):
+        return self.lb_proxy(binaries=self.options.before)
+
+    def lb_proxy(self, path="user", flow_table="true", binaries=None):
         text = LB_PROXY_HEAD.format(directory=self.directory, workers=self.options.workers, flow_table=flow_table)
         for port in PORTS:
             text += LB_PROXY_PAIR.format(port=port, listen=LB_CLIENT, server=self.server, path=path)
         config = self.path(f"lb-proxy-{path}.toml", text)
-        return [self.options.binaries / "lb-proxy", "serve", "--config", config]
+        return [(binaries or self.options.binaries) / "lb-proxy", "serve", "--config", config]
 
     def kernel(self):
         return self.lb_proxy("kernel")
@@ -554,7 +557,7 @@ stream {{
 """
 
 WAYS = ["lb-proxy", "haproxy", "haproxy-splice", "nginx", "kernel", "conntrack", "route"]
-EVERY_WAY = [*WAYS, "haproxy-64k", "kernel-rules"]
+EVERY_WAY = [*WAYS, "haproxy-64k", "kernel-rules", "before"]
 
 
 def main():
@@ -562,7 +565,7 @@ def main():
         if sys.argv[1:2] == [name]:
             sys.exit(be(sys.argv[2]))
     commas = lambda text: text.split(",")
-    accepted = parser(__doc__)
+    accepted = parser(__doc__, before=True)
     accepted.add_argument("what", nargs="*", choices=["bulk", "keep", "close", "idle", []], help="default: all")
     accepted.add_argument("--seconds", type=int, default=4, help="of each run")
     accepted.add_argument("--ways", type=commas, default=WAYS, help=f"of {', '.join(EVERY_WAY)}")
@@ -571,6 +574,8 @@ def main():
     accepted.add_argument("--workers", type=int, default=os.cpu_count(), help="threads of each proxy")
     accepted.add_argument("--patience", type=int, default=10, help="seconds in which a server has to serve, and to answer")
     options = accepted.parse_args()
+    if options.before and "before" not in options.ways:
+        options.ways = [*options.ways, "before"]
     options.what = options.what or ["bulk", "keep", "close", "idle"]
     limit = raise_limit()
     options.idle = min(options.idle, (limit - 3000) // 2)

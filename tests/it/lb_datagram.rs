@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use balance::pool::{Algorithm, Registry, Standing};
+use balance::table::{Backend, Frontend, Policy, Route, Table};
 use daemon::snapshot::Cell;
-use lb_proxy::datagram::flow::Settings;
-use lb_proxy::datagram::{Balancer, Listener};
-use lb_proxy::pool::{Algorithm, Registry, Standing};
-use lb_proxy::relay::{NoReport, Report};
-use lb_proxy::table::{Backend, Frontend, Policy, Route, Table};
+use l4::datagram::{Balancer, Listener};
+use l4::relay::{NoReport, Report};
+use l4_core::flow::Settings;
 use tests::netns::{Machine, Network};
 use tests::wait;
 

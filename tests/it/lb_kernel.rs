@@ -7,11 +7,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lb_proxy::kernel::conntrack::{self, Entry, Scope};
-use lb_proxy::kernel::{
-    FlowTable, KernelFrontend, Options, Path, Protocol, SessionState, Sessions,
-};
-use lb_proxy::pool::{Algorithm, Pool, Registry, ServerSettings, Settings, Standing};
+use balance::pool::{Algorithm, Pool, Registry, ServerSettings, Settings, Standing};
+use netfilter::conntrack::{self, Entry, Scope};
+use netfilter::{FlowTable, KernelFrontend, Options, Path, Protocol, SessionState, Sessions};
 use tests::netns::{Machine, Network};
 use tests::wait;
 
@@ -416,7 +414,7 @@ fn what_the_kernel_forwards_is_listed_and_ended() {
     let sessions = Sessions::new(&frontends);
     let list = |most: usize, frontend: &str| {
         site.balancer.inside(|| {
-            let is_wanted = |session: &lb_proxy::kernel::Forwarded| &*session.frontend == frontend;
+            let is_wanted = |session: &netfilter::Forwarded| &*session.frontend == frontend;
             sessions.list(most, is_wanted).unwrap()
         })
     };
@@ -488,7 +486,7 @@ fn what_the_system_does_not_allow_is_said() {
     let frontend = site.frontend(Protocol::Tcp, [UP, UP]);
     let frontends = [frontend];
     let options = Options::default();
-    let faults = || lb_proxy::kernel::forwarding_faults(&frontends);
+    let faults = || netfilter::forwarding_faults(&frontends);
     site.balancer.inside(|| {
         assert!(Path::check(&options, &frontends).is_ok());
         assert_eq!(faults(), Vec::<String>::new());
@@ -501,7 +499,7 @@ fn what_the_system_does_not_allow_is_said() {
         ..Options::default()
     };
     let error = Path::check(&missing, &frontends).unwrap_err();
-    assert_eq!(lb_proxy::kernel::exit_code(&error), 78);
+    assert_eq!(netfilter::exit_code(&error), 78);
 }
 
 fn devices(path: &Path) -> Vec<String> {

@@ -20,6 +20,6 @@ mod nodes;
 mod registry;
 mod seed_site;
 mod slots;
-mod tidy;
+mod templates;
 mod time;
 mod up;

@@ -52,9 +52,15 @@ fn build(name: &str) -> PathBuf {
         .ancestors()
         .nth(2)
         .expect("test binaries lie in target/x/deps");
-    let target = profile_directory
+    let mut target = profile_directory
         .parent()
         .expect("the profile has a parent");
+    // target/<triple>/<profile>: cargo itself adds the triple to the directory that it is given.
+    if let (Some(triple), Some(above)) = (std::env::var_os("CARGO_BUILD_TARGET"), target.parent())
+        && target.ends_with(triple)
+    {
+        target = above;
+    }
     let release = profile_directory
         .file_name()
         .is_some_and(|name| name == "release");

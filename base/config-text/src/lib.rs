@@ -8,6 +8,7 @@
 
 mod counted;
 mod files;
+pub mod imported;
 mod nearest;
 mod rejected;
 pub mod toml;

@@ -54,6 +54,26 @@ pub fn duration(duration: Duration) -> String {
     }
 }
 
+/// A number of bytes as configurations have it, in the largest unit that needs no fraction.
+#[must_use]
+pub fn size(bytes: u64) -> String {
+    let units: [(u64, &str); 8] = [
+        (1 << 40, "TiB"),
+        (1_000_000_000_000, "TB"),
+        (1 << 30, "GiB"),
+        (1_000_000_000, "GB"),
+        (1 << 20, "MiB"),
+        (1_000_000, "MB"),
+        (1 << 10, "KiB"),
+        (1_000, "kB"),
+    ];
+    let fits = units.iter().find(|(size, _)| bytes.is_multiple_of(*size));
+    match fits {
+        Some((size, unit)) if bytes > 0 => format!("\"{}{unit}\"", bytes / size),
+        _ => format!("\"{bytes}\""),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,6 +92,19 @@ mod tests {
             assert_eq!(duration(Duration::from_millis(millis)), expected);
         }
         assert_eq!(duration(Duration::from_micros(250)), "\"250us\"");
+    }
+
+    #[test]
+    fn sizes_are_in_the_largest_unit_that_fits() {
+        for (bytes, expected) in [
+            (0, "\"0\""),
+            (1_001, "\"1001\""),
+            (20 << 30, "\"20GiB\""),
+            (10_000_000_000, "\"10GB\""),
+            (1 << 40, "\"1TiB\""),
+        ] {
+            assert_eq!(size(bytes), expected);
+        }
     }
 
     #[test]

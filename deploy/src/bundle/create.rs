@@ -14,20 +14,20 @@ use daemon::outln;
 
 use crate::bundle::args::BundleArgs;
 use crate::bundle::keys;
-use crate::bundle_format::manifest::{
+use crate::image::build::mebibytes;
+use image_archive::digest::Sha256;
+use image_archive::elf::{self, Linkage};
+use site::secrets::Secrets;
+use site::service::Service;
+use site::{Node, Runtime, Site};
+use site_bundle::manifest::{
     BundleFile, BundleImage, BundleNode, BundleRuntime, BundleUnit, COMMAND, Manifest, Member,
     Version,
 };
-use crate::bundle_format::writer::{self, Source};
-use crate::image::build::mebibytes;
-use crate::image::shelf;
-use crate::image_format::digest::Sha256;
-use crate::image_format::elf::{self, Linkage};
-use crate::render::{self, NodeFile};
-use crate::secrets::Secrets;
-use crate::service::Service;
-use crate::site::{Node, Runtime, Site};
-use crate::{pki, site_file, target};
+use site_bundle::writer::{self, Source};
+use site_node::images::archives;
+use site_render::config::{self, NodeFile};
+use site_render::target;
 
 /// Makes a bundle.
 ///
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &BundleArgs) -> anyhow::Result<()> {
     let key = keys::secret(key, args.password_file.as_deref())?;
     let site = site_file::read(&args.site).map_err(problems)?;
     let home = args.site.parent().unwrap_or_else(|| Path::new(""));
-    let secrets = pki::load(home, &site).map_err(problems)?;
+    let secrets = site_pki::load(home, &site).map_err(problems)?;
     let mut contents = Contents::default();
     contents.command(&images.join(COMMAND))?;
     let bundle_images = contents.images(&site, images)?;
@@ -158,19 +158,19 @@ impl Contents {
         };
         let mut images = Vec::new();
         for service in Service::ALL.into_iter().filter(|service| runs(*service)) {
-            let path = directory.join(shelf::name(service));
-            let image = shelf::read(&path)?;
+            let path = directory.join(archives::name(service));
+            let image = archives::read(&path)?;
             anyhow::ensure!(
                 image.service == service.name(),
                 "{} is an image of {}",
                 path.display(),
                 image.service
             );
-            let member = format!("images/{}", shelf::name(service));
+            let member = format!("images/{}", archives::name(service));
             let (size, time) =
                 size_and_time(&path).with_context(|| format!("cannot read {}", path.display()))?;
             self.newest = self.newest.max(time);
-            let sha256 = shelf::digest_of(&path)?;
+            let sha256 = archives::digest_of(&path)?;
             self.members.insert(member.clone(), Member { size, sha256 });
             self.sources.insert(member.clone(), Place::There(path));
             images.push(BundleImage {
@@ -186,7 +186,7 @@ impl Contents {
 
     /// Puts in everything that a node reads.
     fn node(&mut self, site: &Site, node: &Node, secrets: &Secrets) -> anyhow::Result<BundleNode> {
-        let mut files = render::node(site, node, secrets);
+        let mut files = config::node(site, node, secrets);
         files.extend(target::files(site, node));
         let mut files: Vec<BundleFile> = files.into_iter().map(|file| self.file(file)).collect();
         files.push(BundleFile {

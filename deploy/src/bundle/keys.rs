@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use minisign::{KeyPair, PublicKey, SecretKey, SecretKeyBox};
 
 use crate::bundle::args::KeyGenerate;
-use crate::bundle_format::signature::{self, SigningKey};
+use site_bundle::signature::{self, SigningKey};
 
 /// Makes a pair of keys, and gives its number.
 ///

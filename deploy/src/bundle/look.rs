@@ -10,9 +10,9 @@ use daemon::outln;
 
 use crate::bundle::args::{BundleList, BundleVerify};
 use crate::bundle::keys;
-use crate::bundle_format::reader::Bundle;
-use crate::bundle_format::signature;
 use crate::image::build::mebibytes;
+use site_bundle::reader::Bundle;
+use site_bundle::signature;
 
 /// Opens a bundle; nothing in it is believed yet.
 ///

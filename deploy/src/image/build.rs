@@ -11,18 +11,18 @@ use anyhow::{Context as _, bail};
 use daemon::calendar::Timestamp;
 use daemon::outln;
 
-use crate::durable::{self, Rights};
 use crate::image::args::ImageBuildArgs;
 use crate::image::checkout::{Checkout, own_machine};
 use crate::image::sbom::{Packages, Subject};
-use crate::image::shelf::{self, SUMS};
-use crate::image_format::digest::Sha256;
-use crate::image_format::elf::{self, Linkage, Machine};
-use crate::image_format::layer::Tree;
-use crate::image_format::layout::{self, Recipe};
-use crate::image_format::sums::Sums;
-use crate::render::places::{GID, UID};
-use crate::service::Service;
+use durable::Rights;
+use image_archive::digest::Sha256;
+use image_archive::elf::{self, Linkage, Machine};
+use image_archive::layer::Tree;
+use image_archive::layout::{self, Recipe};
+use image_archive::sums::Sums;
+use site::places::{GID, UID};
+use site::service::Service;
+use site_node::images::archives::{self, SUMS};
 
 /// Builds the images, and says how large they are.
 ///
@@ -97,21 +97,21 @@ impl Kitchen<'_> {
             .tree(service, &program, &bill)?
             .layer(self.time)
             .with_context(|| format!("cannot pack the image of {service}"))?;
-        let archive = self.args.output.join(shelf::name(service));
+        let archive = self.args.output.join(archives::name(service));
         let written = File::create(&archive)
             .and_then(|file| layout::write(&recipe, &layer, BufWriter::new(file)))
             .with_context(|| format!("cannot write {}", archive.display()))?;
         let beside = self.args.output.join(format!("{service}.cdx.json"));
         fs::write(&beside, &bill).with_context(|| format!("cannot write {}", beside.display()))?;
         // What was written is what will be loaded, so that is what is looked at.
-        let image = shelf::read(&archive)?;
+        let image = archives::read(&archive)?;
         anyhow::ensure!(
             image.image_id == written.image_id,
             "{} is not what was written",
             archive.display()
         );
-        let digest = shelf::digest_of(&archive)?;
-        self.sums.set(&shelf::name(service), digest);
+        let digest = archives::digest_of(&archive)?;
+        self.sums.set(&archives::name(service), digest);
         self.sums
             .set(&format!("{service}.cdx.json"), Sha256::of(&bill));
         let size = fs::metadata(&archive).map_or(image.compressed, |found| found.len());

@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context as _, bail};
 use daemon::outln;
 
-use crate::image_format::elf::Machine;
+use image_archive::elf::Machine;
 
 /// A checkout of the project.
 #[derive(Clone, Debug)]

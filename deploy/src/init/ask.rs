@@ -9,7 +9,7 @@ use ipnet::IpNet;
 
 use super::draft::Draft;
 use super::values;
-use crate::site::Role;
+use site::Role;
 
 /// Somebody who answers.
 pub(super) struct Asker<R, W> {

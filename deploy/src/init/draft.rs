@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use config_text::toml::{line, list, quoted};
 use ipnet::IpNet;
 
-use crate::site::Role;
+use site::Role;
 
 /// What is known of a site.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

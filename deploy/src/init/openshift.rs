@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_saphyr::{Location, Spanned};
 
 use super::draft::{Draft, DraftNode};
-use crate::site::Role;
+use site::Role;
 
 type Text = Spanned<String>;
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::site::{Site, VipRole};
+use site::{Site, VipRole};
 
 const INSTALL: &str = include_str!("../../../tests/fuzz/corpus/install_config/install-config.yaml");
 

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use ipnet::IpNet;
 
 use super::draft::{DraftNode, MAX_NODES};
-use crate::site_file::names;
+use site_file::names;
 
 pub(super) fn label(text: &str) -> Result<String, String> {
     names::label(text).map_err(|why| format!("`{text}` {why}"))?;

@@ -11,18 +11,18 @@ use config_text::counted;
 use daemon::{errln, outln};
 
 use crate::bundle::COMMAND_PATH;
-use crate::bundle_format::manifest::{BundleNode, BundleRuntime, Version};
-use crate::bundle_format::reader::Bundle;
-use crate::durable::{self, Rights};
-use crate::image_format::digest::Sha256;
 use crate::install::found;
 use crate::install::plan::{Deed, FileState, Found, Plan, Wanted, Write};
 use crate::install::progress::Bar;
 use crate::install::record::{self, Foreign, Record, RecordFile, below};
 use crate::install::system::System;
-use crate::service::Service;
-use crate::swap::slot::Slot;
-use crate::target::HOLDER;
+use durable::Rights;
+use image_archive::digest::Sha256;
+use site::service::Service;
+use site::slot::Slot;
+use site_bundle::manifest::{BundleNode, BundleRuntime, Version};
+use site_bundle::reader::Bundle;
+use site_render::target::HOLDER;
 
 /// All that is known when a plan is carried out.
 #[derive(Clone, Copy, Debug)]
@@ -52,14 +52,14 @@ impl Install<'_> {
         bundle: &mut Bundle<impl Read + Seek>,
         before: Option<Record>,
     ) -> anyhow::Result<()> {
-        let shelf = found::shelf(self.root);
-        let _held = shelf.hold()?;
+        let archives = found::archives(self.root);
+        let _held = archives.hold()?;
         let mut record = self.intend(bundle, before)?;
         self.write_files(bundle)?;
         // Before their files go: systemd forgets how a unit is stopped with the next look at its files.
         self.retire()?;
         self.remove_files(&mut record)?;
-        self.fill_shelf(bundle)?;
+        self.fill_archives(bundle)?;
         // A swap takes it for itself.
         drop(_held);
         self.enable()?;
@@ -186,8 +186,8 @@ impl Install<'_> {
     }
 
     /// Puts by the images of services that have none. Others get theirs by a swap, unless nothing runs.
-    fn fill_shelf(&self, bundle: &mut Bundle<impl Read + Seek>) -> anyhow::Result<()> {
-        let shelf = found::shelf(self.root);
+    fn fill_archives(&self, bundle: &mut Bundle<impl Read + Seek>) -> anyhow::Result<()> {
+        let archives = found::archives(self.root);
         let size = |service: &Service| member_of(bundle, *service).map_or(0, |(_, _, size)| size);
         let mut bar = Bar::new("images", self.plan.archives.iter().map(size).sum());
         for service in Service::ALL {
@@ -199,7 +199,7 @@ impl Install<'_> {
             };
             let (member, digest, size) = member_of(bundle, service)
                 .with_context(|| format!("the bundle has no image of {service}"))?;
-            shelf.put(bundle.member(&member)?, digest, service, slot)?;
+            archives.put(bundle.member(&member)?, digest, service, slot)?;
             bar.add(size);
         }
         Ok(())
@@ -384,7 +384,7 @@ impl Install<'_> {
         let directory = record::directory(self.root);
         let archive = directory.join(format!("{service}.tar"));
         durable::write(&archive, Rights::PRIVATE, bundle.member(&member)?)?;
-        let written = crate::image::shelf::digest_of(&archive)?;
+        let written = site_node::images::archives::digest_of(&archive)?;
         anyhow::ensure!(written == digest, "{member} changed in the bundle");
         let path = archive.to_str().context("the archive's path is no text")?;
         let swapped = self.command(&["swap", service.name(), path]);

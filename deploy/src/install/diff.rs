@@ -7,13 +7,13 @@ use config_text::counted;
 use daemon::{outln, print};
 use similar::TextDiff;
 
-use crate::bundle_format::manifest::BundleNode;
-use crate::bundle_format::reader::Bundle;
-use crate::image_format::digest::Sha256;
 use crate::install::found;
 use crate::install::plan::{Deed, FileState, Plan, Wanted, Write};
 use crate::install::record::below;
-use crate::service::Service;
+use image_archive::digest::Sha256;
+use site::service::Service;
+use site_bundle::manifest::BundleNode;
+use site_bundle::reader::Bundle;
 
 /// Prints it.
 ///
@@ -81,9 +81,9 @@ pub(crate) fn show(
 }
 
 fn old_archive(root: &Path, service: Service) -> String {
-    let shelf = found::shelf(root);
-    let archive = shelf.archive(service, found::live(root, service));
-    let digest = archive.and_then(|archive| shelf.digest(&archive).ok());
+    let archives = found::archives(root);
+    let archive = archives.archive(service, found::live(root, service));
+    let digest = archive.and_then(|archive| archives.digest(&archive).ok());
     digest.map_or_else(|| "none".to_owned(), Sha256::to_oci)
 }
 

@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use crate::bundle_format::manifest::{BundleNode, Manifest};
 use crate::image::args::service;
-use crate::image::shelf::Shelf;
-use crate::image_format::digest::Sha256;
 use crate::install::plan::{FileState, Found, Wanted};
 use crate::install::record::{Record, below};
 use crate::install::system::System;
-use crate::service::Service;
-use crate::swap::places::Places;
-use crate::swap::slot::Slot;
-use crate::target::RIVALS;
+use image_archive::digest::Sha256;
+use site::service::Service;
+use site::slot::Slot;
+use site_bundle::manifest::{BundleNode, Manifest};
+use site_node::images::archives::Archives;
+use site_node::paths::NodePaths;
+use site_render::target::RIVALS;
 
 /// What a bundle wants of a node.
 ///
@@ -72,16 +72,16 @@ pub(crate) fn found(
         }
     }
     let units: BTreeSet<String> = wanted.enabled.union(&had_enabled).cloned().collect();
-    let shelf = shelf(root);
+    let kept = archives(root);
     let mut archives = BTreeMap::new();
     for service in wanted.archives.keys().copied() {
-        let Some(archive) = shelf.archive(service, live(root, service)) else {
+        let Some(archive) = kept.archive(service, live(root, service)) else {
             continue;
         };
         // One that an install left without listing it, because it was cut off, is put there again.
-        let is_left = Some(&archive) == shelf.installed(service).as_ref();
-        if !is_left || shelf.listed(&archive)?.is_some() {
-            archives.insert(service, shelf.digest(&archive)?);
+        let is_left = Some(&archive) == kept.installed(service).as_ref();
+        if !is_left || kept.listed(&archive)?.is_some() {
+            archives.insert(service, kept.digest(&archive)?);
         }
     }
     let pending = record.into_iter().flat_map(|record| &record.pending);
@@ -130,13 +130,13 @@ pub(crate) fn file(path: &Path) -> anyhow::Result<Option<FileState>> {
 }
 
 /// The archives of a node.
-pub(crate) fn shelf(root: &Path) -> Shelf {
-    Shelf::new(&below(root, Path::new("/var/lib/outpost/images")))
+pub(crate) fn archives(root: &Path) -> Archives {
+    Archives::new(&below(root, Path::new("/var/lib/outpost/images")))
 }
 
 /// The slot that a service runs in.
 pub(crate) fn live(root: &Path, service: Service) -> Slot {
-    match Places::below(root).mark(service).exists() {
+    match NodePaths::below(root).mark(service).exists() {
         true => Slot::B,
         false => Slot::A,
     }

@@ -5,10 +5,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use crate::image_format::digest::Sha256;
-use crate::service::Service;
-use crate::swap::slot::Slot;
-use crate::target::{HOLDER, RIVALS};
+use image_archive::digest::Sha256;
+use site::service::Service;
+use site::slot::Slot;
+use site_render::target::{HOLDER, RIVALS};
 
 /// A file, as it is or as it is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,7 +156,7 @@ pub(crate) struct Plan {
     pub(crate) writes: BTreeMap<PathBuf, Write>,
     /// Files that no longer belong to the node.
     pub(crate) removals: BTreeSet<PathBuf>,
-    /// Services whose first archive is put on the shelf.
+    /// Services whose first archive is put on the archives.
     pub(crate) archives: BTreeSet<Service>,
     /// Units to start with the machine from here on.
     pub(crate) enable: BTreeSet<String>,

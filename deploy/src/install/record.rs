@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
-use crate::bundle_format::manifest::{BundleRuntime, Version};
-use crate::durable::{self, Rights};
-use crate::image_format::digest::Sha256;
+use durable::Rights;
+use image_archive::digest::Sha256;
+use site_bundle::manifest::{BundleRuntime, Version};
 
 /// What was installed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,15 +10,15 @@ use config_text::counted;
 use daemon::{errln, outln};
 use rustix::mount::{UnmountFlags, unmount};
 
-use crate::bundle_format::manifest::BundleRuntime;
 use crate::image::args::service;
-use crate::image::podman::Podman;
 use crate::install::apply::give_back;
 use crate::install::args::UninstallArgs;
 use crate::install::plan::slots_among;
 use crate::install::record::{self, Record, below};
 use crate::install::system::System;
-use crate::swap::slot::Slot;
+use site::slot::Slot;
+use site_bundle::manifest::BundleRuntime;
+use site_node::images::podman::Podman;
 
 /// Takes everything away that the record lists.
 ///

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::bundle_format::manifest::{BundleNode, Manifest};
+use site_bundle::manifest::{BundleNode, Manifest};
 
 /// Why nobody knows.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -77,7 +77,7 @@ fn names<'a>(nodes: impl Iterator<Item = &'a BundleNode>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bundle_format::manifest::{BundleRuntime, Version};
+    use site_bundle::manifest::{BundleRuntime, Version};
 
     fn manifest() -> Manifest {
         let node = |name: &str, last| BundleNode {

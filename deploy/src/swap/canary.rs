@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use config_text::counted_as;
 
-use super::liveness::{self, Seen, Targets};
-use super::manager;
-use super::places::Places;
-use super::process::Process;
-use super::slot::Slot;
-use crate::render::places::admin;
-use crate::service::Service;
+use site::places::admin;
+use site::service::Service;
+use site::slot::Slot;
+use site_node::liveness::{self, Seen, Targets};
+use site_node::paths::NodePaths;
+use site_node::process::Process;
+use site_node::systemd;
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(200);
@@ -37,8 +37,8 @@ pub(crate) struct Before {
 
 impl Before {
     /// Looks at the service as the old slot serves it. Whatever cannot be asked is not missed later.
-    pub(crate) async fn look(places: &Places, service: Service, old: Slot) -> Self {
-        let socket = places.admin_socket(service, old);
+    pub(crate) async fn look(paths: &NodePaths, service: Service, old: Slot) -> Self {
+        let socket = paths.admin_socket(service, old);
         let process = Process::at_or(socket, admin(service));
         let was_ready = matches!(process.readiness().await, Ok(Ok(())));
         let was_sound = matches!(process.self_check().await, Ok(Ok(_)));
@@ -48,7 +48,7 @@ impl Before {
         let targets = match service {
             // It cannot tell of itself while it is swapped.
             Service::Healthd => Targets::default(),
-            _ => known(places, service, old).await.unwrap_or_default(),
+            _ => known(paths, service, old).await.unwrap_or_default(),
         };
         Self {
             was_ready,
@@ -59,13 +59,13 @@ impl Before {
     }
 }
 
-async fn known(places: &Places, service: Service, slot: Slot) -> anyhow::Result<Targets> {
+async fn known(paths: &NodePaths, service: Service, slot: Slot) -> anyhow::Result<Targets> {
     let mut ports = vec![admin(service).port()];
-    let unit = manager::show(&slot.unit(service)).await?;
+    let unit = systemd::show(&slot.unit(service)).await?;
     for socket in unit.sockets() {
-        ports.extend(manager::ports(socket).await?);
+        ports.extend(systemd::ports(socket).await?);
     }
-    let listed = liveness::list(&places.healthd()).await?;
+    let listed = liveness::list(&paths.healthd()).await?;
     Ok(Targets::up_here(listed, &ports))
 }
 
@@ -83,23 +83,23 @@ pub(crate) struct Life {
 /// # Errors
 /// What is wrong with it.
 pub(crate) async fn watch(
-    places: &Places,
+    paths: &NodePaths,
     service: Service,
     slot: Slot,
     before: &Before,
     life: Life,
 ) -> anyhow::Result<String> {
     let unit = slot.unit(service);
-    let process = Process::at(places.admin_socket(service, slot));
+    let process = Process::at(paths.admin_socket(service, slot));
     let begun = now();
-    let first = manager::show(&unit).await?;
+    let first = systemd::show(&unit).await?;
     if !first.is_active() {
         bail!("{unit} is {}", first.describe());
     }
     let did = until_ready(&process, before, life.patience).await?;
     // Evidence that contradicts what healthd knows makes it look at once.
-    let healthd = places.healthd();
-    if before.targets.len() > 0
+    let healthd = paths.healthd();
+    if !before.targets.is_empty()
         && let Err(error) = liveness::doubt(&healthd, &before.targets).await
     {
         return Err(error.context("healthd knew the service before"));
@@ -107,7 +107,7 @@ pub(crate) async fn watch(
     let ready = now();
     let mut seen = Seen::default();
     loop {
-        let unit_now = manager::show(&unit).await?;
+        let unit_now = systemd::show(&unit).await?;
         if !unit_now.is_active() || unit_now.run() != first.run() {
             bail!("{unit} was ready and is {}", unit_now.describe());
         }
@@ -182,7 +182,7 @@ async fn checked(process: &Process, before: &Before) -> anyhow::Result<String> {
 
 /// A healthd that cannot be asked for a moment is asked again: it may be what is swapped next door.
 async fn look(healthd: &Path, targets: &Targets, ready: Instant, seen: &mut Seen) {
-    if targets.len() > 0
+    if !targets.is_empty()
         && let Ok(listed) = liveness::list(healthd).await
     {
         targets.look(&listed, ready.elapsed(), seen);

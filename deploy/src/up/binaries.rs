@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context as _, bail};
 use daemon::errln;
 
-use crate::service::{PerService, Service};
+use site::service::{PerService, Service};
 
 /// Finds the binaries, after building them if this is a checkout and `build` is wanted.
 ///

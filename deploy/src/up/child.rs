@@ -17,7 +17,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
 use super::event::Ending;
-use crate::service::Service;
+use site::service::Service;
 
 /// What to run, and how it reports.
 #[derive(Clone, Debug)]

@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::event::{Ending, Event};
-use crate::service::{PerService, Service};
+use site::service::{PerService, Service};
 
 /// What the conductor is told.
 #[derive(Clone, Debug, PartialEq, Eq)]

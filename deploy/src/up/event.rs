@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::service::Service;
+use site::service::Service;
 
 /// Something worth a line.
 #[derive(Clone, Debug, PartialEq, Eq)]

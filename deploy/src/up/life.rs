@@ -32,8 +32,8 @@ use super::screen::{self, Page};
 use super::signals::{Meaning, Signals};
 use super::terminal::Terminal;
 use super::view::{MasterView, Offer, Seen, ServiceView, View};
-use crate::service::{PerService, Service};
-use crate::site::Site;
+use site::Site;
+use site::service::{PerService, Service};
 
 /// Everything a site needs to run.
 #[derive(Debug)]

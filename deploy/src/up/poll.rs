@@ -11,7 +11,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::sample;
 use super::view::Seen;
-use crate::service::{PerService, Service};
+use site::service::{PerService, Service};
 
 /// What a service told.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use super::view::{MasterView, Seen, State, View, clean, rate, short};
-use crate::service::Service;
+use site::service::Service;
 
 /// What the screen shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

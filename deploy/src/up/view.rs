@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::event::Event;
-use crate::service::{PerService, Service};
+use site::service::{PerService, Service};
 
 /// Everything there is to see.
 #[derive(Clone, Debug)]

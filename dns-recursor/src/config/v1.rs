@@ -8,6 +8,12 @@ use std::time::Duration;
 
 use daemon::acl::Cidrs;
 use daemon::config::{AdminSpec, ByteSize, Common, Document, HumanDuration, LogSpec, Problems};
+use dns_cache::cache::{CacheOptions, Capacity};
+use dns_cache::message::TtlLimits;
+use dns_front::local::LocalOptions;
+use dns_front::policy::Outsiders;
+use dns_resolve::forward::{Mode, Policy, Protocol};
+use dns_resolve::resolver;
 use dns_wire::Name;
 use proto::endpoint::Endpoint;
 use serde::Deserialize;
@@ -17,12 +23,6 @@ use super::{
     Access, Allow, Config, DEFAULT_ADMIN, DEFAULT_LISTEN, Forward, Network, Serve, Source,
     TcpLimits, Tls,
 };
-use crate::cache::{CacheOptions, Capacity};
-use crate::forward::{Mode, Policy, Protocol};
-use crate::local::LocalOptions;
-use crate::message::TtlLimits;
-use crate::policy::Outsiders;
-use crate::resolve;
 
 /// The port of DNS.
 const PORT: u16 = 53;
@@ -143,7 +143,7 @@ impl Default for StaleSpec {
         Self {
             max_age: HumanDuration(STALE_AGE),
             ttl: HumanDuration(STALE_TTL),
-            wait: HumanDuration(resolve::Settings::default().stale_wait),
+            wait: HumanDuration(resolver::Settings::default().stale_wait),
         }
     }
 }
@@ -159,7 +159,7 @@ struct ResolveSpec {
 
 impl Default for ResolveSpec {
     fn default() -> Self {
-        let settings = resolve::Settings::default();
+        let settings = resolver::Settings::default();
         let at_least_one = |n| NonZeroUsize::new(n).unwrap_or(NonZeroUsize::MIN);
         Self {
             deadline: Spanned::new(0..0, HumanDuration(settings.deadline)),
@@ -435,7 +435,7 @@ impl Builder<'_> {
         Some(address)
     }
 
-    fn resolve(&mut self, spec: &Spec) -> resolve::Settings {
+    fn resolve(&mut self, spec: &Spec) -> resolver::Settings {
         let deadline = spec.resolve.deadline.get_ref().0;
         if deadline.is_zero() {
             let span = spec.resolve.deadline.span();
@@ -444,7 +444,7 @@ impl Builder<'_> {
                 .problem(span, "the deadline must be above zero");
             self.problems.push(problem);
         }
-        resolve::Settings {
+        resolver::Settings {
             deadline,
             stale_wait: spec.stale.wait.0,
             max_flights: spec.resolve.max_questions.get(),

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use daemon::run::Heartbeat;
+use dns_cache::message::MAX_MESSAGE;
+use dns_resolve::resolver::Resolver;
+use dns_resolve::upstream_state::Report;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{Command, Driver, Job, Observed, Plan, Supply};
 use crate::entropy::SystemEntropy;
-use crate::message::MAX_MESSAGE;
-use crate::resolve::Resolver;
-use crate::upstream_state::Report;
 
 /// Questions on their way to the driver. More than wait at once in any working site; when it is
 /// full, clients are told so at once.
@@ -51,7 +51,7 @@ impl Handle {
         let entropy = SystemEntropy::default();
         let table = Arc::clone(&plan.table);
         let mut resolver = Resolver::new(plan.settings, table, supply.cache.seed(), entropy, now);
-        resolver.set_itself(plan.itself.clone());
+        resolver.set_own_addresses(plan.own_addresses.clone());
         let driver = Driver {
             resolver,
             counts: supply.totals.add_thread(),

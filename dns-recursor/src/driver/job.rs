@@ -1,12 +1,12 @@
 //! Questions on their way to the resolver, and the clients that wait for answers.
 
 use daemon::udp::ReturnPath;
+use dns_cache::answer::{Asker, DnssecOk};
+use dns_cache::key::Variant;
+use dns_cache::moment::Moment;
 use dns_wire::Flags;
 use tokio::sync::mpsc;
 
-use crate::answer::{Asker, DnssecOk};
-use crate::key::Variant;
-use crate::moment::Moment;
 use crate::totals::Way;
 
 /// A question for the resolver.

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::resolve::{Counts, UpstreamView};
+use dns_resolve::resolver::{Counts, UpstreamView};
+
 use crate::totals;
 
 /// What the driver sees, for status and metrics.

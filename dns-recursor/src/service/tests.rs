@@ -8,12 +8,12 @@ use std::thread;
 use std::time::Instant;
 
 use daemon::config::Document;
+use dns_cache::testing::{self, addresses, counts, question, rcode, response};
+use dns_resolve::resolver;
 use dns_wire::{Flags, Name, Query, Rcode, Section};
 
 use super::*;
 use crate::config::v1;
-use crate::resolve;
-use crate::testing::{self, addresses, counts, question, rcode, response};
 
 /// No answer takes longer than this, unless something is wrong.
 const LONG: Duration = Duration::from_secs(10);
@@ -303,7 +303,7 @@ async fn a_hundred_clients_with_one_cold_name_cost_one_query() {
     }
     // One, which is said again to an upstream that takes long.
     let n_asked = upstream.seen().len();
-    assert!(n_asked <= resolve::MAX_SENDS as usize, "{n_asked}");
+    assert!(n_asked <= resolver::MAX_SENDS as usize, "{n_asked}");
 }
 
 #[tokio::test]

@@ -1,8 +1,9 @@
+use balance::table::OnDown;
 use daemon::config::{Document, Problems};
+use vrrp::settings::Peers;
 
 use super::*;
-use crate::table::OnDown;
-use crate::vrrp::settings::Peers;
+use crate::host;
 
 fn parse(text: &str) -> Result<Config, Problems> {
     v1::parse(&Document::inline(
@@ -302,15 +303,15 @@ fn what_the_node_lacks_is_warned_about() {
         OWN.replace("0.0.0.0:6443", "0.0.0.0:443")
     );
     let config = parse(&text).unwrap();
-    let poor = lint::Host {
+    let poor = host::Host {
         networks: vec!["10.0.0.0/8".parse().unwrap()],
         descriptors: Some(1024),
         first_open_port: Some(1024),
         capabilities: Some(0),
-        ..lint::Host::default()
+        ..host::Host::default()
     };
     assert_eq!(
-        lint::host(&config, &poor),
+        host::lacks(&config, &poor),
         [
             "frontend api: 0.0.0.0:443 takes CAP_NET_BIND_SERVICE, or a socket unit",
             "virtual IPs take CAP_NET_ADMIN and CAP_NET_RAW",
@@ -318,7 +319,7 @@ fn what_the_node_lacks_is_warned_about() {
             "max-connections = 1000 takes 2000 descriptors, and the system allows 1024: there will be fewer",
         ]
     );
-    assert_eq!(lint::host(&config, &lint::Host::default()), [""; 0]);
+    assert_eq!(host::lacks(&config, &host::Host::default()), [""; 0]);
 }
 
 #[test]

@@ -15,16 +15,16 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use balance::table::{Keepalive, SideOptions};
 use daemon::acl::Cidrs;
 use daemon::config::{Common, Document, HumanDuration, Problems};
+use l4_core::access_log;
+use netfilter::TableName;
 use proto::endpoint::Endpoint;
 use toml::Spanned;
 
 use self::spec::{AccessLogSpec, FormatSpec, HealthSpec, KeepaliveSpec, SideSpec, Spec};
 use super::{Config, DEFAULT_ADMIN, Role, lint};
-use crate::access_log;
-use crate::kernel::TableName;
-use crate::table::{Keepalive, SideOptions};
 
 /// Threads of the data path; more than this and the kernel's locks are the limit.
 const MAX_WORKERS: usize = 256;

@@ -8,15 +8,15 @@ mod server;
 use std::fmt;
 use std::time::Instant;
 
+use balance::pool::Server;
+use balance::table::FrontendTally;
 use daemon::metrics::{Page, float, labels};
+use l4::access_log::Log;
+use l4::relay::Engine;
 
 use super::load;
-use crate::access_log::Log;
-use crate::keeper::View;
-use crate::pool::Server;
-use crate::relay::Engine;
-use crate::standing::Verdict;
-use crate::table::FrontendTally;
+use crate::server_state::Verdict;
+use crate::table_builder::View;
 
 pub(super) fn encode(
     page: &mut Page<'_, '_>,

@@ -4,10 +4,9 @@
 use std::fmt;
 
 use daemon::metrics::{Labels, Page, float, labels};
-
-use crate::vrrp::machine::{Counters, State};
-use crate::vrrp::packet::Refusal;
-use crate::vrrp::status::RouterStatus;
+use vrrp::machine::{Counters, State};
+use vrrp::packet::Refusal;
+use vrrp_net::status::RouterStatus;
 
 /// A count of a virtual router.
 type Of = fn(&Counters) -> u64;

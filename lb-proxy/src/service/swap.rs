@@ -7,12 +7,12 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use vrrp::machine::State;
+use vrrp_net::status::RouterStatus;
 
-use crate::keeper::{Keeper, ServerKey, View};
 use crate::routes;
-use crate::standing::Override;
-use crate::vrrp::machine::State;
-use crate::vrrp::status::RouterStatus;
+use crate::server_state::Override;
+use crate::table_builder::{ServerKey, TableBuilder, View};
 
 /// The name of the descriptor that the state is in.
 const NAME: &str = "state";
@@ -48,9 +48,9 @@ impl Left {
         }
     }
 
-    /// Tells the keeper what operators said; who is active is left.
-    pub(super) fn tell(self, keeper: &Keeper) -> BTreeSet<Arc<str>> {
-        keeper.take_over(self.overrides);
+    /// Tells the builder what operators said; who is active is left.
+    pub(super) fn tell(self, builder: &TableBuilder) -> BTreeSet<Arc<str>> {
+        builder.take_over(self.overrides);
         self.active
     }
 

@@ -118,7 +118,7 @@ async fn an_operator_takes_a_server_out_and_back() {
     }
     assert_eq!(seen.len(), 2);
     proxy
-        .keeper
+        .builder
         .set_state("back", "a", AdminState::Drain)
         .unwrap();
     for _ in 0..4 {
@@ -129,11 +129,11 @@ async fn an_operator_takes_a_server_out_and_back() {
     let (stream, is_well) = echo(stream).await;
     assert!(is_well);
     proxy
-        .keeper
+        .builder
         .set_state("back", "a", AdminState::Ready)
         .unwrap();
     proxy
-        .keeper
+        .builder
         .set_state("back", "b", AdminState::Maintenance)
         .unwrap();
     until_ended(stream).await;
@@ -271,7 +271,7 @@ async fn a_frontend_without_a_server_is_told_of() {
         .await
         .unwrap();
     proxy
-        .keeper
+        .builder
         .set_state("back", "a", AdminState::Maintenance)
         .unwrap();
     let told = || context.readiness.details();
@@ -286,7 +286,7 @@ async fn a_frontend_without_a_server_is_told_of() {
     );
     assert!(context.readiness.is_ready());
     proxy
-        .keeper
+        .builder
         .set_state("back", "a", AdminState::Ready)
         .unwrap();
     while !told().is_empty() && now() < deadline {
@@ -298,8 +298,8 @@ async fn a_frontend_without_a_server_is_told_of() {
 #[tokio::test]
 async fn what_a_predecessor_leaves_is_read_back() {
     let proxy = start(&pair(&[("a", server("A"))])).await;
-    proxy.keeper.set_weight("back", "a", Some(9)).unwrap();
-    let state = swap::state(&proxy.keeper.view(), &[]).unwrap();
+    proxy.builder.set_weight("back", "a", Some(9)).unwrap();
+    let state = swap::state(&proxy.builder.view(), &[]).unwrap();
     let mut others = vec![state];
     let left = Left::read(&mut others).unwrap();
     assert!(others.is_empty() && left.active.is_empty());
@@ -313,13 +313,13 @@ async fn what_is_said_while_a_successor_starts_counts() {
     let socket = home.path().join("swap");
     let text = pair(&[("a", server("A"))]);
     let old = start(&text).await;
-    let keeper = Arc::clone(&old.keeper);
+    let builder = Arc::clone(&old.builder);
     let next = std::sync::atomic::AtomicU16::new(1);
     // An operator speaks before each time that the state is asked for.
     let state: State = Box::new(move || {
         let weight = next.fetch_add(1, Ordering::Relaxed);
-        keeper.set_weight("back", "a", Some(weight)).unwrap();
-        swap::state(&keeper.view(), &[])
+        builder.set_weight("back", "a", Some(weight)).unwrap();
+        swap::state(&builder.view(), &[])
     });
     let engine = Arc::clone(&old.engine);
     let flows = Box::new(old.datagrams.clone());
@@ -328,7 +328,7 @@ async fn what_is_said_while_a_successor_starts_counts() {
     let giver = Giver::start(&socket, engine, others, state, flows, nobody_ends).unwrap();
     let swaps = format!("swap.socket = \"{}\"", socket.display());
     let new = start(&text.replace("swap.socket = \"none\"", &swaps)).await;
-    let said = new.keeper.view().overrides.clone();
+    let said = new.builder.view().overrides.clone();
     let weights: Vec<_> = said.values().map(|said| said.weight).collect();
     assert_eq!(weights, [Some(2)]);
     drop((giver, old));

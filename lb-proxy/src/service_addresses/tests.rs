@@ -1,6 +1,20 @@
-use crate::pool::tests::Numbers;
+use balance::pool::mix;
 
 use super::*;
+
+/// Numbers that a seed decides.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = mix(self.0);
+        usize::try_from(self.0 % u64::try_from(bound).unwrap()).unwrap()
+    }
+
+    fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+}
 
 fn pool(name: &str, ranges: &[&str]) -> AddressPool {
     AddressPool {

@@ -9,12 +9,6 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
-use lb_proxy::vrrp::checksum::ChecksumForm;
-use lb_proxy::vrrp::machine::Departure;
-use lb_proxy::vrrp::packet::{Authentication, Refusal, Version};
-use lb_proxy::vrrp::priority::{PrioritySettings, WhenUnable};
-use lb_proxy::vrrp::settings::{Peers, RouterSettings, VirtualAddress};
-use lb_proxy::vrrp::{Hooks, Resetting, VirtualRouter, Vrrp};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tests::netns::Machine;
@@ -22,6 +16,12 @@ use tests::wait;
 use tokio::io::{AsyncBufReadExt as _, BufReader as AsyncBufReader};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use vrrp::checksum::ChecksumForm;
+use vrrp::machine::Departure;
+use vrrp::packet::{Authentication, Refusal, Version};
+use vrrp::priority::{PrioritySettings, WhenUnable};
+use vrrp::settings::{Peers, RouterSettings, VirtualAddress};
+use vrrp_net::{Hooks, Resetting, VirtualRouter, Vrrp};
 
 /// Says what the process is to be.
 const VARIABLE: &str = "OUTPOST_TEST_VIRTUAL_ROUTER";
@@ -303,7 +303,7 @@ fn router(settings: &str) -> VirtualRouter {
     }
     router.announce.refresh = Some(3 * router.interval);
     if settings["preempt"] == false {
-        router.preempt = lb_proxy::vrrp::settings::Preempt::Never;
+        router.preempt = vrrp::settings::Preempt::Never;
     }
     assert_eq!(router.faults(), []);
     VirtualRouter {

@@ -3,9 +3,9 @@
 use std::io::Cursor;
 use std::path::Component;
 
-use deploy::bundle_format::manifest::Manifest;
-use deploy::bundle_format::reader::Bundle;
-use deploy::bundle_format::signature;
+use site_bundle::manifest::Manifest;
+use site_bundle::reader::Bundle;
+use site_bundle::signature;
 
 pub(super) const WORDS: &[&str] = &[
     "manifest.json",

@@ -1,6 +1,6 @@
 //! Any bytes as the beginning of a connection that may be TLS.
 
-use lb_proxy::client_hello::{LONGEST, Peeked, is_host_name, peek};
+use l4_core::client_hello::{LONGEST, Peeked, is_host_name, peek};
 
 pub(super) fn body(data: &[u8]) {
     let whole = peek(data);

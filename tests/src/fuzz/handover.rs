@@ -1,6 +1,6 @@
 //! Any bytes as a message between an lb-proxy and its successor.
 
-use lb_proxy::handover::message::{LONGEST, Message};
+use l4_core::handover::{LONGEST, Message};
 
 pub(super) fn body(data: &[u8]) {
     let Ok(message) = Message::decode(data) else {

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
-use lb_proxy::haproxy_cfg::{Surroundings, import};
+use peer_haproxy::{Surroundings, import};
 
 pub(super) fn body(data: &[u8]) {
     let n_lines = data.split(|&byte| byte == b'\n').count();

@@ -2,7 +2,7 @@
 
 use std::io::Cursor;
 
-use deploy::image_format::{archive, elf, sums::Sums};
+use image_archive::{archive, elf, sums::Sums};
 
 pub(super) const WORDS: &[&str] = &[
     "index.json",

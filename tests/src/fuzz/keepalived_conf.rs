@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use config_text::OneFile;
-use lb_proxy::keepalived_conf::import;
+use peer_keepalived::import;
 
 pub(super) fn body(data: &[u8]) {
     let path = Path::new("keepalived.conf");

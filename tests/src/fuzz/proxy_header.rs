@@ -1,6 +1,6 @@
 //! Any bytes as the beginning of a connection that may have a PROXY header.
 
-use lb_proxy::proxy_protocol::{Header, LONGEST, Parsed, Version, parse, write_v1, write_v2};
+use l4_core::proxy_protocol::{Header, LONGEST, Parsed, Version, parse, write_v1, write_v2};
 
 pub(super) fn body(data: &[u8]) {
     let whole = parse(data);

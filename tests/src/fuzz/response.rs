@@ -1,6 +1,6 @@
 //! Any bytes as what an upstream sends to the resolver.
 
-use dns_recursor::message::{MAX_MESSAGE, Reader, TtlLimits};
+use dns_cache::message::{MAX_MESSAGE, Reader, TtlLimits};
 use dns_wire::{Class, Records, Type, rdata};
 
 use crate::dns::{self, Message};

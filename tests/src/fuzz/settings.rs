@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use dns_authd::pdns_conf;
-use dns_recursor::recursor_conf;
 
 pub(super) fn body(data: &[u8]) {
     let n_lines = data.split(|&byte| byte == b'\n').count();
@@ -35,7 +34,7 @@ pub(super) fn body(data: &[u8]) {
             "{line}:{column}"
         );
     }
-    if let Err(rejected) = recursor_conf::parse_bytes(data) {
+    if let Err(rejected) = peer_recursor_conf::parse_bytes(data) {
         assert!(!rejected.problems.is_empty(), "a refusal says why");
     }
 }

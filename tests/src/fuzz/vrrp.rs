@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use lb_proxy::vrrp::checksum::ChecksumForm;
-use lb_proxy::vrrp::packet::{Authentication, Datagram, Expected, Version, parse};
+use vrrp::checksum::ChecksumForm;
+use vrrp::packet::{Authentication, Datagram, Expected, Version, parse};
 
 pub(super) fn body(data: &[u8]) {
     let Some((&way, octets)) = data.split_first() else {

@@ -3,13 +3,13 @@
 use daemon::notify;
 
 use super::{LAST_LINES, Life, Outcome, now};
-use crate::service::Service;
 use crate::up::child::{self, Order};
 use crate::up::conductor::{Input, Output, Phase};
 use crate::up::event::{Ending, Event};
 use crate::up::master::{self, Master};
 use crate::up::screen::{self, Page};
 use crate::up::view::{State, clean};
+use site::service::Service;
 
 impl Life {
     pub(super) fn perform(&mut self) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::super::event::Event;
 use super::super::view::{Offer, ServiceView};
 use super::*;
-use crate::service::PerService;
+use site::service::PerService;
 
 fn view() -> View {
     let service = |serves: &str, pid, rate| ServiceView {

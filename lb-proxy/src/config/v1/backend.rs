@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use balance::pool::{Algorithm, MAX_SERVERS, MAX_WEIGHT, ServerSettings, Settings};
+use balance::table::{OnDown, OnUp, Policy, SendProxy};
 use proto::health::{DnsProbe, HttpProbe, Schedule, TargetKind, Verify};
 use toml::Spanned;
 
@@ -13,8 +15,6 @@ use super::spec::{
 };
 use super::{Reader, above_zero};
 use crate::config::{Backend, Check, Protocol, Role, Server};
-use crate::pool::{Algorithm, MAX_SERVERS, MAX_WEIGHT, ServerSettings, Settings};
-use crate::table::{OnDown, OnUp, Policy, SendProxy};
 
 /// Probes as OpenShift's documentation has them: a server is out 6 s after it fails, and back after 4 s.
 const SCHEDULE: Schedule = Schedule {

@@ -6,9 +6,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use balance::limits::{self, Rate, Rules};
+use balance::table::{AcceptProxy, Route, Sources};
 use daemon::acl::Cidrs;
 use daemon::config::HumanDuration;
 use ipnet::IpNet;
+use l4_core::flow;
 use toml::Spanned;
 
 use super::Reader;
@@ -16,9 +19,6 @@ use super::spec::{
     AcceptProxySpec, FlowsSpec, FrontendSpec, LimitsSpec, PathSpec, RouteSpec, Spec,
 };
 use crate::config::{Backend, Frontend, KernelRules, Path, Protocol, SourceLimits};
-use crate::datagram::flow;
-use crate::limits::{self, Rate, Rules};
-use crate::table::{AcceptProxy, Route, Sources};
 
 impl Reader<'_> {
     pub(super) fn frontends(&mut self, specs: &[FrontendSpec]) -> Vec<Frontend> {

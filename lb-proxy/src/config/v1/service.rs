@@ -6,22 +6,20 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use balance::table::{AcceptProxy, Route, SideOptions, Sources};
 use daemon::acl::Cidrs;
+use l4_core::flow;
+use vrrp::priority::{
+    DEFAULT_FALL, DEFAULT_HOLD_DOWN, DEFAULT_RISE, Effect, PrioritySettings, Tracked, WhenUnable,
+};
+use vrrp::settings::{DEFAULT_INTERVAL, DEFAULT_PRIORITY, Peers, RouterSettings, VirtualAddress};
 
 use super::Reader;
 use super::spec::{AnnounceSpec, FamilySpec, PoolSpec, PortSpec, ServiceSpec, Spec};
 use super::vip::{announce, by_family, family_without_peer, notify};
 use crate::config::{Backend, Frontend, KernelRules, Path, Protocol, Role, Service, Vip};
-use crate::datagram::flow;
 use crate::service_addresses::{
     AddressPool, AddressRange, AddressRequest, assign_addresses, assign_router_ids,
-};
-use crate::table::{AcceptProxy, Route, SideOptions, Sources};
-use crate::vrrp::priority::{
-    DEFAULT_FALL, DEFAULT_HOLD_DOWN, DEFAULT_RISE, Effect, PrioritySettings, Tracked, WhenUnable,
-};
-use crate::vrrp::settings::{
-    DEFAULT_INTERVAL, DEFAULT_PRIORITY, Peers, RouterSettings, VirtualAddress,
 };
 
 impl Reader<'_> {

@@ -7,21 +7,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use toml::Spanned;
+use vrrp::checksum::ChecksumForm;
+use vrrp::openshift::ClusterRouterIds;
+use vrrp::packet::{Authentication, Version};
+use vrrp::priority::{
+    DEFAULT_FALL, DEFAULT_HOLD_DOWN, DEFAULT_RISE, Effect, PrioritySettings, Tracked, WhenUnable,
+};
+use vrrp::settings::{
+    Announce, DEFAULT_INTERVAL, DEFAULT_PRIORITY, Peers, Preempt, RouterSettings, VirtualAddress,
+};
+use vrrp_net::notify::{DEFAULT_LIMIT, Notify};
 
 use super::Reader;
 use super::above_zero;
 use super::spec::{AnnounceSpec, ChecksumSpec, VipSpec, WhenUnableSpec};
 use crate::config::{Backend, Frontend, Role, Tracked as TrackedThing, Vip};
-use crate::vrrp::checksum::ChecksumForm;
-use crate::vrrp::notify::{DEFAULT_LIMIT, Notify};
-use crate::vrrp::openshift::ClusterRouterIds;
-use crate::vrrp::packet::{Authentication, Version};
-use crate::vrrp::priority::{
-    DEFAULT_FALL, DEFAULT_HOLD_DOWN, DEFAULT_RISE, Effect, PrioritySettings, Tracked, WhenUnable,
-};
-use crate::vrrp::settings::{
-    Announce, DEFAULT_INTERVAL, DEFAULT_PRIORITY, Peers, Preempt, RouterSettings, VirtualAddress,
-};
 
 impl Reader<'_> {
     pub(super) fn vips(

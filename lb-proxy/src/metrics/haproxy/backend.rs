@@ -4,12 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
+use balance::pool::{Pool, Server};
 use daemon::metrics::{Page, float, labels};
 
 use super::{STATES, attempts};
-use crate::keeper::View;
 use crate::metrics::load;
-use crate::pool::{Pool, Server};
+use crate::table_builder::View;
 
 /// A count of a backend.
 type OfPool = fn(&Pool) -> u64;

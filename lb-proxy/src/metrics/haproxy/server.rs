@@ -4,14 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
+use balance::pool::Server;
 use daemon::metrics::{Labels, Page, float, labels};
 use proto::health::{Liveness, TargetKind, TargetStatus};
 
 use super::{STATES, attempts};
-use crate::keeper::View;
 use crate::metrics::load;
-use crate::pool::Server;
-use crate::standing::History;
+use crate::server_state::History;
+use crate::table_builder::View;
 
 /// A count of a server.
 type OfServer = fn(&Server) -> u64;

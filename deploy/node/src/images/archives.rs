@@ -1,0 +1,262 @@
+//! The archives that a node keeps, and which of them each slot runs.
+//!
+//! `SERVICE.tar` is what the node was installed with. `SERVICE-SLOT.tar`, where there is one, is
+//! what that slot runs instead: a swap puts it there for the slot that it starts. `SHA256SUMS` lists
+//! them all; an archive that it does not list is believed if it is whole in itself.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use rustix::fs::{FlockOperation, flock};
+
+use durable::Rights;
+use image_archive::archive::{self, Image};
+use image_archive::digest::Sha256;
+use image_archive::sums::Sums;
+use site::service::Service;
+use site::slot::Slot;
+
+/// A directory of archives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Archives {
+    directory: PathBuf,
+}
+
+/// Held while archives or the store are changed; another process waits.
+#[derive(Debug)]
+pub struct Held {
+    _file: File,
+}
+
+impl Archives {
+    /// The archives in this directory.
+    pub fn new(directory: &Path) -> Self {
+        Self {
+            directory: directory.to_owned(),
+        }
+    }
+
+    /// Keeps other processes from changing anything here until it is dropped.
+    ///
+    /// # Errors
+    ///
+    /// When the directory cannot be written to.
+    pub fn hold(&self) -> anyhow::Result<Held> {
+        let path = self.directory.join(".lock");
+        let taken = fs::create_dir_all(&self.directory)
+            .and_then(|()| File::create(&path))
+            .and_then(|file| {
+                flock(&file, FlockOperation::LockExclusive)?;
+                Ok(file)
+            });
+        let file = taken.with_context(|| format!("cannot lock {}", path.display()))?;
+        Ok(Held { _file: file })
+    }
+
+    /// What a slot runs: its own archive if there is one, else the service's.
+    pub fn archive(&self, service: Service, slot: Slot) -> Option<PathBuf> {
+        let own = self.directory.join(own_name(service, slot));
+        match own.is_file() {
+            true => Some(own),
+            false => self.installed(service),
+        }
+    }
+
+    /// What the node was installed with.
+    pub fn installed(&self, service: Service) -> Option<PathBuf> {
+        let path = self.directory.join(name(service));
+        path.is_file().then_some(path)
+    }
+
+    /// The digest that the list has for an archive; computed for one that is not listed.
+    ///
+    /// # Errors
+    ///
+    /// When the list or the archive cannot be read.
+    pub fn digest(&self, archive: &Path) -> anyhow::Result<Sha256> {
+        match self.listed(archive)? {
+            Some(digest) => Ok(digest),
+            None => digest_of(archive),
+        }
+    }
+
+    /// The digest that the list has for an archive.
+    pub fn listed(&self, archive: &Path) -> anyhow::Result<Option<Sha256>> {
+        Ok(self.sums()?.of(&file_name(archive)))
+    }
+
+    /// Reads an archive, and checks it against the list and against itself.
+    ///
+    /// # Errors
+    ///
+    /// When it is damaged, or cannot be read.
+    pub fn read(&self, archive: &Path) -> anyhow::Result<Image> {
+        if let Some(listed) = self.listed(archive)? {
+            let found = digest_of(archive)?;
+            anyhow::ensure!(
+                found == listed,
+                "{} is damaged: it has not the digest that SHA256SUMS lists",
+                archive.display()
+            );
+        }
+        read(archive)
+    }
+
+    /// Puts an archive on the archives: for one slot of a service, or as what it was installed with.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be copied; what was there before is there still.
+    pub fn keep(
+        &self,
+        archive: &Path,
+        service: Service,
+        slot: Option<Slot>,
+    ) -> anyhow::Result<PathBuf> {
+        let (digest, file) = (digest_of(archive)?, open(archive)?);
+        self.put(file, digest, service, slot)
+    }
+
+    /// The same for an archive that is read from elsewhere and is known to have this digest.
+    pub fn put(
+        &self,
+        from: impl io::Read,
+        digest: Sha256,
+        service: Service,
+        slot: Option<Slot>,
+    ) -> anyhow::Result<PathBuf> {
+        let name = slot.map_or_else(|| name(service), |slot| own_name(service, slot));
+        let path = self.directory.join(&name);
+        fs::create_dir_all(&self.directory)
+            .with_context(|| format!("cannot make {}", self.directory.display()))?;
+        // Not listed while it changes: a power cut in between leaves an archive that is believed
+        // if it is whole, not one that the list calls damaged.
+        self.relist(|sums| sums.remove(&name))?;
+        durable::write(&path, Rights::PUBLIC, from)?;
+        self.relist(|sums| sums.set(&name, digest))?;
+        Ok(path)
+    }
+
+    /// Removes the archive of a slot, so that the slot runs what the node was installed with.
+    #[cfg(test)]
+    fn drop_own(&self, service: Service, slot: Slot) -> anyhow::Result<()> {
+        let name = own_name(service, slot);
+        let path = self.directory.join(&name);
+        durable::remove(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+        self.relist(|sums| sums.remove(&name))
+    }
+
+    fn relist(&self, change: impl FnOnce(&mut Sums)) -> anyhow::Result<()> {
+        let before = self.sums()?;
+        let mut after = before.clone();
+        change(&mut after);
+        if after == before {
+            return Ok(());
+        }
+        let path = self.directory.join(SUMS);
+        durable::write(&path, Rights::PUBLIC, after.to_string().as_bytes())
+    }
+
+    fn sums(&self) -> anyhow::Result<Sums> {
+        let path = self.directory.join(SUMS);
+        let text = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Sums::default()),
+            other => other.with_context(|| format!("cannot read {}", path.display()))?,
+        };
+        Sums::parse(&text).with_context(|| format!("{} is no list of digests", path.display()))
+    }
+}
+
+/// Reads an archive and checks it against itself.
+///
+/// # Errors
+///
+/// When it is damaged, or cannot be read.
+pub fn read(archive: &Path) -> anyhow::Result<Image> {
+    archive::read(BufReader::new(open(archive)?))
+        .with_context(|| format!("{} is no image", archive.display()))
+}
+
+/// The name of what a node was installed with.
+pub fn name(service: Service) -> String {
+    format!("{service}.tar")
+}
+
+fn own_name(service: Service, slot: Slot) -> String {
+    format!("{service}-{slot}.tar")
+}
+
+fn file_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+fn open(archive: &Path) -> anyhow::Result<File> {
+    File::open(archive).with_context(|| format!("cannot read {}", archive.display()))
+}
+
+/// The digest of a file.
+///
+/// # Errors
+///
+/// When it cannot be read.
+pub fn digest_of(archive: &Path) -> anyhow::Result<Sha256> {
+    let (digest, _) = Sha256::of_reader(open(archive)?)
+        .with_context(|| format!("cannot read {}", archive.display()))?;
+    Ok(digest)
+}
+
+/// The list of digests, as `sha256sum -c` checks it.
+pub const SUMS: &str = "SHA256SUMS";
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn scratch() -> (TempDir, Archives) {
+        let directory = tempfile::tempdir().unwrap();
+        let archives = Archives::new(directory.path());
+        (directory, archives)
+    }
+
+    fn put(archives: &Archives, bytes: &[u8], slot: Option<Slot>) -> PathBuf {
+        let digest = Sha256::of(bytes);
+        archives.put(bytes, digest, Service::Healthd, slot).unwrap()
+    }
+
+    #[test]
+    fn a_slot_runs_its_own_archive_or_else_the_services() {
+        let (_scratch, archives) = scratch();
+        let service = Service::Healthd;
+        assert_eq!(archives.archive(service, Slot::A), None);
+        let installed = put(&archives, b"1", None);
+        let own = put(&archives, b"2", Some(Slot::B));
+        assert_eq!(archives.archive(service, Slot::A), Some(installed.clone()));
+        assert_eq!(archives.archive(service, Slot::B), Some(own.clone()));
+        assert_eq!(archives.digest(&own).unwrap(), Sha256::of(b"2"));
+        let kept = archives.keep(&own, service, Some(Slot::A)).unwrap();
+        assert_eq!(archives.archive(service, Slot::A), Some(kept));
+        archives.drop_own(service, Slot::B).unwrap();
+        assert_eq!(archives.archive(service, Slot::B), Some(installed));
+        assert_eq!(archives.listed(&own).unwrap(), None);
+    }
+
+    #[test]
+    fn an_archive_that_is_not_what_was_listed_is_refused() {
+        let (scratch, archives) = scratch();
+        let path = put(&archives, b"1", None);
+        fs::write(&path, b"2").unwrap();
+        let error = archives.read(&path).unwrap_err().to_string();
+        assert!(error.contains("has not the digest"), "{error}");
+        fs::write(scratch.path().join(SUMS), "nonsense\n").unwrap();
+        assert!(archives.digest(&path).is_err());
+        fs::remove_file(scratch.path().join(SUMS)).unwrap();
+        assert_eq!(archives.digest(&path).unwrap(), Sha256::of(b"2"));
+        let error = format!("{:#}", archives.read(&path).unwrap_err());
+        assert!(error.contains("is no image"), "{error}");
+    }
+}

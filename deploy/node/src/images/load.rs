@@ -1,0 +1,316 @@
+//! `outpost images load`: what outpost-images.service does at boot.
+//!
+//! For each slot the archive that it runs is found, and the store is looked at: an image that is
+//! whole by its record costs a look at its bytes and nothing more. Everything else is loaded anew. An
+//! archive that is damaged is replaced by another of the same service, because an older version
+//! that serves is better than none.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use daemon::{errln, outln};
+
+use crate::images::ImagePaths;
+use crate::images::archives::Archives;
+use crate::images::image_record::{self, ImageRecord};
+use crate::images::programs::Programs;
+use crate::images::store::{Condition, Store};
+use image_archive::archive::Image;
+use image_archive::digest::Sha256;
+use site::service::Service;
+use site::slot::Slot;
+
+/// Brings up everything, and says so. False if a slot that has an archive has nothing to run.
+///
+/// # Errors
+///
+/// When the archives or the store cannot be used at all.
+pub fn run(paths: &ImagePaths) -> anyhow::Result<bool> {
+    let archives = Archives::new(&paths.archives);
+    let _held = archives.hold()?;
+    let mut images = ImageStore::open(paths)?;
+    match bring_all(&archives, &mut images) {
+        Err(error) if images.is_store() => {
+            // What podman leaves behind of a broken layer makes every later load break too.
+            errln!("outpost: {error:#}");
+            if let ImageStore::Store(store) = &mut images {
+                let aside = store.move_aside()?;
+                outln!("The store is moved to {} and made anew.", aside.display());
+                store.open()?;
+            }
+            bring_all(&archives, &mut images)
+        }
+        done => done,
+    }
+}
+
+/// Where images are loaded to.
+#[derive(Debug)]
+pub enum ImageStore {
+    /// podman's store.
+    Store(Store),
+    /// Programs without podman.
+    Programs(Programs),
+}
+
+impl ImageStore {
+    /// Opens it, and says if a store had to be moved aside.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be used.
+    pub fn open(paths: &ImagePaths) -> anyhow::Result<Self> {
+        if let Some(programs) = &paths.programs {
+            return Ok(Self::Programs(Programs::new(programs)));
+        }
+        let mut store = Store::at(&paths.storage)?;
+        if let Some(aside) = store.open()? {
+            outln!(
+                "podman refused the store; it is moved to {} and made anew.",
+                aside.display()
+            );
+        }
+        Ok(Self::Store(store))
+    }
+
+    /// Opens it without changing anything.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be used.
+    pub fn look(paths: &ImagePaths) -> anyhow::Result<Self> {
+        if let Some(programs) = &paths.programs {
+            return Ok(Self::Programs(Programs::new(programs)));
+        }
+        let mut store = Store::at(&paths.storage)?;
+        store.survey()?;
+        Ok(Self::Store(store))
+    }
+
+    fn is_store(&self) -> bool {
+        matches!(self, Self::Store(_))
+    }
+
+    fn records(&self) -> PathBuf {
+        match self {
+            Self::Store(store) => store.records(),
+            Self::Programs(programs) => programs.records(),
+        }
+    }
+
+    pub fn condition(&self, service: Service, slot: Slot, record: &ImageRecord) -> Condition {
+        match self {
+            Self::Store(store) => store.condition(record),
+            Self::Programs(programs) => programs.condition(service, slot, record),
+        }
+    }
+
+    fn load(
+        &mut self,
+        service: Service,
+        slot: Slot,
+        archive: &Path,
+        image: &Image,
+    ) -> anyhow::Result<()> {
+        match self {
+            Self::Store(store) => store.load(archive, &ImageRecord::of(image)),
+            Self::Programs(programs) => programs.unpack(service, slot, archive, image),
+        }
+    }
+
+    /// Makes a slot run what was loaded; says whether that is a change.
+    fn assign(
+        &mut self,
+        service: Service,
+        slot: Slot,
+        record: &ImageRecord,
+    ) -> anyhow::Result<bool> {
+        match self {
+            Self::Store(store) => store.tag(service, slot, record.image_id),
+            Self::Programs(_) => Ok(false),
+        }
+    }
+}
+
+/// What was done for a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// Nothing: everything was there.
+    Nothing,
+    /// The slot got another name of what was there.
+    Assigned,
+    /// It was loaded, because of this.
+    Loaded(String),
+}
+
+/// What was brought for a slot.
+#[derive(Clone, Debug)]
+pub struct Brought {
+    /// The image.
+    pub record: ImageRecord,
+    /// What it took.
+    pub done: Done,
+    /// The archive whose record has to be written, once the disk has the image.
+    unrecorded: Option<Sha256>,
+}
+
+/// Makes one slot have the image of an archive, on the disk too.
+///
+/// # Errors
+///
+/// When the archive is damaged, is of another service, or cannot be loaded.
+pub fn bring(
+    archives: &Archives,
+    images: &mut ImageStore,
+    of: (Service, Slot),
+    archive: &Path,
+) -> anyhow::Result<Brought> {
+    let brought = prepare(archives, images, of, archive)?;
+    image_record::write(&images.records(), &brought.new_record())?;
+    Ok(brought)
+}
+
+impl Brought {
+    fn new_record(&self) -> Vec<(Sha256, ImageRecord)> {
+        let digest = self.unrecorded.into_iter();
+        digest.map(|digest| (digest, self.record.clone())).collect()
+    }
+}
+
+fn prepare(
+    archives: &Archives,
+    images: &mut ImageStore,
+    (service, slot): (Service, Slot),
+    archive: &Path,
+) -> anyhow::Result<Brought> {
+    let digest = archives.digest(archive)?;
+    let known = ImageRecord::read(&images.records(), digest);
+    let condition = known
+        .as_ref()
+        .map(|record| images.condition(service, slot, record));
+    if let (Some(record), Some(Condition::Whole)) = (&known, &condition) {
+        let done = match images.assign(service, slot, record)? {
+            true => Done::Assigned,
+            false => Done::Nothing,
+        };
+        return Ok(Brought {
+            record: record.clone(),
+            done,
+            unrecorded: None,
+        });
+    }
+    let image = archives.read(archive)?;
+    anyhow::ensure!(
+        image.service == service.name(),
+        "{} is an image of {}, not of {service}",
+        archive.display(),
+        image.service
+    );
+    let record = ImageRecord::of(&image);
+    // Without a record nothing says that what is there was forced to the disk, but its bytes may be
+    // right all the same.
+    let done = match (images.condition(service, slot, &record), condition) {
+        (Condition::Whole, _) => Done::Assigned,
+        (Condition::Damaged(what), _) => Done::Loaded(format!("it was damaged: {what}")),
+        (Condition::Missing, Some(_)) => Done::Loaded("it was gone".to_owned()),
+        (Condition::Missing, None) => Done::Loaded("it was not there".to_owned()),
+    };
+    if matches!(done, Done::Loaded(_)) {
+        images
+            .load(service, slot, archive, &image)
+            .context(LoadFailed)?;
+    }
+    images.assign(service, slot, &record)?;
+    Ok(Brought {
+        record,
+        done,
+        unrecorded: Some(digest),
+    })
+}
+
+/// The archive is good, and yet the store does not have it.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("cannot load it")]
+struct LoadFailed;
+
+fn bring_all(archives: &Archives, images: &mut ImageStore) -> anyhow::Result<bool> {
+    let (mut all, mut changed, mut records) = (true, false, Vec::new());
+    for service in Service::ALL {
+        for slot in Slot::ALL {
+            let Some(first) = archives.archive(service, slot) else {
+                continue;
+            };
+            let start = now();
+            match bring_any(archives, images, (service, slot), &first)? {
+                None => all = false,
+                Some(brought) => {
+                    changed |= brought.done != Done::Nothing;
+                    say(service, slot, &brought, now().duration_since(start));
+                    records.extend(brought.new_record());
+                }
+            }
+        }
+    }
+    // Once for all: forcing one to the disk forces everything that is written meanwhile.
+    image_record::write(&images.records(), &records)?;
+    if changed && let ImageStore::Store(store) = images {
+        store.tidy()?;
+    }
+    Ok(all)
+}
+
+/// Tries the archive of the slot, then the others of its service. What is wrong is said.
+fn bring_any(
+    archives: &Archives,
+    images: &mut ImageStore,
+    (service, slot): (Service, Slot),
+    first: &Path,
+) -> anyhow::Result<Option<Brought>> {
+    let mut tried = BTreeSet::new();
+    let others = [
+        archives.archive(service, slot.other()),
+        archives.installed(service),
+    ];
+    for archive in std::iter::once(first.to_owned()).chain(others.into_iter().flatten()) {
+        if !tried.insert(archive.clone()) {
+            continue;
+        }
+        match prepare(archives, images, (service, slot), &archive) {
+            Ok(brought) => {
+                if archive != first {
+                    let name = archive.file_name().unwrap_or_default();
+                    errln!("{service} {slot}: runs {} instead", name.display());
+                }
+                return Ok(Some(brought));
+            }
+            Err(error) if error.is::<LoadFailed>() => return Err(error),
+            Err(error) => errln!("{service} {slot}: {error:#}"),
+        }
+    }
+    Ok(None)
+}
+
+fn say(service: Service, slot: Slot, brought: &Brought, took: Duration) {
+    let record = &brought.record;
+    let what = format!("{} ({})", record.version, record.image_id.short());
+    match &brought.done {
+        Done::Nothing => outln!("{service} {slot}: {what} is there"),
+        Done::Assigned => {
+            outln!("{service} {slot}: {what} was there, and is its image from here on");
+        }
+        Done::Loaded(why) => {
+            let took = took.as_secs_f32();
+            outln!("{service} {slot}: {what} loaded in {took:.1} s; {why}");
+        }
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "people are told how long it took"
+)]
+fn now() -> Instant {
+    Instant::now()
+}

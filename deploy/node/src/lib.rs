@@ -1,0 +1,19 @@
+//! What `outpost` finds and changes on a node.
+//!
+//! | module | what it reaches |
+//! | --- | --- |
+//! | [`paths`] | where slots, permits and sockets are |
+//! | [`record`] | which slot of a service the node starts from |
+//! | [`systemd`] | units: their state, start and stop |
+//! | [`process`] | one process of a service, at its own admin socket |
+//! | [`liveness`] | healthd's targets |
+//! | [`images`] | archives of images, and the store or directory that they are loaded into |
+//!
+//! Decides nothing about a swap or an installation: the verbs do.
+
+pub mod images;
+pub mod liveness;
+pub mod paths;
+pub mod process;
+pub mod record;
+pub mod systemd;

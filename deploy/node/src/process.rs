@@ -1,0 +1,101 @@
+//! One process of a service, asked at its own socket.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use daemon::admin::{self, ClientError, Place, Response, SELF_CHECK};
+use serde_json::Value;
+
+/// How long a process on this node may take to answer; a self-check may wait for an outside server.
+const ANSWER: Duration = Duration::from_secs(15);
+
+/// Asks one process.
+#[derive(Clone, Debug)]
+pub struct Process {
+    place: Place,
+}
+
+/// Why a process could not be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// Nobody answers there.
+    #[error("nobody answers at {0}")]
+    Nobody(Place),
+    /// It does not answer in time.
+    #[error("{0} gives no answer within {time} s", time = ANSWER.as_secs())]
+    Slow(Place),
+    /// The exchange failed.
+    #[error(transparent)]
+    Failed(#[from] ClientError),
+}
+
+impl Process {
+    /// The one that listens at a path.
+    pub fn at(socket: PathBuf) -> Self {
+        Self {
+            place: Place::Socket(socket),
+        }
+    }
+
+    /// The one that listens at a path; where there is no socket, the one that has the admin address.
+    pub fn at_or(socket: PathBuf, address: SocketAddr) -> Self {
+        match socket.exists() {
+            true => Self::at(socket),
+            false => Self {
+                place: Place::Address(address),
+            },
+        }
+    }
+
+    /// Whether it is ready; if not, why.
+    ///
+    /// # Errors
+    /// When it cannot be asked.
+    pub async fn readiness(&self) -> Result<Result<(), String>, AskError> {
+        let answer = self.get("/readyz").await?;
+        Ok(match answer.is_success() {
+            true => Ok(()),
+            false => Err(one_line(&answer.text())),
+        })
+    }
+
+    /// Has it do its own work once; gives what it did, or why it did not. A version that knows no such
+    /// check is not held against it.
+    ///
+    /// # Errors
+    /// When it cannot be asked.
+    pub async fn self_check(&self) -> Result<Result<String, String>, AskError> {
+        let answer = self.get(SELF_CHECK).await?;
+        let text = one_line(&answer.text());
+        Ok(match answer.status {
+            404 => Ok("it knows no self-check".to_owned()),
+            _ if answer.is_success() => Ok(text.trim_start_matches("ok, ").to_owned()),
+            _ => Err(text),
+        })
+    }
+
+    /// What it shows of itself.
+    ///
+    /// # Errors
+    /// When it cannot be asked.
+    pub async fn status(&self) -> Result<Value, AskError> {
+        let answer = self.get("/status").await?;
+        Ok(serde_json::from_slice(&answer.body).unwrap_or(Value::Null))
+    }
+
+    async fn get(&self, path: &str) -> Result<Response, AskError> {
+        let asked = admin::get(self.place.clone(), path);
+        let asked = tokio::time::timeout(ANSWER, asked).await;
+        match asked {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(ClientError::NotRunning { .. })) => Err(AskError::Nobody(self.place.clone())),
+            Ok(Err(error)) => Err(error.into()),
+            Err(_) => Err(AskError::Slow(self.place.clone())),
+        }
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.lines().collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,142 @@
+//! Which slot of a service is on record, and what is known of both.
+//!
+//! Two files, of which the one without content decides: a unit can look whether a file is there, and
+//! a file is there or not whenever the power goes. The other one is for people.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+
+use serde::{Deserialize, Serialize};
+
+use crate::paths::NodePaths;
+use durable::Rights;
+use site::service::Service;
+use site::slot::Slot;
+
+/// What is known of the slots of a service.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// What each slot was filled with.
+    #[serde(default)]
+    pub slots: BTreeMap<String, Filling>,
+    /// How the last swap ended.
+    #[serde(default)]
+    pub last: Option<Last>,
+}
+
+/// What a slot was filled with by a swap.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Filling {
+    /// The version on the image.
+    pub version: String,
+    /// The revision on the image.
+    pub revision: String,
+    /// The image's identity, the digest of its configuration, if a swap has loaded it.
+    #[serde(default)]
+    pub image: Option<String>,
+    /// When it was loaded by a swap, in seconds since 1970.
+    #[serde(default)]
+    pub loaded: Option<u64>,
+    /// Whether it has served: what has not is nothing to go back to.
+    #[serde(default)]
+    pub has_served: bool,
+}
+
+impl Filling {
+    /// It has served, as this version.
+    pub fn serve(&mut self, version: String, revision: String) {
+        self.version = version;
+        self.revision = revision;
+        self.has_served = true;
+    }
+}
+
+/// How a swap ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Last {
+    /// In a word.
+    pub outcome: String,
+    /// Why, if it did not go as it should.
+    #[serde(default)]
+    pub reason: Option<String>,
+    /// When, in seconds since 1970.
+    pub ended: u64,
+}
+
+/// The slot on record.
+pub fn live(paths: &NodePaths, service: Service) -> Slot {
+    match paths.mark(service).exists() {
+        true => Slot::B,
+        false => Slot::A,
+    }
+}
+
+/// Puts a slot on record: all of it, or nothing.
+///
+/// # Errors
+/// When the disk refuses.
+pub fn put(paths: &NodePaths, service: Service, slot: Slot) -> io::Result<()> {
+    let mark = paths.mark(service);
+    fs::create_dir_all(paths.slots())?;
+    match slot {
+        Slot::B => drop(File::create(&mark)?),
+        Slot::A => durable::remove(&mark)?,
+    }
+    durable::sync_directory_of(&mark)
+}
+
+impl Record {
+    /// What is known; nothing if nothing was written, or nothing that can be read.
+    pub fn read(paths: &NodePaths, service: Service) -> Self {
+        let text = fs::read(paths.record(service)).unwrap_or_default();
+        serde_json::from_slice(&text).unwrap_or_default()
+    }
+
+    /// Writes it anew.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn write(&self, paths: &NodePaths, service: Service) -> anyhow::Result<()> {
+        let text = serde_json::to_vec_pretty(self)?;
+        fs::create_dir_all(paths.slots())?;
+        durable::write(&paths.record(service), Rights::PUBLIC, text.as_slice())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_is_put_on_record_and_taken_off_again() {
+        let root = tempfile::tempdir().unwrap();
+        let paths = NodePaths::below(root.path());
+        let service = Service::DnsAuthd;
+        assert_eq!(live(&paths, service), Slot::A);
+        for slot in [Slot::A, Slot::B, Slot::B, Slot::A, Slot::A] {
+            put(&paths, service, slot).unwrap();
+            assert_eq!(live(&paths, service), slot);
+            assert_eq!(live(&paths, Service::Healthd), Slot::A);
+        }
+        assert_eq!(Record::read(&paths, service), Record::default());
+        let record = Record {
+            slots: BTreeMap::from([(
+                "b".to_owned(),
+                Filling {
+                    version: "0.2.0".to_owned(),
+                    revision: "1a2b3c4d5".to_owned(),
+                    image: Some("sha256:00".to_owned()),
+                    loaded: Some(1),
+                    has_served: true,
+                },
+            )]),
+            last: None,
+        };
+        record.write(&paths, service).unwrap();
+        assert_eq!(Record::read(&paths, service), record);
+        // What a disk has made of it is no reason to do nothing.
+        fs::write(paths.record(service), "{").unwrap();
+        assert_eq!(Record::read(&paths, service), Record::default());
+    }
+}

@@ -1,0 +1,374 @@
+//! The directory of a site's certificates: what is in it, what does not do any more, and new ones.
+
+use std::collections::BTreeSet;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow, bail};
+use config_text::counted;
+use daemon::calendar::{Timestamp, civil_date};
+use daemon::config::{Problem, Problems};
+use daemon::{disk, errln, outln};
+use rcgen::{Issuer, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, SignatureAlgorithm};
+
+use super::certificate::{self, Authority, Facts, Reason, SOON, lacks};
+use super::{known, names, present};
+use durable::Rights;
+use site::secrets::Secrets;
+use site::{Node, Site};
+
+/// The certificate of an authority that is made here is good for about twenty years: whoever has to
+/// trust it is told by hand.
+const AUTHORITY_DAYS: u64 = 7305;
+
+/// How certificates are made.
+#[derive(Clone, Copy, Debug)]
+pub struct MakeOptions {
+    /// How many days new certificates of nodes are good.
+    pub days: u16,
+    /// Make all certificates again, also those that are good.
+    pub renew: bool,
+}
+
+/// The directory of a site's certificates.
+#[derive(Debug)]
+pub struct Store {
+    pub(super) directory: PathBuf,
+    pub(super) today: u64,
+}
+
+/// A certificate, and what is wrong with it.
+#[derive(Debug)]
+pub(super) struct State {
+    path: PathBuf,
+    facts: Option<Facts>,
+    pub(super) lack: Option<Reason>,
+    today: u64,
+    /// Whether the key that signs is here.
+    signs_here: bool,
+}
+
+impl std::fmt::Display for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: ", self.path.display())?;
+        if let Some(facts) = &self.facts {
+            let (year, month, day) = civil_date(facts.last_day);
+            let left = facts.days_left(self.today);
+            write!(
+                f,
+                "{}, until {year:04}-{month:02}-{day:02} ({})",
+                facts.subject,
+                counted(left, "day")
+            )?;
+            if !facts.names.is_empty() {
+                let names: Vec<&str> = facts.names.iter().map(String::as_str).collect();
+                write!(f, ", for {}", names.join(" "))?;
+            }
+        }
+        let (make, renew) = match self.signs_here {
+            true => (
+                "`outpost pki make` makes it",
+                "`outpost pki make --renew` makes it anew",
+            ),
+            false => (
+                "`outpost pki request` asks for it",
+                "`outpost pki request --renew` asks for it anew",
+            ),
+        };
+        match &self.lack {
+            Some(Reason::Missing) => write!(f, "not there; {make}"),
+            Some(Reason::Ends { .. }) => write!(f, "; {renew}"),
+            Some(lack) => write!(f, "; {lack}: {make} anew"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Store {
+    pub fn new(home: &Path, site: &Site) -> Self {
+        Self {
+            directory: home.join(&site.pki),
+            today: Timestamp::now().since_epoch().as_secs() / 86_400,
+        }
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    pub(super) fn certificate(&self, node: &Node) -> PathBuf {
+        self.directory.join(format!("nodes/{}.crt", node.name))
+    }
+
+    pub(super) fn key(&self, node: &Node) -> PathBuf {
+        self.directory.join(format!("nodes/{}.key", node.name))
+    }
+
+    //--- Making
+
+    pub(super) fn make_directories(&self) -> anyhow::Result<()> {
+        for directory in [self.directory.clone(), self.path("nodes")] {
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(&directory)
+                .with_context(|| format!("cannot make the directory {}", directory.display()))?;
+        }
+        Ok(())
+    }
+
+    pub fn make(&self, site: &Site, options: MakeOptions) -> anyhow::Result<()> {
+        self.make_directories()?;
+        let (authority, issuer) = self.authority(site, options.renew)?;
+        let mut n_kept = 0;
+        for node in known(site) {
+            let key = self.key_pair(&self.key(node), &PKCS_ECDSA_P256_SHA256)?;
+            let path = self.certificate(node);
+            let names = names(site, node);
+            let pem = present(&path)?;
+            let lack = lacks(
+                pem.as_deref(),
+                key.public_key_raw(),
+                &names,
+                &authority,
+                self.today,
+            );
+            let Some(reason) = lack.or_else(|| options.renew.then_some(Reason::Asked)) else {
+                n_kept += 1;
+                continue;
+            };
+            let issuer = issuer.as_ref().ok_or_else(|| {
+                let key = self.path("ca.key");
+                anyhow!(
+                    "{} has to be signed ({reason}), and {} is not there; `outpost pki request` makes requests for an authority that is elsewhere",
+                    path.display(),
+                    key.display()
+                )
+            })?;
+            let last_day = (self.today + u64::from(options.days)).min(authority.facts.last_day);
+            let pem = certificate::node(&node.name, &names, &key, issuer, last_day)
+                .with_context(|| format!("cannot make a certificate for {}", node.name))?;
+            durable::write(&path, Rights::PUBLIC, pem.as_bytes())?;
+            outln!("made {} ({reason})", path.display());
+        }
+        if site.registry.users.is_some() {
+            self.token_key()?;
+        }
+        self.tell(site, &authority.facts, n_kept);
+        Ok(())
+    }
+
+    /// The authority's certificate, and what signs with its key, where the key is.
+    fn authority(
+        &self,
+        site: &Site,
+        renew: bool,
+    ) -> anyhow::Result<(Authority, Option<Issuer<'static, KeyPair>>)> {
+        let path = self.path("ca.crt");
+        let subject = own_subject(site);
+        let pem = present(&path)?;
+        let key_path = self.path("ca.key");
+        if pem.is_some() && !key_path.exists() {
+            return Ok((Authority::of(site, self.read_authority(&path)?), None));
+        }
+        let key = self.key_pair(&key_path, &PKCS_ECDSA_P256_SHA256)?;
+        let known = match pem {
+            None => None,
+            Some(_) => Some(self.read_authority(&path)?),
+        };
+        let reason = match &known {
+            None => Some(Reason::Missing),
+            Some(facts) if facts.key != key.public_key_raw() => {
+                bail!(
+                    "{} and {} do not belong together",
+                    path.display(),
+                    key_path.display()
+                );
+            }
+            // An authority that somebody else has made is theirs to renew.
+            Some(facts) if renew && facts.subject == subject => Some(Reason::Asked),
+            Some(_) => None,
+        };
+        if let Some(reason) = reason {
+            let pem = certificate::authority(&subject, &key, self.today + AUTHORITY_DAYS)
+                .context("cannot make an authority")?;
+            durable::write(&path, Rights::PUBLIC, pem.as_bytes())?;
+            outln!("made {} ({reason})", path.display());
+        }
+        let facts = self.read_authority(&path)?;
+        let pem =
+            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let issuer = Issuer::from_ca_cert_pem(&pem, key)
+            .with_context(|| format!("{} is no authority", path.display()))?;
+        Ok((Authority::of(site, facts), Some(issuer)))
+    }
+
+    pub(super) fn read_authority(&self, path: &Path) -> anyhow::Result<Facts> {
+        let pem = disk::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        Facts::read(&pem).map_err(|why| anyhow!("{} is {why}", path.display()))
+    }
+
+    /// The key in a file; one is made if there is no file.
+    pub(super) fn key_pair(
+        &self,
+        path: &Path,
+        algorithm: &'static SignatureAlgorithm,
+    ) -> anyhow::Result<KeyPair> {
+        if let Some(pem) = present(path)? {
+            let pem = String::from_utf8_lossy(&pem).into_owned();
+            return KeyPair::from_pem(&pem)
+                .with_context(|| format!("{} is no private key (PKCS #8, PEM)", path.display()));
+        }
+        let key = KeyPair::generate_for(algorithm).context("cannot make a key")?;
+        durable::write(path, Rights::PRIVATE, key.serialize_pem().as_bytes())?;
+        outln!("made {}", path.display());
+        Ok(key)
+    }
+
+    pub(super) fn token_key(&self) -> anyhow::Result<()> {
+        let key = self.key_pair(&self.path("registry-token.key"), &PKCS_ED25519)?;
+        let path = self.path("registry-token.pub");
+        let pem = key.public_key_pem();
+        if present(&path)?.as_deref() != Some(pem.as_bytes()) {
+            durable::write(&path, Rights::PUBLIC, pem.as_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Says what stayed, what ends, and what belongs to nobody.
+    fn tell(&self, site: &Site, authority: &Facts, n_kept: usize) {
+        if n_kept > 0 {
+            outln!("good as they were: {n_kept} of the nodes' certificates");
+        }
+        let left = authority.days_left(self.today);
+        if left < SOON {
+            errln!(
+                "warning: the authority {} ends in {}, and everything that it has signed",
+                self.path("ca.crt").display(),
+                counted(left, "day")
+            );
+        }
+        let known: BTreeSet<&str> = known(site).map(|node| node.name.as_str()).collect();
+        for path in disk::list(&self.path("nodes")).unwrap_or_default() {
+            let stem = path.file_stem().and_then(|stem| stem.to_str());
+            if stem.is_some_and(|stem| !known.contains(stem)) {
+                errln!(
+                    "note: {} belongs to no node of the site that runs registry-svc",
+                    path.display()
+                );
+            }
+        }
+    }
+
+    //--- Looking
+
+    /// Prints every certificate; whether all are good.
+    pub fn show(&self, site: &Site) -> bool {
+        let states = self.states(site);
+        for state in &states {
+            outln!("{state}");
+        }
+        states.iter().all(|state| state.lack.is_none())
+    }
+
+    pub(super) fn states(&self, site: &Site) -> Vec<State> {
+        let path = self.path("ca.crt");
+        let authority = present(&path).ok().flatten().map(|pem| Facts::read(&pem));
+        let lack = match &authority {
+            None => Some(Reason::Missing),
+            Some(Err(why)) => Some(Reason::Unreadable(why)),
+            Some(Ok(facts)) => {
+                let days = facts.days_left(self.today);
+                (days < SOON).then_some(Reason::Ends { days })
+            }
+        };
+        let authority = authority.and_then(Result::ok);
+        let authority = authority.map(|facts| Authority::of(site, facts));
+        let signs_here = authority.is_none() || self.path("ca.key").exists();
+        let mut states = Vec::new();
+        for node in known(site) {
+            let path = self.certificate(node);
+            let pem = present(&path).ok().flatten();
+            let facts = pem.as_deref().and_then(|pem| Facts::read(pem).ok());
+            let key = present(&self.key(node)).ok().flatten();
+            let key = key.and_then(|pem| KeyPair::from_pem(&String::from_utf8_lossy(&pem)).ok());
+            let lack = match (&authority, &key) {
+                (Some(authority), Some(key)) => lacks(
+                    pem.as_deref(),
+                    key.public_key_raw(),
+                    &names(site, node),
+                    authority,
+                    self.today,
+                ),
+                (None, _) if pem.is_some() => Some(Reason::OtherAuthority),
+                (Some(_), None) if pem.is_some() => Some(Reason::OtherKey),
+                _ => Some(Reason::Missing),
+            };
+            states.push(State {
+                path,
+                facts,
+                lack,
+                today: self.today,
+                signs_here,
+            });
+        }
+        let first = State {
+            path,
+            facts: authority.map(|authority| authority.facts),
+            lack,
+            today: self.today,
+            signs_here,
+        };
+        states.insert(0, first);
+        states
+    }
+
+    /// Whether what was read is for this site.
+    pub(super) fn fits(&self, site: &Site, secrets: &Secrets) -> Result<(), Problems> {
+        let mut problems = Problems::default();
+        let mut wrong = |path: &Path, why: &str| {
+            let advice = "`outpost pki make` makes it anew";
+            problems.push(Problem::new(format!("{}: {why}; {advice}", path.display())));
+        };
+        let authority = Facts::read(&secrets.authority);
+        let authority = authority.map(|facts| Authority::of(site, facts));
+        if let Err(why) = &authority {
+            wrong(&self.path("ca.crt"), &format!("it is {why}"));
+        }
+        for node in known(site) {
+            let (Ok(authority), Some(pair)) = (&authority, secrets.nodes.get(&node.name)) else {
+                continue;
+            };
+            let Ok(key) = KeyPair::from_pem(&String::from_utf8_lossy(&pair.key)) else {
+                wrong(&self.key(node), "it is no private key (PKCS #8, PEM)");
+                continue;
+            };
+            // On this day nothing has ended.
+            let lack = lacks(
+                Some(&pair.certificate),
+                key.public_key_raw(),
+                &names(site, node),
+                authority,
+                0,
+            );
+            if let Some(reason) = lack {
+                wrong(&self.certificate(node), &reason.to_string());
+            }
+        }
+        problems.unless_empty(())
+    }
+}
+
+impl Authority {
+    /// What signs for a site.
+    pub(super) fn of(site: &Site, facts: Facts) -> Self {
+        let is_own = facts.subject == own_subject(site);
+        Self { facts, is_own }
+    }
+}
+
+/// What an authority is called that is made here.
+fn own_subject(site: &Site) -> String {
+    format!("Outpost authority of {}", site.domain)
+}

@@ -1,0 +1,359 @@
+//! From a [`Site`] and a [`Layout`] to the files that its services read.
+//!
+//! ```text
+//! Site + Layout ──► render ──► files of one place: `outpost up` writes them below its run directory
+//! Site + Node + Secrets ──► node ──► the same on a node, with its certificates and keys
+//! ```
+//!
+//! Pure: the same site and layout give the same bytes. Nothing here writes a file, looks at this
+//! machine or reads a clock; [`crate::up`] and the verb `render` write what is rendered.
+
+mod dns_authd;
+mod dns_recursor;
+mod healthd;
+pub mod layout;
+pub mod lb_proxy;
+mod node_file;
+pub mod own_targets;
+mod registry_svc;
+mod reverse;
+mod site_facts;
+mod timesync_agent;
+mod zone;
+mod zone_list;
+
+use std::path::Path;
+
+use config_text::toml::{duration, quoted};
+
+pub use self::layout::{Layout, Place};
+pub use self::node_file::{NodeFile, Output, Part};
+use site::places;
+use site::secrets::Secrets;
+use site::service::Service;
+use site::{Node, Site};
+
+/// A rendered file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct File {
+    /// Its name below [`Layout::directory`]; it may be in a directory there.
+    pub name: String,
+    /// What is in it.
+    pub text: String,
+    /// Who reads it.
+    pub service: Service,
+}
+
+/// Renders every file of the services that run in a place.
+pub fn render(site: &Site, layout: &Layout) -> Vec<File> {
+    let services = Service::ALL
+        .into_iter()
+        .filter(|service| layout.runs(*service));
+    services
+        .flat_map(|service| {
+            let zones = match service {
+                Service::DnsAuthd => zones(site),
+                _ => Vec::new(),
+            };
+            let config = File {
+                name: places::config_name(service),
+                text: configuration(service, site, layout),
+                service,
+            };
+            [config].into_iter().chain(zones)
+        })
+        .collect()
+}
+
+/// Renders what a node of the site reads: the configuration of each of its services, its zones and
+/// its certificates, in the order of their paths.
+pub fn node(site: &Site, node: &Node, secrets: &Secrets) -> Vec<NodeFile> {
+    let layout = Layout::of_node(site, node);
+    let rendered = render(site, &layout).into_iter().map(|file| NodeFile {
+        path: layout.directory.join(file.name),
+        mode: READABLE,
+        owner: None,
+        contents: file.text.into_bytes(),
+        part: Part::Service(file.service),
+    });
+    let mut files: Vec<NodeFile> = rendered.collect();
+    files.push(NodeFile {
+        path: layout.directory.join(site_facts::NAME),
+        mode: READABLE,
+        owner: None,
+        contents: site_facts::render(site, node).into_bytes(),
+        part: Part::Common,
+    });
+    files.extend(secret_files(site, node, secrets));
+    files.sort_by(|one, other| one.path.cmp(&other.path));
+    files
+}
+
+//--- Pieces
+
+fn configuration(service: Service, site: &Site, layout: &Layout) -> String {
+    match service {
+        Service::Healthd => healthd::render(site, layout),
+        Service::DnsAuthd => dns_authd::render(site, layout),
+        Service::DnsRecursor => dns_recursor::render(site, layout),
+        Service::LbProxy => lb_proxy::render(site, layout),
+        Service::RegistrySvc => registry_svc::render(site, layout),
+        Service::TimesyncAgent => timesync_agent::render(site, layout),
+    }
+}
+
+/// Who may ask for names: the node itself, the networks of the site, and those of its clients, such as
+/// pods, whose own resolver asks the node's.
+fn askers(site: &Site) -> Vec<String> {
+    let own = ["127.0.0.0/8", "::1/128"].map(str::to_owned);
+    let networks = site.networks.iter().chain(&site.clients);
+    let networks = networks.map(ipnet::IpNet::trunc);
+    own.into_iter()
+        .chain(networks.map(|network| network.to_string()))
+        .collect()
+}
+
+/// The zones of a site, and the list of them.
+fn zones(site: &Site) -> Vec<File> {
+    let reverse = reverse::zones(site);
+    let names = reverse.iter().map(|zone| zone.name.as_str());
+    let list = zone_list::render([site.domain.as_str()].into_iter().chain(names));
+    let file = |name: String, text: String| File {
+        name,
+        text,
+        service: Service::DnsAuthd,
+    };
+    let mut files = vec![
+        file(zone_list::NAME.to_owned(), list),
+        file(zone_list::file_name(&site.domain), zone::render(site)),
+    ];
+    for zone in &reverse {
+        let text = reverse::render(site, zone);
+        files.push(file(zone_list::file_name(&zone.name), text));
+    }
+    files
+}
+
+/// Certificates, keys and passwords, each where it is read alone.
+fn secret_files(site: &Site, node: &Node, secrets: &Secrets) -> Vec<NodeFile> {
+    let file = |path: &str, mode, contents: &[u8], part| NodeFile {
+        path: path.into(),
+        mode,
+        // Root reads everything; the services do not run as root.
+        owner: (mode != READABLE).then_some((places::UID, places::GID)),
+        contents: contents.to_vec(),
+        part,
+    };
+    let mut files = Vec::new();
+    if !secrets.authority.is_empty() {
+        let authority = &secrets.authority;
+        files.push(file(places::CA, READABLE, authority, Part::Common));
+    }
+    if !node.services.contains(&Service::RegistrySvc) {
+        return files;
+    }
+    let registry = Part::Service(Service::RegistrySvc);
+    if let Some(pair) = secrets.nodes.get(&node.name) {
+        let certificate = &pair.certificate;
+        files.push(file(places::CERTIFICATE, READABLE, certificate, registry));
+        files.push(file(places::KEY, PRIVATE, &pair.key, registry));
+    }
+    for mirror in &site.registry.mirrors {
+        let places = [
+            (
+                &mirror.credentials,
+                places::mirror_credentials(&mirror.prefix),
+                PRIVATE,
+            ),
+            (
+                &mirror.ca,
+                places::mirror_authority(&mirror.prefix),
+                READABLE,
+            ),
+        ];
+        for (named, place, mode) in places {
+            if let Some(contents) = named.as_ref().and_then(|path| secrets.mirrors.get(path)) {
+                files.push(file(&place.to_string_lossy(), mode, contents, registry));
+            }
+        }
+    }
+    if site.registry.users.is_none() {
+        return files;
+    }
+    if let Some(users) = &secrets.registry_users {
+        files.push(file(places::REGISTRY_USERS, PRIVATE, users, registry));
+    }
+    if let Some(key) = &secrets.registry_token_key {
+        files.push(file(places::REGISTRY_TOKEN_KEY, PRIVATE, key, registry));
+    }
+    files
+}
+
+/// The lines that every configuration begins with: no table is open after them.
+fn head(service: Service, layout: &Layout) -> String {
+    format!(
+        "# {service}, rendered by `outpost`.\nversion = \"v1\"\ndrain = {}\n",
+        duration(layout.drain)
+    )
+}
+
+/// The table of the admin listener.
+fn admin(service: Service, layout: &Layout) -> String {
+    format!(
+        "\n[admin]\nlisten = {}\n",
+        quoted(&layout.admin.of(service).to_string())
+    )
+}
+
+/// The healthd of the node, as its subscribers name it.
+fn endpoint(layout: &Layout) -> String {
+    if layout.runs(Service::Healthd) {
+        format!("unix:{}", layout.healthd_socket.display())
+    } else {
+        "none".to_owned()
+    }
+}
+
+/// A path. One that is no UTF-8 cannot be written in TOML; its wrong bytes are replaced, and the
+/// service that reads it says that there is no such file.
+fn path(path: &Path) -> String {
+    quoted(&path.to_string_lossy())
+}
+
+/// For everybody, as configurations are.
+const READABLE: u32 = 0o644;
+/// For the services alone.
+const PRIVATE: u32 = 0o600;
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::time::Duration;
+
+    use super::*;
+    use site::service::PerService;
+
+    /// A demonstration as `outpost up` lays it out.
+    pub(super) fn demo() -> (Site, Layout) {
+        let masters = [13, 14, 15].map(|last| [127, 0, 0, last].into());
+        let site = Site::example().with_masters_at(&masters, |port| match port {
+            443 => Some(8443),
+            6443 | 5443 => Some(port),
+            _ => None,
+        });
+        let at = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+        let layout = Layout {
+            directory: "/run/user/1000/outpost-up".into(),
+            state: "/run/user/1000/outpost-up/state".into(),
+            healthd_socket: "/run/user/1000/outpost-up/healthd.sock".into(),
+            swap_socket: "/run/user/1000/outpost-up/lb-proxy.swap".into(),
+            dns: vec![at(5300)],
+            authority: vec![at(5301)],
+            authorities: vec![at(5301)],
+            proxy: vec![at(0).ip()],
+            registry: vec![at(5000)],
+            time: vec![at(11_123)],
+            admin: PerService {
+                healthd: at(9401),
+                dns_authd: at(9402),
+                dns_recursor: at(9403),
+                lb_proxy: at(9404),
+                registry_svc: at(9405),
+                timesync_agent: at(9406),
+            },
+            probe_interval: Duration::from_millis(500),
+            drain: Duration::from_secs(2),
+            upstreams: Vec::new(),
+            place: Place::Demonstration,
+        };
+        (site, layout)
+    }
+
+    #[test]
+    fn every_configuration_is_toml_whatever_the_paths_are() {
+        let (site, mut layout) = demo();
+        layout.directory = "/tmp/a \"b\"\\c\n\u{7f}d".into();
+        layout.healthd_socket = layout.directory.join("healthd.sock");
+        let of_node = Layout::of_node(&site, &site.nodes[0]);
+        let files = [render(&site, &layout), render(&site, &of_node)].concat();
+        for file in files.iter().filter(|file| file.name.ends_with(".toml")) {
+            let parsed: Result<toml::Table, _> = toml::from_str(&file.text);
+            assert!(parsed.is_ok(), "{}: {:?}\n{}", file.name, parsed, file.text);
+            assert_eq!(
+                parsed.unwrap().get("version").and_then(toml::Value::as_str),
+                Some("v1")
+            );
+        }
+    }
+
+    #[test]
+    fn files_do_not_depend_on_anything_but_site_and_layout() {
+        let (site, layout) = demo();
+        assert_eq!(render(&site, &layout), render(&site, &layout));
+    }
+
+    #[test]
+    fn a_node_has_files_for_what_it_runs() {
+        let site = Site::example();
+        let paths = |of: &Node| -> Vec<String> {
+            let files = node(&site, of, &Secrets::made_up(&site));
+            files
+                .iter()
+                .map(|file| file.path.display().to_string())
+                .collect()
+        };
+        assert_eq!(
+            paths(&site.nodes[0]),
+            [
+                "/etc/outpost/dns-authd.toml",
+                "/etc/outpost/dns-recursor.toml",
+                "/etc/outpost/healthd.toml",
+                "/etc/outpost/lb-proxy.toml",
+                "/etc/outpost/pki/ca.crt",
+                "/etc/outpost/pki/node.crt",
+                "/etc/outpost/pki/node.key",
+                "/etc/outpost/registry-svc.toml",
+                "/etc/outpost/site.json",
+                "/etc/outpost/timesync-agent.toml",
+                "/etc/outpost/zones/7.168.192.in-addr.arpa",
+                "/etc/outpost/zones/ocp4.redhat.ren",
+                "/etc/outpost/zones.conf",
+            ]
+        );
+        assert_eq!(
+            paths(&site.nodes[3]),
+            [
+                "/etc/outpost/pki/ca.crt",
+                "/etc/outpost/site.json",
+                "/etc/outpost/timesync-agent.toml"
+            ]
+        );
+    }
+
+    #[test]
+    fn secrets_are_for_the_services_alone_and_each_node_has_its_own() {
+        let mut site = Site::example();
+        site.registry.users = Some("users".into());
+        let files = node(&site, &site.nodes[1], &Secrets::made_up(&site));
+        let private: Vec<(String, String)> = files
+            .iter()
+            .filter(|file| file.mode == 0o600 && file.owner == Some((65_532, 65_532)))
+            .map(|file| {
+                let contents = String::from_utf8(file.contents.clone()).unwrap();
+                (file.path.display().to_string(), contents)
+            })
+            .collect();
+        let expected = [
+            ("/etc/outpost/pki/node.key", "key of master-1\n"),
+            ("/etc/outpost/pki/registry-token.key", "token key\n"),
+            ("/etc/outpost/registry.users", "users\n"),
+        ];
+        assert_eq!(
+            private,
+            expected.map(|(path, text)| (path.to_owned(), text.to_owned()))
+        );
+        for file in files.iter().filter(|file| file.owner.is_none()) {
+            assert_eq!(file.mode, 0o644, "{}", file.path.display());
+        }
+    }
+}

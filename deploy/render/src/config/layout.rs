@@ -1,0 +1,126 @@
+//! Where the services of one node listen and keep their files.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use site::places;
+use site::service::{PerService, Service};
+use site::{Node, Site};
+
+/// Where the services of one node listen and keep their files, and what differs between a node
+/// and a demonstration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Where the rendered files lie. Absolute.
+    pub directory: PathBuf,
+    /// Where services keep state. Absolute.
+    pub state: PathBuf,
+    /// The socket of healthd.
+    pub healthd_socket: PathBuf,
+    /// Where a new lb-proxy asks the old one for its connections.
+    pub swap_socket: PathBuf,
+    /// Where dns-recursor listens.
+    pub dns: Vec<SocketAddr>,
+    /// Where dns-authd listens.
+    pub authority: Vec<SocketAddr>,
+    /// Where dns-recursor asks for the zones of the site: the first that works.
+    pub authorities: Vec<SocketAddr>,
+    /// Where lb-proxy listens; the ports are those of what is offered.
+    pub proxy: Vec<IpAddr>,
+    /// Where registry-svc listens.
+    pub registry: Vec<SocketAddr>,
+    /// Where timesync-agent answers.
+    pub time: Vec<SocketAddr>,
+    /// The admin listeners.
+    pub admin: PerService<SocketAddr>,
+    /// How often each port of each node is probed.
+    pub probe_interval: Duration,
+    /// How long a service may take to finish what has begun.
+    pub drain: Duration,
+    /// Servers that resolve names outside the site. Empty: such names are refused at once.
+    pub upstreams: Vec<SocketAddr>,
+    /// What the services run on.
+    pub place: Place,
+}
+
+/// What the services run on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// This machine, on loopback, without privileges: no certificates, no virtual IPs, no clock
+    /// that is set, and the masters' ports belong to responders on addresses of their own.
+    Demonstration,
+    /// This node of the site.
+    Node(Box<Node>),
+}
+
+impl Layout {
+    /// The layout of a node, as [`places`] has it.
+    pub fn of_node(site: &Site, node: &Node) -> Self {
+        Self {
+            directory: places::ETC.into(),
+            state: places::STATE.into(),
+            healthd_socket: places::HEALTHD_SOCKET.into(),
+            swap_socket: places::SWAP_SOCKET.into(),
+            dns: everywhere(places::DNS_PORT),
+            authority: match site.shares_authorities() {
+                true => everywhere(places::AUTHORITY_PORT),
+                false => vec![places::authority()],
+            },
+            authorities: authorities(site, node),
+            proxy: ANY.to_vec(),
+            registry: everywhere(site.registry.port),
+            time: everywhere(places::TIME_PORT),
+            admin: PerService::from_fn(places::admin),
+            probe_interval: PROBE_INTERVAL,
+            drain: DRAIN,
+            upstreams: site.upstreams.clone(),
+            place: Place::Node(Box::new(node.clone())),
+        }
+    }
+
+    /// The node, unless this is a demonstration.
+    pub fn node(&self) -> Option<&Node> {
+        match &self.place {
+            Place::Demonstration => None,
+            Place::Node(node) => Some(node),
+        }
+    }
+
+    /// Whether a service runs here.
+    pub fn runs(&self, service: Service) -> bool {
+        self.node()
+            .is_none_or(|node| node.services.contains(&service))
+    }
+}
+
+/// Where a node's dns-recursor asks for the zones of the site: the node's own dns-authd as long as it
+/// answers, then those of the other nodes. All have the same zones.
+fn authorities(site: &Site, node: &Node) -> Vec<SocketAddr> {
+    let others = site.other_authorities(node);
+    let mut all = Vec::with_capacity(others.len() + 1);
+    if others.is_empty() || node.services.contains(&Service::DnsAuthd) {
+        all.push(places::authority());
+    }
+    let there = |other: &&Node| SocketAddr::new(other.address(), places::AUTHORITY_PORT);
+    all.extend(others.iter().map(there));
+    all
+}
+
+/// A port on every address, of both families.
+pub(super) fn everywhere(port: u16) -> Vec<SocketAddr> {
+    ANY.iter().map(|ip| SocketAddr::new(*ip, port)).collect()
+}
+
+/// Every address.
+const ANY: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+    IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+];
+
+/// A master that is gone leaves the answers within some 4 s: an interval and the time-out of the
+/// probe. Answers may be cached until the next probe.
+const PROBE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Transfers that have begun go on in the other slot or begin anew; units wait longer than this.
+pub const DRAIN: Duration = Duration::from_secs(10);

@@ -1,0 +1,147 @@
+//! What tells that a node's own services work: healthd probes it, the status page shows it, and a
+//! swap waits for it.
+//!
+//! Each is asked for what its clients ask it for. A connection alone tells nothing here: systemd
+//! holds the sockets and accepts for a service that is away.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use config_text::toml::{duration, quoted};
+
+use super::timesync_agent::gives_time;
+use site::places;
+use site::service::Service;
+use site::{Node, Site};
+
+/// How one of a node's own services is probed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnTarget {
+    /// The service.
+    pub service: Service,
+    /// Where it is asked.
+    pub address: SocketAddr,
+    /// What it is asked for.
+    pub question: Question,
+}
+
+/// What a service is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// The SOA record of a name that exists.
+    Dns {
+        /// The name.
+        name: String,
+    },
+    /// The time, from a clock that is synchronised.
+    Ntp,
+    /// A path in plain text, answered with 200.
+    Http {
+        /// The path.
+        path: String,
+    },
+    /// A path over TLS, from somebody whom the site's authority vouches for.
+    Https {
+        /// The name that the certificate is for.
+        host: String,
+        /// The path.
+        path: String,
+        /// The status of the answer.
+        status: u16,
+    },
+}
+
+/// The targets of a node's own services, in the order in which those start.
+///
+/// healthd is none of them: it cannot be told that it is away.
+pub fn own_targets(site: &Site, node: &Node) -> Vec<OwnTarget> {
+    let services = Service::ALL
+        .into_iter()
+        .filter(|service| node.services.contains(service));
+    services
+        .filter_map(|service| own_target(site, node, service))
+        .collect()
+}
+
+fn own_target(site: &Site, node: &Node, service: Service) -> Option<OwnTarget> {
+    let own: IpAddr = node.address();
+    let dns = || Question::Dns {
+        name: site.domain.clone(),
+    };
+    let (address, question) = match service {
+        Service::Healthd => return None,
+        Service::DnsAuthd => (places::authority(), dns()),
+        Service::DnsRecursor => (SocketAddr::new(own, places::DNS_PORT), dns()),
+        Service::LbProxy => (places::admin(service), ready()),
+        Service::RegistrySvc => (
+            SocketAddr::new(own, site.registry.port),
+            Question::Https {
+                host: format!("{}.{}", node.name, site.domain),
+                path: "/v2/".to_owned(),
+                status: version_status(site),
+            },
+        ),
+        Service::TimesyncAgent if gives_time(node) => {
+            (SocketAddr::new(own, places::TIME_PORT), Question::Ntp)
+        }
+        // It answers nobody.
+        Service::TimesyncAgent => (places::admin(service), ready()),
+    };
+    Some(OwnTarget {
+        service,
+        address,
+        question,
+    })
+}
+
+/// A service that has no clients on its own, or none that it answers by itself, is asked whether it is
+/// ready.
+fn ready() -> Question {
+    Question::Http {
+        path: "/readyz".to_owned(),
+    }
+}
+
+/// How a registry answers `GET /v2/` of somebody who does not say who they are: it asks them to,
+/// where it knows anybody.
+fn version_status(site: &Site) -> u16 {
+    if site.registry.users.is_some() {
+        401
+    } else {
+        200
+    }
+}
+
+impl OwnTarget {
+    /// The `[[target]]` of healthd's configuration.
+    pub(super) fn to_toml(&self) -> String {
+        let kind = match &self.question {
+            Question::Dns { name } => format!(
+                "kind = \"dns\"\nname = {}\nrcode = \"NOERROR\"\n",
+                quoted(name)
+            ),
+            Question::Ntp => "kind = \"ntp\"\n".to_owned(),
+            Question::Http { path } => format!("kind = \"http\"\npath = {}\n", quoted(path)),
+            Question::Https { host, path, status } => format!(
+                "kind = \"https\"\npath = {}\nhost = {}\nstatus = {status}\nverify = \"ca\"\nca-file = {}\n",
+                quoted(path),
+                quoted(host),
+                quoted(places::CA)
+            ),
+        };
+        format!(
+            "\n# {}.\n[[target]]\n{kind}address = {}\ninterval = {}\ntimeout = {}\nfall = {FALL}\n",
+            self.service,
+            quoted(&self.address.to_string()),
+            duration(INTERVAL),
+            duration(TIMEOUT),
+        )
+    }
+}
+
+/// Soon enough for a status page and for a swap, which asks for a probe at once besides.
+const INTERVAL: Duration = Duration::from_secs(2);
+/// They are on this very node.
+const TIMEOUT: Duration = Duration::from_secs(1);
+/// A service that is swapped may miss one probe.
+const FALL: u32 = 2;

@@ -1,0 +1,83 @@
+//! What a container of a service is given, however podman is told.
+
+use super::needs::Needs;
+use super::scope::{Scope, resolvers};
+use super::slot;
+use super::unit::file;
+use crate::config::{NodeFile, Part};
+use site::places;
+use site::service::Service;
+use site::slot::Slot;
+
+/// The configuration of our own store of images. CRI-O empties its own, which podman shares
+/// otherwise, after a power cut.
+pub(super) const STORAGE_CONF: &str = "/etc/outpost/storage.conf";
+
+/// A container of a slot.
+#[derive(Clone, Debug)]
+pub(super) struct Container {
+    pub(super) name: String,
+    pub(super) image: String,
+    pub(super) arguments: String,
+    pub(super) capabilities: Vec<&'static str>,
+    /// As `podman run --volume` takes them.
+    pub(super) volumes: Vec<String>,
+    pub(super) environment: String,
+    /// Servers that look up names; the host's when empty.
+    pub(super) dns: Vec<String>,
+    /// Seconds from SIGTERM to SIGKILL.
+    pub(super) stop_timeout: u64,
+}
+
+impl Container {
+    /// Of a slot.
+    pub(super) fn of(service: Service, slot: Slot, scope: &Scope<'_>, needs: &Needs) -> Self {
+        // Shared labels (z), not private ones: both slots use the same directories at once.
+        let mut volumes = vec![format!("{0}:{0}:ro,z", places::ETC)];
+        volumes.extend(needs.writes.iter().map(|path| format!("{path}:{path}:z")));
+        // What is the system's keeps its label.
+        volumes.extend(needs.reads.iter().map(|path| format!("{path}:{path}:ro")));
+        // What podman copies into a container is the resolv.conf of the moment in which it starts,
+        // before the node has addresses.
+        let dns = match needs.names {
+            true => resolvers(scope.site, None),
+            false => Vec::new(),
+        };
+        Self {
+            name: slot::container(service, slot),
+            image: slot::image(service, slot),
+            arguments: slot::arguments(service, slot),
+            capabilities: needs.capabilities.clone(),
+            volumes,
+            environment: slot::watchdog_environment(),
+            dns: dns.iter().map(ToString::to_string).collect(),
+            stop_timeout: needs.stop.as_secs(),
+        }
+    }
+}
+
+/// The variable that points podman at our store, as units set it.
+pub(super) fn storage_environment() -> String {
+    format!("CONTAINERS_STORAGE_CONF={STORAGE_CONF}")
+}
+
+/// How podman is told to have the configuration read again.
+pub(super) fn reload(container: &Container) -> String {
+    format!("/usr/bin/podman kill --signal HUP {}", container.name)
+}
+
+/// The configuration of the store.
+pub(super) fn storage_conf() -> NodeFile {
+    let text = format!(
+        "# Outpost's own store of images: CRI-O empties the one that podman uses otherwise when the\n\
+         # machine was not shut down in order.\n\
+         [storage]\n\
+         driver = \"overlay\"\n\
+         graphroot = \"{state}/storage\"\n\
+         # Not below {run}, which containers see.\n\
+         runroot = \"/run/outpost-storage\"\n",
+        state = places::STATE,
+        run = places::RUN,
+    );
+    file(STORAGE_CONF, text, Part::Common)
+}

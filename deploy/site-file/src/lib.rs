@@ -1,0 +1,130 @@
+//! `site.toml`: the file that describes a site, as people write it, made into a [`Site`].
+//!
+//! ```text
+//! site.toml ─► spec (serde) ─► build ─► Site, problems, remarks, files that it names
+//!                                │ claims        whose an address, a name, a port is
+//!                                │ names         what may be a name
+//!                                └ master_file   records, read as dns-authd reads them
+//! ```
+//!
+//! [`parse`] is pure; every problem has its line and column, and all are found in one go. Whether
+//! the files are there that a site file names is for [`crate::check`].
+
+mod build;
+mod builder;
+mod claims;
+mod master_file;
+pub mod names;
+mod offers;
+mod platform;
+mod registry;
+mod report;
+mod spec;
+mod zone;
+
+use std::path::{Path, PathBuf};
+
+use config_text::Position;
+use daemon::config::{Document, Problems};
+
+pub use report::{Kind, Remark};
+
+use site::Site;
+
+/// Where a site file is, unless somebody says otherwise.
+pub const DEFAULT: &str = "site.toml";
+
+/// What a site file says.
+#[derive(Debug)]
+pub struct SiteFile {
+    /// The site, or everything that is wrong.
+    pub site: Result<Site, Problems>,
+    /// What is odd.
+    pub remarks: Vec<Remark>,
+    /// Files that it names.
+    pub named: Vec<Named>,
+}
+
+/// A file that a site file names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// What is in it, for people.
+    pub what: &'static str,
+    /// The same, for who looks into it.
+    pub holds: Holds,
+    /// Where it is, seen from the site file.
+    pub path: PathBuf,
+    /// Where it is named.
+    pub position: Position,
+}
+
+impl Named {
+    /// A file that a key may name.
+    fn of(
+        document: &Document,
+        what: &'static str,
+        holds: Holds,
+        path: Option<&toml::Spanned<PathBuf>>,
+    ) -> Option<Self> {
+        path.map(|path| Self {
+            what,
+            holds,
+            path: path.get_ref().clone(),
+            position: document.position(path.span().start),
+        })
+    }
+}
+
+/// What a file that a site file names has to have in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holds {
+    /// Users and their passwords, as `htpasswd -B` writes them.
+    Users,
+    /// `user:password` of one.
+    Credentials,
+    /// Certificates (PEM).
+    Certificates,
+}
+
+/// Reads a site file.
+///
+/// # Errors
+///
+/// When it cannot be read, or anything in it is wrong.
+pub fn read(path: &Path) -> Result<Site, Problems> {
+    parse(&open(path)?).site
+}
+
+/// Opens a site file.
+///
+/// # Errors
+///
+/// When it cannot be read; with what makes one, if there is none.
+pub fn open(path: &Path) -> Result<Document, Problems> {
+    Document::read(path).map_err(|mut problems| {
+        if !path.exists() {
+            let advice =
+                "; `outpost init` makes one from a few answers, or from install-config.yaml";
+            problems
+                .0
+                .iter_mut()
+                .for_each(|problem| problem.message.push_str(advice));
+        }
+        problems
+    })
+}
+
+/// Makes a site of a document.
+pub fn parse(document: &Document) -> SiteFile {
+    match document.parse::<spec::Spec>() {
+        Ok(spec) => build::build(document, spec),
+        Err(problems) => SiteFile {
+            site: Err(problems),
+            remarks: Vec::new(),
+            named: Vec::new(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,340 @@
+//! The registry: where it is, who may use it, how much it holds, and what it fetches from elsewhere.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::builder::Builder;
+use super::spec::{MirrorSpec, QuotaSpec, RegistrySpec, Text};
+use super::{Holds, Named, names};
+use site::{Mirror, Node, Platform, Quota, Registry, Runtime};
+
+/// What names of upstreams are held against.
+pub(super) struct Around<'s> {
+    pub(super) domain: &'s str,
+    pub(super) nodes: &'s [Node],
+    pub(super) platform: &'s Platform,
+    /// Whether somebody resolves names outside the site.
+    pub(super) resolves: bool,
+}
+
+impl Builder<'_> {
+    pub(super) fn registry(&mut self, spec: &RegistrySpec, around: &Around<'_>) -> Registry {
+        let usual = Registry::default();
+        let names = match &spec.names {
+            Some(names) => names.iter().map(|name| name.get_ref().clone()).collect(),
+            None => vec!["registry".to_owned()],
+        };
+        let cluster_port = spec
+            .cluster_port
+            .as_ref()
+            .map_or(usual.cluster_port, |port| *port.get_ref());
+        let span = spec.cluster_port.as_ref().map_or(0..0, toml::Spanned::span);
+        let who = "the nodes of the registry".to_owned();
+        self.ports.claim(&mut self.report, cluster_port, span, who);
+        let users = spec.users.as_ref().map(|users| users.get_ref().clone());
+        self.named.extend(Named::of(
+            self.report.document(),
+            "the users of the registry",
+            Holds::Users,
+            spec.users.as_ref(),
+        ));
+        let mut registry = Registry {
+            names,
+            port: spec
+                .port
+                .as_ref()
+                .map_or(usual.port, |port| *port.get_ref()),
+            cluster_port,
+            users,
+            anonymous_pull: spec.anonymous_pull.unwrap_or(true),
+            quotas: Vec::new(),
+            mirrors: Vec::new(),
+        };
+        for quota in &spec.quota {
+            let quota = self.quota(quota, &registry.quotas);
+            registry.quotas.push(quota);
+        }
+        for mirror in &spec.mirror {
+            let mirror = self.mirror(mirror, &registry, around);
+            registry.mirrors.push(mirror);
+        }
+        registry
+    }
+
+    fn quota(&mut self, spec: &QuotaSpec, others: &[Quota]) -> Quota {
+        let text = spec.repositories.get_ref();
+        let is_known = |byte: u8| {
+            byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-/*?".contains(&byte)
+        };
+        if text.is_empty() || !text.bytes().all(is_known) {
+            self.report.wrong(
+                spec.repositories.span(),
+                format!("`{text}` is no pattern of repositories, as in \"dev/**\": small letters, digits, . _ - / and the wildcards * ** ?"),
+            );
+        }
+        if others.iter().any(|other| other.repositories == *text) {
+            self.report.wrong(
+                spec.repositories.span(),
+                format!("`{text}` has a quota already"),
+            );
+        }
+        if spec.size.get_ref().0 == 0 {
+            let why = "a quota of nothing: nobody could push";
+            self.report.wrong(spec.size.span(), why);
+        }
+        Quota {
+            repositories: text.clone(),
+            size: spec.size.get_ref().0,
+        }
+    }
+
+    fn mirror(&mut self, spec: &MirrorSpec, registry: &Registry, around: &Around<'_>) -> Mirror {
+        let prefix = spec.prefix.get_ref();
+        if !is_prefix(prefix) {
+            self.report.wrong(
+                spec.prefix.span(),
+                format!("`{prefix}` is not the beginning of a repository's name, as in \"quay\" or \"mirror/quay\""),
+            );
+        }
+        if registry.mirrors.iter().any(|other| other.prefix == *prefix) {
+            let message = format!("`{prefix}` is the prefix of another mirror already");
+            self.report.wrong(spec.prefix.span(), message);
+        }
+        if spec.upstream.is_none() && spec.upstreams.is_empty() {
+            let message = format!("the mirror `{prefix}` has no `upstream`");
+            self.report.wrong(spec.prefix.span(), message);
+        }
+        let mut upstreams = Vec::new();
+        for text in spec.upstream.iter().chain(&spec.upstreams) {
+            self.upstream_registry(text, registry, around);
+            upstreams.push(text.get_ref().trim_end_matches('/').to_owned());
+        }
+        let asks_securely = upstreams.iter().any(|url| url.starts_with("https://"));
+        if spec.ca.is_none() && asks_securely && around.platform.runtime != Runtime::Native {
+            self.report.note(
+                spec.prefix.span(),
+                format!("the mirror `{prefix}` has no `ca`: its upstream is known by the public authorities that `outpost image build --ca-bundle` puts into the image"),
+            );
+        }
+        let document = self.report.document();
+        let files = [
+            (
+                "the credentials of a mirror",
+                Holds::Credentials,
+                &spec.credentials,
+            ),
+            (
+                "the authority of a mirror's upstream",
+                Holds::Certificates,
+                &spec.ca,
+            ),
+        ];
+        for (what, holds, path) in files {
+            self.named
+                .extend(Named::of(document, what, holds, path.as_ref()));
+        }
+        let path = |path: &Option<toml::Spanned<std::path::PathBuf>>| {
+            path.as_ref().map(|path| path.get_ref().clone())
+        };
+        Mirror {
+            upstreams,
+            prefix: prefix.clone(),
+            namespace: spec.namespace.as_ref().map(|text| text.get_ref().clone()),
+            ttl: spec.ttl.map(Duration::from),
+            credentials: path(&spec.credentials),
+            ca: path(&spec.ca),
+        }
+    }
+
+    /// A registry elsewhere: `https://HOST[:PORT]`.
+    fn upstream_registry(&mut self, text: &Text, registry: &Registry, around: &Around<'_>) {
+        let url = text.get_ref();
+        let Some((host, port)) = host_of(url) else {
+            self.report.wrong(
+                text.span(),
+                format!("`{url}` is no registry, as in \"https://registry.example.org\", with a port if it is not the usual one; it has no path, and no user"),
+            );
+            return;
+        };
+        let address: Option<IpAddr> = host.parse().ok();
+        let inside = host
+            .strip_suffix(around.domain)
+            .and_then(|rest| rest.strip_suffix('.'));
+        let is_own = match (address, inside) {
+            (Some(address), _) => {
+                let mut nodes = around.nodes.iter();
+                nodes.any(|node| node.addresses.contains(&address))
+            }
+            (None, Some(name)) => {
+                registry.names.iter().any(|own| own == name)
+                    || around.nodes.iter().any(|node| node.name == name)
+            }
+            (None, None) => false,
+        };
+        if is_own && port == Some(registry.port) {
+            let message =
+                format!("{url} is the registry of the site itself: it would ask in circles");
+            self.report.wrong(text.span(), message);
+        } else if address.is_none() && inside.is_none() && !around.resolves {
+            self.report.warn(
+                text.span(),
+                format!("`{host}` cannot be resolved: [dns] has no upstreams"),
+            );
+        }
+    }
+}
+
+/// The host of a URL, and its port if it says one.
+fn host_of(url: &str) -> Option<(String, Option<u16>)> {
+    let rest = url
+        .strip_prefix("https://")
+        .or_else(|| url.strip_prefix("http://"))?;
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    let (host, port) = match rest.strip_prefix('[') {
+        Some(rest) => {
+            let (host, rest) = rest.split_once(']')?;
+            host.parse::<std::net::Ipv6Addr>().ok()?;
+            (
+                host,
+                rest.strip_prefix(':')
+                    .or_else(|| (!rest.is_empty()).then_some("")),
+            )
+        }
+        None => match rest.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (rest, None),
+        },
+    };
+    let port = match port {
+        Some(port) => Some(port.parse().ok()?),
+        None => None,
+    };
+    let is_address = host.parse::<IpAddr>().is_ok();
+    (is_address || names::host(host).is_ok()).then(|| (host.to_owned(), port))
+}
+
+/// Whether a text can begin the name of a repository (distribution specification: components of small
+/// letters and digits, with separators between them).
+fn is_prefix(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    text.len() <= 128
+        && text.split('/').all(|part| {
+            let octets = part.as_bytes();
+            let ends = [octets.first(), octets.last()];
+            ends.iter().all(|end| end.is_some_and(|end| is_plain(*end)))
+                && octets
+                    .iter()
+                    .all(|octet| is_plain(*octet) || b"._-".contains(octet))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{check, document, site};
+    use super::*;
+
+    #[test]
+    fn what_is_kept_and_fetched_is_as_it_is_written() {
+        let site = site(
+            "dns.upstreams = [\"192.0.2.1\"]",
+            "",
+            "[[registry.quota]]\nrepositories = \"dev/**\"\nsize = \"20GiB\"\n\
+             [[registry.mirror]]\nprefix = \"mirror/quay\"\nupstreams = [\"https://a.example/\", \"http://[2001:db8::1]:5000\"]\n\
+             namespace = \"quay.io\"\nttl = \"1h\"\ncredentials = \"x\"",
+        );
+        assert_eq!(site.registry.quotas[0].size, 20 << 30);
+        assert_eq!(
+            site.registry.mirrors,
+            [Mirror {
+                upstreams: vec![
+                    "https://a.example".to_owned(),
+                    "http://[2001:db8::1]:5000".to_owned()
+                ],
+                prefix: "mirror/quay".to_owned(),
+                namespace: Some("quay.io".to_owned()),
+                ttl: Some(Duration::from_hours(1)),
+                credentials: Some("x".into()),
+                ca: None,
+            }]
+        );
+    }
+
+    /// What stands at the end of the file, and what is said.
+    const WRONG: &[(&str, &str)] = &[
+        (
+            "[[registry.quota]]\nrepositories = \"Dev\"\nsize = \"1GiB\"",
+            "22:16: `Dev` is no pattern",
+        ),
+        (
+            "[[registry.quota]]\nrepositories = \"a\"\nsize = \"1 heap\"",
+            "23:8: ",
+        ),
+        (
+            "[[registry.quota]]\nrepositories = \"a\"\nsize = \"0\"",
+            "23:8: a quota of nothing",
+        ),
+        (
+            "[[registry.quota]]\nrepositories = \"a\"\nsize = \"1G\"\n[[registry.quota]]\nrepositories = \"a\"\nsize = \"2G\"",
+            "25:16: `a` has a quota already",
+        ),
+        (
+            "[[registry.quota]]\nrepositories = \"a\"",
+            "21:1: missing key `size`",
+        ),
+        (
+            "[[registry.mirror]]\nprefix = \"q\"",
+            "22:10: the mirror `q` has no `upstream`",
+        ),
+        (
+            "[[registry.mirror]]\nprefix = \"q\"\nca = \"x\"\nupstream = \"quay.io\"",
+            "24:12: `quay.io` is no registry",
+        ),
+        (
+            "[[registry.mirror]]\nprefix = \"q\"\nca = \"x\"\nupstream = \"https://a:b@192.0.2.7\"",
+            "24:12: ",
+        ),
+        (
+            "[[registry.mirror]]\nprefix = \"q\"\nca = \"x\"\nupstream = \"https://192.0.2.7/v2\"",
+            "24:12: ",
+        ),
+        (
+            "[[registry.mirror]]\nprefix = \"q\"\nca = \"x\"\nupstream = \"https://192.0.2.7:port\"",
+            "24:12: ",
+        ),
+        (
+            "[[registry.mirror]]\nprefix = \"/q\"\nca = \"x\"\nupstream = \"https://192.0.2.7\"",
+            "22:10: `/q` is not the beginning",
+        ),
+        (
+            "[[registry.mirror]]\nprefix = \"\"\nca = \"x\"\nupstream = \"https://192.0.2.7\"",
+            "22:10: `` is not the beginning",
+        ),
+        (
+            "[[registry.mirror]]\nprefix = \"q\"\nca = \"x\"\nupstream = \"https://a.example\"",
+            "24:12: warning: `a.example` cannot be resolved",
+        ),
+        (
+            "[[registry.mirror]]\nprefix = \"q\"\nupstream = \"https://192.0.2.7\"",
+            "22:10: note: the mirror `q` has no `ca`",
+        ),
+        (
+            "[[registry.mirror]]\nprefix = \"q\"\nca = \"x\"\nupstream = \"https://192.0.2.14:5443\"",
+            "24:12: https://192.0.2.14:5443 is the registry of the site itself",
+        ),
+        (
+            "[[registry.mirror]]\nprefix = \"q\"\nca = \"x\"\nupstream = \"https://registry.north.example.org:5443\"",
+            "24:12: https://registry.north.example.org:5443 is the registry of the site itself",
+        ),
+        (
+            "[[registry.mirror]]\nprefix = \"q\"\nupstream = \"http://192.0.2.7\"\n[[registry.mirror]]\nprefix = \"q\"\nupstream = \"http://192.0.2.8\"",
+            "25:10: `q` is the prefix of another mirror already",
+        ),
+    ];
+
+    #[test]
+    fn what_would_not_work_is_said_where_it_stands() {
+        for (end, begins) in WRONG {
+            check(&document("", "", end), begins);
+        }
+    }
+}

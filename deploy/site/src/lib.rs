@@ -1,0 +1,545 @@
+//! A site: its domain, its nodes, and the names it answers for.
+//!
+//! Every file of every service is rendered from this one description. It does not say in which directory
+//! a service runs: `Layout` of `site-render` does.
+//!
+//! | module | what it holds |
+//! | --- | --- |
+//! | [`service`] | the services, in the order in which they start |
+//! | [`slot`] | the two slots of a service on a node |
+//! | [`places`] | paths, ports and users of everything on a node |
+//! | [`secrets`] | keys, certificates and passwords of a site |
+//!
+//! Never reads a file, an address of this machine or a clock.
+
+pub mod places;
+pub mod secrets;
+pub mod service;
+pub mod slot;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+use crate::service::Service;
+
+/// A site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// What people call it: the name of the cluster, from which virtual routers get their numbers.
+    pub name: String,
+    /// The domain it is authoritative for, without a final dot.
+    pub domain: String,
+    /// Where its nodes and virtual IPs are. Reverse zones are made of them.
+    pub networks: Vec<IpNet>,
+    /// Other networks whose hosts ask the site for names and for the time, as pods do.
+    pub clients: Vec<IpNet>,
+    /// The interface of virtual IPs, unless a node has another.
+    pub interface: String,
+    /// Its nodes, masters first.
+    pub nodes: Vec<Node>,
+    /// The start of its zone.
+    pub zone: ZoneHead,
+    /// What nodes offer on a port, and its names.
+    pub published: Vec<Published>,
+    /// Names with one fixed address.
+    pub hosts: Vec<Host>,
+    /// Any other records of the zone.
+    pub records: Vec<Record>,
+    /// Servers that resolve names outside the site. Empty: such names are refused at once.
+    pub upstreams: Vec<SocketAddr>,
+    /// Where its time comes from.
+    pub time: Time,
+    /// Addresses that one of the nodes holds.
+    pub vips: Vec<Vip>,
+    /// Its registry.
+    pub registry: Registry,
+    /// Where certificates and their keys are, seen from the site file.
+    pub pki: PathBuf,
+    /// What its nodes run containers with.
+    pub platform: Platform,
+}
+
+/// A machine of the site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its host name within the domain.
+    pub name: String,
+    /// What it does.
+    pub role: Role,
+    /// Where it is: at least one address, the one that other nodes use first.
+    pub addresses: Vec<IpAddr>,
+    /// The interface of virtual IPs, where it is not the site's.
+    pub interface: Option<String>,
+    /// What of the site's services it runs, in the order of [`Service::ALL`].
+    pub services: Vec<Service>,
+}
+
+/// What a node does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Runs the control plane, etcd, and the services of the site.
+    Master,
+    /// Runs workloads only.
+    Worker,
+}
+
+/// The SOA record's values, the default TTL, and the name servers of the zone.
+///
+/// Times are written as master files write them (`3H`), because people read the zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZoneHead {
+    /// TTL in seconds of every record that does not say otherwise.
+    pub ttl: u32,
+    /// The mailbox of the zone, a label of the domain.
+    pub contact: String,
+    /// Serial number (RFC 1982).
+    pub serial: u32,
+    /// SOA refresh.
+    pub refresh: String,
+    /// SOA retry.
+    pub retry: String,
+    /// SOA expire.
+    pub expire: String,
+    /// SOA minimum: the TTL of negative answers (RFC 2308).
+    pub minimum: String,
+    /// The name servers; the first is the SOA's primary.
+    pub name_servers: Vec<Host>,
+}
+
+/// Something that nodes offer on one port, and the names under which clients find it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// What is offered, for people.
+    pub what: String,
+    /// What it is to OpenShift.
+    pub role: VipRole,
+    /// The TCP port that tells whether a node offers it.
+    pub port: u16,
+    /// Where lb-proxy listens on a node whose own `port` is taken by what is offered. `None`: it is
+    /// not balanced, because every node that clients are led to has it itself.
+    pub proxy_port: Option<u16>,
+    /// The names, relative to the domain; `@` is the domain itself.
+    pub names: Vec<String>,
+    /// The virtual IP that the names stand for, by its name. `None`: they stand for the nodes on
+    /// which the port is up.
+    pub vip: Option<String>,
+    /// Which nodes offer it.
+    pub offered_by: OfferedBy,
+}
+
+/// Which nodes offer something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OfferedBy {
+    /// Those of these roles.
+    Roles(Vec<Role>),
+    /// Those that run this service.
+    Running(Service),
+}
+
+/// A name with an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// The name, relative to the domain.
+    pub name: String,
+    /// Where it is.
+    pub address: IpAddr,
+}
+
+/// A record of the zone as a master file has it (RFC 1035 §5.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The owner, relative to the domain; `@` is the domain itself.
+    pub name: String,
+    /// Its TTL in seconds, where it is not the zone's.
+    pub ttl: Option<u32>,
+    /// Its type, as in `TXT`.
+    pub rtype: String,
+    /// Its value, as it stands in a master file.
+    pub value: String,
+}
+
+/// Where the site's time comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Time {
+    /// NTP servers outside the site. Empty: the nodes agree on a time of their own.
+    pub servers: Vec<String>,
+    /// Whether the clocks of the nodes are set by it. Containers share somebody else's clock.
+    pub correct_clock: bool,
+}
+
+impl Default for Time {
+    fn default() -> Self {
+        Self {
+            servers: Vec::new(),
+            correct_clock: true,
+        }
+    }
+}
+
+/// A virtual IP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vip {
+    /// Its name.
+    pub name: String,
+    /// What is behind it.
+    pub role: VipRole,
+    /// The address, at most one of each family, with the prefix length of its network.
+    pub addresses: Vec<IpNet>,
+    /// The number of its virtual router; the cluster's name and the role give it when not set.
+    pub router_id: Option<u8>,
+}
+
+/// What is behind a virtual IP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VipRole {
+    /// The API server and the machine configuration server.
+    Api,
+    /// The routers.
+    Ingress,
+    /// Anything else.
+    Plain,
+}
+
+/// The site's registry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registry {
+    /// Its names, relative to the domain.
+    pub names: Vec<String>,
+    /// Its port on every node that runs it.
+    pub port: u16,
+    /// Where its nodes talk to each other.
+    pub cluster_port: u16,
+    /// A file of users and passwords (htpasswd, bcrypt), seen from the site file. `None`: everybody
+    /// may pull and push.
+    pub users: Option<PathBuf>,
+    /// Whether those may pull who do not say who they are, where there are users.
+    pub anonymous_pull: bool,
+    /// The most that some repositories may hold.
+    pub quotas: Vec<Quota>,
+    /// Registries elsewhere whose content is fetched when somebody asks for it, and kept.
+    pub mirrors: Vec<Mirror>,
+}
+
+/// The most that each repository may hold whose name matches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// A pattern of names.
+    pub repositories: String,
+    /// In octets.
+    pub size: u64,
+}
+
+/// A registry elsewhere, under a prefix of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mirror {
+    /// Where it is; tried in order.
+    pub upstreams: Vec<String>,
+    /// `prefix/NAME` here is `NAME` there.
+    pub prefix: String,
+    /// What containerd calls it (`?ns=`), if that leads here too.
+    pub namespace: Option<String>,
+    /// How long a tag is taken for current, where it is not registry-svc's own idea.
+    pub ttl: Option<Duration>,
+    /// A file with `user:password`, seen from the site file.
+    pub credentials: Option<PathBuf>,
+    /// Who signs its certificate, if no public authority does (PEM), seen from the site file.
+    pub ca: Option<PathBuf>,
+}
+
+/// What nodes run containers with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Platform {
+    /// The OpenShift release, as (4, 18). `None`: there is none on the nodes.
+    pub openshift: Option<(u8, u8)>,
+    /// How services are started.
+    pub runtime: Runtime,
+}
+
+/// How services are started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runtime {
+    /// Containers, from quadlets that this podman understands.
+    Quadlet(Podman),
+    /// Containers, from plain units that run a podman which knows no quadlets.
+    NoQuadlet,
+    /// Plain hardened units that run the binaries.
+    Native,
+}
+
+/// Levels of podman, by what their quadlets understand: each is the first release that does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Podman {
+    /// RHEL 9.2, OpenShift 4.13 to 4.15.
+    V4_4,
+    /// OpenShift 4.16.
+    V4_9,
+    /// RHEL 9.5, OpenShift 4.17 and later.
+    V5_2,
+    /// Debian 13, RHEL 10.
+    V5_4,
+}
+
+impl Site {
+    /// The nodes whose dns-authd a node's dns-recursor can ask besides the node's own: those that
+    /// follow it in the site file, then those before it, so that not all ask the same one.
+    pub fn other_authorities(&self, node: &Node) -> Vec<&Node> {
+        let own = self.nodes.iter().position(|other| other.name == node.name);
+        let n_before = own.unwrap_or(0);
+        let all = self.nodes.iter().cycle().skip(n_before);
+        all.take(self.nodes.len())
+            .filter(|other| other.name != node.name)
+            .filter(|other| other.services.contains(&Service::DnsAuthd))
+            .collect()
+    }
+
+    /// Whether a dns-recursor of one node may ask the dns-authd of another.
+    pub fn shares_authorities(&self) -> bool {
+        let mut recursors = self.nodes.iter();
+        recursors.any(|node| {
+            node.services.contains(&Service::DnsRecursor)
+                && !self.other_authorities(node).is_empty()
+        })
+    }
+
+    /// The site that Outpost was made for: three masters and three workers of `ocp4.redhat.ren`.
+    pub fn example() -> Self {
+        let lan = |last| IpAddr::V4(Ipv4Addr::new(192, 168, 7, last));
+        let node = |name: &str, role, last| Node {
+            name: name.to_owned(),
+            role,
+            addresses: vec![lan(last)],
+            interface: None,
+            services: role.services(),
+        };
+        Self {
+            name: "ocp4".to_owned(),
+            domain: "ocp4.redhat.ren".to_owned(),
+            networks: vec![IpNet::new_assert(lan(0), 24)],
+            clients: vec![IpNet::new_assert(Ipv4Addr::new(10, 128, 0, 0).into(), 14)],
+            interface: "br-ex".to_owned(),
+            nodes: vec![
+                node("master-0", Role::Master, 13),
+                node("master-1", Role::Master, 14),
+                node("master-2", Role::Master, 15),
+                node("worker-0", Role::Worker, 16),
+                node("worker-1", Role::Worker, 17),
+                node("worker-2", Role::Worker, 18),
+            ],
+            zone: ZoneHead {
+                ttl: 180,
+                contact: "postmaster".to_owned(),
+                serial: 2_014_080_704,
+                refresh: "3H".to_owned(),
+                retry: "30M".to_owned(),
+                expire: "2W".to_owned(),
+                minimum: "1W".to_owned(),
+                name_servers: vec![
+                    Host::new("ns1", IpAddr::V4(Ipv4Addr::new(8, 8, 8, 8))),
+                    Host::new("ns2", IpAddr::V4(Ipv4Addr::new(8, 8, 4, 4))),
+                ],
+            },
+            published: Published::usual(&Registry::default()),
+            hosts: vec![
+                Host::new("helper", lan(11)),
+                Host::new("yum", lan(1)),
+                Host::new("nexus", lan(1)),
+                Host::new("git", lan(11)),
+                Host::new("tmp-registry", lan(177)),
+            ],
+            records: Vec::new(),
+            upstreams: Vec::new(),
+            time: Time::default(),
+            vips: Vec::new(),
+            registry: Registry::default(),
+            pki: "pki".into(),
+            platform: Platform {
+                openshift: Some((4, 18)),
+                runtime: Runtime::Quadlet(Podman::V5_2),
+            },
+        }
+    }
+
+    /// The same site with its masters at other addresses, each port moved as `port` says; what is
+    /// offered on a port that it has no place for is left out.
+    ///
+    /// Masters beyond the addresses given stay where they are.
+    pub fn with_masters_at(
+        mut self,
+        addresses: &[Ipv4Addr],
+        port: impl Fn(u16) -> Option<u16>,
+    ) -> Self {
+        let masters = self
+            .nodes
+            .iter_mut()
+            .filter(|node| node.role == Role::Master);
+        for (node, address) in masters.zip(addresses) {
+            node.addresses = vec![IpAddr::V4(*address)];
+        }
+        self.published.retain_mut(|published| {
+            port(published.port)
+                .map(|port| published.port = port)
+                .is_some()
+        });
+        self
+    }
+
+    /// The masters, in order.
+    pub fn masters(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.iter().filter(|node| node.role == Role::Master)
+    }
+
+    /// The nodes that offer something, in order.
+    pub fn offering<'a>(&'a self, published: &'a Published) -> impl Iterator<Item = &'a Node> {
+        self.nodes
+            .iter()
+            .filter(|node| match &published.offered_by {
+                OfferedBy::Roles(roles) => roles.contains(&node.role),
+                OfferedBy::Running(service) => node.services.contains(service),
+            })
+    }
+
+    /// `name.domain`; a `*` stands for any label, so one is made up.
+    pub fn example_name(&self, name: &str) -> String {
+        match name.strip_prefix('*') {
+            _ if name == "@" => self.domain.clone(),
+            Some(rest) => format!("c{rest}.{}", self.domain),
+            None => format!("{name}.{}", self.domain),
+        }
+    }
+}
+
+impl Node {
+    /// Where other nodes reach it.
+    pub fn address(&self) -> IpAddr {
+        // Nothing makes a node without an address; the unspecified one is nobody's.
+        self.addresses
+            .first()
+            .copied()
+            .unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
+    }
+}
+
+impl Role {
+    /// What a node of this role runs, unless the site file says otherwise.
+    pub fn services(self) -> Vec<Service> {
+        match self {
+            Self::Master => Service::ALL.to_vec(),
+            Self::Worker => vec![Service::TimesyncAgent],
+        }
+    }
+}
+
+impl Published {
+    /// What lb-proxy calls it: `API` is `api`.
+    pub fn frontend(&self) -> String {
+        self.what.to_lowercase()
+    }
+
+    /// What OpenShift's nodes and the site's registry offer.
+    pub fn usual(registry: &Registry) -> Vec<Self> {
+        let offered = |what: &str, role, port, proxy_port, names: &[&str]| Self {
+            what: what.to_owned(),
+            role,
+            port,
+            proxy_port,
+            names: names.iter().map(|&name| name.to_owned()).collect(),
+            vip: None,
+            offered_by: OfferedBy::Roles(vec![Role::Master]),
+        };
+        vec![
+            offered(
+                "API",
+                VipRole::Api,
+                6443,
+                Some(9445),
+                &["@", "api", "api-int"],
+            ),
+            offered("machine-config", VipRole::Api, 22623, Some(9623), &[]),
+            offered("ingress", VipRole::Ingress, 443, Some(9443), &["*.apps"]),
+            offered("ingress-http", VipRole::Ingress, 80, Some(9080), &[]),
+            Self::registry(registry),
+        ]
+    }
+
+    /// The registry, which every node that runs it offers itself.
+    pub fn registry(registry: &Registry) -> Self {
+        Self {
+            what: "registry".to_owned(),
+            role: VipRole::Plain,
+            port: registry.port,
+            proxy_port: None,
+            names: registry.names.clone(),
+            vip: None,
+            offered_by: OfferedBy::Running(Service::RegistrySvc),
+        }
+    }
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self {
+            names: vec!["registry".to_owned(), "quay".to_owned()],
+            port: 5443,
+            cluster_port: 5444,
+            users: None,
+            anonymous_pull: true,
+            quotas: Vec::new(),
+            mirrors: Vec::new(),
+        }
+    }
+}
+
+impl Host {
+    fn new(name: &str, address: IpAddr) -> Self {
+        Self {
+            name: name.to_owned(),
+            address,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masters_move_and_workers_stay() {
+        let moved = Site::example().with_masters_at(
+            &[Ipv4Addr::new(127, 0, 0, 13), Ipv4Addr::new(127, 0, 0, 14)],
+            |p| (p > 80 && p < 22623).then_some(if p == 443 { 8443 } else { p }),
+        );
+        let addresses: Vec<String> = moved
+            .nodes
+            .iter()
+            .map(|node| node.address().to_string())
+            .collect();
+        assert_eq!(
+            addresses,
+            [
+                "127.0.0.13",
+                "127.0.0.14",
+                "192.168.7.15",
+                "192.168.7.16",
+                "192.168.7.17",
+                "192.168.7.18"
+            ]
+        );
+        let ports: Vec<u16> = moved
+            .published
+            .iter()
+            .map(|published| published.port)
+            .collect();
+        assert_eq!(ports, [6443, 8443, 5443]);
+    }
+
+    #[test]
+    fn an_example_name_can_be_asked_for() {
+        let site = Site::example();
+        assert_eq!(site.example_name("@"), "ocp4.redhat.ren");
+        assert_eq!(site.example_name("*.apps"), "c.apps.ocp4.redhat.ren");
+        assert_eq!(site.example_name("helper"), "helper.ocp4.redhat.ren");
+    }
+}

@@ -1,0 +1,106 @@
+//! Where everything of Outpost lies and listens on a node: the one place that says so.
+//!
+//! Configurations, units and the verbs that run on a node all take it from here. Nothing here
+//! looks whether anything is there.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use crate::service::Service;
+
+/// What a node reads. Rendered from the site file; nothing in it is state.
+pub const ETC: &str = "/etc/outpost";
+/// Who signs the certificates of the site.
+pub const CA: &str = "/etc/outpost/pki/ca.crt";
+/// The node's own certificate, with what leads to the authority.
+pub const CERTIFICATE: &str = "/etc/outpost/pki/node.crt";
+/// Its key.
+pub const KEY: &str = "/etc/outpost/pki/node.key";
+/// Users of the registry, as `htpasswd -B` writes them.
+pub const REGISTRY_USERS: &str = "/etc/outpost/registry.users";
+/// What the registry signs tokens with: the same on every node.
+pub const REGISTRY_TOKEN_KEY: &str = "/etc/outpost/pki/registry-token.key";
+
+/// Who the registry is to a mirror's upstream.
+pub fn mirror_credentials(prefix: &str) -> PathBuf {
+    mirror(prefix, "credentials")
+}
+
+/// Who signs the certificate of a mirror's upstream.
+pub fn mirror_authority(prefix: &str) -> PathBuf {
+    mirror(prefix, "crt")
+}
+
+/// No prefix has the sign that stands for its slashes: two mirrors never share a file.
+fn mirror(prefix: &str, ending: &str) -> PathBuf {
+    let name = prefix.replace('/', "+");
+    Path::new(ETC)
+        .join("pki")
+        .join(format!("mirror-{name}.{ending}"))
+}
+
+/// What a node learns and keeps, and what a backup is of.
+pub const STATE: &str = "/var/lib/outpost";
+
+/// Sockets, gone with the power.
+pub const RUN: &str = "/run/outpost";
+/// Where healthd is asked.
+pub const HEALTHD_SOCKET: &str = "/run/outpost/healthd.sock";
+/// Where a new lb-proxy asks the old one for its connections.
+pub const SWAP_SOCKET: &str = "/run/outpost/lb-proxy.swap";
+
+/// Who the services run as: the image's user, which no host knows by a name.
+pub const UID: u32 = 65_532;
+/// The name of the services' user on a host (sysusers.d(5)): the socket of healthd is theirs.
+pub const USER: &str = "outpost";
+/// Their group.
+pub const GID: u32 = 65_532;
+
+/// Where nodes are asked for names.
+pub const DNS_PORT: u16 = 53;
+/// Where nodes are asked for the time.
+pub const TIME_PORT: u16 = 123;
+/// What chronyc, and whoever speaks its protocol, connects to.
+pub const CHRONY_SOCKET: &str = "/run/chrony/chronyd.sock";
+
+/// The configuration of a service.
+/// The name of a service's configuration file.
+pub fn config_name(service: Service) -> String {
+    format!("{service}.toml")
+}
+
+pub fn config(service: Service) -> PathBuf {
+    Path::new(ETC).join(config_name(service))
+}
+
+/// The state of a service, if it keeps any.
+pub fn state(service: Service) -> Option<PathBuf> {
+    let name = match service {
+        Service::Healthd => "healthd",
+        Service::RegistrySvc => "registry",
+        Service::TimesyncAgent => "timesync-agent",
+        Service::DnsAuthd | Service::DnsRecursor | Service::LbProxy => return None,
+    };
+    Some(Path::new(STATE).join(name))
+}
+
+/// The admin listener of a service.
+pub fn admin(service: Service) -> SocketAddr {
+    let port = match service {
+        Service::Healthd => 9401,
+        Service::DnsAuthd => 9402,
+        Service::DnsRecursor => 9403,
+        Service::LbProxy => 9404,
+        Service::RegistrySvc => 9405,
+        Service::TimesyncAgent => 9406,
+    };
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
+}
+
+/// Where dns-authd answers dns-recursor.
+pub const AUTHORITY_PORT: u16 = 5301;
+
+/// Where it answers that of its own node.
+pub fn authority() -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), AUTHORITY_PORT)
+}

@@ -1,0 +1,66 @@
+//! What a site keeps to itself: keys, certificates and passwords that its nodes need.
+//!
+//! Nothing here is ever logged or shown in a difference.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+/// The secrets of a site.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Secrets {
+    /// The certificate of the site's authority (PEM).
+    pub authority: Vec<u8>,
+    /// What each node shows, by the node's name.
+    pub nodes: BTreeMap<String, Pair>,
+    /// What the registry signs tokens with (Ed25519, PKCS #8, PEM), the same on every node. Only
+    /// where the registry has users.
+    pub registry_token_key: Option<Vec<u8>>,
+    /// Users of the registry, as `htpasswd -B` writes them.
+    pub registry_users: Option<Vec<u8>>,
+    /// Credentials and authorities of the registry's mirrors, by their paths in the site file.
+    pub mirrors: BTreeMap<PathBuf, Vec<u8>>,
+}
+
+/// A certificate with its key.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Pair {
+    /// The certificate, then what leads to the authority (PEM).
+    pub certificate: Vec<u8>,
+    /// Its key (PKCS #8, PEM).
+    pub key: Vec<u8>,
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl Secrets {
+    /// Something for each node, and different on each.
+    pub fn made_up(site: &crate::Site) -> Self {
+        let pair = |node: &crate::Node| Pair {
+            certificate: format!("certificate of {}\n", node.name).into_bytes(),
+            key: format!("key of {}\n", node.name).into_bytes(),
+        };
+        let nodes = site.nodes.iter();
+        Self {
+            authority: b"authority\n".to_vec(),
+            nodes: nodes.map(|node| (node.name.clone(), pair(node))).collect(),
+            registry_token_key: Some(b"token key\n".to_vec()),
+            registry_users: Some(b"users\n".to_vec()),
+            mirrors: BTreeMap::new(),
+        }
+    }
+}
+
+// A secret that can be printed is printed some day.
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Secrets")
+            .field("nodes", &self.nodes.keys())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Pair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pair").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,89 @@
+//! The command line of `images`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use site_node::images::ImagePaths;
+
+/// Arguments of `images`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ImagesArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) verb: ImagesVerb,
+}
+
+/// What to do with the images of a node.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum ImagesVerb {
+    /// Load from the node's archives what its store lacks
+    ///
+    /// outpost-images.service runs this at boot. An image that is missing, half loaded or damaged is
+    /// loaded again; a store that podman refuses to open is moved aside and filled anew. No network
+    /// is used.
+    #[command(after_long_help = IMAGES_NOTES)]
+    Load(ImagePlace),
+
+    /// Show what each slot of each service would run
+    #[command(after_long_help = IMAGES_NOTES)]
+    List(ImageList),
+
+    /// Read every byte of every archive and of the store, and say what is damaged
+    #[command(after_long_help = IMAGES_NOTES)]
+    Verify(ImagePlace),
+}
+
+/// Arguments of `images list`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ImageList {
+    /// Where the images are.
+    #[command(flatten)]
+    pub(crate) place: ImagePlace,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Where the images of a node are.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ImagePlace {
+    /// Directory of the archives
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/outpost/images")]
+    pub(crate) archives: PathBuf,
+
+    /// Description of the store (containers-storage.conf)
+    #[arg(long, value_name = "FILE", default_value = "/etc/outpost/storage.conf")]
+    pub(crate) storage: PathBuf,
+
+    /// The node runs programs instead of containers: unpack them from the archives
+    #[arg(long)]
+    pub(crate) native: bool,
+
+    /// With --native: directory of the programs
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/outpost/bin")]
+    pub(crate) programs: PathBuf,
+}
+
+impl ImagePlace {
+    /// The same for a node that runs containers, or programs.
+    pub(crate) fn paths(&self, native: bool) -> ImagePaths {
+        ImagePaths {
+            archives: self.archives.clone(),
+            storage: self.storage.clone(),
+            programs: native.then(|| self.programs.clone()),
+        }
+    }
+}
+
+/// What `--help` of the verbs of `images` says after the options.
+const IMAGES_NOTES: &str = "\
+Examples:
+  outpost images list
+  outpost images verify
+  outpost images load --native     # on a node without podman
+
+Exit status:
+  0   everything is there and whole
+  64  the command line is wrong
+  69  something is missing or damaged, or cannot be read";

@@ -1,0 +1,335 @@
+//! `outpost status` on a node, and of all nodes of a site.
+//!
+//! A node is asked for what its service manager, the processes themselves, the kernel and healthd say.
+//! Other nodes are asked over ssh for the same; one that cannot be asked is shown with the reason, and
+//! so is everything that healthd finds down.
+
+mod queues;
+mod remote;
+mod show;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use daemon::{errln, exit, outln, run};
+use proto::wire::Liveness;
+use serde_json::{Value, json};
+
+use self::queues::Kind;
+use crate::args::StatusArgs;
+use site::places;
+use site::service::Service;
+use site::slot::Slot;
+use site_node::liveness;
+use site_node::paths::NodePaths;
+use site_node::process::Process;
+use site_node::record::{self, Record};
+use site_node::systemd::{self, Unit};
+
+/// The kernel's tables of sockets.
+const TABLES: [(&str, Kind); 4] = [
+    ("/proc/net/udp", Kind::Udp),
+    ("/proc/net/udp6", Kind::Udp),
+    ("/proc/net/tcp", Kind::Tcp),
+    ("/proc/net/tcp6", Kind::Tcp),
+];
+
+/// Whether this machine is a node: it has slots of services.
+pub(crate) fn is_node() -> bool {
+    Path::new(places::ETC).is_dir() && Path::new(places::STATE).is_dir()
+}
+
+/// Shows this node, or all of a site.
+pub(crate) fn run(args: &StatusArgs) -> ExitCode {
+    run::verb(async {
+        exit::code(match &args.site {
+            None => this(args.json).await,
+            Some(site) => all(site, &args.login, args.json).await,
+        })
+    })
+}
+
+async fn this(json: bool) -> u8 {
+    let status = node(&NodePaths::below(Path::new("/"))).await.to_json();
+    match json {
+        true => outln!("{status:#}"),
+        false => outln!("{}", show::node(&status).trim_end()),
+    }
+    code_of(&status)
+}
+
+/// 0 when everything could be asked, and every service that is here serves and is ready.
+fn code_of(status: &Value) -> u8 {
+    let services = status.get("services").and_then(Value::as_array);
+    let is_good = services.is_some_and(|services| {
+        services
+            .iter()
+            .all(|service| service.get("ready") == Some(&Value::Bool(true)))
+    });
+    let unknown = status.get("unknown").and_then(Value::as_array);
+    let is_known =
+        unknown.is_none_or(Vec::is_empty) && status.get("healthd_error").is_none_or(Value::is_null);
+    match is_good && is_known {
+        true => exit::OK,
+        false => exit::UNAVAILABLE,
+    }
+}
+
+//--- A site
+
+async fn all(site: &Path, login: &str, json: bool) -> u8 {
+    let site = match site_file::read(site) {
+        Ok(site) => site,
+        Err(problems) => {
+            errln!("{problems}");
+            return exit::CONFIG;
+        }
+    };
+    // All at once: one that is silent holds nobody up.
+    let asked: Vec<_> = site
+        .nodes
+        .iter()
+        .map(|node| {
+            let (login, address) = (login.to_owned(), node.address());
+            tokio::spawn(async move { remote::ask(&login, address).await })
+        })
+        .collect();
+    let mut code = exit::OK;
+    let mut shown = Vec::new();
+    for (node, asked) in site.nodes.iter().zip(asked) {
+        let asked = asked.await.unwrap_or_else(|error| Err(error.into()));
+        code = code.max(asked.as_ref().map_or(exit::UNAVAILABLE, code_of));
+        if json {
+            shown.push(asked.unwrap_or_else(
+                |error| json!({ "node": node.name, "error": format!("{error:#}") }),
+            ));
+            continue;
+        }
+        let text = match asked {
+            Ok(status) => show::node(&status),
+            Err(error) => show::unreachable(&node.name, &format!("{error:#}")),
+        };
+        outln!("{}", text.trim_end());
+    }
+    if json {
+        outln!("{:#}", Value::Array(shown));
+    }
+    code
+}
+
+//--- A node
+
+/// The state of something on this node.
+#[derive(Clone, Debug, PartialEq)]
+enum Answer<T> {
+    /// The node does not have it.
+    Absent,
+    /// Its state.
+    Known(T),
+    /// It could not be asked, for this reason: whether the node has it is unknown too.
+    Unreachable(String),
+}
+
+/// The state of a node.
+#[derive(Clone, Debug)]
+struct NodeStatus {
+    name: String,
+    services: Vec<(Service, Answer<Value>)>,
+    /// The targets that healthd finds down.
+    down: Answer<Vec<Value>>,
+}
+
+impl NodeStatus {
+    fn to_json(&self) -> Value {
+        let (mut services, mut unknown) = (Vec::new(), Vec::new());
+        for (service, answer) in &self.services {
+            match answer {
+                Answer::Absent => {}
+                Answer::Known(status) => services.push(status),
+                Answer::Unreachable(error) => {
+                    unknown.push(json!({ "service": service.name(), "error": error }));
+                }
+            }
+        }
+        let (down, healthd_error) = match &self.down {
+            Answer::Absent => (&[][..], None),
+            Answer::Known(down) => (down.as_slice(), None),
+            Answer::Unreachable(error) => (&[][..], Some(error)),
+        };
+        json!({
+            "node": self.name,
+            "services": services,
+            "unknown": unknown,
+            "down": down,
+            "healthd_error": healthd_error,
+        })
+    }
+}
+
+async fn node(paths: &NodePaths) -> NodeStatus {
+    let mut services = Vec::new();
+    for service in Service::ALL {
+        services.push((service, of(paths, service).await));
+    }
+    let runs_healthd = services
+        .iter()
+        .any(|(service, answer)| *service == Service::Healthd && !matches!(answer, Answer::Absent));
+    let down = match runs_healthd {
+        true => down(paths).await,
+        false => Answer::Absent,
+    };
+    NodeStatus {
+        name: rustix::system::uname()
+            .nodename()
+            .to_string_lossy()
+            .into_owned(),
+        services,
+        down,
+    }
+}
+
+async fn down(paths: &NodePaths) -> Answer<Vec<Value>> {
+    let targets = match liveness::list(&paths.healthd()).await {
+        Ok(targets) => targets,
+        Err(error) => return Answer::Unreachable(format!("{error:#}")),
+    };
+    let down = targets
+        .iter()
+        .filter(|one| one.liveness() == Liveness::Down)
+        .map(|one| json!({ "target": liveness::name(one), "reason": one.reason }));
+    Answer::Known(down.collect())
+}
+
+async fn of(paths: &NodePaths, service: Service) -> Answer<Value> {
+    let live = record::live(paths, service);
+    let record = Record::read(paths, service);
+    let mut slots = Vec::new();
+    let mut ports = vec![places::admin(service).port()];
+    for slot in Slot::ALL {
+        let unit = match systemd::show(&slot.unit(service)).await {
+            Ok(unit) => unit,
+            Err(error) => return Answer::Unreachable(format!("{error:#}")),
+        };
+        if !unit.is_known() {
+            return Answer::Absent;
+        }
+        if slot == live {
+            for socket in unit.sockets() {
+                ports.extend(systemd::ports(socket).await.unwrap_or_default());
+            }
+        }
+        slots.push(slot_status(slot, &unit, &record));
+    }
+    let socket = paths.admin_socket(service, live);
+    let process = Process::at_or(socket, places::admin(service));
+    let status = process.status().await.unwrap_or_default();
+    let of_process = |key: &str| status.get(key).cloned().unwrap_or_default();
+    let reasons = status.get("reasons").cloned().unwrap_or_else(|| json!([]));
+    Answer::Known(json!({
+        "service": service.name(),
+        "live": live.name(),
+        "version": of_process("version"),
+        "revision": of_process("revision"),
+        "state": of_process("state"),
+        "ready": of_process("ready"),
+        "uptime_seconds": of_process("uptime_seconds"),
+        "reasons": reasons,
+        "slots": slots,
+        "queues": queues(&ports),
+        "last": record.last,
+    }))
+}
+
+fn slot_status(slot: Slot, unit: &Unit, record: &Record) -> Value {
+    let has = record.slots.get(slot.name());
+    json!({
+        "slot": slot.name(),
+        "active": unit.get("ActiveState"),
+        "sub": unit.get("SubState"),
+        "result": unit.get("Result"),
+        "restarts": unit.n_restarts(),
+        "watchdog_age_seconds": age(unit),
+        "version": has.map(|has| has.version.as_str()),
+        "image": has.and_then(|has| has.image.as_deref()),
+    })
+}
+
+/// How long ago the process told that it makes progress, by the clock that never steps.
+fn age(unit: &Unit) -> Option<f64> {
+    let told: u64 = unit.get("WatchdogTimestampMonotonic").parse().ok()?;
+    if told == 0 {
+        return None;
+    }
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let told = Duration::from_micros(told).as_secs_f64();
+    let now = Duration::try_from(now).ok()?.as_secs_f64();
+    Some((now - told).max(0.0))
+}
+
+fn queues(ports: &[u16]) -> Vec<Value> {
+    let tables = TABLES.iter().filter_map(|(path, kind)| {
+        let table = std::fs::read_to_string(path).ok()?;
+        Some(queues::of(&table, *kind, ports))
+    });
+    tables
+        .flatten()
+        .map(|queue| {
+            json!({
+                "kind": queue.kind.name(),
+                "address": queue.address.to_string(),
+                "waiting": queue.waiting,
+                "dropped": queue.dropped,
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(services: Answer<Value>, down: Answer<Vec<Value>>) -> u8 {
+        let status = NodeStatus {
+            name: "master-0".to_owned(),
+            services: vec![(Service::Healthd, services)],
+            down,
+        };
+        code_of(&status.to_json())
+    }
+
+    #[test]
+    fn what_could_not_be_asked_is_not_well() {
+        let ready = || Answer::Known(json!({ "service": "healthd", "ready": true }));
+        let waiting = Answer::Known(json!({ "service": "healthd", "ready": false }));
+        assert_eq!(code(ready(), Answer::Known(Vec::new())), exit::OK);
+        assert_eq!(code(Answer::Absent, Answer::Absent), exit::OK);
+        assert_eq!(code(waiting, Answer::Known(Vec::new())), exit::UNAVAILABLE);
+        let silent = || "cannot run `systemctl`".to_owned();
+        assert_eq!(
+            code(Answer::Unreachable(silent()), Answer::Known(Vec::new())),
+            exit::UNAVAILABLE
+        );
+        assert_eq!(
+            code(ready(), Answer::Unreachable(silent())),
+            exit::UNAVAILABLE
+        );
+    }
+
+    #[test]
+    fn what_could_not_be_asked_is_shown() {
+        let status = NodeStatus {
+            name: "master-0".to_owned(),
+            services: vec![(
+                Service::Healthd,
+                Answer::Unreachable("no systemd".to_owned()),
+            )],
+            down: Answer::Unreachable("cannot reach healthd: no such file".to_owned()),
+        };
+        assert_eq!(
+            show::node(&status.to_json()),
+            "master-0\n  ! healthd: state unknown: no systemd\n  \
+             ! liveness unknown: cannot reach healthd: no such file\n"
+        );
+    }
+}

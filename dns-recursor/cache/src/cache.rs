@@ -1,0 +1,273 @@
+//! Answers that were given before: positive and negative in pools of their own, each bounded in
+//! entries and in octets, so that a flood of denials cannot push answers out (RFC 2308, RFC 8767,
+//! RFC 9520).
+//!
+//! ```text
+//! Key ─► hash ─► shard (one lock) ─► slot ─► Message, age, state
+//!                  ├─ positive queue  (SIEVE)
+//!                  └─ negative queue  (SIEVE)
+//! ```
+//!
+//! A lookup hashes the question once, takes one lock, and lends the message to the caller under
+//! it: nothing is allocated and nothing is cloned. What has expired is kept until the end of its
+//! stale time, or until its place is needed. Never reads a clock and never asks an upstream.
+
+mod queue;
+mod shard;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use dns_wire::Name;
+
+use crate::key::{Key, Seed, Variant};
+use crate::message::{Message, Pool};
+use crate::moment::Moment;
+use shard::Shard;
+
+/// The most shards: enough that a few dozen threads rarely wait for one another.
+const MAX_SHARDS: usize = 64;
+/// Entries a shard should have room for, lest chance fill one while others are empty.
+const MIN_SHARD_ENTRIES: usize = 128;
+/// Octets a shard should have room for: two of the largest messages.
+const MIN_SHARD_OCTETS: usize = 128 << 10;
+
+/// The bounds of one pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capacity {
+    /// The most entries.
+    pub entries: usize,
+    /// The most octets of memory, bookkeeping included.
+    pub octets: usize,
+}
+
+/// How a cache is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheOptions {
+    /// Bounds of the pool of answers.
+    pub positive: Capacity,
+    /// Bounds of the pool of denials.
+    pub negative: Capacity,
+    /// How long an expired answer stays available as a stale one; zero for not at all.
+    pub stale: Duration,
+}
+
+/// The answers of one server.
+#[derive(Debug)]
+pub struct Cache {
+    shards: Box<[Mutex<Shard>]>,
+    seed: Seed,
+}
+
+/// A kept message, lent during a lookup.
+#[derive(Clone, Copy, Debug)]
+pub struct Found<'a> {
+    /// The message.
+    pub message: &'a Message,
+    /// Seconds since it was stored.
+    pub age: u32,
+    /// What it is good for.
+    pub state: State,
+    /// Which pool it counts against.
+    pub pool: Pool,
+}
+
+/// What a kept message is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Within its lifetime.
+    Fresh,
+    /// Within its lifetime, but not for long, and in demand: whoever is told so refreshes it, and
+    /// is told so once.
+    Ending,
+    /// Not an answer but the memory that there was none (RFC 9520).
+    Failed,
+    /// Beyond its lifetime: good when no upstream answers (RFC 8767).
+    Expired,
+    /// Beyond its lifetime, and a refresh has failed moments ago (RFC 8767 §5, failure recheck).
+    Held,
+}
+
+/// What a message is stored as.
+#[derive(Clone, Copy, Debug)]
+pub struct Keep {
+    /// Which pool it counts against.
+    pub pool: Pool,
+    /// How long it is fresh.
+    pub lifetime: Duration,
+}
+
+/// What a cache holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Entries by pool: positive, negative.
+    pub entries: [usize; 2],
+    /// Octets by pool.
+    pub octets: [usize; 2],
+    /// Entries pushed out before their time, by pool, since the start.
+    pub evictions: [u64; 2],
+}
+
+impl Cache {
+    /// An empty cache.
+    #[must_use]
+    pub fn new(options: &CacheOptions, seed: Seed) -> Self {
+        // A pool of nothing needs no room.
+        let pools = [options.positive, options.negative];
+        let used = pools
+            .iter()
+            .filter(|pool| pool.entries.min(pool.octets) > 0);
+        let smallest = |pick: fn(&Capacity) -> usize| used.clone().map(pick).min().unwrap_or(0);
+        let wanted = (smallest(|c| c.entries) / MIN_SHARD_ENTRIES)
+            .min(smallest(|c| c.octets) / MIN_SHARD_OCTETS)
+            .clamp(1, MAX_SHARDS);
+        // A power of two, so that a shard is picked by bits of the hash.
+        let n_shards = 1 << wanted.ilog2();
+        let share = |capacity: Capacity| Capacity {
+            entries: capacity.entries.div_ceil(n_shards),
+            octets: capacity.octets.div_ceil(n_shards),
+        };
+        let capacities = [share(options.positive), share(options.negative)];
+        let shards = (0..n_shards)
+            .map(|_| Mutex::new(Shard::new(capacities, options.stale)))
+            .collect();
+        Self { shards, seed }
+    }
+
+    /// The seed that keys for this cache are made with.
+    #[must_use]
+    #[inline]
+    pub const fn seed(&self) -> Seed {
+        self.seed
+    }
+
+    /// Lends what is kept for a question to `then`, under the shard's lock.
+    #[inline]
+    pub fn look_up<R>(
+        &self,
+        key: &Key,
+        now: Moment,
+        then: impl FnOnce(Found<'_>) -> R,
+    ) -> Option<R> {
+        self.shard(key)?.look_up(key, now).map(then)
+    }
+
+    /// Keeps a message, in place of what was kept for its question.
+    pub fn store(&self, key: &Key, message: Message, keep: Keep, now: Moment) {
+        if let Some(mut shard) = self.shard(key) {
+            shard.store(key, message, keep, now);
+        }
+    }
+
+    /// Notes that asking for this question has just failed: a stale answer that is kept serves
+    /// meanwhile, else the failure itself is kept, both for `recheck` (RFC 8767 §5, RFC 9520 §3.2).
+    pub fn note_failure(
+        &self,
+        key: &Key,
+        failure: Option<Message>,
+        recheck: Duration,
+        now: Moment,
+    ) {
+        if let Some(mut shard) = self.shard(key) {
+            shard.note_failure(key, failure, recheck, now);
+        }
+    }
+
+    /// Drops what is kept for a name, or for it and all below it; says how many entries.
+    pub fn flush(&self, name: &Name, reach: Reach) -> usize {
+        let name = name.to_lowercase();
+        self.retain(|question, _| {
+            let kept = question
+                .get(..question.len().saturating_sub(4))
+                .unwrap_or_default();
+            match reach {
+                Reach::Name => kept != name.as_wire(),
+                Reach::Subtree => !is_within(kept, name.as_wire()),
+            }
+        })
+    }
+
+    /// Drops what `keep` denies, question by question; says how many entries.
+    pub fn retain(&self, mut keep: impl FnMut(&[u8], Variant) -> bool) -> usize {
+        self.shards
+            .iter()
+            .map(|shard| lock(shard).retain(&mut keep))
+            .sum()
+    }
+
+    /// Shows every entry to `visit`, shard by shard.
+    pub fn visit(&self, now: Moment, mut visit: impl FnMut(&Entry<'_>)) {
+        for shard in &self.shards {
+            lock(shard).visit(now, &mut visit);
+        }
+    }
+
+    /// What the cache holds.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        self.shards.iter().fold(Usage::default(), |sum, shard| {
+            let usage = lock(shard).usage();
+            let add = |a: [usize; 2], b: [usize; 2]| [a[0] + b[0], a[1] + b[1]];
+            Usage {
+                entries: add(sum.entries, usage.entries),
+                octets: add(sum.octets, usage.octets),
+                evictions: [
+                    sum.evictions[0] + usage.evictions[0],
+                    sum.evictions[1] + usage.evictions[1],
+                ],
+            }
+        })
+    }
+
+    #[inline]
+    fn shard(&self, key: &Key) -> Option<MutexGuard<'_, Shard>> {
+        // A shard's table goes by the hash's lowest and highest bits; those between are free.
+        let index = usize::try_from(key.hash() >> 32).ok()? & (self.shards.len() - 1);
+        self.shards.get(index).map(lock)
+    }
+}
+
+/// An entry as [`Cache::visit`] shows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    /// The message.
+    pub message: &'a Message,
+    /// The bits of the question that change the answer.
+    pub variant: Variant,
+    /// Which pool it counts against.
+    pub pool: Pool,
+    /// Whether it is a remembered failure.
+    pub failure: bool,
+    /// Seconds since it was stored.
+    pub age: u32,
+    /// Seconds it has yet to live; negative since it expired.
+    pub left: i64,
+}
+
+/// How far a flush goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// The name alone.
+    Name,
+    /// The name and all below it.
+    Subtree,
+}
+
+/// Whether a name is `above` or below it; both in wire form and lower case.
+fn is_within(name: &[u8], above: &[u8]) -> bool {
+    let mut rest = name;
+    while rest.len() > above.len() {
+        let skip = usize::from(rest.first().copied().unwrap_or(0)) + 1;
+        rest = rest.get(skip..).unwrap_or_default();
+    }
+    rest == above
+}
+
+#[inline]
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    // Slots and queues are consistent between statements that can panic; none is known.
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,407 @@
+//! One lock's worth of the cache: a table of slots, and a queue for each pool.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::time::Duration;
+
+use dns_wire::Rcode;
+
+use super::queue::{Links, Queue, Slots};
+use super::{Capacity, Entry, Found, Keep, State, Usage};
+use crate::key::{Key, Variant};
+use crate::message::{Message, Pool};
+use crate::moment::Moment;
+
+/// What an entry costs beside its message: slot, table bucket with its control octet, and the
+/// allocator's header.
+pub(super) const OVERHEAD: usize = size_of::<Slot>() + size_of::<(u64, u32)>() * 8 / 7 + 1 + 16;
+/// An entry's last part in which it is refreshed when in demand: a tenth of its life.
+const ENDING_PART: u64 = 10;
+/// At least this much before the end, for a refresh takes time too.
+const ENDING_LEAST: u64 = 1000;
+/// Entries that live no longer than this are not refreshed ahead: it would be all the time.
+const ENDING_LIFE: u64 = 2000;
+/// Uses that make an entry one in demand.
+const DEMAND: u8 = 2;
+
+/// Entries by the upper bits of their question's hash.
+#[derive(Debug)]
+pub(super) struct Shard {
+    index: HashMap<u64, u32, BuildHasherDefault<Identity>>,
+    arena: Arena,
+    queues: [Queue; 2],
+    capacities: [Capacity; 2],
+    stale: Duration,
+    usage: Usage,
+    /// The latest time seen: what the queue judges staleness by.
+    now: Moment,
+}
+
+impl Shard {
+    pub(super) fn new(capacities: [Capacity; 2], stale: Duration) -> Self {
+        Self {
+            index: HashMap::default(),
+            arena: Arena::default(),
+            queues: Default::default(),
+            capacities,
+            stale,
+            usage: Usage::default(),
+            now: Moment::START,
+        }
+    }
+
+    #[inline]
+    pub(super) fn look_up(&mut self, key: &Key, now: Moment) -> Option<Found<'_>> {
+        let slot = *self.index.get(&key.hash())?;
+        let entry = self.arena.entry_mut(slot)?;
+        // Two questions with one hash: vanishingly rare, and the later one wins the place.
+        if !entry.is_for(key) {
+            return None;
+        }
+        let state = entry.state(now)?;
+        entry.links.used = true;
+        entry.uses = entry.uses.saturating_add(1);
+        if state == State::Ending {
+            entry.refresh_asked = true;
+        }
+        Some(Found {
+            message: &entry.message,
+            age: now.seconds_since(entry.stored),
+            state,
+            pool: entry.pool,
+        })
+    }
+
+    pub(super) fn store(&mut self, key: &Key, message: Message, keep: Keep, now: Moment) {
+        let failure = keep.pool == Pool::Negative && message.rcode() == Rcode::SERVFAIL;
+        let expires = now.after(keep.lifetime);
+        let slot = Slot {
+            message,
+            hash: key.hash(),
+            stored: now,
+            expires,
+            gone: if failure {
+                expires
+            } else {
+                expires.after(self.stale)
+            },
+            held: Moment::START,
+            links: Links::default(),
+            variant: key.variant(),
+            pool: keep.pool,
+            uses: 0,
+            refresh_asked: false,
+            failure,
+        };
+        self.now = self.now.max(now);
+        self.remove_hash(key.hash());
+        let size = slot.size();
+        let pool = slot.pool;
+        let Some(capacity) = self.capacities.get(index(pool)).copied() else {
+            return;
+        };
+        if capacity.entries == 0 || size > capacity.octets || keep.lifetime.is_zero() {
+            return;
+        }
+        self.make_room(pool, capacity, size);
+        let place = self.arena.insert(slot);
+        self.index.insert(key.hash(), place);
+        self.arena.now = self.now;
+        if let Some(queue) = self.queues.get_mut(index(pool)) {
+            queue.push(&mut self.arena, place);
+        }
+        self.count(pool, size, Change::Added);
+    }
+
+    pub(super) fn note_failure(
+        &mut self,
+        key: &Key,
+        failure: Option<Message>,
+        recheck: Duration,
+        now: Moment,
+    ) {
+        let until = now.after(recheck);
+        let kept = self.index.get(&key.hash()).copied();
+        if let Some(entry) = kept.and_then(|slot| self.arena.entry_mut(slot))
+            && entry.is_for(key)
+            && !entry.failure
+            && entry.state(now).is_some()
+        {
+            entry.held = until;
+            return;
+        }
+        if let Some(message) = failure {
+            let keep = Keep {
+                pool: Pool::Negative,
+                lifetime: recheck,
+            };
+            self.store(key, message, keep, now);
+        }
+    }
+
+    pub(super) fn retain(&mut self, keep: &mut impl FnMut(&[u8], Variant) -> bool) -> usize {
+        let dropped: Vec<u64> = self
+            .arena
+            .entries()
+            .filter(|slot| !keep(slot.message.question(), slot.variant))
+            .map(|slot| slot.hash)
+            .collect();
+        for hash in &dropped {
+            self.remove_hash(*hash);
+        }
+        dropped.len()
+    }
+
+    pub(super) fn visit(&self, now: Moment, visit: &mut impl FnMut(&Entry<'_>)) {
+        for slot in self
+            .arena
+            .entries()
+            .filter(|slot| slot.state(now).is_some())
+        {
+            let signed = |moment: Moment| i64::try_from(moment.as_millis()).unwrap_or(i64::MAX);
+            visit(&Entry {
+                message: &slot.message,
+                variant: slot.variant,
+                pool: slot.pool,
+                failure: slot.failure,
+                age: now.seconds_since(slot.stored),
+                left: signed(slot.expires)
+                    .saturating_sub(signed(now))
+                    .div_euclid(1000),
+            });
+        }
+    }
+
+    pub(super) const fn usage(&self) -> Usage {
+        self.usage
+    }
+
+    fn make_room(&mut self, pool: Pool, capacity: Capacity, size: usize) {
+        self.arena.now = self.now;
+        loop {
+            let entries = self.usage.entries.get(index(pool)).copied().unwrap_or(0);
+            let octets = self.usage.octets.get(index(pool)).copied().unwrap_or(0);
+            if entries < capacity.entries && octets + size <= capacity.octets {
+                return;
+            }
+            let victim = self
+                .queues
+                .get_mut(index(pool))
+                .and_then(|queue| queue.victim(&mut self.arena));
+            let Some(hash) = victim.and_then(|slot| Some(self.arena.entry_mut(slot)?.hash)) else {
+                return;
+            };
+            self.remove_hash(hash);
+            if let Some(evictions) = self.usage.evictions.get_mut(index(pool)) {
+                *evictions += 1;
+            }
+        }
+    }
+
+    fn remove_hash(&mut self, hash: u64) {
+        let Some(place) = self.index.remove(&hash) else {
+            return;
+        };
+        let Some(pool) = self.arena.entry_mut(place).map(|slot| slot.pool) else {
+            return;
+        };
+        if let Some(queue) = self.queues.get_mut(index(pool)) {
+            queue.remove(&mut self.arena, place);
+        }
+        if let Some(slot) = self.arena.remove(place) {
+            self.count(pool, slot.size(), Change::Removed);
+        }
+    }
+
+    fn count(&mut self, pool: Pool, size: usize, change: Change) {
+        let (Some(entries), Some(octets)) = (
+            self.usage.entries.get_mut(index(pool)),
+            self.usage.octets.get_mut(index(pool)),
+        ) else {
+            return;
+        };
+        match change {
+            Change::Added => {
+                *entries += 1;
+                *octets += size;
+            }
+            Change::Removed => {
+                *entries -= 1;
+                *octets -= size;
+            }
+        }
+    }
+
+    /// Walks all there is and asserts that counts, index and queues tell the same story.
+    #[cfg(test)]
+    pub(super) fn check_invariants(&mut self) {
+        let mut entries = [0; 2];
+        let mut octets = [0; 2];
+        for slot in self.arena.entries() {
+            entries[index(slot.pool)] += 1;
+            octets[index(slot.pool)] += slot.size();
+        }
+        assert_eq!((entries, octets), (self.usage.entries, self.usage.octets));
+        assert_eq!(self.index.len(), entries[0] + entries[1]);
+        for (hash, place) in &self.index {
+            assert_eq!(
+                self.arena.slots[*place as usize].as_ref().unwrap().hash,
+                *hash
+            );
+        }
+        for (pool, queue) in self.queues.iter().enumerate() {
+            assert_eq!(queue.walk(&mut self.arena), entries[pool]);
+        }
+    }
+}
+
+/// The pool's place in arrays of two.
+const fn index(pool: Pool) -> usize {
+    match pool {
+        Pool::Positive => 0,
+        Pool::Negative => 1,
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Change {
+    Added,
+    Removed,
+}
+
+//----------- Slot ------------------------------------------------------------
+
+#[derive(Debug)]
+struct Slot {
+    message: Message,
+    hash: u64,
+    stored: Moment,
+    expires: Moment,
+    /// When it is of no use even as a stale answer.
+    gone: Moment,
+    /// Until when a stale answer serves without another try.
+    held: Moment,
+    links: Links,
+    variant: Variant,
+    pool: Pool,
+    uses: u8,
+    refresh_asked: bool,
+    failure: bool,
+}
+
+impl Slot {
+    #[inline]
+    fn is_for(&self, key: &Key) -> bool {
+        self.variant == key.variant() && self.message.question() == key.question()
+    }
+
+    /// What it is good for; `None` for nothing.
+    #[inline]
+    fn state(&self, now: Moment) -> Option<State> {
+        if now >= self.gone {
+            return None;
+        }
+        if now >= self.expires {
+            return Some(if now < self.held {
+                State::Held
+            } else {
+                State::Expired
+            });
+        }
+        if self.failure {
+            return Some(State::Failed);
+        }
+        let life = self
+            .expires
+            .as_millis()
+            .saturating_sub(self.stored.as_millis());
+        let left = self.expires.as_millis().saturating_sub(now.as_millis());
+        let ending = left <= (life / ENDING_PART).max(ENDING_LEAST) && life > ENDING_LIFE;
+        if ending && self.uses >= DEMAND && !self.refresh_asked {
+            return Some(State::Ending);
+        }
+        Some(State::Fresh)
+    }
+
+    fn size(&self) -> usize {
+        OVERHEAD + self.message.heap_size()
+    }
+}
+
+//----------- Arena -----------------------------------------------------------
+
+/// Slots by number; a number freed is given out again.
+#[derive(Debug, Default)]
+struct Arena {
+    slots: Vec<Option<Slot>>,
+    free: Vec<u32>,
+    now: Moment,
+}
+
+impl Arena {
+    #[inline]
+    fn entry_mut(&mut self, place: u32) -> Option<&mut Slot> {
+        self.slots.get_mut(usize::try_from(place).ok()?)?.as_mut()
+    }
+
+    fn entries(&self) -> impl Iterator<Item = &Slot> {
+        self.slots.iter().flatten()
+    }
+
+    fn insert(&mut self, slot: Slot) -> u32 {
+        if let Some(place) = self.free.pop()
+            && let Some(empty) = usize::try_from(place)
+                .ok()
+                .and_then(|place| self.slots.get_mut(place))
+        {
+            *empty = Some(slot);
+            return place;
+        }
+        let place = u32::try_from(self.slots.len()).unwrap_or(super::queue::NONE);
+        self.slots.push(Some(slot));
+        place
+    }
+
+    fn remove(&mut self, place: u32) -> Option<Slot> {
+        let slot = self.slots.get_mut(usize::try_from(place).ok()?)?.take()?;
+        self.free.push(place);
+        Some(slot)
+    }
+}
+
+impl Slots for Arena {
+    fn links(&mut self, slot: u32) -> Option<&mut Links> {
+        self.entry_mut(slot).map(|slot| &mut slot.links)
+    }
+
+    fn is_dead(&self, slot: u32) -> bool {
+        usize::try_from(slot)
+            .ok()
+            .and_then(|slot| self.slots.get(slot)?.as_ref())
+            .is_some_and(|slot| self.now >= slot.gone)
+    }
+}
+
+//----------- Identity --------------------------------------------------------
+
+/// The keys are seeded hashes already.
+#[derive(Clone, Copy, Debug, Default)]
+struct Identity(u64);
+
+impl Hasher for Identity {
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    #[inline]
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}

@@ -1,0 +1,522 @@
+//! An upstream's response in the form it is kept and sent on.
+//!
+//! [`Reader::read`] takes a response apart and composes it anew: question in lower case, names
+//! compressed, no OPT (RFC 6891 §6.1.1: it belongs to one hop), TTLs within limits. So nothing
+//! that this server has not understood reaches a client, and an answer's TTLs can be counted
+//! down in place. A message is kept whole under the question it answers; records it carries for
+//! other names are never used for those, which leaves nothing to poison with them.
+//!
+//! Never validates DNSSEC, and never changes the data of a record.
+
+mod referral;
+
+use std::fmt;
+
+use dns_wire::{
+    Class, Composer, Flags, Full, Name, NameError, Owner, Rcode, RecordRef, Records, Section, Type,
+    header, rdata, records::uncompressed_rdata,
+};
+
+use crate::key;
+pub use referral::{NameServer, Referral};
+
+/// The largest message.
+pub const MAX_MESSAGE: usize = 65_535;
+/// Links of a CNAME chain that are followed within one response; longer ones are loops in all
+/// but name.
+const MAX_CHAIN: usize = 16;
+/// RFC 2181 §8: a TTL is at most 2^31 - 1, and one with the top bit set counts as zero.
+const TTL_TOP_BIT: u32 = 0x8000_0000;
+
+//----------- Message ---------------------------------------------------------
+
+/// A response as it is kept: one allocation with the message and the places of its TTLs.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Message {
+    /// The message, then the offset of each TTL in two octets.
+    data: Box<[u8]>,
+    length: u16,
+    question_length: u16,
+}
+
+impl Message {
+    /// Takes a message whose question is in lower case and which has no OPT.
+    fn new(message: &[u8], question_length: usize) -> Option<Self> {
+        let mut data = message.to_vec();
+        for record in Records::new(message).ok()? {
+            let offset = u16::try_from(record.ok()?.ttl_offset).ok()?;
+            data.extend_from_slice(&offset.to_be_bytes());
+        }
+        Some(Self {
+            data: data.into(),
+            length: u16::try_from(message.len()).ok()?,
+            question_length: u16::try_from(question_length).ok()?,
+        })
+    }
+
+    /// A response without records, such as a failure to remember (RFC 9520).
+    #[must_use]
+    pub fn empty(question: &[u8], rcode: Rcode) -> Option<Self> {
+        Self::compose(question, rcode, &[])
+    }
+
+    /// A response of these records: section, owner, type, TTL, RDATA; of the question's class.
+    #[must_use]
+    pub fn compose(question: &[u8], rcode: Rcode, records: &[Row<'_>]) -> Option<Self> {
+        let octets = |row: &Row<'_>| row.owner.as_wire().len() + row.rdata.len() + 10;
+        let limit = header::LENGTH + question.len() + records.iter().map(octets).sum::<usize>();
+        let mut buffer = vec![0; limit];
+        let flags = Flags(Flags::QR).with_rcode(rcode);
+        let mut composer = Composer::new(&mut buffer, limit, 0, flags).ok()?;
+        composer.question(question).ok()?;
+        let class = key::qclass(question);
+        for row in records {
+            let fixed = (row.rtype, class, row.ttl);
+            composer
+                .record(row.section, Owner::Name(row.owner), fixed, row.rdata)
+                .ok()?;
+        }
+        let length = composer.finish();
+        Self::new(buffer.get(..length)?, question.len())
+    }
+
+    /// The same message some seconds later: TTLs less that much.
+    #[must_use]
+    pub fn aged(&self, age: u32) -> Self {
+        let mut aged = self.clone();
+        for offset in self.ttl_offsets() {
+            if let Some(place) = aged
+                .data
+                .get_mut(offset..)
+                .and_then(|rest| rest.first_chunk_mut::<4>())
+            {
+                *place = u32::from_be_bytes(*place).saturating_sub(age).to_be_bytes();
+            }
+        }
+        aged
+    }
+
+    /// The least of its TTLs; zero without records.
+    #[must_use]
+    pub fn least_ttl(&self) -> u32 {
+        let ttls = self.ttl_offsets().filter_map(|offset| {
+            let place = self.data.get(offset..)?.first_chunk::<4>()?;
+            Some(u32::from_be_bytes(*place))
+        });
+        ttls.min().unwrap_or(0)
+    }
+
+    /// The message on the wire: id zero, question in lower case, TTLs as received.
+    #[must_use]
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        self.data
+            .get(..usize::from(self.length))
+            .unwrap_or_default()
+    }
+
+    /// The question, its name in lower case.
+    #[must_use]
+    #[inline]
+    pub fn question(&self) -> &[u8] {
+        let end = header::LENGTH + usize::from(self.question_length);
+        self.data.get(header::LENGTH..end).unwrap_or_default()
+    }
+
+    /// The header's flags.
+    #[must_use]
+    #[inline]
+    pub fn flags(&self) -> Flags {
+        Flags::read(&self.data).unwrap_or_default()
+    }
+
+    /// The response code.
+    #[must_use]
+    #[inline]
+    pub fn rcode(&self) -> Rcode {
+        self.flags().rcode()
+    }
+
+    /// Where the TTLs of its records stand.
+    #[inline]
+    pub fn ttl_offsets(&self) -> impl Iterator<Item = usize> {
+        let places = self
+            .data
+            .get(usize::from(self.length)..)
+            .unwrap_or_default();
+        places.chunks_exact(2).filter_map(|pair| {
+            let pair: [u8; 2] = pair.try_into().ok()?;
+            Some(usize::from(u16::from_be_bytes(pair)))
+        })
+    }
+
+    /// Octets of memory it holds beside its own struct.
+    #[must_use]
+    pub fn heap_size(&self) -> usize {
+        self.data.len()
+    }
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Message")
+            .field("rcode", &self.rcode())
+            .field("length", &self.length)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A record for [`Message::compose`].
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
+    /// Which section it goes in.
+    pub section: Section,
+    /// Whose it is.
+    pub owner: &'a Name,
+    /// Its type.
+    pub rtype: Type,
+    /// Its TTL.
+    pub ttl: u32,
+    /// Its data, names uncompressed.
+    pub rdata: &'a [u8],
+}
+
+//----------- Reading ---------------------------------------------------------
+
+/// What answers are allowed to last, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TtlLimits {
+    /// The least a positive answer is kept.
+    pub positive_min: u32,
+    /// The most a positive answer is kept.
+    pub positive_max: u32,
+    /// The most a negative answer is kept.
+    pub negative_max: u32,
+}
+
+impl Default for TtlLimits {
+    fn default() -> Self {
+        Self {
+            positive_min: 0,
+            positive_max: 86_400,
+            negative_max: 3600,
+        }
+    }
+}
+
+/// Which of the cache's two pools an answer belongs in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Pool {
+    /// The name has records of the type.
+    Positive,
+    /// No such name or no such data (RFC 2308), or a failure (RFC 9520).
+    Negative,
+}
+
+/// A response that answers its question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// What to keep and send.
+    pub message: Message,
+    /// Whether it is an answer or a denial.
+    pub pool: Pool,
+    /// How long it may be kept, in seconds; zero is not at all.
+    pub lifetime: u32,
+    /// Where its CNAME chain leads when it ends without records or denial: the responder is not
+    /// authoritative there and someone else has to be asked.
+    pub dangling: Option<Name>,
+}
+
+/// Why a response does not answer its question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unusable {
+    /// It breaks the format.
+    Malformed,
+    /// It says that the upstream failed or will not answer.
+    Rcode(Rcode),
+    /// It points to other servers instead of answering (RFC 1034 §4.3.1).
+    Referral(Box<Referral>),
+}
+
+/// How to read a response.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'a> {
+    /// The question it must answer, in lower case.
+    pub question: &'a [u8],
+    /// What its TTLs are held to.
+    pub limits: TtlLimits,
+    /// Whether the upstream's word that data is authentic is passed on (RFC 6840 §5.7).
+    pub trust_ad: bool,
+}
+
+impl Reader<'_> {
+    /// Takes a response apart and composes what is kept of it. Id, question and truncation have
+    /// been checked by the caller; `scratch` is where the message is composed.
+    ///
+    /// # Errors
+    /// When the response is no answer; the caller asks elsewhere.
+    pub fn read(&self, response: &[u8], scratch: &mut [u8]) -> Result<Answer, Unusable> {
+        let flags = Flags::read(response).ok_or(Unusable::Malformed)?;
+        let mut taken = self.take(response)?;
+        let rcode = match taken.rcode_high {
+            0 => flags.rcode(),
+            high => Rcode(u16::from(high) << 4 | flags.rcode().0),
+        };
+        if !matches!(rcode, Rcode::NOERROR | Rcode::NXDOMAIN | Rcode::YXDOMAIN) {
+            return Err(Unusable::Rcode(rcode));
+        }
+        let verdict = self.judge(flags, rcode, &taken.records)?;
+        let lifetime = self.limit_ttls(&verdict, &mut taken.records);
+        let message = self.compose(flags, rcode, &taken.records, scratch)?;
+        Ok(Answer {
+            message,
+            pool: verdict.pool,
+            lifetime,
+            dangling: verdict.dangling,
+        })
+    }
+
+    /// Reads every record, with its names decompressed.
+    fn take(&self, response: &[u8]) -> Result<Taken, Unusable> {
+        let malformed = |_| Unusable::Malformed;
+        let qclass = key::qclass(self.question);
+        let mut all = Taken::default();
+        for record in Records::new(response).map_err(malformed)? {
+            let record = record.map_err(malformed)?;
+            match record.rtype {
+                Type::OPT => [all.rcode_high, ..] = record.ttl.to_be_bytes(),
+                // Signatures of the transaction end at this hop (RFC 8945 §5.3, RFC 2931 §3).
+                Type::TSIG => {}
+                Type::SIG if record.section == Section::Additional => {}
+                _ if record.class == qclass || qclass == Class::ANY => {
+                    let record = Record::read(response, &record).map_err(malformed)?;
+                    if !record.is_well_formed() {
+                        return Err(Unusable::Malformed);
+                    }
+                    all.records.push(record);
+                }
+                _ => return Err(Unusable::Malformed),
+            }
+        }
+        Ok(all)
+    }
+
+    /// Brings every TTL within limits; gives how long the whole may be kept.
+    fn limit_ttls(&self, verdict: &Verdict, records: &mut [Record]) -> u32 {
+        let limits = self.limits;
+        for record in &mut *records {
+            record.ttl = match verdict.pool {
+                Pool::Positive => {
+                    let floor = limits.positive_min.min(limits.positive_max);
+                    record.ttl.clamp(floor, limits.positive_max)
+                }
+                Pool::Negative => record.ttl.min(limits.negative_max),
+            };
+            // RFC 2308 §5: MINIMUM bounds a denial's life as the SOA's own TTL does.
+            if verdict.denied && record.section == Section::Authority && record.rtype == Type::SOA {
+                record.ttl = record.ttl.min(soa_minimum(&record.rdata));
+            }
+        }
+        // RFC 2308 §5: a denial without a SOA is not cached.
+        if verdict.pool == Pool::Negative && !verdict.denied {
+            return 0;
+        }
+        records.iter().map(|record| record.ttl).min().unwrap_or(0)
+    }
+
+    /// Says what the response means (RFC 2308 §2).
+    fn judge(&self, flags: Flags, rcode: Rcode, records: &[Record]) -> Result<Verdict, Unusable> {
+        let answers: Vec<&Record> = in_section(records, Section::Answer).collect();
+        let denied = in_section(records, Section::Authority).any(|r| r.rtype == Type::SOA);
+        let negative = Verdict {
+            pool: Pool::Negative,
+            denied,
+            dangling: None,
+        };
+        if rcode == Rcode::NXDOMAIN {
+            return Ok(negative);
+        }
+        if answers.is_empty() && rcode == Rcode::NOERROR {
+            let is_final = denied || flags.has(Flags::AA);
+            return match Referral::of(records) {
+                Some(referral) if !is_final => Err(Unusable::Referral(Box::new(referral))),
+                _ => Ok(negative),
+            };
+        }
+        let positive = Verdict {
+            pool: Pool::Positive,
+            denied: false,
+            dangling: None,
+        };
+        if rcode == Rcode::YXDOMAIN {
+            return Ok(positive);
+        }
+        Ok(match chain_end(self.question, &answers)? {
+            None => positive,
+            Some(_) if denied => negative,
+            Some(target) => Verdict {
+                dangling: Some(target),
+                ..positive
+            },
+        })
+    }
+
+    fn compose(
+        &self,
+        flags: Flags,
+        rcode: Rcode,
+        records: &[Record],
+        scratch: &mut [u8],
+    ) -> Result<Message, Unusable> {
+        let authentic = if self.trust_ad {
+            flags.0 & Flags::AD
+        } else {
+            0
+        };
+        let flags = Flags(Flags::QR | authentic).with_rcode(rcode);
+        let malformed = |_| Unusable::Malformed;
+        let mut composer = Composer::new(scratch, MAX_MESSAGE, 0, flags).map_err(malformed)?;
+        composer.question(self.question).map_err(malformed)?;
+        for record in records {
+            record.write(&mut composer).map_err(malformed)?;
+        }
+        let length = composer.finish();
+        let message = scratch.get(..length).ok_or(Unusable::Malformed)?;
+        Message::new(message, self.question.len()).ok_or(Unusable::Malformed)
+    }
+}
+
+/// Puts a CNAME chain's first part and the answer for where it leads together.
+///
+/// The result has the first part's answers, then all of `rest`, whose response code and denial
+/// are those of the whole (RFC 1034 §4.3.2, RFC 6604 §3).
+#[must_use]
+pub fn join(first: &Message, rest: &Message, scratch: &mut [u8]) -> Option<Message> {
+    let flags = Flags(Flags::QR | first.flags().0 & rest.flags().0 & Flags::AD);
+    let flags = flags.with_rcode(rest.rcode());
+    let mut composer = Composer::new(scratch, MAX_MESSAGE, 0, flags).ok()?;
+    composer.question(first.question()).ok()?;
+    for (message, answers_only) in [(first, true), (rest, false)] {
+        for record in Records::new(message.bytes()).ok()? {
+            let record = record.ok()?;
+            if answers_only && record.section != Section::Answer {
+                continue;
+            }
+            let record = Record::read(message.bytes(), &record).ok()?;
+            record.write(&mut composer).ok()?;
+        }
+    }
+    let length = composer.finish();
+    Message::new(scratch.get(..length)?, first.question().len())
+}
+
+//--- Records and what they mean
+
+#[derive(Default)]
+struct Taken {
+    records: Vec<Record>,
+    rcode_high: u8,
+}
+
+/// A record with no pointer into the message it came from.
+struct Record {
+    section: Section,
+    owner: Name,
+    rtype: Type,
+    class: Class,
+    ttl: u32,
+    rdata: Vec<u8>,
+}
+
+impl Record {
+    fn read(message: &[u8], record: &RecordRef) -> Result<Self, NameError> {
+        let (owner, _) = Name::read(message, record.name_offset)?;
+        let ttl = match record.ttl {
+            ttl if ttl & TTL_TOP_BIT != 0 => 0,
+            ttl => ttl,
+        };
+        Ok(Self {
+            section: record.section,
+            owner,
+            rtype: record.rtype,
+            class: record.class,
+            ttl,
+            rdata: uncompressed_rdata(message, record)?,
+        })
+    }
+
+    /// Whether the data is what its type asks for. The length says it all of addresses, which are
+    /// nearly everything that is asked.
+    fn is_well_formed(&self) -> bool {
+        match self.rtype {
+            // RFC 1035 §3.4.1: the one type whose data depends on the class.
+            Type::A => self.class != Class::IN || self.rdata.len() == 4,
+            Type::AAAA => self.rdata.len() == 16,
+            rtype => rdata::is_valid(rtype, &self.rdata),
+        }
+    }
+
+    fn write(&self, composer: &mut Composer<'_>) -> Result<(), Full> {
+        composer.record(
+            self.section,
+            Owner::Name(&self.owner),
+            (self.rtype, self.class, self.ttl),
+            &self.rdata,
+        )
+    }
+}
+
+struct Verdict {
+    pool: Pool,
+    /// A SOA in the authority section says how long the denial lives.
+    denied: bool,
+    dangling: Option<Name>,
+}
+
+fn in_section(records: &[Record], section: Section) -> impl Iterator<Item = &Record> {
+    records
+        .iter()
+        .filter(move |record| record.section == section)
+}
+
+/// The MINIMUM field: the last four octets of a SOA.
+fn soa_minimum(rdata: &[u8]) -> u32 {
+    rdata
+        .last_chunk::<4>()
+        .map_or(0, |bytes| u32::from_be_bytes(*bytes))
+}
+
+/// Follows the CNAMEs of an answer from the question's name. `None` when they end at records of
+/// the type asked for; else the name they lead to.
+fn chain_end(question: &[u8], answers: &[&Record]) -> Result<Option<Name>, Unusable> {
+    let qtype = key::qtype(question);
+    let (mut target, _) = Name::from_wire(question).map_err(|_| Unusable::Malformed)?;
+    for link in 0..MAX_CHAIN {
+        let here = |record: &&&Record| record.owner == target;
+        if answers
+            .iter()
+            .filter(here)
+            .any(|record| record.rtype == qtype || qtype == Type::ANY)
+        {
+            return Ok(None);
+        }
+        let alias = answers
+            .iter()
+            .filter(here)
+            .find(|record| record.rtype == Type::CNAME);
+        target = match alias {
+            Some(alias) => {
+                Name::from_wire(&alias.rdata)
+                    .map_err(|_| Unusable::Malformed)?
+                    .0
+            }
+            // Answers, but none to this question.
+            None if link == 0 => return Err(Unusable::Malformed),
+            None => return Ok(Some(target)),
+        };
+    }
+    Err(Unusable::Malformed)
+}
+
+#[cfg(test)]
+mod tests;

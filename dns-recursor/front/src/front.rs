@@ -1,0 +1,303 @@
+//! One message from a client: answered from what is known, or handed on to be resolved.
+//!
+//! ```text
+//! message ─► parse ─► allowed? ─► policy ─► cache ─► local names ─► resolve
+//!               │         │          │        │           │
+//!               ▼         ▼          ▼        ▼           ▼
+//!           FORMERR …  REFUSED …  REFUSED   answer      answer
+//! ```
+//!
+//! The way of a cache hit allocates nothing. Reads no clock and no socket; the same for datagrams
+//! and streams.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dns_cache::answer::{self, Asker, Transport, Ttls};
+use dns_cache::cache::{Cache, Found, Reach, State};
+use dns_cache::key::{Key, Variant};
+use dns_cache::message::Pool;
+use dns_cache::moment::Moment;
+use dns_resolve::forward::Table;
+use dns_wire::edns::extended_error;
+use dns_wire::query::{reply_to_error, reply_to_signed};
+use dns_wire::{Class, Flags, Name, Opcode, Query, QueryError, Rcode, Type};
+
+use crate::local::Local;
+use crate::policy::{self, Outsiders};
+
+/// What one configuration makes of queries.
+#[derive(Debug)]
+pub struct View {
+    /// Which names go where.
+    pub table: Arc<Table>,
+    /// Which names go nowhere.
+    pub local: Local,
+    /// What those outside `allow-from` are told.
+    pub outsiders: Outsiders,
+    /// TTL of stale answers.
+    pub stale_ttl: Duration,
+    /// Whether names in demand are refreshed before they expire.
+    pub prefetch: bool,
+}
+
+/// What the shell knows of who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Permissions {
+    /// In `allow-from`.
+    pub ask: bool,
+    /// In `notify-from`.
+    pub notify: bool,
+}
+
+/// What becomes of a message.
+#[derive(Debug)]
+pub enum Verdict<'a> {
+    /// Send the first so many octets of the buffer.
+    Reply(usize),
+    /// Send them, and have the answer refreshed.
+    ReplyAndRefresh(usize),
+    /// Send nothing.
+    Silent,
+    /// Ask the resolver; the key is the question's.
+    Resolve {
+        /// Whom to answer.
+        asker: Asker<'a>,
+        /// A stale answer is at hand.
+        has_stale: bool,
+    },
+}
+
+/// What a message turned out to be, for the counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// The cache's answers.
+    Positive,
+    /// The cache's denials.
+    Negative,
+    /// A stale answer.
+    Stale,
+    /// A remembered failure.
+    Failure,
+    /// A local name.
+    Local,
+    /// Handed to the resolver.
+    Resolver,
+    /// Refused by policy, or not understood.
+    Error,
+    /// Not answered.
+    Dropped,
+}
+
+/// A verdict with what the counters want to know.
+#[derive(Debug)]
+pub struct Judged<'a> {
+    /// What to do.
+    pub verdict: Verdict<'a>,
+    /// Where the answer comes from.
+    pub source: Source,
+    /// The question's type, when there was one to read.
+    pub qtype: Option<Type>,
+}
+
+/// What questions are judged with.
+#[derive(Debug)]
+pub struct Front<'v> {
+    /// The configuration.
+    pub view: &'v View,
+    /// The cache.
+    pub cache: &'v Cache,
+    /// The time.
+    pub now: Moment,
+}
+
+impl Front<'_> {
+    /// Judges one message, leaving the question in `key` and a reply in `out`.
+    pub fn judge<'a>(
+        &self,
+        message: &'a [u8],
+        permissions: Permissions,
+        transport: Transport,
+        key: &mut Key,
+        out: &mut [u8],
+    ) -> Judged<'a> {
+        let query = match Query::parse(message) {
+            // There are no keys here that a signature could be checked with.
+            Ok(query) if permissions.ask && query.tsig.is_some() => {
+                return Judged::from_reply(reply_to_signed(&query, out), None);
+            }
+            Ok(query) if permissions.ask => query,
+            Ok(query) => return self.outsider(&query, transport, out),
+            Err(QueryError::NotImp(Opcode::NOTIFY)) if permissions.notify => {
+                return self.notified(message, out);
+            }
+            Err(error) if permissions.ask => {
+                return Judged::from_reply(reply_to_error(message, error, out), None);
+            }
+            Err(_) => return Judged::from_reply(None, None),
+        };
+        let asker = Asker::new(&query, transport);
+        let variant = Variant::new(query.dnssec_ok(), query.flags.has(Flags::CD));
+        key.read(self.cache.seed(), query.question, variant);
+        let judged = match policy::refusal(&query) {
+            Some(rcode) => Judged::from_reply(answer::error(&asker, rcode, None, out), None),
+            None if query.qclass == Class::CH => self.chaos(&asker, key, out),
+            None => match self.cached(&asker, key, out) {
+                Looked::Done(judged) => judged,
+                Looked::Resolve { has_stale } => self.uncached(asker, key, has_stale, out),
+            },
+        };
+        Judged {
+            qtype: Some(query.qtype),
+            ..judged
+        }
+    }
+
+    fn cached<'a>(&self, asker: &Asker<'a>, key: &Key, out: &mut [u8]) -> Looked<'a> {
+        let looked = self.cache.look_up(key, self.now, |found| {
+            let sent = match found.state {
+                State::Fresh | State::Ending => fresh(&found, asker, out),
+                State::Failed => {
+                    let why = Some(extended_error::CACHED_ERROR);
+                    answer::send(found.message, asker, Ttls::Aged(0), why, out)
+                }
+                State::Held => self.stale(&found, asker, out),
+                State::Expired if self.is_unreachable(key) => self.stale(&found, asker, out),
+                State::Expired => return Looked::Resolve { has_stale: true },
+            };
+            let source = match found.state {
+                State::Fresh | State::Ending if found.pool == Pool::Positive => Source::Positive,
+                State::Fresh | State::Ending => Source::Negative,
+                State::Failed => Source::Failure,
+                State::Held | State::Expired => Source::Stale,
+            };
+            let verdict = match sent {
+                Some(length) if found.state == State::Ending && self.view.prefetch => {
+                    Verdict::ReplyAndRefresh(length)
+                }
+                Some(length) => Verdict::Reply(length),
+                None => Verdict::Silent,
+            };
+            Looked::Done(Judged {
+                verdict,
+                source,
+                qtype: None,
+            })
+        });
+        looked.unwrap_or(Looked::Resolve { has_stale: false })
+    }
+
+    fn uncached<'a>(
+        &self,
+        asker: Asker<'a>,
+        key: &Key,
+        has_stale: bool,
+        out: &mut [u8],
+    ) -> Judged<'a> {
+        if self.view.local.covers(key.name(), &self.view.table)
+            && let Some(message) = self.view.local.answer(key.question())
+        {
+            let sent = answer::send(&message, &asker, Ttls::Aged(0), None, out);
+            return Judged::from_reply(sent, Some(Source::Local));
+        }
+        // RFC 8914 §4.21: who does not ask for recursion and cannot be answered from the cache is
+        // told that this server is not authoritative.
+        if !asker.flags.has(Flags::RD) {
+            let why = Some(extended_error::NOT_AUTHORITATIVE);
+            let sent = answer::error(&asker, Rcode::REFUSED, why, out);
+            return Judged::from_reply(sent, None);
+        }
+        Judged {
+            verdict: Verdict::Resolve { asker, has_stale },
+            source: Source::Resolver,
+            qtype: None,
+        }
+    }
+
+    fn chaos<'a>(&self, asker: &Asker<'_>, key: &Key, out: &mut [u8]) -> Judged<'a> {
+        let sent = match self.view.local.chaos(key.question()) {
+            Some(message) => answer::send(&message, asker, Ttls::Aged(0), None, out),
+            None => answer::error(asker, Rcode::REFUSED, None, out),
+        };
+        Judged::from_reply(sent, Some(Source::Local))
+    }
+
+    fn outsider<'a>(&self, query: &Query<'_>, transport: Transport, out: &mut [u8]) -> Judged<'a> {
+        let asker = Asker::new(query, transport);
+        let why = Some(extended_error::PROHIBITED);
+        let sent = match self.view.outsiders {
+            Outsiders::Refuse => answer::error(&asker, Rcode::REFUSED, why, out),
+            Outsiders::Ignore => None,
+        };
+        Judged {
+            qtype: Some(query.qtype),
+            ..Judged::from_reply(sent, None)
+        }
+    }
+
+    /// A zone has changed: what is cached of it goes (RFC 1996 §3.11 asks for no more of a server
+    /// that is no secondary).
+    fn notified<'a>(&self, message: &[u8], out: &mut [u8]) -> Judged<'a> {
+        let Ok(query) = Query::parse_any_opcode(message) else {
+            return Judged::from_reply(reply_to_error(message, QueryError::FormErr, out), None);
+        };
+        if let Ok((zone, _)) = Name::from_wire(query.qname) {
+            self.cache.flush(&zone, Reach::Subtree);
+        }
+        let asker = Asker::new(&query, Transport::Udp);
+        let sent = answer::error(&asker, Rcode::NOERROR, None, out);
+        Judged::from_reply(sent, Some(Source::Local))
+    }
+
+    /// Writes a stale answer (RFC 8767 §4) that says it is one (RFC 8914 §4.4, §4.20).
+    fn stale(&self, found: &Found<'_>, asker: &Asker<'_>, out: &mut [u8]) -> Option<usize> {
+        stale(found, asker, self.view.stale_ttl, out)
+    }
+
+    fn is_unreachable(&self, key: &Key) -> bool {
+        let route = self.view.table.find(key.name(), key.qtype());
+        route.is_some_and(|route| route.is_down())
+    }
+}
+
+/// Writes a stale answer; for the resolver's shell too.
+#[must_use]
+pub fn stale(found: &Found<'_>, asker: &Asker<'_>, ttl: Duration, out: &mut [u8]) -> Option<usize> {
+    let why = match found.message.rcode() {
+        Rcode::NXDOMAIN => extended_error::STALE_NXDOMAIN,
+        _ => extended_error::STALE_ANSWER,
+    };
+    let ttl = u32::try_from(ttl.as_secs()).unwrap_or(u32::MAX);
+    answer::send(found.message, asker, Ttls::Fixed(ttl), Some(why), out)
+}
+
+fn fresh(found: &Found<'_>, asker: &Asker<'_>, out: &mut [u8]) -> Option<usize> {
+    answer::send(found.message, asker, Ttls::Aged(found.age), None, out)
+}
+
+/// What the cache had to say.
+enum Looked<'a> {
+    Done(Judged<'a>),
+    Resolve { has_stale: bool },
+}
+
+impl Judged<'_> {
+    /// A reply without the resolver's help; an error unless something else is its source.
+    fn from_reply(length: Option<usize>, source: Option<Source>) -> Self {
+        match length {
+            Some(length) => Self {
+                verdict: Verdict::Reply(length),
+                source: source.unwrap_or(Source::Error),
+                qtype: None,
+            },
+            None => Self {
+                verdict: Verdict::Silent,
+                source: Source::Dropped,
+                qtype: None,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,347 @@
+use dns_cache::cache::{CacheOptions, Capacity, Keep};
+use dns_cache::key::Seed;
+use dns_cache::message::Message;
+use dns_cache::testing::{self, addresses, answer, counts, rcode};
+use dns_resolve::forward::{Mode, Route};
+use dns_wire::{Section, header};
+
+use super::*;
+use crate::local::LocalOptions;
+
+const ALLOWED: Permissions = Permissions {
+    ask: true,
+    notify: true,
+};
+
+/// A key that nobody here knows (RFC 8945 §4.2).
+const TSIG: &[u8] = b"\x03key\0\0\xfa\0\xff\0\0\0\0\0\x15\x01h\0\0\0\x12\x34\x56\x78\x01\x2c\
+    \0\x02mm\x12\x34\0\0\0\0";
+
+struct Server {
+    view: View,
+    cache: Cache,
+    now: u64,
+}
+
+fn server() -> Server {
+    let capacity = Capacity {
+        entries: 1000,
+        octets: 1 << 20,
+    };
+    let options = CacheOptions {
+        positive: capacity,
+        negative: capacity,
+        stale: Duration::from_secs(86_400),
+    };
+    let upstream = "192.0.2.1:53".parse().unwrap();
+    Server {
+        view: View {
+            table: Arc::new(Table::new([Route::new(
+                Name::root(),
+                Mode::Recursive,
+                vec![upstream],
+            )])),
+            local: Local::new(&LocalOptions::default()),
+            outsiders: Outsiders::Refuse,
+            stale_ttl: Duration::from_secs(30),
+            prefetch: true,
+        },
+        cache: Cache::new(&options, Seed(3)),
+        now: 0,
+    }
+}
+
+/// What came of a message, without the borrows.
+#[derive(Debug, PartialEq, Eq)]
+enum Done {
+    Reply(Vec<u8>),
+    Refresh(Vec<u8>),
+    Silent,
+    Resolve { has_stale: bool },
+}
+
+impl Server {
+    fn judge_as(&self, message: &[u8], permissions: Permissions) -> (Done, Source) {
+        let front = Front {
+            view: &self.view,
+            cache: &self.cache,
+            now: Moment::from_millis(self.now),
+        };
+        let mut out = [0xee; 1500];
+        let mut key = Key::default();
+        let judged = front.judge(message, permissions, Transport::Udp, &mut key, &mut out);
+        let done = match judged.verdict {
+            Verdict::Reply(length) => Done::Reply(out[..length].to_vec()),
+            Verdict::ReplyAndRefresh(length) => Done::Refresh(out[..length].to_vec()),
+            Verdict::Silent => Done::Silent,
+            Verdict::Resolve { has_stale, .. } => Done::Resolve { has_stale },
+        };
+        (done, judged.source)
+    }
+
+    fn judge(&self, message: &[u8]) -> (Done, Source) {
+        self.judge_as(message, ALLOWED)
+    }
+
+    fn reply(&self, message: &[u8]) -> Vec<u8> {
+        match self.judge(message).0 {
+            Done::Reply(reply) => reply,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn store(&self, name: &str, rcode: Rcode, rows: &[testing::Row<'_>]) {
+        let answer = answer(name, Type::A, rcode, rows);
+        let keep = Keep {
+            pool: answer.pool,
+            lifetime: Duration::from_secs(answer.lifetime.into()),
+        };
+        self.cache.store(
+            &key(name),
+            answer.message,
+            keep,
+            Moment::from_millis(self.now),
+        );
+    }
+}
+
+fn key(name: &str) -> Key {
+    Key::new(
+        Seed(3),
+        &testing::question(name, Type::A),
+        Variant::default(),
+    )
+}
+
+fn ask(name: &str) -> Vec<u8> {
+    testing::query(7, &testing::question(name, Type::A), None)
+}
+
+fn ask_with_edns(name: &str) -> Vec<u8> {
+    testing::query(7, &testing::question(name, Type::A), Some(false))
+}
+
+const ADDRESS: testing::Row<'_> = (Section::Answer, "a.example", Type::A, 60, "192.0.2.7");
+
+#[test]
+fn a_cached_answer_is_sent_with_what_is_left_of_its_ttl() {
+    let mut server = server();
+    assert_eq!(
+        server.judge(&ask("a.example")).0,
+        Done::Resolve { has_stale: false }
+    );
+    server.store("a.example", Rcode::NOERROR, &[ADDRESS]);
+    server.now = 12_345;
+    let (done, source) = server.judge(&ask("A.Example"));
+    let Done::Reply(reply) = done else {
+        panic!("{done:?}");
+    };
+    assert_eq!(
+        (source, addresses(&reply)),
+        (Source::Positive, vec!["192.0.2.7".to_owned()])
+    );
+    let record = dns_wire::Records::new(&reply)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap();
+    assert_eq!(record.ttl, 48);
+    assert!(reply[12..].starts_with(b"\x01A\x07Example\0"));
+}
+
+#[test]
+fn a_name_in_demand_is_refreshed_near_its_end() {
+    let mut server = server();
+    server.store("a.example", Rcode::NOERROR, &[ADDRESS]);
+    server.judge(&ask("a.example"));
+    server.judge(&ask("a.example"));
+    server.now = 55_000;
+    assert!(matches!(
+        server.judge(&ask("a.example")).0,
+        Done::Refresh(_)
+    ));
+    assert!(matches!(server.judge(&ask("a.example")).0, Done::Reply(_)));
+}
+
+#[test]
+fn what_has_expired_is_resolved_or_stale_when_no_upstream_is_left() {
+    let mut server = server();
+    server.store("a.example", Rcode::NOERROR, &[ADDRESS]);
+    server.now = 61_000;
+    let (done, _) = server.judge(&ask_with_edns("a.example"));
+    assert_eq!(done, Done::Resolve { has_stale: true });
+    server.view.table.routes().next().unwrap().set_down(true);
+    let (done, source) = server.judge(&ask_with_edns("a.example"));
+    let Done::Reply(reply) = done else {
+        panic!("{done:?}");
+    };
+    assert_eq!(source, Source::Stale);
+    let ttl = dns_wire::Records::new(&reply)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .ttl;
+    assert_eq!(ttl, 30);
+    assert!(reply.ends_with(&[0, 15, 0, 2, 0, 3]));
+    // A name that is not cached is the resolver's, which knows that nobody is there.
+    assert_eq!(
+        server.judge(&ask("b.example")).0,
+        Done::Resolve { has_stale: false }
+    );
+}
+
+#[test]
+fn a_stale_denial_says_that_it_is_one() {
+    let mut server = server();
+    let soa = (Section::Authority, "example", Type::SOA, 60, "60");
+    server.store("x.example", Rcode::NXDOMAIN, &[soa]);
+    assert_eq!(server.judge(&ask("x.example")).1, Source::Negative);
+    server.now = 70_000;
+    server.view.table.routes().next().unwrap().set_down(true);
+    let reply = server.reply(&ask_with_edns("x.example"));
+    assert_eq!(rcode(&reply), Rcode::NXDOMAIN);
+    assert!(reply.ends_with(&[0, 15, 0, 2, 0, 19]));
+}
+
+#[test]
+fn a_remembered_failure_says_so() {
+    let server = server();
+    let failure = Message::empty(&testing::question("a.example", Type::A), Rcode::SERVFAIL);
+    let second = Duration::from_secs(1);
+    server
+        .cache
+        .note_failure(&key("a.example"), failure, second, Moment::START);
+    let (done, source) = server.judge(&ask_with_edns("a.example"));
+    let Done::Reply(reply) = done else {
+        panic!("{done:?}");
+    };
+    assert_eq!((rcode(&reply), source), (Rcode::SERVFAIL, Source::Failure));
+    assert!(reply.ends_with(&[0, 15, 0, 2, 0, 13]));
+}
+
+#[test]
+fn outsiders_are_refused_or_ignored() {
+    let mut server = server();
+    let outsider = Permissions {
+        ask: false,
+        notify: false,
+    };
+    server.store("a.example", Rcode::NOERROR, &[ADDRESS]);
+    let (Done::Reply(reply), _) = server.judge_as(&ask_with_edns("a.example"), outsider) else {
+        panic!();
+    };
+    assert_eq!(
+        (rcode(&reply), counts(&reply)),
+        (Rcode::REFUSED, [1, 0, 0, 1])
+    );
+    assert!(reply.ends_with(&[0, 15, 0, 2, 0, 18]));
+    assert_eq!(
+        server
+            .judge_as(b"\0\x01\x01\0\0\x05\0\0\0\0\0\0", outsider)
+            .0,
+        Done::Silent
+    );
+    server.view.outsiders = Outsiders::Ignore;
+    assert_eq!(
+        server.judge_as(&ask("a.example"), outsider),
+        (Done::Silent, Source::Dropped)
+    );
+}
+
+#[test]
+fn without_rd_only_what_is_known_is_answered() {
+    let server = server();
+    server.store("a.example", Rcode::NOERROR, &[ADDRESS]);
+    let without_rd = |name| {
+        let mut message = ask_with_edns(name);
+        message[2] = 0;
+        server.reply(&message)
+    };
+    assert_eq!(addresses(&without_rd("a.example")), ["192.0.2.7"]);
+    let refused = without_rd("b.example");
+    assert_eq!(rcode(&refused), Rcode::REFUSED);
+    assert!(refused.ends_with(&[0, 15, 0, 2, 0, 20]));
+}
+
+#[test]
+fn local_names_are_answered_here() {
+    let server = server();
+    assert_eq!(addresses(&server.reply(&ask("LocalHost"))), ["127.0.0.1"]);
+    let reply = server.reply(&ask("x.invalid"));
+    assert_eq!(rcode(&reply), Rcode::NXDOMAIN);
+    let mut chaos = testing::query(7, &testing::question("version.bind", Type::TXT), None);
+    let class = chaos.len() - 1;
+    chaos[class] = 3;
+    assert_eq!(rcode(&server.reply(&chaos)), Rcode::REFUSED);
+}
+
+#[test]
+fn what_is_no_query_gets_what_it_deserves() {
+    let server = server();
+    let mut response = ask("a.example");
+    response[2] |= 0x80;
+    assert_eq!(server.judge(&response).0, Done::Silent);
+    assert_eq!(server.judge(b"short").0, Done::Silent);
+    let mut update = ask("a.example");
+    update[2] = 0x28;
+    assert_eq!(rcode(&server.reply(&update)), Rcode::NOTIMP);
+    let mut two = ask("a.example");
+    two[5] = 2;
+    assert_eq!(rcode(&server.reply(&two)), Rcode::FORMERR);
+    let transfer = testing::query(7, &testing::question("example", Type::AXFR), None);
+    assert_eq!(rcode(&server.reply(&transfer)), Rcode::REFUSED);
+}
+
+#[test]
+fn notify_flushes_the_zone_from_those_who_may() {
+    let server = server();
+    server.store("a.example", Rcode::NOERROR, &[ADDRESS]);
+    let mut notify = testing::query(7, &testing::question("EXAMPLE", Type::SOA), None);
+    notify[2] = 0x24;
+    let stranger = Permissions {
+        ask: true,
+        notify: false,
+    };
+    let (Done::Reply(reply), _) = server.judge_as(&notify, stranger) else {
+        panic!();
+    };
+    assert_eq!(rcode(&reply), Rcode::NOTIMP);
+    assert_eq!(server.judge(&ask("a.example")).1, Source::Positive);
+    let reply = server.reply(&notify);
+    assert_eq!(
+        (rcode(&reply), header::id(&reply)),
+        (Rcode::NOERROR, Some(7))
+    );
+    assert_eq!(Flags::read(&reply).unwrap().opcode(), Opcode::NOTIFY);
+    assert_eq!(server.judge(&ask("a.example")).1, Source::Resolver);
+}
+
+#[test]
+fn no_single_wrong_octet_does_harm() {
+    let server = server();
+    server.store("a.example", Rcode::NOERROR, &[ADDRESS]);
+    let whole = ask_with_edns("a.example");
+    for at in 0..whole.len() {
+        for xor in 1..=255 {
+            let mut broken = whole.clone();
+            broken[at] ^= xor;
+            server.judge(&broken);
+            server.judge(&broken[..at]);
+        }
+    }
+}
+
+#[test]
+fn a_signed_query_is_told_that_its_key_is_not_known() {
+    let server = server();
+    let mut message = testing::query(7, &testing::question("x.example", Type::A), None);
+    message[11] = 1;
+    message.extend_from_slice(TSIG);
+    let (done, source) = server.judge_as(&message, ALLOWED);
+    let Done::Reply(reply) = done else {
+        panic!("{done:?}");
+    };
+    assert_eq!((rcode(&reply), source), (Rcode::NOTAUTH, Source::Error));
+    assert_eq!(counts(&reply), [1, 0, 0, 1]);
+}

@@ -1,0 +1,9 @@
+//! What becomes of one query: an answer from the cache, an answer of this server's own, a refusal, or
+//! the resolver.
+//!
+//! [`front::Front`] decides, for datagrams and streams alike. A cache hit allocates nothing. This crate never
+//! opens a socket and never reads a clock.
+
+pub mod front;
+pub mod local;
+pub mod policy;

@@ -1,0 +1,310 @@
+//! Which upstreams answer for a name: the forward zone with the longest matching suffix.
+//!
+//! A zone is forwarded to servers that are authoritative for it (asked without RD) or to other
+//! recursive servers (asked with RD). Several upstreams are used in the order of a policy among
+//! those in good health. Never contacts anyone.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use dns_wire::{Name, Type};
+
+/// A zone and who answers for it.
+#[derive(Debug)]
+pub struct Route {
+    /// The zone's apex.
+    pub zone: Name,
+    /// What kind of servers the upstreams are.
+    pub mode: Mode,
+    /// The upstreams in the order they were configured.
+    pub upstreams: Vec<SocketAddr>,
+    /// Which of the healthy upstreams is asked first.
+    pub policy: Policy,
+    /// What a query is first sent over.
+    pub protocol: Protocol,
+    /// Whether the upstreams' AD bit is passed on.
+    pub trust_ad: bool,
+    /// No upstream is left that could answer.
+    down: AtomicBool,
+    /// Queries that took this route.
+    turns: AtomicU64,
+}
+
+/// What kind of servers a zone's upstreams are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Authoritative for the zone: asked without RD.
+    Authoritative,
+    /// Recursive: asked with RD.
+    Recursive,
+}
+
+/// Which of a zone's healthy upstreams is asked first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// The first configured that is healthy.
+    #[default]
+    Sequential,
+    /// Each in turn.
+    RoundRobin,
+    /// Any.
+    Random,
+}
+
+/// What a query to an upstream is first sent over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// UDP, and TCP when the response is truncated.
+    #[default]
+    Udp,
+    /// TCP always.
+    Tcp,
+}
+
+impl Route {
+    /// A route whose upstreams are thought to be there.
+    #[must_use]
+    pub const fn new(zone: Name, mode: Mode, upstreams: Vec<SocketAddr>) -> Self {
+        Self {
+            zone,
+            mode,
+            upstreams,
+            policy: Policy::Sequential,
+            protocol: Protocol::Udp,
+            trust_ad: false,
+            down: AtomicBool::new(false),
+            turns: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether no upstream is left that could answer: a stale answer need not wait for one.
+    #[must_use]
+    #[inline]
+    pub fn is_down(&self) -> bool {
+        self.down.load(Ordering::Relaxed)
+    }
+
+    /// Says whether an upstream is left; the resolver does.
+    pub fn set_down(&self, down: bool) {
+        self.down.store(down, Ordering::Relaxed);
+    }
+
+    /// Counts a query that takes this route; gives how many did before.
+    #[inline]
+    pub fn next_turn(&self) -> u64 {
+        self.turns.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Whether answers learnt by way of `other` are as good as this route's: upstreams of one zone
+    /// stand for one another.
+    #[must_use]
+    pub fn is_like(&self, other: &Self) -> bool {
+        self.zone == other.zone && self.mode == other.mode && self.trust_ad == other.trust_ad
+    }
+
+    /// Whether the same upstreams are asked as by way of `other`, so that a failure there is one here.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.is_like(other) && self.upstreams == other.upstreams
+    }
+}
+
+/// All routes, found by suffix.
+#[derive(Debug, Default)]
+pub struct Table {
+    /// By apex in wire form and lower case.
+    routes: BTreeMap<Box<[u8]>, Arc<Route>>,
+    /// Labels of the deepest apex: longer suffixes need not be looked for.
+    deepest: usize,
+}
+
+impl Table {
+    /// A table of these routes; of two for one zone the later counts.
+    #[must_use]
+    pub fn new(routes: impl IntoIterator<Item = Route>) -> Self {
+        let routes: BTreeMap<Box<[u8]>, Arc<Route>> = routes
+            .into_iter()
+            .map(|route| (route.zone.to_lowercase().as_wire().into(), Arc::new(route)))
+            .collect();
+        let deepest = routes.values().map(|route| route.zone.n_labels()).max();
+        Self {
+            routes,
+            deepest: deepest.unwrap_or(0),
+        }
+    }
+
+    /// The route for a question; its name in wire form and lower case.
+    #[must_use]
+    pub fn find(&self, name: &[u8], qtype: Type) -> Option<&Arc<Route>> {
+        // RFC 4035 §3.1.4.1: the parent's servers hold the DS records of a zone.
+        if qtype == Type::DS
+            && let Some(parent) = parent(name)
+            && let Some(route) = self.longest(parent)
+        {
+            return Some(route);
+        }
+        self.longest(name)
+    }
+
+    fn longest(&self, name: &[u8]) -> Option<&Arc<Route>> {
+        let n_labels = dns_wire::name::labels(name).count();
+        let mut rest = name;
+        for _ in self.deepest..n_labels {
+            rest = parent(rest)?;
+        }
+        loop {
+            if let Some(route) = self.routes.get(rest) {
+                return Some(route);
+            }
+            rest = parent(rest)?;
+        }
+    }
+
+    /// The routes, in the order of their apexes' wire form.
+    pub fn routes(&self) -> impl Iterator<Item = &Arc<Route>> {
+        self.routes.values()
+    }
+
+    /// Whether nothing is forwarded.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.routes.is_empty()
+    }
+}
+
+/// The name without its first label; `None` for the root.
+fn parent(name: &[u8]) -> Option<&[u8]> {
+    match name.first().copied()? {
+        0 => None,
+        length => name.get(usize::from(length) + 1..),
+    }
+}
+
+/// How fit an upstream is to be asked, best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fitness {
+    /// Nothing speaks against it.
+    Good,
+    /// It owes an answer; a probe will tell.
+    Doubtful,
+    /// It does not answer.
+    Absent,
+}
+
+impl Policy {
+    /// The order to ask upstreams in: by fitness, and among equals by policy. Absent ones are
+    /// left out. `turn` counts this route's queries, `chance` is random.
+    #[must_use]
+    pub fn order(self, fitness: &[Fitness], turn: u64, mut chance: u64) -> Vec<usize> {
+        let n = fitness.len().max(1);
+        let shift = usize::try_from(turn % n as u64).unwrap_or(0);
+        let mut order: Vec<usize> = (0..fitness.len()).collect();
+        match self {
+            Self::Sequential => {}
+            Self::RoundRobin => order.rotate_left(shift),
+            // Fisher-Yates; the bias of a few dozen in 2^64 does not matter here.
+            Self::Random => {
+                for left in (2..=order.len()).rev() {
+                    let pick = usize::try_from(chance % left as u64).unwrap_or(0);
+                    chance = chance.rotate_right(13).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                    order.swap(left - 1, pick);
+                }
+            }
+        }
+        let fit = |upstream: &usize| fitness.get(*upstream).copied().unwrap_or(Fitness::Absent);
+        order.retain(|upstream| fit(upstream) != Fitness::Absent);
+        order.sort_by_key(fit);
+        order
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(zones: &[&str]) -> Table {
+        let upstream = "192.0.2.1:53".parse().unwrap();
+        Table::new(
+            zones.iter().map(|zone| {
+                Route::new(Name::parse(zone).unwrap(), Mode::Recursive, vec![upstream])
+            }),
+        )
+    }
+
+    fn find(table: &Table, name: &str, qtype: Type) -> Option<String> {
+        let name = Name::parse(name).unwrap().to_lowercase();
+        table
+            .find(name.as_wire(), qtype)
+            .map(|route| route.zone.to_string())
+    }
+
+    #[test]
+    fn the_longest_suffix_wins() {
+        let table = table(&[".", "example", "Ocp4.example", "a.b.ocp4.example"]);
+        for (name, zone) in [
+            (".", "."),
+            ("com", "."),
+            ("xexample", "."),
+            ("example", "example."),
+            ("Xocp4.example", "example."),
+            ("OCP4.EXAMPLE", "Ocp4.example."),
+            ("api.ocp4.example", "Ocp4.example."),
+            ("b.ocp4.example", "Ocp4.example."),
+            ("x.y.a.b.ocp4.example", "a.b.ocp4.example."),
+        ] {
+            assert_eq!(find(&table, name, Type::A).as_deref(), Some(zone), "{name}");
+        }
+    }
+
+    #[test]
+    fn without_a_root_route_other_names_have_none() {
+        let table = table(&["ocp4.example"]);
+        assert_eq!(find(&table, "example", Type::A), None);
+        assert_eq!(find(&table, ".", Type::NS), None);
+        assert!(find(&table, "a.ocp4.example", Type::A).is_some());
+        assert_eq!(find(&Table::default(), "a", Type::A), None);
+    }
+
+    #[test]
+    fn ds_is_asked_of_the_parents_servers_when_there_are_any() {
+        let both = table(&[".", "ocp4.example"]);
+        assert_eq!(find(&both, "ocp4.example", Type::DS).as_deref(), Some("."));
+        assert_eq!(
+            find(&both, "a.ocp4.example", Type::DS).as_deref(),
+            Some("ocp4.example.")
+        );
+        let alone = table(&["ocp4.example"]);
+        assert_eq!(
+            find(&alone, "ocp4.example", Type::DS).as_deref(),
+            Some("ocp4.example.")
+        );
+        assert_eq!(find(&both, ".", Type::DS).as_deref(), Some("."));
+    }
+
+    #[test]
+    fn policies_order_by_fitness_first() {
+        use Fitness::{Absent, Doubtful, Good};
+        let good = [Good, Good, Good];
+        assert_eq!(Policy::Sequential.order(&good, 5, 9), [0, 1, 2]);
+        assert_eq!(Policy::RoundRobin.order(&good, 0, 9), [0, 1, 2]);
+        assert_eq!(Policy::RoundRobin.order(&good, 5, 9), [2, 0, 1]);
+        let mixed = [Doubtful, Absent, Good, Doubtful];
+        assert_eq!(Policy::Sequential.order(&mixed, 0, 0), [2, 0, 3]);
+        assert_eq!(Policy::RoundRobin.order(&mixed, 3, 0), [2, 3, 0]);
+        assert_eq!(Policy::Random.order(&[Absent, Absent], 0, 7), [0_usize; 0]);
+        assert_eq!(Policy::Random.order(&[], 0, 7), [0_usize; 0]);
+    }
+
+    #[test]
+    fn random_asks_each_first_about_equally_often() {
+        let mut random = dns_cache::testing::Random(3);
+        let mut firsts = [0; 3];
+        for _ in 0..3000 {
+            let order = Policy::Random.order(&[Fitness::Good; 3], 0, random.next());
+            firsts[order[0]] += 1;
+        }
+        assert!(firsts.iter().all(|n| (850..1150).contains(n)), "{firsts:?}");
+    }
+}

@@ -1,0 +1,15 @@
+//! Resolves questions by asking upstreams.
+//!
+//! ```text
+//! forward: which upstreams answer for a name ─► resolver ─► exchange: one query and its response
+//!                       upstream_state: which of them work ──┘
+//! ```
+//!
+//! [`resolver::Resolver`] is a state machine. Its caller sends the messages, reads the clock, and asks the
+//! cache. This crate never does.
+
+pub mod exchange;
+pub mod forward;
+pub mod own_addresses;
+pub mod resolver;
+pub mod upstream_state;

@@ -1,0 +1,479 @@
+//! Questions on their way: who waits for them, whom they were put to, and what happens next.
+//!
+//! ```text
+//!            ask ─► flight (one per question) ─► exchange ─► upstream
+//!                     │ ▲                          │ overdue: a second upstream, or again
+//!   clients wait here ┘ │                          │ failed: the next upstream
+//!                       └── response that fits ◄───┘ truncated: TCP
+//!   answer, stale answer or failure ─► every client of the flight, once
+//! ```
+//!
+//! All clients that ask one question share a flight (RFC 5452 §5 asks for that; a hundred clients
+//! with a cold name cost one query). A flight ends with the first usable response, or when no
+//! upstream is left, or at its deadline. A client for whom a stale answer exists waits for
+//! [`Settings::stale_wait`] only (RFC 8767 §5); the flight goes on and refreshes the cache. A
+//! CNAME chain that leaves an authoritative upstream's zones goes on as another flight; a referral
+//! to the servers of a zone below leads the same flight there.
+//!
+//! A state machine: inputs are method calls with `now`, outputs are drained with
+//! [`Resolver::poll_output`], and [`Resolver::next_deadline`] says when to call
+//! [`Resolver::tick`]. Never touches a socket, a clock or the cache.
+
+mod answering;
+mod asking;
+mod delegation;
+mod exchanges;
+mod flight;
+mod flights;
+mod health;
+mod interface;
+mod timers;
+mod upstreams;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use dns_cache::key::{Key, Seed};
+use dns_cache::message::MAX_MESSAGE;
+use dns_cache::moment::Moment;
+
+use crate::exchange::{Entropy, Match};
+use crate::forward::{Protocol, Route, Table};
+use crate::own_addresses::OwnAddresses;
+use crate::upstream_state::{Absence, Report};
+use asking::Cause;
+use exchanges::{Exchanges, Purpose};
+use flight::Flight;
+use flights::Flights;
+pub use interface::{Ask, Counts, ExchangeId, FlightId, Kept, Loss, Output, Reason, Settings};
+use timers::{Timer, Timers};
+pub use upstreams::UpstreamView;
+use upstreams::{UpstreamId, Upstreams};
+
+/// Messages to upstreams that one flight may cost: room for every repeat within the deadline and
+/// for an upstream each of EDNS, letter case and truncation to go wrong with.
+pub const MAX_SENDS: u32 = 12;
+
+/// All that is under way.
+pub struct Resolver<C, E> {
+    settings: Settings,
+    seed: Seed,
+    table: Arc<Table>,
+    own_addresses: OwnAddresses,
+    upstreams: Upstreams,
+    flights: Flights<C>,
+    exchanges: Exchanges,
+    timers: Timers,
+    outputs: VecDeque<Output<C>>,
+    entropy: E,
+    scratch: Vec<u8>,
+    counts: Counts,
+}
+
+impl<C, E> std::fmt::Debug for Resolver<C, E> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Resolver")
+            .field("flights", &self.flights.len())
+            .field("exchanges", &self.exchanges.len())
+            .field("n_clients", &self.flights.n_clients())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<C, E: Entropy> Resolver<C, E> {
+    /// A resolver with nothing under way; `seed` is the cache's.
+    #[must_use]
+    pub fn new(settings: Settings, table: Arc<Table>, seed: Seed, entropy: E, now: Moment) -> Self {
+        let mut resolver = Self {
+            settings,
+            seed,
+            table: Arc::default(),
+            own_addresses: OwnAddresses::default(),
+            upstreams: Upstreams::default(),
+            flights: Flights::default(),
+            exchanges: Exchanges::default(),
+            timers: Timers::default(),
+            outputs: VecDeque::new(),
+            entropy,
+            scratch: vec![0; MAX_MESSAGE],
+            counts: Counts::default(),
+        };
+        resolver.reconfigure(settings, table, now);
+        resolver
+    }
+
+    //--- Inputs
+
+    /// Goes on with other settings and routes. What is known of upstreams that stay is kept, and
+    /// flights under way end by the routes they began with; who asks from here on joins none whose
+    /// route has changed.
+    pub fn reconfigure(&mut self, settings: Settings, table: Arc<Table>, now: Moment) {
+        self.settings = settings;
+        self.table = table;
+        let table = &self.table;
+        self.flights.retain_joined(|flight| {
+            let route = table.find(flight.key.name(), flight.key.qtype());
+            route.is_some_and(|route| route.is_same(&flight.route))
+        });
+        let changes = self.upstreams.adopt(&self.table, now);
+        for (upstream, change) in changes {
+            self.health_changed(upstream, change, now);
+        }
+        for upstream in self.upstreams.ids() {
+            self.arm_upstream(upstream);
+        }
+        self.mark_routes();
+    }
+
+    /// Says where this server itself is reached: no referral is followed there.
+    pub fn set_own_addresses(&mut self, own_addresses: OwnAddresses) {
+        self.own_addresses = own_addresses;
+    }
+
+    /// Somebody asks, or the cache wants a refresh.
+    pub fn ask(&mut self, ask: Ask<'_, C>, now: Moment) {
+        if let Some(id) = self.flights.to_join(ask.key) {
+            self.join(id, ask, now);
+            return;
+        }
+        let clients: Vec<C> = ask.client.into_iter().collect();
+        let Some(route) = self.table.find(ask.key.name(), ask.key.qtype()) else {
+            self.fail_at_once(ask.key, Reason::NoRoute, clients);
+            return;
+        };
+        let route = Arc::clone(route);
+        if self.flights.len() >= self.settings.max_flights
+            || self.flights.n_clients() + clients.len() > self.settings.max_clients
+        {
+            self.counts.overload += 1;
+            self.fail_at_once(ask.key, Reason::Overload, clients);
+            return;
+        }
+        match self.begin(ask.key, route, now) {
+            Some(id) => {
+                self.flights.add_clients(id, clients, ask.has_stale);
+                self.advance(id, Cause::Begin, now);
+                self.arm(id);
+            }
+            None => self.fail_at_once(ask.key, Reason::Absent, clients),
+        }
+    }
+
+    /// A message came in over an exchange's socket.
+    pub fn received(&mut self, exchange: ExchangeId, message: &[u8], now: Moment) {
+        let Some(pending) = self.exchanges.get(exchange) else {
+            return;
+        };
+        let matched = pending.sent.compare(message);
+        let (purpose, upstream, protocol) = (pending.purpose, pending.upstream, pending.protocol);
+        match matched {
+            Match::Foreign => return,
+            Match::NearMiss => self.counts.near_misses += 1,
+            Match::OtherCase => self.counts.other_case += 1,
+            Match::Truncated => self.counts.truncated += 1,
+            Match::Response => {}
+        }
+        if matched != Match::NearMiss {
+            let round_trip = now.since(pending.at);
+            let change = self
+                .upstreams
+                .get_mut(upstream)
+                .and_then(|state| state.answered(round_trip, now));
+            self.apply(upstream, change, now);
+        }
+        match (purpose, matched) {
+            (Purpose::Probe, Match::NearMiss) => {}
+            (Purpose::Probe, _) => {
+                self.close(exchange);
+                self.upstreams.end_probe(upstream, exchange);
+            }
+            (Purpose::Flight(id), Match::NearMiss | Match::OtherCase | Match::Truncated)
+                if protocol == Protocol::Udp =>
+            {
+                // Whatever is wrong with datagrams, a stream settles it.
+                self.drop_exchange(id, exchange);
+                self.send(id, upstream, Protocol::Tcp, now);
+                let doubt = matched == Match::OtherCase;
+                if let Some(sent) = self.flights.get(id).and_then(Flight::last_exchange)
+                    && let Some(pending) = self.exchanges.get_mut(sent)
+                {
+                    pending.case_in_doubt = doubt;
+                }
+                self.arm(id);
+            }
+            (Purpose::Flight(_), Match::NearMiss) => {}
+            (Purpose::Flight(id), _) => self.read(id, exchange, message, now),
+        }
+    }
+
+    /// An exchange has ended without a response.
+    pub fn lost(&mut self, exchange: ExchangeId, loss: Loss, now: Moment) {
+        let Some(pending) = self.exchanges.remove(exchange) else {
+            return;
+        };
+        let upstream = pending.upstream;
+        let absence = match loss {
+            Loss::Refused => Some(Absence::Refused),
+            Loss::Unreachable => Some(Absence::Unreachable),
+            Loss::Broken => None,
+        };
+        // TCP closed says nothing of UDP.
+        let tells = pending.protocol == self.upstreams.protocol(upstream);
+        if let Some(why) = absence.filter(|_| tells) {
+            let change = self
+                .upstreams
+                .get_mut(upstream)
+                .and_then(|state| state.unreachable(why, now));
+            self.apply(upstream, change, now);
+        }
+        match pending.purpose {
+            Purpose::Probe => self.upstreams.end_probe(upstream, exchange),
+            Purpose::Flight(id) => {
+                self.with_flight(id, |flight| flight.forget(exchange));
+                if pending.case_in_doubt {
+                    self.send_without_case(id, upstream, now);
+                } else {
+                    self.with_flight(id, |flight| flight.failed.push(upstream));
+                    self.advance(id, Cause::Failed, now);
+                }
+                self.arm(id);
+            }
+        }
+    }
+
+    /// What the cache has, as [`Output::LookUp`] wanted to know.
+    pub fn looked_up(&mut self, id: FlightId, key: &Key, kept: Kept, now: Moment) {
+        if self.flights.get(id).is_none() {
+            return;
+        }
+        match kept {
+            Kept::Answer(answer) => self.link_answered(id, &answer, now),
+            // RFC 9520 §3.2: what has failed moments ago is not asked again, whoever wants it.
+            Kept::Failure => self.link_failed(id, Reason::Unanswered),
+            Kept::Nothing => self.follow_link(id, key, now),
+        }
+    }
+
+    /// healthd says how an upstream is; of one that is in use no more, nothing is to be remembered.
+    pub fn reported(&mut self, address: SocketAddr, report: Report, now: Moment) {
+        let wanted = self.is_upstream(address);
+        let Some(upstream) = self.upstreams.find(address).filter(|_| wanted) else {
+            return;
+        };
+        let change = self
+            .upstreams
+            .get_mut(upstream)
+            .and_then(|state| state.reported(report, now));
+        self.apply(upstream, change, now);
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: Moment) {
+        while let Some(timer) = self.timers.pop_due(now) {
+            match timer {
+                Timer::Flight(id) => {
+                    self.with_flight(id, |flight| flight.armed = None);
+                    self.flight_due(id, now);
+                }
+                Timer::Upstream(upstream) => {
+                    self.upstreams.set_armed(upstream, None);
+                    self.upstream_due(upstream, now);
+                }
+            }
+        }
+    }
+
+    //--- Outputs
+
+    /// The next thing to do; drain after every input.
+    pub fn poll_output(&mut self) -> Option<Output<C>> {
+        self.outputs.pop_front()
+    }
+
+    /// When [`Resolver::tick`] wants to be called.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Moment> {
+        self.timers.first()
+    }
+
+    /// What has happened since the start.
+    #[must_use]
+    pub const fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Questions under way.
+    #[must_use]
+    pub fn n_flights(&self) -> usize {
+        self.flights.len()
+    }
+
+    /// Clients that wait.
+    #[must_use]
+    pub const fn n_clients(&self) -> usize {
+        self.flights.n_clients()
+    }
+
+    /// Whether an address is that of an upstream in use, and not only one that a referral has named.
+    #[must_use]
+    pub fn is_upstream(&self, address: SocketAddr) -> bool {
+        self.upstreams.is_wanted(address)
+    }
+
+    /// Every upstream in use, as it is seen.
+    pub fn upstreams(&self) -> impl Iterator<Item = UpstreamView> {
+        self.upstreams.views()
+    }
+
+    //--- Flights
+
+    /// A new flight; `None` when no upstream is left to ask.
+    fn begin(&mut self, key: &Key, route: Arc<Route>, now: Moment) -> Option<FlightId> {
+        let (ids, fitness) = self.upstreams.of(&route);
+        let chance = self.entropy.next();
+        let order: Vec<UpstreamId> = route
+            .policy
+            .order(&fitness, route.next_turn(), chance)
+            .into_iter()
+            .filter_map(|index| ids.get(index).copied())
+            .collect();
+        if order.is_empty() {
+            return None;
+        }
+        let deadline = now.after(self.settings.deadline);
+        let flight = Flight::new(key, route, order, now, deadline);
+        Some(self.flights.add(flight))
+    }
+
+    fn join(&mut self, id: FlightId, ask: Ask<'_, C>, now: Moment) {
+        let echo = self.flights.get(id).and_then(|flight| {
+            let sent = flight.exchanges().filter_map(|x| self.exchanges.get(x));
+            let mut echoed = sent.filter(|pending| pending.sent.is_echoed_by(ask.question));
+            echoed.next().map(|pending| pending.upstream)
+        });
+        let clients: Vec<C> = ask.client.into_iter().collect();
+        if let Some(upstream) = echo {
+            self.counts.loops += 1;
+            let upstream = self.upstreams.address(upstream);
+            self.outputs.push_back(Output::Loop { upstream });
+            self.fail_at_once(ask.key, Reason::Loop, clients);
+            return;
+        }
+        if self.flights.n_clients() + clients.len() > self.settings.max_clients {
+            self.counts.overload += 1;
+            self.fail_at_once(ask.key, Reason::Overload, clients);
+            return;
+        }
+        self.counts.joined += clients.len() as u64;
+        self.flights.add_clients(id, clients, ask.has_stale);
+        self.release_to_stale(id, now);
+        self.arm(id);
+    }
+
+    /// Clients that have waited long enough get the stale answer there is.
+    fn release_to_stale(&mut self, id: FlightId, now: Moment) {
+        let wait = self.settings.stale_wait;
+        let Some(flight) = self.flights.get_mut(id) else {
+            return;
+        };
+        if flight.has_stale && !flight.clients.is_empty() && now >= flight.began.after(wait) {
+            let key = flight.key.clone();
+            let clients = self.flights.take_clients(id);
+            self.outputs.push_back(Output::Stale { key, clients });
+        }
+    }
+
+    fn flight_due(&mut self, id: FlightId, now: Moment) {
+        self.release_to_stale(id, now);
+        let Some(flight) = self.flights.get(id) else {
+            return;
+        };
+        if now >= flight.deadline {
+            let reason = flight.reason;
+            self.fail(id, reason);
+            return;
+        }
+        if now >= flight.next_try {
+            let mut in_doubt = None;
+            if let Some(last) = flight.last_exchange()
+                && let Some(pending) = self.exchanges.get_mut(last)
+                && !pending.overdue
+            {
+                pending.overdue = true;
+                self.counts.overdue += 1;
+                let upstream = pending.upstream;
+                in_doubt = pending.case_in_doubt.then_some((last, upstream));
+                let question = flight.key.question();
+                let change = self
+                    .upstreams
+                    .get_mut(upstream)
+                    .and_then(|state| state.unanswered(question, now));
+                self.apply(upstream, change, now);
+            }
+            match in_doubt {
+                Some((exchange, upstream)) => {
+                    self.drop_exchange(id, exchange);
+                    self.send_without_case(id, upstream, now);
+                }
+                None => self.advance(id, Cause::Overdue, now),
+            }
+        }
+        self.arm(id);
+    }
+
+    /// There is no TCP to settle it with: it is a server that does not keep case.
+    fn send_without_case(&mut self, id: FlightId, upstream: UpstreamId, now: Moment) {
+        if let Some(state) = self.upstreams.get_mut(upstream) {
+            state.cannot_keep_case(now);
+        }
+        self.send(id, upstream, Protocol::Udp, now);
+    }
+
+    //--- Small things
+
+    fn with_flight(&mut self, id: FlightId, change: impl FnOnce(&mut Flight<C>)) {
+        if let Some(flight) = self.flights.get_mut(id) {
+            change(flight);
+        }
+    }
+
+    fn drop_exchange(&mut self, id: FlightId, exchange: ExchangeId) {
+        self.with_flight(id, |flight| flight.forget(exchange));
+        self.close(exchange);
+    }
+
+    fn close(&mut self, exchange: ExchangeId) {
+        if self.exchanges.remove(exchange).is_some() {
+            self.outputs.push_back(Output::Close(exchange));
+        }
+    }
+
+    /// Sets the flight's timer to the next thing that may happen to it.
+    fn arm(&mut self, id: FlightId) {
+        let wait = self.settings.stale_wait;
+        let Some(flight) = self.flights.get_mut(id) else {
+            return;
+        };
+        let mut at = flight.deadline.min(flight.next_try);
+        if flight.has_stale && !flight.clients.is_empty() {
+            at = at.min(flight.began.after(wait));
+        }
+        let before = flight.armed.replace(at);
+        self.timers.set(Timer::Flight(id), before, Some(at));
+    }
+
+    fn arm_upstream(&mut self, upstream: UpstreamId) {
+        let at = self
+            .upstreams
+            .get_mut(upstream)
+            .and_then(|state| state.deadline());
+        let before = self.upstreams.set_armed(upstream, at);
+        self.timers.set(Timer::Upstream(upstream), before, at);
+    }
+}
+
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;

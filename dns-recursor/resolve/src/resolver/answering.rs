@@ -1,0 +1,305 @@
+//! What becomes of a flight when a response has come, or none will.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use dns_cache::key::{Key, Variant};
+use dns_cache::message::{self, Answer, Reader, Referral, Unusable};
+use dns_cache::moment::Moment;
+use dns_wire::Rcode;
+
+use super::asking::Cause;
+use super::delegation::{self, Delegation};
+use super::flight::{Flight, Link, Wanted};
+use super::flights::MAX_DEPTH;
+use super::timers::Timer;
+use super::upstreams::UpstreamId;
+use super::{ExchangeId, FlightId, Output, Reason, Resolver};
+use crate::exchange::Entropy;
+use crate::forward::{Fitness, Mode, Policy};
+
+impl<C, E: Entropy> Resolver<C, E> {
+    /// A response that is one has come: is it an answer?
+    pub(super) fn read(&mut self, id: FlightId, exchange: ExchangeId, message: &[u8], now: Moment) {
+        let (Some(flight), Some(pending)) =
+            (self.flights.get_mut(id), self.exchanges.get(exchange))
+        else {
+            return;
+        };
+        let (upstream, had_edns) = (pending.upstream, pending.sent.had_edns());
+        let protocol = pending.protocol;
+        let reader = Reader {
+            question: flight.key.question(),
+            limits: self.settings.limits,
+            trust_ad: flight.trusts_ad(),
+        };
+        match reader.read(message, &mut self.scratch) {
+            Ok(answer) => {
+                if flight.without_edns == Some(upstream)
+                    && let Some(state) = self.upstreams.get_mut(upstream)
+                {
+                    state.cannot_edns(now);
+                }
+                self.answered(id, answer, now);
+            }
+            // RFC 6891 §7: a server that does not know OPT says FORMERR or NOTIMP.
+            Err(Unusable::Rcode(Rcode::FORMERR | Rcode::NOTIMP | Rcode::BADVERS)) if had_edns => {
+                flight.without_edns = Some(upstream);
+                self.drop_exchange(id, exchange);
+                self.send(id, upstream, protocol, now);
+                self.arm(id);
+            }
+            Err(unusable) => {
+                if let Unusable::Referral(referral) = unusable
+                    && self.refer(id, &referral, now)
+                {
+                    return;
+                }
+                self.counts.unusable += 1;
+                self.with_flight(id, |flight| {
+                    flight.failed.push(upstream);
+                    flight.reason = Reason::Refused;
+                });
+                self.drop_exchange(id, exchange);
+                self.advance(id, Cause::Failed, now);
+                self.arm(id);
+            }
+        }
+    }
+
+    fn answered(&mut self, id: FlightId, answer: Answer, now: Moment) {
+        let Some(flight) = self.flights.get(id) else {
+            return;
+        };
+        let authoritative = flight.route.mode == Mode::Authoritative;
+        match answer.dangling.clone().filter(|_| authoritative) {
+            None => self.settle(id, answer, now),
+            Some(target) => {
+                let question = [
+                    target.to_lowercase().as_wire(),
+                    flight
+                        .key
+                        .question()
+                        .last_chunk::<4>()
+                        .map_or(&[], |end| &end[..]),
+                ]
+                .concat();
+                let key = Box::new(Key::new(self.seed, &question, flight.key.variant()));
+                self.wait_for(id, Wanted::Rest(answer), key);
+            }
+        }
+    }
+
+    pub(super) fn settle(&mut self, id: FlightId, mut answer: Answer, now: Moment) {
+        let Some(mut flight) = self.end_flight(id) else {
+            return;
+        };
+        let route = self.table.find(flight.key.name(), flight.key.qtype());
+        if !route.is_some_and(|route| route.is_like(&flight.route)) {
+            // The zone goes elsewhere since the question was asked: good for those who wait, but
+            // not to be kept.
+            answer.lifetime = 0;
+        }
+        for waiting in std::mem::take(&mut flight.awaited_by) {
+            self.link_answered(waiting, &answer, now);
+        }
+        self.outputs.push_back(Output::Answer {
+            key: flight.key,
+            answer,
+            clients: flight.clients,
+        });
+    }
+
+    pub(super) fn fail(&mut self, id: FlightId, reason: Reason) {
+        let is_joined = self.flights.is_joined(id);
+        let Some(mut flight) = self.end_flight(id) else {
+            return;
+        };
+        // Upstreams that no longer count have failed: not to be remembered of those that do.
+        let reason = match is_joined {
+            true => reason,
+            false => Reason::Absent,
+        };
+        for waiting in std::mem::take(&mut flight.awaited_by) {
+            self.link_failed(waiting, reason);
+        }
+        self.outputs.push_back(Output::Fail {
+            key: flight.key,
+            reason,
+            clients: flight.clients,
+        });
+    }
+
+    pub(super) fn fail_at_once(&mut self, key: &Key, reason: Reason, clients: Vec<C>) {
+        let key = Box::new(key.clone());
+        self.outputs.push_back(Output::Fail {
+            key,
+            reason,
+            clients,
+        });
+    }
+
+    /// Takes a flight out of everything that knows it.
+    fn end_flight(&mut self, id: FlightId) -> Option<Flight<C>> {
+        let mut flight = self.flights.remove(id)?;
+        self.timers
+            .set(Timer::Flight(id), flight.armed.take(), None);
+        for exchange in flight.take_exchanges() {
+            self.close(exchange);
+        }
+        Some(flight)
+    }
+
+    //--- Other questions that have to be answered first
+
+    /// Has a flight wait for the answer to another question: the rest of a CNAME chain that leaves an
+    /// authoritative upstream's zones (RFC 1034 §3.6.2), or the address of a delegation's server.
+    fn wait_for(&mut self, id: FlightId, wanted: Wanted, key: Box<Key>) {
+        let Some(flight) = self.flights.get_mut(id) else {
+            return;
+        };
+        flight.link = Some(Link {
+            wanted,
+            awaits: None,
+        });
+        flight.next_try = flight.deadline;
+        for exchange in flight.take_exchanges() {
+            self.close(exchange);
+        }
+        self.outputs.push_back(Output::LookUp { flight: id, key });
+        self.arm(id);
+    }
+
+    /// The cache does not have what a flight waits for: another flight has to find it.
+    pub(super) fn follow_link(&mut self, id: FlightId, key: &Key, now: Moment) {
+        if self
+            .flights
+            .get(id)
+            .is_none_or(|flight| flight.link.is_none())
+        {
+            return;
+        }
+        if let Some(next) = self.flights.to_join(key) {
+            match self.flights.may_await(id, next) {
+                true => self.flights.wait_for(id, next),
+                false => self.link_failed(id, Reason::Chain),
+            }
+            return;
+        }
+        if self.flights.depth_behind(id) > MAX_DEPTH {
+            self.link_failed(id, Reason::Chain);
+            return;
+        }
+        let Some(route) = self.table.find(key.name(), key.qtype()).map(Arc::clone) else {
+            self.link_failed(id, Reason::NoRoute);
+            return;
+        };
+        match self.begin(key, route, now) {
+            None => self.link_failed(id, Reason::Absent),
+            Some(next) => {
+                self.flights.wait_for(id, next);
+                self.advance(next, Cause::Begin, now);
+                self.arm(next);
+            }
+        }
+    }
+
+    /// The answer that a flight waits for is in the cache or has been learnt.
+    pub(super) fn link_answered(&mut self, id: FlightId, answer: &Answer, now: Moment) {
+        let link = self.flights.get_mut(id).and_then(|f| f.link.take());
+        match link.map(|link| link.wanted) {
+            None => {}
+            Some(Wanted::Rest(first)) => self.end_chain(id, &first, answer, now),
+            Some(Wanted::Server) => self.ask_servers(id, &answer.message.addresses(), now),
+        }
+    }
+
+    /// There is no answer to what a flight waits for.
+    pub(super) fn link_failed(&mut self, id: FlightId, reason: Reason) {
+        let link = self.flights.get_mut(id).and_then(|f| f.link.take());
+        match link.map(|link| link.wanted) {
+            None => {}
+            Some(Wanted::Server) if self.seek(id) => {}
+            Some(_) => self.fail(id, reason),
+        }
+    }
+
+    fn end_chain(&mut self, id: FlightId, first: &Answer, rest: &Answer, now: Moment) {
+        let joined = message::join(&first.message, &rest.message, &mut self.scratch);
+        match joined {
+            Some(message) => {
+                let answer = Answer {
+                    message,
+                    pool: rest.pool,
+                    lifetime: first.lifetime.min(rest.lifetime),
+                    dangling: None,
+                };
+                self.settle(id, answer, now);
+            }
+            None => self.fail(id, Reason::Chain),
+        }
+    }
+
+    //--- Referrals
+
+    /// Goes on with the servers of a referral; false when it is none to follow.
+    fn refer(&mut self, id: FlightId, referral: &Referral, now: Moment) -> bool {
+        let Some(flight) = self.flights.get_mut(id) else {
+            return false;
+        };
+        if flight.route.mode != Mode::Authoritative {
+            return false;
+        }
+        let before = flight.delegation.as_ref();
+        let question = flight.key.question();
+        let Some((delegation, addresses)) =
+            Delegation::follow(referral, question, flight.zone(), before)
+        else {
+            return false;
+        };
+        flight.delegation = Some(delegation);
+        flight.n_sends = 0;
+        flight.reason = Reason::Unanswered;
+        for exchange in flight.take_exchanges() {
+            self.close(exchange);
+        }
+        self.ask_servers(id, &addresses, now);
+        true
+    }
+
+    /// Asks the servers at these addresses, or looks for others when there is none to ask.
+    fn ask_servers(&mut self, id: FlightId, addresses: &[IpAddr], now: Moment) {
+        let chance = self.entropy.next();
+        let Some(flight) = self.flights.get_mut(id) else {
+            return;
+        };
+        let servers = delegation::servers(addresses, &self.own_addresses);
+        let ids: Vec<UpstreamId> = servers
+            .map(|to| self.upstreams.delegate(to, &flight.route, now))
+            .collect();
+        let fitness: Vec<Fitness> = ids.iter().map(|it| self.upstreams.fitness(*it)).collect();
+        let order = Policy::Random.order(&fitness, 0, chance);
+        let order = order.into_iter().filter_map(|at| ids.get(at).copied());
+        flight.order = order.collect();
+        flight.n_tried = 0;
+        flight.failed.clear();
+        flight.without_edns = None;
+        self.advance(id, Cause::Begin, now);
+        self.arm(id);
+    }
+
+    /// Looks for the next server that came without an address; false when there is none.
+    pub(super) fn seek(&mut self, id: FlightId) -> bool {
+        let Some(flight) = self.flights.get_mut(id) else {
+            return false;
+        };
+        let n_sought = flight.n_sought;
+        let delegation = flight.delegation.as_mut();
+        let Some(question) = delegation.and_then(|it| it.next_question(n_sought)) else {
+            return false;
+        };
+        let key = Key::new(self.seed, &question, Variant::default());
+        self.wait_for(id, Wanted::Server, Box::new(key));
+        true
+    }
+}

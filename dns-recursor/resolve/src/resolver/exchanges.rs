@@ -1,0 +1,70 @@
+//! Queries whose responses are waited for.
+
+use std::collections::HashMap;
+
+use dns_cache::moment::Moment;
+
+use super::upstreams::UpstreamId;
+use super::{ExchangeId, FlightId};
+use crate::exchange::Sent;
+use crate::forward::Protocol;
+
+/// Who wants an exchange's response.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Purpose {
+    Flight(FlightId),
+    Probe,
+}
+
+/// A query and what is known of it.
+pub(super) struct Pending {
+    pub(super) purpose: Purpose,
+    pub(super) upstream: UpstreamId,
+    pub(super) sent: Sent,
+    pub(super) at: Moment,
+    pub(super) protocol: Protocol,
+    /// The response takes longer than usual.
+    pub(super) overdue: bool,
+    /// TCP is used because the letter case was not kept over UDP.
+    pub(super) case_in_doubt: bool,
+}
+
+/// All exchanges by id. No id is given twice.
+#[derive(Default)]
+pub(super) struct Exchanges {
+    pending: HashMap<ExchangeId, Pending>,
+    last: u64,
+}
+
+impl Exchanges {
+    pub(super) fn open(&mut self, pending: Pending) -> ExchangeId {
+        self.last += 1;
+        let id = ExchangeId(self.last);
+        self.pending.insert(id, pending);
+        id
+    }
+
+    pub(super) fn get(&self, id: ExchangeId) -> Option<&Pending> {
+        self.pending.get(&id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: ExchangeId) -> Option<&mut Pending> {
+        self.pending.get_mut(&id)
+    }
+
+    pub(super) fn remove(&mut self, id: ExchangeId) -> Option<Pending> {
+        self.pending.remove(&id)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.pending.len()
+    }
+
+    #[cfg(test)]
+    pub(super) fn n_probes(&self) -> usize {
+        let probes = self.pending.values();
+        probes
+            .filter(|pending| matches!(pending.purpose, Purpose::Probe))
+            .count()
+    }
+}

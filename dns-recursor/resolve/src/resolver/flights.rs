@@ -1,0 +1,182 @@
+//! All flights, and which of them waits for which.
+
+use std::collections::{BTreeMap, HashMap};
+
+use dns_cache::key::Key;
+
+use super::FlightId;
+use super::flight::{Flight, Wanted};
+
+/// Flights that may wait for one another in a row, whoever asked first. `CoreDNS` and unbound follow a CNAME
+/// chain about as far.
+pub(super) const MAX_DEPTH: u8 = 8;
+
+pub(super) struct Flights<C> {
+    by_id: BTreeMap<FlightId, Flight<C>>,
+    /// The flight that a client with this question joins.
+    by_question: HashMap<Box<[u8]>, FlightId>,
+    n_clients: usize,
+    last: u64,
+}
+
+impl<C> Default for Flights<C> {
+    fn default() -> Self {
+        Self {
+            by_id: BTreeMap::new(),
+            by_question: HashMap::new(),
+            n_clients: 0,
+            last: 0,
+        }
+    }
+}
+
+impl<C> Flights<C> {
+    /// Adds a flight, which later clients join.
+    pub(super) fn add(&mut self, flight: Flight<C>) -> FlightId {
+        self.last += 1;
+        let id = FlightId(self.last);
+        self.by_question.insert(flight.key.as_bytes().into(), id);
+        self.n_clients += flight.clients.len();
+        self.by_id.insert(id, flight);
+        id
+    }
+
+    /// Takes a flight out. Its clients do not wait any more.
+    pub(super) fn remove(&mut self, id: FlightId) -> Option<Flight<C>> {
+        let is_joined = self.is_joined(id);
+        let flight = self.by_id.remove(&id)?;
+        if is_joined {
+            self.by_question.remove(flight.key.as_bytes());
+        }
+        self.n_clients -= flight.clients.len();
+        Some(flight)
+    }
+
+    pub(super) fn get(&self, id: FlightId) -> Option<&Flight<C>> {
+        self.by_id.get(&id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: FlightId) -> Option<&mut Flight<C>> {
+        self.by_id.get_mut(&id)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (FlightId, &Flight<C>)> {
+        self.by_id.iter().map(|(id, flight)| (*id, flight))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    //--- Clients
+
+    /// The flight that a client with this question joins.
+    pub(super) fn to_join(&self, key: &Key) -> Option<FlightId> {
+        self.by_question.get(key.as_bytes()).copied()
+    }
+
+    /// Whether clients with a flight's question join it: not when its route has changed since it began.
+    pub(super) fn is_joined(&self, id: FlightId) -> bool {
+        let flight = self.by_id.get(&id);
+        flight.is_some_and(|flight| self.by_question.get(flight.key.as_bytes()) == Some(&id))
+    }
+
+    /// From here on clients join no flight that `stays` denies.
+    pub(super) fn retain_joined(&mut self, stays: impl Fn(&Flight<C>) -> bool) {
+        let by_id = &self.by_id;
+        self.by_question
+            .retain(|_, id| by_id.get(id).is_some_and(&stays));
+    }
+
+    pub(super) const fn n_clients(&self) -> usize {
+        self.n_clients
+    }
+
+    pub(super) fn add_clients(&mut self, id: FlightId, clients: Vec<C>, has_stale: bool) {
+        if let Some(flight) = self.by_id.get_mut(&id) {
+            self.n_clients += clients.len();
+            flight.clients.extend(clients);
+            flight.has_stale |= has_stale;
+        }
+    }
+
+    pub(super) fn take_clients(&mut self, id: FlightId) -> Vec<C> {
+        let flight = self.by_id.get_mut(&id);
+        let clients = flight.map(|flight| std::mem::take(&mut flight.clients));
+        let clients = clients.unwrap_or_default();
+        self.n_clients -= clients.len();
+        clients
+    }
+
+    //--- Flights that wait for flights
+
+    /// Whether a flight, which has a link, may wait for `next`: not in a circle, and not in too long a row.
+    pub(super) fn may_await(&self, id: FlightId, next: FlightId) -> bool {
+        let n_behind = self.n_behind(next, id);
+        n_behind.is_some_and(|n_behind| self.depth_behind(id) + n_behind <= MAX_DEPTH)
+    }
+
+    /// How many flights would lead to one that this flight waits for.
+    pub(super) fn depth_behind(&self, id: FlightId) -> u8 {
+        self.by_id.get(&id).map_or(0, |flight| flight.depth + 1)
+    }
+
+    /// Has a flight, which has a link, wait for `next`.
+    pub(super) fn wait_for(&mut self, id: FlightId, next: FlightId) {
+        let Some(flight) = self.by_id.get_mut(&id) else {
+            return;
+        };
+        let Some(link) = &mut flight.link else { return };
+        link.awaits = Some(next);
+        let depth = flight.depth + 1;
+        let n_sought = flight.n_sought + u8::from(matches!(link.wanted, Wanted::Server));
+        if let Some(next) = self.by_id.get_mut(&next) {
+            next.awaited_by.push(id);
+        }
+        self.deepen(next, depth, n_sought);
+    }
+
+    /// How many flights a flight waits for, one after the other; `None` when `other` is it or among them.
+    fn n_behind(&self, mut from: FlightId, other: FlightId) -> Option<u8> {
+        let mut n_behind = 0;
+        // `may_await` lets no circle and no row of more than MAX_DEPTH in, so the walk ends soon.
+        loop {
+            if from == other {
+                return None;
+            }
+            let link = self.by_id.get(&from).and_then(|f| f.link.as_ref());
+            match link.and_then(|link| link.awaits) {
+                Some(next) => from = next,
+                None => return Some(n_behind),
+            }
+            n_behind += 1;
+        }
+    }
+
+    /// Notes how many flights lead to a flight, and so to those that it waits for.
+    fn deepen(&mut self, mut id: FlightId, mut depth: u8, mut n_sought: u8) {
+        while let Some(flight) = self.by_id.get_mut(&id) {
+            flight.depth = flight.depth.max(depth);
+            flight.n_sought = flight.n_sought.max(n_sought);
+            let Some(link) = &flight.link else { return };
+            let Some(next) = link.awaits else { return };
+            depth = flight.depth + 1;
+            n_sought = flight.n_sought + u8::from(matches!(link.wanted, Wanted::Server));
+            id = next;
+        }
+    }
+
+    /// Asserts that every question leads to its flight.
+    #[cfg(test)]
+    pub(super) fn check_questions(&self) {
+        for (question, id) in &self.by_question {
+            assert_eq!(self.by_id[id].key.as_bytes(), &**question);
+        }
+    }
+
+    /// How many flights there have been.
+    #[cfg(test)]
+    pub(super) const fn n_begun(&self) -> u64 {
+        self.last
+    }
+}

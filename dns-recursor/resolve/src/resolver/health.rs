@@ -1,0 +1,125 @@
+//! Following up on what is learnt of upstreams: probes, routes without an upstream, and queries
+//! that wait for one that is gone.
+
+use dns_cache::key::Variant;
+use dns_cache::moment::Moment;
+
+use super::exchanges::{Pending, Purpose};
+use super::upstreams::UpstreamId;
+use super::{Cause, ExchangeId, FlightId, Output, Resolver};
+use crate::exchange::{Asking, Entropy};
+use crate::forward::Fitness;
+use crate::upstream_state::Change;
+
+impl<C, E: Entropy> Resolver<C, E> {
+    pub(super) fn upstream_due(&mut self, upstream: UpstreamId, now: Moment) {
+        let Some(state) = self.upstreams.get_mut(upstream) else {
+            return;
+        };
+        let (change, probe) = state.probe_due(now);
+        if probe {
+            self.send_probe(upstream, now);
+        }
+        self.apply(upstream, change, now);
+    }
+
+    fn send_probe(&mut self, upstream: UpstreamId, now: Moment) {
+        let Some(state) = self.upstreams.get_mut(upstream) else {
+            return;
+        };
+        let (to, edns) = (state.address(), state.takes_edns(now));
+        let keeps_case = state.keeps_case(now);
+        let probe = state.probe();
+        let (question, mode, protocol) = (probe.next_question(), probe.mode, probe.protocol);
+        let asking = Asking {
+            question: &question,
+            variant: Variant::default(),
+            mode,
+            edns,
+            randomize_case: self.settings.randomize_case && keeps_case,
+        };
+        let Some((sent, message)) = asking.compose(&mut self.entropy) else {
+            return;
+        };
+        let exchange = self.exchanges.open(Pending {
+            purpose: Purpose::Probe,
+            upstream,
+            sent,
+            at: now,
+            protocol,
+            overdue: false,
+            case_in_doubt: false,
+        });
+        if let Some(oldest) = self.upstreams.begin_probe(upstream, exchange) {
+            self.close(oldest);
+        }
+        self.counts.probes += 1;
+        self.outputs.push_back(Output::Send {
+            exchange,
+            to,
+            protocol,
+            message,
+        });
+    }
+
+    /// Follows up on evidence: arms the upstream's timer and acts on a change.
+    pub(super) fn apply(&mut self, upstream: UpstreamId, change: Option<Change>, now: Moment) {
+        if let Some(change) = change {
+            self.health_changed(upstream, change, now);
+        }
+        self.arm_upstream(upstream);
+    }
+
+    pub(super) fn health_changed(&mut self, upstream: UpstreamId, change: Change, now: Moment) {
+        let why = self
+            .upstreams
+            .get_mut(upstream)
+            .and_then(|state| state.absence());
+        let address = self.upstreams.address(upstream);
+        if self.is_upstream(address) {
+            self.outputs.push_back(Output::Health {
+                upstream: address,
+                change,
+                why,
+            });
+        }
+        self.mark_routes();
+        match change.to {
+            Fitness::Absent => self.give_up_on(upstream, now),
+            Fitness::Good => {
+                for probe in self.upstreams.take_probes(upstream) {
+                    self.close(probe);
+                }
+            }
+            Fitness::Doubtful => {}
+        }
+    }
+
+    /// Queries that wait for an upstream which has turned out to be absent go elsewhere.
+    fn give_up_on(&mut self, upstream: UpstreamId, now: Moment) {
+        let stuck: Vec<(FlightId, ExchangeId)> = self
+            .flights
+            .iter()
+            .flat_map(|(id, flight)| flight.exchanges().map(move |exchange| (id, exchange)))
+            .filter(|(_, exchange)| {
+                let pending = self.exchanges.get(*exchange);
+                pending.is_some_and(|pending| pending.upstream == upstream)
+            })
+            .collect();
+        for (id, exchange) in &stuck {
+            self.drop_exchange(*id, *exchange);
+        }
+        for (id, _) in stuck {
+            self.advance(id, Cause::Failed, now);
+            self.arm(id);
+        }
+    }
+
+    /// Tells every route whether it has an upstream left.
+    pub(super) fn mark_routes(&self) {
+        for route in self.table.routes() {
+            let (_, fitness) = self.upstreams.of(route);
+            route.set_down(fitness.iter().all(|fitness| *fitness == Fitness::Absent));
+        }
+    }
+}

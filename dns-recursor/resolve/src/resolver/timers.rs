@@ -1,0 +1,53 @@
+//! When flights and upstreams want attention.
+
+use std::collections::BTreeSet;
+
+use dns_cache::moment::Moment;
+
+use super::FlightId;
+use super::upstreams::UpstreamId;
+
+/// Whose timer it is. Everyone has one at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Timer {
+    Flight(FlightId),
+    Upstream(UpstreamId),
+}
+
+/// All timers that are set. Their owners remember for when.
+#[derive(Default)]
+pub(super) struct Timers(BTreeSet<(Moment, Timer)>);
+
+impl Timers {
+    /// Moves a timer from `before` to `at`; `None` is not set.
+    pub(super) fn set(&mut self, timer: Timer, before: Option<Moment>, at: Option<Moment>) {
+        if before == at {
+            return;
+        }
+        if let Some(before) = before {
+            self.0.remove(&(before, timer));
+        }
+        if let Some(at) = at {
+            self.0.insert((at, timer));
+        }
+    }
+
+    /// Takes the first timer that is due.
+    pub(super) fn pop_due(&mut self, now: Moment) -> Option<Timer> {
+        let (at, timer) = self.0.first().copied()?;
+        if at > now {
+            return None;
+        }
+        self.0.pop_first();
+        Some(timer)
+    }
+
+    pub(super) fn first(&self) -> Option<Moment> {
+        self.0.first().map(|(at, _)| *at)
+    }
+
+    #[cfg(test)]
+    pub(super) fn iter(&self) -> impl Iterator<Item = &(Moment, Timer)> {
+        self.0.iter()
+    }
+}

@@ -1,0 +1,251 @@
+//! All upstreams of all routes, each once however many routes use it, and servers that referrals name.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use dns_cache::moment::Moment;
+
+use super::ExchangeId;
+use crate::forward::{Fitness, Protocol, Route, Table};
+use crate::upstream_state::{Absence, Change, Probe, Upstream};
+
+/// Probes of one upstream whose responses are still waited for: a late one proves as much.
+const MAX_PROBES: usize = 4;
+/// Servers that referrals name of which is remembered how they answer: more than a site's delegated
+/// zones have. The one known longest makes room.
+const MAX_DELEGATES: usize = 1024;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct UpstreamId(u32);
+
+#[derive(Default)]
+pub(super) struct Upstreams {
+    /// The addresses ever configured, and those of `delegates`. No id is ever given twice.
+    entries: BTreeMap<UpstreamId, Entry>,
+    by_address: BTreeMap<SocketAddr, UpstreamId>,
+    last: u32,
+    /// Servers that referrals name, in the order in which they became known.
+    delegates: VecDeque<UpstreamId>,
+}
+
+struct Entry {
+    state: Upstream,
+    armed: Option<Moment>,
+    protocol: Protocol,
+    probes: VecDeque<ExchangeId>,
+}
+
+/// What is known of an upstream, for status and metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UpstreamView {
+    /// Where it is.
+    pub address: SocketAddr,
+    /// How fit it is.
+    pub fitness: Fitness,
+    /// Why it is absent, if it is.
+    pub absence: Option<Absence>,
+    /// Since when.
+    pub since: Moment,
+    /// Its usual round-trip time.
+    pub round_trip: Option<Duration>,
+}
+
+impl Upstreams {
+    /// Takes over the upstreams of a table; those it does not have are left alone from here on.
+    pub(super) fn adopt(&mut self, table: &Table, now: Moment) -> Vec<(UpstreamId, Change)> {
+        let mut wanted: BTreeMap<SocketAddr, Probe> = BTreeMap::new();
+        for route in table.routes() {
+            for address in &route.upstreams {
+                let known = wanted.entry(*address).or_insert_with(|| Probe::of(route));
+                if route.protocol == Protocol::Udp {
+                    known.protocol = Protocol::Udp;
+                }
+            }
+        }
+        let mut changes = Vec::new();
+        for (address, id) in &self.by_address {
+            if let Some(entry) = self.entries.get_mut(id) {
+                let probe = wanted.remove(address);
+                if let Some(probe) = &probe {
+                    entry.protocol = probe.protocol;
+                }
+                let change = entry.state.set_wanted(probe, now);
+                changes.extend(change.map(|change| (*id, change)));
+            }
+        }
+        for (address, probe) in wanted {
+            let state = Upstream::new(address, probe, now);
+            self.add(state);
+        }
+        changes
+    }
+
+    fn add(&mut self, mut state: Upstream) -> UpstreamId {
+        self.last += 1;
+        let id = UpstreamId(self.last);
+        self.by_address.insert(state.address(), id);
+        let entry = Entry {
+            protocol: state.probe().protocol,
+            state,
+            armed: None,
+            probes: VecDeque::new(),
+        };
+        self.entries.insert(id, entry);
+        id
+    }
+
+    /// The server at an address that a referral of a route's upstream names. Unless it is an upstream of
+    /// some route as well, it is never probed.
+    pub(super) fn delegate(
+        &mut self,
+        address: SocketAddr,
+        route: &Route,
+        now: Moment,
+    ) -> UpstreamId {
+        if let Some(id) = self.find(address) {
+            return id;
+        }
+        if self.delegates.len() >= MAX_DELEGATES
+            && let Some(oldest) = self.delegates.pop_front()
+            && let Some(entry) = self.entries.get(&oldest)
+            && !entry.state.is_wanted()
+        {
+            self.by_address.remove(&entry.state.address());
+            self.entries.remove(&oldest);
+        }
+        let mut probe = Probe::of(route);
+        probe.protocol = Protocol::Udp;
+        let mut state = Upstream::new(address, probe, now);
+        // A server that has just become known is fit, and stays so.
+        let _no_change = state.set_wanted(None, now);
+        let id = self.add(state);
+        self.delegates.push_back(id);
+        id
+    }
+
+    /// Whether some route uses the upstream at this address.
+    pub(super) fn is_wanted(&self, address: SocketAddr) -> bool {
+        let entry = self.find(address).and_then(|id| self.entry(id));
+        entry.is_some_and(|entry| entry.state.is_wanted())
+    }
+
+    /// A route's upstreams and how fit they are, in the route's order.
+    pub(super) fn of(&self, route: &Route) -> (Vec<UpstreamId>, Vec<Fitness>) {
+        route
+            .upstreams
+            .iter()
+            .filter_map(|address| self.find(*address))
+            .map(|id| (id, self.fitness(id)))
+            .unzip()
+    }
+
+    pub(super) fn find(&self, address: SocketAddr) -> Option<UpstreamId> {
+        self.by_address.get(&address).copied()
+    }
+
+    pub(super) fn ids(&self) -> Vec<UpstreamId> {
+        self.by_address.values().copied().collect()
+    }
+
+    pub(super) fn get_mut(&mut self, id: UpstreamId) -> Option<&mut Upstream> {
+        self.entry_mut(id).map(|entry| &mut entry.state)
+    }
+
+    pub(super) fn fitness(&self, id: UpstreamId) -> Fitness {
+        self.entry(id)
+            .map_or(Fitness::Absent, |entry| entry.state.fitness())
+    }
+
+    pub(super) fn address(&self, id: UpstreamId) -> SocketAddr {
+        let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+        self.entry(id)
+            .map_or(nowhere, |entry| entry.state.address())
+    }
+
+    /// What the upstream is asked over first.
+    pub(super) fn protocol(&self, id: UpstreamId) -> Protocol {
+        self.entry(id).map_or(Protocol::Udp, |entry| entry.protocol)
+    }
+
+    /// Notes which timer is set; gives the one before.
+    pub(super) fn set_armed(&mut self, id: UpstreamId, at: Option<Moment>) -> Option<Moment> {
+        let entry = self.entry_mut(id)?;
+        std::mem::replace(&mut entry.armed, at)
+    }
+
+    //--- Probes
+
+    /// Notes a probe; gives one that has been waited for long enough.
+    pub(super) fn begin_probe(&mut self, id: UpstreamId, probe: ExchangeId) -> Option<ExchangeId> {
+        let entry = self.entry_mut(id)?;
+        entry.probes.push_back(probe);
+        if entry.probes.len() > MAX_PROBES {
+            return entry.probes.pop_front();
+        }
+        None
+    }
+
+    pub(super) fn end_probe(&mut self, id: UpstreamId, probe: ExchangeId) {
+        if let Some(entry) = self.entry_mut(id) {
+            entry.probes.retain(|known| *known != probe);
+        }
+    }
+
+    pub(super) fn take_probes(&mut self, id: UpstreamId) -> VecDeque<ExchangeId> {
+        self.entry_mut(id)
+            .map(|entry| std::mem::take(&mut entry.probes))
+            .unwrap_or_default()
+    }
+
+    pub(super) fn views(&self) -> impl Iterator<Item = UpstreamView> {
+        let wanted = self
+            .entries
+            .values()
+            .filter(|entry| entry.state.is_wanted());
+        wanted.map(|entry| UpstreamView {
+            address: entry.state.address(),
+            fitness: entry.state.fitness(),
+            absence: entry.state.absence(),
+            since: entry.state.since(),
+            round_trip: entry.state.round_trip(),
+        })
+    }
+
+    fn entry(&self, id: UpstreamId) -> Option<&Entry> {
+        self.entries.get(&id)
+    }
+
+    fn entry_mut(&mut self, id: UpstreamId) -> Option<&mut Entry> {
+        self.entries.get_mut(&id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dns_wire::Name;
+
+    use super::*;
+    use crate::forward::Mode;
+
+    #[test]
+    fn of_servers_that_referrals_name_the_one_known_longest_makes_room() {
+        let route = Route::new(Name::root(), Mode::Authoritative, Vec::new());
+        let mut upstreams = Upstreams::default();
+        let delegate = |upstreams: &mut Upstreams, n: u16| {
+            let [high, low] = n.to_be_bytes();
+            let address = SocketAddr::from(([10, 0, high, low], 53));
+            upstreams.delegate(address, &route, Moment::START)
+        };
+        let first = delegate(&mut upstreams, 0);
+        assert_eq!(delegate(&mut upstreams, 0), first);
+        for n in 1..2000 {
+            delegate(&mut upstreams, n);
+        }
+        assert_eq!(upstreams.entries.len(), MAX_DELEGATES);
+        assert_eq!(upstreams.by_address.len(), MAX_DELEGATES);
+        assert!(upstreams.get_mut(first).is_none());
+        assert_ne!(delegate(&mut upstreams, 0), first);
+        assert_eq!(upstreams.views().count(), 0);
+    }
+}

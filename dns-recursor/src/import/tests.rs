@@ -1,0 +1,2 @@
+mod corefile;
+mod dnsmasq;

@@ -1,0 +1,222 @@
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use config_text::{Files, Problem};
+use daemon::config::Document;
+use dns_resolve::forward::{Policy, Protocol};
+
+use crate::config::{Config, v1};
+use crate::import::corefile as import;
+
+struct Memory<'a>(&'a str);
+
+impl Files for Memory<'_> {
+    fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
+        match path.to_str() {
+            Some("Corefile") => Ok(self.0.into()),
+            Some("/etc/resolv.conf") => {
+                Ok(b"search x\nnameserver 192.0.2.53\nnameserver fd00::53 # two\n".to_vec())
+            }
+            _ => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn list(&mut self, _: &Path) -> io::Result<Vec<PathBuf>> {
+        Ok(Vec::new())
+    }
+}
+
+#[expect(
+    clippy::panic_in_result_fn,
+    reason = "TOML that is not understood is a failed test, not an error of the file"
+)]
+fn read(text: &str) -> Result<(Config, Vec<String>), Vec<String>> {
+    let told = |problems: Vec<Problem>| problems.iter().map(ToString::to_string).collect();
+    match import(Path::new("Corefile"), &mut Memory(text)) {
+        Ok(imported) => {
+            let document = Document::inline("import", imported.toml.as_str());
+            let config = v1::parse(&document).unwrap_or_else(|p| panic!("{p}\n{}", imported.toml));
+            Ok((config, imported.remarks))
+        }
+        Err(problems) => Err(told(problems)),
+    }
+}
+
+#[test]
+fn a_clusters_corefile_keeps_its_routes_and_its_cache() {
+    let (config, remarks) = read(
+        ".:5353 {\n    bufsize 512\n    errors\n    health {\n        lameduck 20s\n    }\n    ready\n    \
+         kubernetes cluster.local in-addr.arpa ip6.arpa {\n        pods insecure\n        \
+         fallthrough in-addr.arpa ip6.arpa\n    }\n    prometheus 127.0.0.1:9153\n    \
+         forward . /etc/resolv.conf {\n        policy sequential\n    }\n    \
+         cache 900 {\n        denial 9984 30\n    }\n    reload\n}\n",
+    )
+    .unwrap();
+    let listen: Vec<String> = config
+        .network
+        .listen
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(listen, ["0.0.0.0:5353", "[::]:5353"]);
+    let [forward] = config.forwards.as_slice() else {
+        panic!();
+    };
+    assert_eq!(
+        (forward.zone.to_string().as_str(), forward.policy),
+        (".", Policy::Sequential)
+    );
+    let upstreams: Vec<String> = forward.upstreams.iter().map(ToString::to_string).collect();
+    assert_eq!(upstreams, ["192.0.2.53:53", "[fd00::53]:53"]);
+    let limits = config.resolve.limits;
+    assert_eq!((limits.positive_max, limits.negative_max), (900, 30));
+    assert_eq!(
+        (config.cache.positive.entries, config.cache.negative.entries),
+        (9984, 9984)
+    );
+    for words in [
+        "Corefile:2:5: `bufsize 512`",
+        "Corefile:8:5: `kubernetes",
+        "`health`",
+        "`reload`",
+    ] {
+        assert!(
+            remarks
+                .iter()
+                .any(|remark| remark.starts_with(words) || remark.contains(words)),
+            "{words}: {remarks:#?}"
+        );
+    }
+}
+
+#[test]
+fn every_block_is_a_zone_of_its_own() {
+    let (config, remarks) = read(
+        "# servers\nfoo.com:5353 bar.com:5353 {\n  forward . 1.1.1.1 2.2.2.2:5353 dns://[fd00::1]:54 {\n    \
+         force_tcp\n    policy round_robin\n    max_concurrent 500\n  }\n  cache\n}\n\
+         a.example,\nb.example {\n  bind 127.0.0.1\n  forward sub.a.example 192.0.2.1\n}\n\
+         hostname.bind:5353 {\n  chaos \"my server\"\n}\n",
+    )
+    .unwrap();
+    let zones: Vec<String> = config
+        .forwards
+        .iter()
+        .map(|f| {
+            format!(
+                "{} {:?} {:?} {}",
+                f.zone,
+                f.policy,
+                f.protocol,
+                f.upstreams.len()
+            )
+        })
+        .collect();
+    assert_eq!(
+        zones,
+        [
+            "b.example. Random Udp 1",
+            "bar.com. RoundRobin Tcp 3",
+            "foo.com. RoundRobin Tcp 3",
+            "sub.a.example. Random Udp 1",
+        ]
+    );
+    assert_eq!(config.forwards[1].protocol, Protocol::Tcp);
+    let listen: Vec<String> = config
+        .network
+        .listen
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(listen, ["127.0.0.1:53", "0.0.0.0:5353", "[::]:5353"]);
+    assert_eq!(config.local.version.as_deref(), Some("my server"));
+    assert_eq!(config.resolve.max_flights, 500);
+    let limits = config.resolve.limits;
+    assert_eq!((limits.positive_max, limits.negative_max), (3600, 1800));
+    assert!(
+        remarks
+            .iter()
+            .any(|remark| remark.contains("hostname.bind:5353")),
+        "{remarks:?}"
+    );
+}
+
+#[test]
+fn networks_are_the_zones_of_their_reverse_names() {
+    let (config, remarks) = read(
+        "10.0.0.0/24 172.16.2.0/23:5353 2001:db8::/32 {\n forward . 192.0.2.1\n}\n\
+         . {\n forward 192.168.0.0/16 192.0.2.2\n}\n\
+         .:54 {\n forward 198.18.0.0/15 192.0.2.3 {\n  max_concurrent 0\n }\n}\n",
+    )
+    .unwrap();
+    let zones: Vec<String> = config.forwards.iter().map(|f| f.zone.to_string()).collect();
+    assert_eq!(
+        zones,
+        [
+            "0.0.10.in-addr.arpa.",
+            "168.192.in-addr.arpa.",
+            "18.198.in-addr.arpa.",
+            "2.16.172.in-addr.arpa.",
+            "3.16.172.in-addr.arpa.",
+            "8.b.d.0.1.0.0.2.ip6.arpa.",
+        ]
+    );
+    let ports: Vec<u16> = config.network.listen.iter().map(SocketAddr::port).collect();
+    assert_eq!(ports, [53, 53, 54, 54, 5353, 5353]);
+    let several = |remark: &String| remark.contains("`198.18.0.0/15` is several zones");
+    assert!(remarks.iter().any(several), "{remarks:?}");
+    // No bound in CoreDNS: the usual one here.
+    let usual = dns_resolve::resolver::Settings::default().max_flights;
+    assert_eq!(config.resolve.max_flights, usual);
+}
+
+#[test]
+fn what_cannot_be_carried_over_is_said() {
+    let (_, remarks) = read(
+        ". {\n forward . 192.0.2.1 tls://9.9.9.9 {\n  tls_servername dns.quad9.net\n }\n hosts {\n  192.0.2.1 a\n }\n \
+         dns64\n rewrite name a b\n acl {\n  block\n }\n}\n",
+    )
+    .unwrap();
+    for words in [
+        "tls://9.9.9.9",
+        "tls_servername",
+        "hosts",
+        "dns64",
+        "rewrite name a b",
+        "acl",
+    ] {
+        assert!(
+            remarks.iter().any(|remark| remark.contains(words)),
+            "{words}: {remarks:#?}"
+        );
+    }
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_place() {
+    for (text, expected) in [
+        (
+            ". {\n forward .\n}\n",
+            "Corefile:2:2: `forward` has no upstream",
+        ),
+        (
+            ". {\n forward . /nowhere\n}\n",
+            "Corefile:2:12: cannot read /nowhere",
+        ),
+        ("a..b {\n}\n", "Corefile:1:1: `a..b` is no zone"),
+        (
+            ". {\n forward . 192.0.2.1 {\n  max_concurrent many\n }\n}\n",
+            "Corefile:3:3: `max_concurrent` takes a number",
+        ),
+        (".:53 \n", "Corefile:1:1: `.:53` is no server block"),
+        (". {\n cache\n", "Corefile:1:1: `. {` is not closed"),
+        (". {\n cache {\n", "Corefile:2:2: `cache {` is not closed"),
+    ] {
+        let errors = read(text).unwrap_err();
+        assert!(
+            errors.iter().any(|error| error.starts_with(expected)),
+            "{expected}: {errors:?}"
+        );
+    }
+    assert!(import(Path::new("none"), &mut Memory("")).is_err());
+}

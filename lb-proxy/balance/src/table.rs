@@ -1,0 +1,419 @@
+//! Frontends and backends as the data path reads them.
+//!
+//! A table is built whole and swapped whole; workers see the newest at their next wake-up. What must
+//! outlive a table (counters, loads, limits) is shared between successive tables by name.
+//!
+//! Says what is wanted and never does it: the data path does.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use cidrs::Cidrs;
+
+use crate::limits::Limits;
+use crate::pool::Pool;
+
+/// All frontends and backends.
+#[derive(Debug, Default)]
+pub struct Table {
+    /// Every frontend that workers serve.
+    pub frontends: Vec<Arc<Frontend>>,
+    /// Every backend; routes point here by index.
+    pub backends: Vec<Arc<Backend>>,
+}
+
+impl Table {
+    /// The frontend called `name`.
+    #[must_use]
+    pub fn frontend(&self, name: &str) -> Option<&Arc<Frontend>> {
+        self.frontends
+            .iter()
+            .find(|frontend| &*frontend.name == name)
+    }
+
+    /// The backend called `name`.
+    #[must_use]
+    pub fn backend(&self, name: &str) -> Option<&Arc<Backend>> {
+        self.backends
+            .iter()
+            .find(|backend| &*backend.pool.name == name)
+    }
+}
+
+//--- Frontend
+
+/// Where clients connect, and where they are sent.
+#[derive(Debug)]
+pub struct Frontend {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its addresses; sockets for them are given to the engine apart.
+    pub listen: Vec<SocketAddr>,
+    /// Whether connections begin with a PROXY header. With one, `sources` and `limits` look at the
+    /// address it names.
+    pub accept_proxy: AcceptProxy,
+    /// Who may connect.
+    pub sources: Sources,
+    /// Rate and concurrency of each source.
+    pub limits: Option<Arc<Limits>>,
+    /// Sessions at a time; more wait in the kernel's backlog.
+    pub max_connections: Option<u32>,
+    /// Which backend.
+    pub route: Route,
+    /// How the client's side of a session is kept.
+    pub client: SideOptions,
+    /// Write a record of each session to the access log.
+    pub log: bool,
+    /// Counters, shared by successive tables.
+    pub tally: Arc<FrontendTally>,
+}
+
+impl Frontend {
+    /// A frontend with everything at its default.
+    #[must_use]
+    pub fn new(name: impl Into<Arc<str>>, listen: Vec<SocketAddr>, route: Route) -> Self {
+        Self {
+            name: name.into(),
+            listen,
+            accept_proxy: AcceptProxy::No,
+            sources: Sources::default(),
+            limits: None,
+            max_connections: None,
+            route,
+            client: SideOptions::default(),
+            log: false,
+            tally: Arc::default(),
+        }
+    }
+}
+
+/// Whether a PROXY header is expected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AcceptProxy {
+    /// There is none: what looks like one is data.
+    #[default]
+    No,
+    /// A connection without one is taken as it is.
+    Optional,
+    /// A connection without one is refused.
+    Required,
+}
+
+/// Who may connect.
+#[derive(Debug, Clone, Default)]
+pub struct Sources {
+    /// These alone, if given.
+    pub allow: Option<Cidrs>,
+    /// Never these.
+    pub deny: Cidrs,
+}
+
+impl Sources {
+    /// True when `address` may connect.
+    #[must_use]
+    #[inline]
+    pub fn admit(&self, address: IpAddr) -> bool {
+        !self.deny.contains(address)
+            && self
+                .allow
+                .as_ref()
+                .is_none_or(|allow| allow.contains(address))
+    }
+}
+
+//--- Route
+
+/// Which backend a connection goes to.
+#[derive(Debug, Clone, Default)]
+pub struct Route {
+    /// By the name in the TLS ClientHello.
+    pub names: Names,
+    /// The backend for every other connection; without one they are refused.
+    pub default: Option<usize>,
+    /// How long a client may take to send the bytes that are looked into, the PROXY header and the
+    /// ClientHello: then the ClientHello counts as absent and a required header as missing.
+    pub inspect_timeout: Duration,
+}
+
+impl Route {
+    /// Everything to the backend at `index`.
+    #[must_use]
+    pub fn to(index: usize) -> Self {
+        Self {
+            names: Names::default(),
+            default: Some(index),
+            inspect_timeout: Self::INSPECT_TIMEOUT,
+        }
+    }
+
+    /// How long to wait for the bytes that are looked into, unless configured.
+    pub const INSPECT_TIMEOUT: Duration = Duration::from_secs(5);
+}
+
+/// Host names and name patterns, each with the index of a backend.
+///
+/// An exact name comes before a pattern, and a longer pattern before a shorter one. `*.example.org`
+/// stands for every name below `example.org`, however deep; `*` alone for every name.
+#[derive(Debug, Clone, Default)]
+pub struct Names {
+    exact: HashMap<Box<str>, usize>,
+    /// Without the `*.`; the empty suffix is `*`.
+    below: HashMap<Box<str>, usize>,
+}
+
+impl Names {
+    /// Adds a name or pattern; false when it is there already.
+    pub fn add(&mut self, pattern: &str, backend: usize) -> bool {
+        let pattern = pattern.trim_end_matches('.').to_ascii_lowercase();
+        let (map, key) = match pattern.strip_prefix('*') {
+            Some(rest) => (&mut self.below, rest.trim_start_matches('.')),
+            None => (&mut self.exact, pattern.as_str()),
+        };
+        if map.contains_key(key) {
+            return false;
+        }
+        map.insert(key.into(), backend);
+        true
+    }
+
+    /// True when no name decides, so that nothing has to be looked into.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.exact.is_empty() && self.below.is_empty()
+    }
+
+    /// The backend for a name in lower case.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<usize> {
+        let name = name.trim_end_matches('.');
+        if let Some(index) = self.exact.get(name) {
+            return Some(*index);
+        }
+        let mut rest = name;
+        while let Some((_, parent)) = rest.split_once('.') {
+            if let Some(index) = self.below.get(parent) {
+                return Some(*index);
+            }
+            rest = parent;
+        }
+        self.below.get("").copied()
+    }
+}
+
+//--- Backend
+
+/// A pool and how its servers are connected to.
+#[derive(Debug)]
+pub struct Backend {
+    /// Its servers; its name is the backend's.
+    pub pool: Arc<Pool>,
+    /// How its sessions are made and kept.
+    pub policy: Policy,
+}
+
+/// How sessions with the servers of one pool are made and kept.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    /// Begin each connection with a PROXY header.
+    pub send_proxy: SendProxy,
+    /// How long one attempt to connect may take.
+    pub connect_timeout: Duration,
+    /// After more failures than this, an attempt that times out is the last, and no server is tried twice.
+    /// Up to it, and past servers that refuse at once, the next one is tried at once.
+    pub retries: u8,
+    /// How long a connection may wait for a server with room.
+    pub queue_timeout: Duration,
+    /// Sessions in which nothing moves are ended after this long; never, unless given.
+    pub idle_timeout: Option<Duration>,
+    /// As `idle_timeout`, once the server has closed its side.
+    pub client_fin: Option<Duration>,
+    /// As `idle_timeout`, once the client has closed its side.
+    pub server_fin: Option<Duration>,
+    /// How the server's side of a session is kept.
+    pub server: SideOptions,
+    /// What becomes of the sessions of a server that goes down or into maintenance.
+    pub on_down: OnDown,
+    /// What becomes of the sessions of backup servers when one of the first choice comes up.
+    pub on_up: OnUp,
+    /// The address connections are made from.
+    pub source_address: Option<IpAddr>,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            send_proxy: SendProxy::No,
+            connect_timeout: Duration::from_secs(5),
+            retries: 3,
+            queue_timeout: Duration::from_secs(60),
+            idle_timeout: None,
+            client_fin: None,
+            server_fin: None,
+            server: SideOptions::default(),
+            on_down: OnDown::Finish,
+            on_up: OnUp::Finish,
+            source_address: None,
+        }
+    }
+}
+
+/// The PROXY header sent to servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SendProxy {
+    /// None.
+    #[default]
+    No,
+    /// Version 1, text.
+    V1,
+    /// Version 2, binary.
+    V2,
+}
+
+/// What becomes of sessions whose server goes away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnDown {
+    /// Both sides are reset at once, so that clients connect anew instead of waiting.
+    Reset,
+    /// They go on as long as they can.
+    #[default]
+    Finish,
+}
+
+/// What becomes of sessions with backup servers that are not needed any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnUp {
+    /// Both sides are reset at once, so that clients connect anew.
+    Reset,
+    /// They go on as long as they can.
+    #[default]
+    Finish,
+}
+
+/// How one side of a session finds out that its peer is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SideOptions {
+    /// Probes of an idle connection.
+    pub keepalive: Option<Keepalive>,
+    /// How long sent data may stay unacknowledged (`TCP_USER_TIMEOUT`).
+    pub user_timeout: Option<Duration>,
+}
+
+impl Default for SideOptions {
+    fn default() -> Self {
+        Self {
+            keepalive: Some(Keepalive::default()),
+            user_timeout: Some(Duration::from_secs(60)),
+        }
+    }
+}
+
+/// TCP keep-alive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keepalive {
+    /// Quiet for this long, a connection is probed (`TCP_KEEPIDLE`).
+    pub idle: Duration,
+    /// Time between probes (`TCP_KEEPINTVL`).
+    pub interval: Duration,
+    /// Unanswered probes that end the connection (`TCP_KEEPCNT`).
+    pub count: u32,
+}
+
+impl Default for Keepalive {
+    fn default() -> Self {
+        Self {
+            idle: Duration::from_secs(30),
+            interval: Duration::from_secs(10),
+            count: 3,
+        }
+    }
+}
+
+//--- Counters
+
+/// What a frontend has counted; only ever goes up, but for `sessions`.
+#[derive(Debug, Default)]
+pub struct FrontendTally {
+    /// Sessions that are open.
+    pub sessions: AtomicU64,
+    /// Connections accepted.
+    pub total: AtomicU64,
+    /// Connections refused for their source address.
+    pub denied: AtomicU64,
+    /// Connections refused for the rate or number of their source.
+    pub limited: AtomicU64,
+    /// Connections closed before a backend was known: a bad header, no route.
+    pub rejected: AtomicU64,
+    /// Bytes from clients.
+    pub bytes_in: AtomicU64,
+    /// Bytes to clients.
+    pub bytes_out: AtomicU64,
+    /// The most sessions there were at a time.
+    pub most_sessions: AtomicU64,
+}
+
+impl FrontendTally {
+    /// Remembers how many sessions there are, if there were never more.
+    #[inline]
+    pub fn note_most(&self) {
+        let sessions = self.sessions.load(Ordering::Relaxed);
+        if sessions > self.most_sessions.load(Ordering::Relaxed) {
+            self.most_sessions.fetch_max(sessions, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_specific_name_decides() {
+        let mut names = Names::default();
+        assert!(names.is_empty());
+        for (pattern, index) in [
+            ("console.apps.example.org", 1),
+            ("*.apps.example.org", 2),
+            ("*.Example.Org.", 3),
+        ] {
+            assert!(names.add(pattern, index));
+        }
+        assert!(!names.add("*.example.org", 9));
+        for (name, expected) in [
+            ("console.apps.example.org", Some(1)),
+            ("oauth.apps.example.org.", Some(2)),
+            ("a.b.apps.example.org", Some(2)),
+            ("apps.example.org", Some(3)),
+            ("example.org", None),
+            ("", None),
+            ("badexample.org", None),
+        ] {
+            assert_eq!(names.find(name), expected, "{name}");
+        }
+        assert!(names.add("*", 4));
+        assert_eq!(names.find("example.org"), Some(4));
+    }
+
+    #[test]
+    fn a_denied_source_stays_denied_within_what_is_allowed() {
+        let sources = Sources {
+            allow: Some("10.0.0.0/8".parse().unwrap()),
+            deny: "10.1.0.0/16".parse().unwrap(),
+        };
+        for (address, expected) in [
+            ("10.2.0.1", true),
+            ("10.1.0.1", false),
+            ("192.0.2.1", false),
+            ("::ffff:10.2.0.1", true),
+        ] {
+            assert_eq!(
+                sources.admit(address.parse().unwrap()),
+                expected,
+                "{address}"
+            );
+        }
+        assert!(Sources::default().admit("192.0.2.1".parse().unwrap()));
+    }
+}

@@ -1,0 +1,136 @@
+//! One record for every session, in the fields of HAProxy's tcplog.
+//!
+//! Workers hand records to a bounded channel and never wait; one thread writes them. What does not
+//! fit the channel, or cannot be written, is counted and gone: sessions are worth more than their log.
+
+mod line;
+mod termination;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+pub use termination::{Cause, Phase, Termination};
+
+/// What is known of a session when it ends.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// When it was accepted.
+    pub accepted: SystemTime,
+    /// Who connected: the address that a PROXY header named, if there was one.
+    pub client: SocketAddr,
+    /// The address that was connected to; as `client`.
+    pub local: Option<SocketAddr>,
+    /// The frontend.
+    pub frontend: Arc<str>,
+    /// The backend; none when no route led to one.
+    pub backend: Option<Arc<str>>,
+    /// The server; none when none was chosen.
+    pub server: Option<Arc<str>>,
+    /// The server's address.
+    pub server_address: Option<SocketAddr>,
+    /// The host name that the client asked for in its ClientHello.
+    pub name: Option<Arc<str>>,
+    /// How long things took.
+    pub timers: Timers,
+    /// Bytes from the client.
+    pub bytes_in: u64,
+    /// Bytes to the client.
+    pub bytes_out: u64,
+    /// How it ended.
+    pub termination: Termination,
+    /// How much else was going on.
+    pub counts: Counts,
+}
+
+impl Record {
+    /// Time since 1970-01-01 UTC.
+    fn since_epoch(&self) -> Duration {
+        self.accepted.duration_since(UNIX_EPOCH).unwrap_or_default()
+    }
+}
+
+/// How long the parts of a session took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timers {
+    /// `Tw`: from accept until a server had room; none when it did not come to that.
+    pub queue: Option<Duration>,
+    /// `Tc`: until the server's side was connected, repeated attempts included; none when it never was.
+    pub connect: Option<Duration>,
+    /// `Tt`: from accept until both sides were closed.
+    pub total: Duration,
+}
+
+/// How much else was going on when a session ended, itself included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// `actconn`: sessions of the process.
+    pub process: u64,
+    /// `feconn`: sessions of the frontend.
+    pub frontend: u64,
+    /// `beconn`: sessions of the backend.
+    pub backend: u64,
+    /// `srv_conn`: sessions of the server.
+    pub server: u64,
+    /// `retries`: attempts to connect after the first.
+    pub retries: u32,
+    /// The session went to another server than the one it was first sent to.
+    pub is_redispatched: bool,
+    /// `srv_queue`: sessions that were before it in the server's queue.
+    pub server_queue: u64,
+    /// `backend_queue`: sessions that were before it in the backend's queue.
+    pub backend_queue: u64,
+}
+
+/// How records are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Format {
+    /// An object a line, with every field of the record.
+    #[default]
+    Json,
+    /// HAProxy's `option tcplog` with `format raw`: what its readers parse.
+    Text,
+}
+
+impl Format {
+    /// Appends `record` as a line.
+    pub fn write(self, record: &Record, out: &mut Vec<u8>) {
+        match self {
+            Self::Json => line::json(record, out),
+            Self::Text => line::text(record, out),
+        }
+    }
+}
+
+/// Where records go.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub enum Target {
+    /// Nowhere: records are not even made.
+    #[default]
+    Off,
+    /// Standard output.
+    Stdout,
+    /// A file, appended to; it is opened again on reload, so that it can be rotated.
+    File(PathBuf),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("nowhere"),
+            Self::Stdout => f.write_str("standard output"),
+            Self::File(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// What the access log is like.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Settings {
+    /// Where records go.
+    pub target: Target,
+    /// How they are written.
+    pub format: Format,
+}

@@ -1,0 +1,343 @@
+//! Flows, the way of each, and what is done for them.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use balance::pool::Server;
+use balance::table::Table;
+use daemon::snapshot::Reader;
+use daemon::udp::ReturnPath;
+use l4_core::flow::{FlowId, Flows, Known, Output};
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
+use socket2::{Domain, Socket, Type};
+use tracing::debug;
+
+use super::WAKE;
+use crate::datagram::now;
+use crate::datagram::parcel::Arrived;
+use crate::datagram::way::{Arrival, Way};
+use crate::relay::Report;
+
+/// Servers tried for one datagram.
+const ATTEMPTS: usize = 3;
+
+/// The longest request that is kept until it is answered, in case its server refuses it: as much as a
+/// DNS message that is not to be fragmented.
+const MAX_KEPT: usize = 1232;
+
+/// What all kept requests of a shard may take.
+const MAX_KEPT_SUM: usize = 4 << 20;
+
+/// What both threads change, under one lock.
+pub(super) struct State {
+    pub(super) frontend: Arc<str>,
+    pub(super) flows: Flows,
+    /// By the index of the flow.
+    pub(super) ways: Vec<Option<Held>>,
+    pub(super) kept: usize,
+    pub(super) source: Option<IpAddr>,
+    pub(super) backend: Arc<str>,
+    pub(super) table: Reader<Table>,
+    pub(super) report: Arc<dyn Report>,
+}
+
+/// A way, and what may have to be sent again.
+pub(super) struct Held {
+    pub(super) way: Arc<Way>,
+    /// The last request, until there is an answer.
+    pub(super) kept: Option<Box<[u8]>>,
+}
+
+/// What became of an attempt to send a datagram on.
+#[derive(PartialEq, Eq)]
+pub(super) enum Attempt {
+    /// It is sent, or dropped for good.
+    Done,
+    /// Another server may take it.
+    Again,
+}
+
+impl State {
+    /// Takes up a new table.
+    pub(super) fn refresh(&mut self, epoll: &OwnedFd) {
+        if self.table.refresh() {
+            self.take_up_table();
+            self.perform(epoll, None);
+        }
+    }
+
+    pub(super) fn take_up_table(&mut self) {
+        let table = self.table.shared();
+        let Some(frontend) = table.frontend(&self.frontend) else {
+            // The frontend is about to be closed.
+            return;
+        };
+        let backend = frontend
+            .route
+            .default
+            .and_then(|index| table.backends.get(index));
+        if let Some(backend) = backend {
+            self.backend = Arc::clone(&backend.pool.name);
+            self.source = backend.policy.source_address;
+        }
+        self.flows
+            .handle_servers(Arc::clone(frontend), backend.map(|backend| &backend.pool));
+    }
+
+    /// Sends a client's datagram to a server, to the next if one refuses.
+    pub(super) fn deliver(
+        &mut self,
+        epoll: &OwnedFd,
+        payload: &[u8],
+        client: SocketAddr,
+        local: Option<IpAddr>,
+        back: &dyn Fn() -> ReturnPath,
+    ) {
+        for _ in 0..ATTEMPTS {
+            self.flows.handle_request(client, local, now());
+            let request = Request {
+                payload,
+                local,
+                back,
+            };
+            if self.perform(epoll, Some(&request)) == Attempt::Done {
+                return;
+            }
+        }
+    }
+
+    /// Does what the flows say. `request` is what was handled.
+    pub(super) fn perform(&mut self, epoll: &OwnedFd, request: Option<&Request<'_>>) -> Attempt {
+        let mut attempt = Attempt::Done;
+        while let Some(output) = self.flows.poll_output() {
+            match (output, request) {
+                (Output::Open { flow, server }, Some(request)) => {
+                    if let Err(failure) = self.open(epoll, flow, server, request) {
+                        debug!(error = %failure, "No way to a server");
+                        attempt = Attempt::Again;
+                        if is_exhausted(&failure) {
+                            self.flows.handle_exhausted(flow);
+                        } else {
+                            self.flows.handle_no_way(flow, now());
+                        }
+                    }
+                }
+                (Output::Forward { flow }, Some(request)) => {
+                    if self.forward(flow, request.payload) == Attempt::Again {
+                        attempt = Attempt::Again;
+                    }
+                }
+                (Output::Close { flow, .. }, _) => self.close(flow),
+                (Output::Refused { server }, _) => {
+                    let refused = io::ErrorKind::ConnectionRefused.into();
+                    self.report.connect_failed(&self.backend, &server, &refused);
+                }
+                (Output::Open { .. } | Output::Forward { .. } | Output::Drop(_), _) => {}
+            }
+        }
+        attempt
+    }
+
+    fn open(
+        &mut self,
+        epoll: &OwnedFd,
+        flow: FlowId,
+        server: Arc<Server>,
+        request: &Request<'_>,
+    ) -> io::Result<()> {
+        let address = server.address;
+        let socket = Socket::new(
+            Domain::for_address(address),
+            Type::DGRAM.nonblocking(),
+            None,
+        )?;
+        if let Some(source) = self.source
+            && source.is_ipv4() == address.is_ipv4()
+        {
+            socket.bind(&SocketAddr::new(source, 0).into())?;
+        }
+        socket.connect(&address.into())?;
+        let way = Way {
+            flow,
+            socket,
+            server,
+            local: request.local,
+            back: (request.back)(),
+            sent: AtomicU64::new(0),
+        };
+        self.hold(epoll, way)
+    }
+
+    /// Makes the way of a flow that began elsewhere.
+    pub(super) fn adopt(
+        &mut self,
+        epoll: &OwnedFd,
+        flow: Arrived,
+        id: FlowId,
+        listener: &Arc<UdpSocket>,
+    ) -> io::Result<()> {
+        let Known { client, local, .. } = flow.known;
+        let server = self.flows.server(id).map(Arc::clone);
+        let way = Way {
+            flow: id,
+            socket: Socket::from(flow.socket),
+            server: server.ok_or(io::ErrorKind::NotFound)?,
+            local,
+            back: ReturnPath::restored(Arc::clone(listener), client, local)?,
+            sent: AtomicU64::new(flow.known.requests),
+        };
+        self.hold(epoll, way)?;
+        if let Some(request) = flow.kept {
+            self.keep(id, &request);
+        }
+        Ok(())
+    }
+
+    /// Watches a way, and keeps it until its flow ends.
+    fn hold(&mut self, epoll: &OwnedFd, way: Way) -> io::Result<()> {
+        let flow = way.flow;
+        let data = EventData::new_u64(flow.to_bits());
+        epoll::add(epoll, &way.socket, data, EventFlags::IN)?;
+        let index = flow.index();
+        if self.ways.len() <= index {
+            self.ways.resize_with(index + 1, || None);
+        }
+        if let Some(place) = self.ways.get_mut(index) {
+            *place = Some(Held {
+                way: Arc::new(way),
+                kept: None,
+            });
+        }
+        Ok(())
+    }
+
+    fn forward(&mut self, flow: FlowId, payload: &[u8]) -> Attempt {
+        // Without a way it has ended already, and the caller knows.
+        let Some(way) = self.way(flow) else {
+            return Attempt::Done;
+        };
+        match way.socket.send(payload) {
+            Ok(length) => {
+                let length = u64::try_from(length).unwrap_or(0);
+                let tally = &way.server.load.tally;
+                tally.bytes_in.fetch_add(length, Ordering::Relaxed);
+                let tally = &self.flows.frontend().tally;
+                tally.bytes_in.fetch_add(length, Ordering::Relaxed);
+                way.sent.fetch_add(1, Ordering::Relaxed);
+                self.keep(flow, payload);
+                Attempt::Done
+            }
+            Err(failure) => match failure.kind() {
+                // Of an earlier datagram; this one is not sent yet.
+                io::ErrorKind::ConnectionRefused => {
+                    self.flows.handle_refused(flow, now());
+                    Attempt::Again
+                }
+                io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
+                    self.flows.handle_no_way(flow, now());
+                    Attempt::Again
+                }
+                // No room on the way, or too long for it: datagrams get lost.
+                _ => Attempt::Done,
+            },
+        }
+    }
+
+    pub(super) fn arrived(&mut self, epoll: &OwnedFd, way: &Arc<Way>, arrival: &Arrival) {
+        match arrival {
+            Arrival::Answer { length, sent } => {
+                if way.sent.load(Ordering::Relaxed) == *sent {
+                    drop(self.take_kept(way.flow));
+                }
+                let length = u64::try_from(*length).unwrap_or(0);
+                let tally = &way.server.load.tally;
+                tally.bytes_out.fetch_add(length, Ordering::Relaxed);
+                let tally = &self.flows.frontend().tally;
+                tally.bytes_out.fetch_add(length, Ordering::Relaxed);
+                self.flows.handle_response(way.flow, now());
+                self.perform(epoll, None);
+            }
+            Arrival::Refused => {
+                let kept = self.take_kept(way.flow);
+                self.flows.handle_refused(way.flow, now());
+                self.perform(epoll, None);
+                if let Some(request) = kept {
+                    let client = way.back.peer();
+                    let back = || way.back.clone();
+                    self.deliver(epoll, &request, client, way.local, &back);
+                }
+            }
+        }
+    }
+
+    fn close(&mut self, flow: FlowId) {
+        drop(self.take_kept(flow));
+        let place = self.ways.get_mut(flow.index());
+        if let Some(place) = place
+            && place.as_ref().is_some_and(|held| held.way.flow == flow)
+        {
+            *place = None;
+        }
+    }
+
+    fn keep(&mut self, flow: FlowId, request: &[u8]) {
+        drop(self.take_kept(flow));
+        let sum = self.kept + request.len();
+        if request.len() > MAX_KEPT || sum > MAX_KEPT_SUM {
+            return;
+        }
+        if let Some(Some(held)) = self.ways.get_mut(flow.index()) {
+            held.kept = Some(request.into());
+            self.kept = sum;
+        }
+    }
+
+    fn take_kept(&mut self, flow: FlowId) -> Option<Box<[u8]>> {
+        let held = self.ways.get_mut(flow.index())?.as_mut()?;
+        if held.way.flow != flow {
+            return None;
+        }
+        let kept = held.kept.take()?;
+        self.kept -= kept.len();
+        Some(kept)
+    }
+
+    pub(super) fn way(&self, flow: FlowId) -> Option<Arc<Way>> {
+        let held = self.ways.get(flow.index())?.as_ref()?;
+        (held.way.flow == flow).then(|| Arc::clone(&held.way))
+    }
+
+    pub(super) fn until_timeout(&self) -> Duration {
+        self.flows.poll_timeout().map_or(WAKE, |due| {
+            let until = due.saturating_duration_since(now());
+            // Never a busy wait over what the clock's grain leaves.
+            until.clamp(Duration::from_millis(1), WAKE)
+        })
+    }
+}
+
+/// A client's datagram on its way.
+pub(super) struct Request<'a> {
+    payload: &'a [u8],
+    local: Option<IpAddr>,
+    back: &'a dyn Fn() -> ReturnPath,
+}
+
+fn is_exhausted(failure: &io::Error) -> bool {
+    let exhausted = [
+        Errno::MFILE,
+        Errno::NFILE,
+        Errno::NOBUFS,
+        Errno::NOMEM,
+        Errno::NOSPC,
+    ];
+    let code = failure.raw_os_error();
+    exhausted
+        .iter()
+        .any(|errno| code == Some(errno.raw_os_error()))
+}

@@ -1,0 +1,10 @@
+//! The data path: TCP ([`relay`]) and UDP ([`datagram`]), their [`handover`] to a successor, and the
+//! [`access_log`].
+//!
+//! What it decides by is in `balance` and `l4_core`; here are sockets, threads and clocks. Never reads a
+//! configuration and never asks healthd: it is given tables.
+
+pub mod access_log;
+pub mod datagram;
+pub mod handover;
+pub mod relay;

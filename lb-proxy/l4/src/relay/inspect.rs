@@ -1,0 +1,171 @@
+//! Looks into what a client sends first: a PROXY header, and the name in a TLS ClientHello.
+//!
+//! What was read is kept and goes to the server first of all. It is never more than [`LONGEST`], in
+//! however many segments it comes.
+
+use std::sync::atomic::Ordering;
+
+use balance::table::AcceptProxy;
+use l4_core::access_log::Cause;
+use l4_core::client_hello::{self, Peeked};
+use l4_core::proxy_protocol::{self, Parsed};
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+
+use super::connection::{Session, Stage};
+use super::pump::{End, Signs};
+use super::worker::{Ending, Worker};
+
+/// The most that is kept before a decision: a PROXY header and a ClientHello of any sane size.
+const LONGEST: usize = proxy_protocol::LONGEST + client_hello::LONGEST;
+
+/// What was found in the bytes so far.
+enum Found {
+    /// Nothing yet: more bytes may change that.
+    More,
+    /// Which name was asked for, if one was.
+    Name(Option<String>),
+    /// A header that must not be, or one that must be and is not.
+    BadHeader,
+}
+
+/// Why no more bytes come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    /// They may.
+    Waits,
+    /// The client has sent all it will, or has taken too long.
+    Over,
+}
+
+impl Worker {
+    /// Reads what is there and decides, if it is enough.
+    pub(super) fn inspect(&mut self, index: u32) {
+        let Some(session) = self.sessions.get_mut(index) else {
+            return;
+        };
+        let read = read(session, &mut self.tools.scratch);
+        match read {
+            Ok(patience) => self.judge(index, patience),
+            Err(_) => self.end(index, Ending::reset(Cause::Client)),
+        }
+    }
+
+    /// The client has taken too long: what is there has to do.
+    pub(super) fn inspected_long_enough(&mut self, index: u32) {
+        self.judge(index, Patience::Over);
+    }
+
+    fn judge(&mut self, index: u32, patience: Patience) {
+        let Some(session) = self.sessions.get_mut(index) else {
+            return;
+        };
+        match find(session, patience) {
+            Found::More => {}
+            Found::BadHeader => {
+                let tally = &session.frontend.tally;
+                tally.rejected.fetch_add(1, Ordering::Relaxed);
+                let code = match patience {
+                    Patience::Waits => Cause::Proxy,
+                    Patience::Over if session.up.end == End::Finishing => Cause::Client,
+                    Patience::Over => Cause::ClientTimeout,
+                };
+                self.end(index, Ending::reset(code));
+            }
+            Found::Name(name) => {
+                if !self.admit_named(index) {
+                    return;
+                }
+                self.route(index, name);
+            }
+        }
+    }
+
+    /// Applies access rules to the source the header has named.
+    fn admit_named(&mut self, index: u32) -> bool {
+        let Some(session) = self.sessions.get_mut(index) else {
+            return false;
+        };
+        if session.frontend.accept_proxy == AcceptProxy::No {
+            return true;
+        }
+        let source = session.source().ip();
+        let frontend = &session.frontend;
+        if !frontend.sources.admit(source) {
+            frontend.tally.denied.fetch_add(1, Ordering::Relaxed);
+            self.end(index, Ending::reset(Cause::Proxy));
+            return false;
+        }
+        if let Some(limits) = &frontend.limits {
+            match limits.admit(source, super::now()) {
+                Ok(admission) => session.admission = Some(admission),
+                Err(_) => {
+                    frontend.tally.limited.fetch_add(1, Ordering::Relaxed);
+                    self.end(index, Ending::reset(Cause::Proxy));
+                    return false;
+                }
+            }
+        }
+        true
+    }
+}
+
+/// Reads as much as is there and may be kept.
+fn read(session: &mut Session, scratch: &mut [u8]) -> rustix::io::Result<Patience> {
+    while session.client.signs.has(Signs::READABLE) && session.stage == Stage::Inspecting {
+        let room = LONGEST.saturating_sub(session.early().bytes.len());
+        let length = room.min(scratch.len());
+        let Some(buffer) = scratch.get_mut(..length) else {
+            break;
+        };
+        if buffer.is_empty() {
+            return Ok(Patience::Over);
+        }
+        match rustix::net::recv(&session.client.socket, &mut *buffer, RecvFlags::DONTWAIT) {
+            Ok((0, _)) => {
+                session.client.signs.clear(Signs::READABLE);
+                session.up.end = End::Finishing;
+                return Ok(Patience::Over);
+            }
+            Ok((received, _)) => {
+                let bytes = buffer.get(..received).unwrap_or_default();
+                session.early().bytes.extend_from_slice(bytes);
+            }
+            Err(Errno::AGAIN) => session.client.signs.clear(Signs::READABLE),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Patience::Waits)
+}
+
+fn find(session: &mut Session, patience: Patience) -> Found {
+    let accept_proxy = session.frontend.accept_proxy;
+    let by_name = !session.frontend.route.names.is_empty();
+    if !session.early().header_done && accept_proxy != AcceptProxy::No {
+        match proxy_protocol::parse(&session.early().bytes) {
+            Parsed::Header { header, length } => {
+                let early = session.early();
+                early.bytes.drain(..length);
+                early.extensions = header.extensions();
+                if let Some(source) = header.source {
+                    let named = session.named();
+                    named.source = Some(source);
+                    named.destination = header.destination;
+                }
+            }
+            Parsed::More if patience == Patience::Waits => return Found::More,
+            Parsed::Absent | Parsed::More if accept_proxy == AcceptProxy::Optional => {}
+            Parsed::Absent | Parsed::More | Parsed::Invalid(_) => return Found::BadHeader,
+        }
+    }
+    session.early().header_done = true;
+    if !by_name {
+        return Found::Name(None);
+    }
+    match client_hello::peek(&session.early().bytes) {
+        Peeked::Hello(hello) => Found::Name(hello.name),
+        Peeked::More if patience == Patience::Waits => Found::More,
+        Peeked::More | Peeked::NotTls | Peeked::TooLong => Found::Name(None),
+    }
+}

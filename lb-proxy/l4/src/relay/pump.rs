@@ -1,0 +1,590 @@
+//! Moves bytes from one end of a session to the other, as far as both go without waiting.
+//!
+//! Readiness is edge-triggered: a [`Side`] remembers what the kernel said until a call finds out that
+//! it holds no longer. Bytes are copied through one scratch buffer that all sessions of a worker share;
+//! a flow that fills it several times in a row is bulk and goes through a pipe instead (`splice(2)`),
+//! which never shows the bytes to this process.
+//!
+//! ```text
+//!            recv            send                          splice        splice
+//!   source ───────► scratch ──────► destination   source ─────────► pipe ───────► destination
+//!                      └─ what was refused: held             └─ what was refused stays inside
+//! ```
+//!
+//! A flow never reads while bytes of an earlier read wait, so a slow reader slows the sender down and
+//! costs at most one scratch buffer or one pipe. And it never splices into a pipe that is not empty,
+//! so that `EAGAIN` can only mean that the source has nothing. A flow that stays bulk is gathered
+//! in the kernel before it is read ([`Gathering`]).
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use l4_core::gather::{Gathering, MARK};
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, Shutdown};
+use rustix::pipe::SpliceFlags;
+
+use super::pipes::{Pipe, Pipes, ROUND};
+use super::sys;
+
+/// The scratch buffer; larger ones gain nothing, and this one stays in the cache.
+pub(super) const SCRATCH: usize = 64 << 10;
+
+/// So many full reads in a row prove that a flow is bulk.
+const PROOF: u8 = 4;
+
+/// A spliced round below this is one that a copy does as well.
+const SMALL_ROUND: usize = 16 << 10;
+
+/// Reads of one flow before others have their turn: 1 MiB copied.
+const ROUNDS: u32 = 16;
+
+//--- Sides
+
+/// One end of a session.
+#[derive(Debug)]
+pub(crate) struct Side {
+    pub(crate) socket: OwnedFd,
+    pub(super) signs: Signs,
+}
+
+impl Side {
+    pub(super) fn new(socket: OwnedFd, signs: Signs) -> Self {
+        Self { socket, signs }
+    }
+}
+
+/// What is known of a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Signs(u8);
+
+impl Signs {
+    pub(super) const READABLE: Self = Self(1);
+    pub(super) const WRITABLE: Self = Self(2);
+    /// The peer has closed its sending side; what it sent may still wait to be read. Never forgotten:
+    /// the kernel says it once, and the end is read long after if the other side is blocked.
+    pub(super) const HUNG_UP: Self = Self(4);
+    /// The kernel has reported an error, which the next call returns.
+    pub(super) const FAILED: Self = Self(8);
+    /// An error was returned: the connection is reset, whatever the next call says.
+    pub(super) const RESET: Self = Self(16);
+    /// There was urgent data, at which reads stop short.
+    pub(super) const URGENT: Self = Self(32);
+
+    pub(super) fn has(self, signs: Self) -> bool {
+        self.0 & signs.0 != 0
+    }
+
+    pub(super) fn set(&mut self, signs: Self) {
+        self.0 |= signs.0;
+    }
+
+    pub(super) fn clear(&mut self, signs: Self) {
+        self.0 &= !signs.0;
+    }
+
+    /// Takes in what the kernel reports.
+    pub(super) fn note(&mut self, events: EventFlags) {
+        let table = [
+            (EventFlags::IN, Self::READABLE),
+            (EventFlags::OUT, Self::WRITABLE),
+            (EventFlags::RDHUP, Self(Self::READABLE.0 | Self::HUNG_UP.0)),
+            (
+                EventFlags::HUP,
+                Self(Self::READABLE.0 | Self::WRITABLE.0 | Self::HUNG_UP.0),
+            ),
+            (
+                EventFlags::ERR,
+                Self(Self::READABLE.0 | Self::WRITABLE.0 | Self::FAILED.0),
+            ),
+            (EventFlags::PRI, Self(Self::READABLE.0 | Self::URGENT.0)),
+        ];
+        for (event, signs) in table {
+            if events.intersects(event) {
+                self.set(signs);
+            }
+        }
+    }
+
+    /// Keeps only what the kernel does not report again when a socket is watched anew.
+    pub(super) fn forget(&mut self) {
+        *self = Self::from_lasting(self.lasting());
+    }
+
+    /// What a process that takes the socket over must be told; the rest the kernel reports again.
+    pub(super) fn lasting(self) -> u8 {
+        self.0 & (Self::RESET.0 | Self::URGENT.0)
+    }
+
+    pub(super) fn from_lasting(bits: u8) -> Self {
+        Self(bits & (Self::RESET.0 | Self::URGENT.0))
+    }
+}
+
+impl std::ops::BitOr for Signs {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+//--- Flows
+
+/// One direction of a session.
+#[derive(Debug, Default)]
+pub(crate) struct Flow {
+    /// Bytes the destination has taken.
+    pub(crate) moved: u64,
+    /// Bytes that were read and that the destination would not take.
+    held: Option<Box<Held>>,
+    pipe: Option<Pipe>,
+    in_pipe: u32,
+    pub(crate) end: End,
+    mode: Mode,
+    /// Full reads in a row while copying, small rounds in a row while splicing.
+    streak: u8,
+    gathering: Gathering,
+}
+
+/// How far a flow has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum End {
+    /// More may come.
+    #[default]
+    Open,
+    /// The source has ended; the destination learns of it after what waits.
+    Finishing,
+    /// The destination was told.
+    Finished,
+    /// The source was reset; the destination is, after what waits.
+    Resetting,
+    /// The destination takes nothing any more.
+    Dead,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Mode {
+    #[default]
+    Copy,
+    Splice,
+}
+
+/// Bytes from `start` on are still to be sent.
+#[derive(Debug)]
+struct Held {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+/// What the sessions of one worker share.
+#[derive(Debug)]
+pub(super) struct Tools {
+    pub(super) scratch: Vec<u8>,
+    pub(super) pipes: Pipes,
+    /// Bytes that went through pipes.
+    pub(super) spliced: u64,
+}
+
+impl Tools {
+    pub(super) fn new() -> Self {
+        Self {
+            scratch: vec![0; SCRATCH],
+            pipes: Pipes::default(),
+            spliced: 0,
+        }
+    }
+}
+
+/// Whether a flow has more to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// Not until the kernel reports something.
+    Rest,
+    /// There is more; others come first.
+    Again,
+}
+
+enum Flushed {
+    All,
+    Blocked,
+    Broken,
+}
+
+enum Read {
+    Some,
+    Nothing,
+    End,
+    Failed,
+}
+
+impl Flow {
+    /// Moves what there is; `back` is how far the other direction has come.
+    pub(super) fn pump(
+        &mut self,
+        source: &mut Side,
+        destination: &mut Side,
+        back: End,
+        tools: &mut Tools,
+    ) -> Turn {
+        for _ in 0..ROUNDS {
+            if matches!(self.end, End::Finished | End::Dead) {
+                return Turn::Rest;
+            }
+            match self.flush(destination, tools) {
+                Flushed::All => {}
+                Flushed::Blocked => return Turn::Rest,
+                Flushed::Broken => {
+                    self.kill(tools);
+                    // What it sent before it went may still be there to be read.
+                    destination.signs.set(Signs::RESET | Signs::READABLE);
+                    return Turn::Rest;
+                }
+            }
+            match self.end {
+                End::Open if source.signs.has(Signs::READABLE) => {}
+                End::Finishing => {
+                    // Where both ends have closed, the sockets are closed next, which says the same.
+                    let closes = back == End::Finished && !failed(source) && !failed(destination);
+                    if !closes {
+                        // An error means that the connection is gone: the other direction finds out.
+                        rustix::net::shutdown(&destination.socket, Shutdown::Write).ok();
+                    }
+                    self.end = End::Finished;
+                    return Turn::Rest;
+                }
+                _ => return Turn::Rest,
+            }
+            match self.read(source, destination, tools) {
+                Read::Some => {}
+                Read::Nothing => source.signs.clear(Signs::READABLE),
+                Read::End if source.signs.has(Signs::RESET) => self.end = End::Resetting,
+                Read::End => self.end = End::Finishing,
+                Read::Failed => {
+                    source.signs.set(Signs::RESET);
+                    self.end = End::Resetting;
+                }
+            }
+        }
+        Turn::Again
+    }
+
+    /// Puts bytes before everything that is still to be sent; for a header, and for what was looked
+    /// into before there was a destination.
+    pub(super) fn hold(&mut self, bytes: Vec<u8>) {
+        if !bytes.is_empty() {
+            self.held = Some(Box::new(Held { bytes, start: 0 }));
+        }
+    }
+
+    /// True when nothing that was read waits to be sent.
+    pub(super) fn is_empty(&self) -> bool {
+        self.held.is_none() && self.in_pipe == 0
+    }
+
+    /// Gives up what waits; the destination takes nothing any more.
+    pub(super) fn kill(&mut self, tools: &mut Tools) {
+        self.end = End::Dead;
+        self.held = None;
+        self.release(&mut tools.pipes);
+    }
+
+    /// Gives the pipe back: to the pool when it is empty, else to nobody.
+    pub(super) fn release(&mut self, pipes: &mut Pipes) {
+        if let Some(pipe) = self.pipe.take() {
+            if self.in_pipe == 0 {
+                pipes.put(pipe);
+            } else {
+                pipes.discard(pipe);
+            }
+        }
+        self.in_pipe = 0;
+    }
+
+    //--- Writing
+
+    fn flush(&mut self, destination: &mut Side, tools: &mut Tools) -> Flushed {
+        if !destination.signs.has(Signs::WRITABLE) {
+            return Flushed::Blocked;
+        }
+        if let Some(held) = &mut self.held {
+            let bytes = held.bytes.get(held.start..).unwrap_or_default();
+            match send(destination, bytes, SendFlags::empty()) {
+                Ok(sent) => {
+                    self.moved += sent as u64;
+                    held.start += sent;
+                    if held.start < held.bytes.len() {
+                        return Flushed::Blocked;
+                    }
+                    self.held = None;
+                }
+                Err(()) => return Flushed::Broken,
+            }
+        }
+        self.empty_pipe(destination, tools)
+    }
+
+    fn empty_pipe(&mut self, destination: &mut Side, tools: &mut Tools) -> Flushed {
+        while self.in_pipe > 0 {
+            let Some(pipe) = &self.pipe else { break };
+            match splice(&pipe.read, &destination.socket, self.in_pipe as usize) {
+                Ok(0) => return Flushed::Broken,
+                Ok(sent) => {
+                    self.moved += sent as u64;
+                    tools.spliced += sent as u64;
+                    self.in_pipe = self
+                        .in_pipe
+                        .saturating_sub(u32::try_from(sent).unwrap_or(u32::MAX));
+                }
+                Err(Errno::AGAIN) => {
+                    destination.signs.clear(Signs::WRITABLE);
+                    return Flushed::Blocked;
+                }
+                Err(Errno::INTR) => {}
+                Err(_) => return Flushed::Broken,
+            }
+        }
+        self.release(&mut tools.pipes);
+        Flushed::All
+    }
+
+    //--- Reading
+
+    fn read(&mut self, source: &mut Side, destination: &mut Side, tools: &mut Tools) -> Read {
+        if self.mode == Mode::Splice
+            && let Some(pipe) = tools.pipes.take()
+        {
+            return self.splice_in(pipe, source, &mut tools.pipes);
+        }
+        let scratch = tools.scratch.as_mut_slice();
+        let capacity = scratch.len();
+        let received = match rustix::net::recv(&source.socket, &mut *scratch, RecvFlags::DONTWAIT) {
+            Ok((0, _)) => return Read::End,
+            Ok((received, _)) => received,
+            Err(Errno::AGAIN) => return Read::Nothing,
+            Err(Errno::INTR) => return Read::Some,
+            Err(_) => return Read::Failed,
+        };
+        let bytes = scratch.get(..received).unwrap_or_default();
+        // A short read is all there was, which spares the call that would say so.
+        let rest = match source.signs {
+            _ if received == capacity => Read::Some,
+            signs if signs.has(Signs::URGENT | Signs::FAILED) => Read::Some,
+            signs if signs.has(Signs::HUNG_UP) => Read::End,
+            _ => Read::Nothing,
+        };
+        // The last bytes wait for the end, which is told next and goes in the same segment.
+        let flags = match rest {
+            Read::End if !source.signs.has(Signs::RESET) => SendFlags::MORE,
+            _ => SendFlags::empty(),
+        };
+        self.copy_out(bytes, destination, flags);
+        if received == capacity {
+            self.streak += 1;
+            if self.streak >= PROOF {
+                self.mode = Mode::Splice;
+                self.streak = 0;
+            }
+        } else {
+            self.streak = 0;
+        }
+        rest
+    }
+
+    /// Sends bytes at once and holds what is refused.
+    fn copy_out(&mut self, bytes: &[u8], destination: &mut Side, flags: SendFlags) {
+        // On an error nothing counts as sent: the bytes are held, and the next flush meets the error.
+        let sent = send(destination, bytes, flags).unwrap_or(0);
+        self.moved += sent as u64;
+        if let Some(rest) = bytes.get(sent..)
+            && !rest.is_empty()
+        {
+            self.hold(rest.to_vec());
+        }
+    }
+
+    fn splice_in(&mut self, pipe: Pipe, source: &Side, pipes: &mut Pipes) -> Read {
+        match splice(&source.socket, &pipe.write, ROUND) {
+            Ok(0) => {
+                pipes.put(pipe);
+                Read::End
+            }
+            Ok(received) => {
+                self.in_pipe = u32::try_from(received).unwrap_or(u32::MAX);
+                self.pipe = Some(pipe);
+                self.streak = if received < SMALL_ROUND {
+                    self.streak + 1
+                } else {
+                    0
+                };
+                if self.streak >= PROOF {
+                    self.mode = Mode::Copy;
+                    self.streak = 0;
+                    self.stop_gathering(source);
+                } else if self.gathering.count(received) {
+                    mark(source, MARK);
+                }
+                Read::Some
+            }
+            Err(error) => {
+                pipes.put(pipe);
+                match error {
+                    Errno::AGAIN => Read::Nothing,
+                    Errno::INTR => Read::Some,
+                    _ => Read::Failed,
+                }
+            }
+        }
+    }
+}
+
+//--- Gathering
+
+impl Flow {
+    /// True when the flow waits for its source, and the kernel may have something that it does not report.
+    pub(super) fn is_gathering(&self) -> bool {
+        self.gathering.is_on() && self.end == End::Open && self.is_empty()
+    }
+
+    /// The mark was not reached in time: it goes, and what there is below it is read next.
+    pub(super) fn wait_no_longer(&mut self, source: &mut Side) {
+        if self.is_gathering() && self.gathering.miss() {
+            mark(source, 1);
+            source.signs.set(Signs::READABLE);
+        }
+    }
+
+    fn stop_gathering(&mut self, source: &Side) {
+        if self.gathering.stop() {
+            mark(source, 1);
+        }
+    }
+}
+
+/// Where the mark cannot be set, it stays at one octet, and rounds are smaller.
+fn mark(source: &Side, octets: i32) {
+    sys::set_low_water_mark(&source.socket, octets).ok();
+}
+
+/// True when a side was reset, or is about to be found so.
+fn failed(side: &Side) -> bool {
+    side.signs.has(Signs::RESET | Signs::FAILED)
+}
+
+/// Sends as much as the socket takes and notes when it takes no more; an error is only that it is one.
+fn send(destination: &mut Side, bytes: &[u8], flags: SendFlags) -> Result<usize, ()> {
+    let flags = flags | SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    loop {
+        match rustix::net::send(&destination.socket, bytes, flags) {
+            Ok(sent) => {
+                if sent < bytes.len() {
+                    destination.signs.clear(Signs::WRITABLE);
+                }
+                return Ok(sent);
+            }
+            Err(Errno::AGAIN) => {
+                destination.signs.clear(Signs::WRITABLE);
+                return Ok(0);
+            }
+            Err(Errno::INTR) => {}
+            Err(_) => return Err(()),
+        }
+    }
+}
+
+/// Without a flag to ask for it, a socket that is gone raises SIGPIPE here, which Rust's runtime ignores
+/// from the start.
+fn splice(from: impl AsFd, to: impl AsFd, length: usize) -> rustix::io::Result<usize> {
+    let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
+    rustix::pipe::splice(from, None, to, None, length, flags)
+}
+
+//--- Handover
+
+/// What a flow is made of besides its numbers.
+#[derive(Debug, Default)]
+pub(crate) struct FlowParts {
+    pub(crate) held: Vec<u8>,
+    pub(crate) pipe: Option<(Pipe, u32)>,
+}
+
+impl Flow {
+    /// Leaves a worker, with the pipe if bytes are in it. Its source is marked no more: who goes on
+    /// with it may not know of the mark.
+    pub(super) fn leave(&mut self, source: Option<&Side>, pipes: &mut Pipes) {
+        if let Some(source) = source {
+            self.stop_gathering(source);
+        }
+        if self.in_pipe == 0 {
+            self.release(pipes);
+        } else if self.pipe.is_some() {
+            pipes.give_away();
+        }
+    }
+
+    /// Comes to a worker.
+    pub(super) fn arrive(&mut self, pipes: &mut Pipes) {
+        if self.pipe.is_some() {
+            pipes.adopt();
+        }
+    }
+
+    /// Bytes that wait to be sent, and not in a pipe.
+    pub(crate) fn held(&self) -> &[u8] {
+        self.held
+            .as_ref()
+            .and_then(|held| held.bytes.get(held.start..))
+            .unwrap_or_default()
+    }
+
+    /// The pipe with bytes in it, and how many.
+    pub(crate) fn piped(&self) -> Option<(&Pipe, u32)> {
+        self.pipe
+            .as_ref()
+            .filter(|_| self.in_pipe > 0)
+            .map(|pipe| (pipe, self.in_pipe))
+    }
+
+    /// A flow that goes on where another process left it.
+    pub(crate) fn resumed(moved: u64, end: End, parts: FlowParts) -> Self {
+        let mut flow = Self {
+            moved,
+            end,
+            ..Self::default()
+        };
+        flow.hold(parts.held);
+        if let Some((pipe, in_pipe)) = parts.pipe {
+            flow.pipe = Some(pipe);
+            flow.in_pipe = in_pipe;
+            flow.mode = Mode::Splice;
+        }
+        flow
+    }
+}
+
+impl End {
+    /// The end as a number, for another process.
+    pub(crate) fn to_number(self) -> u8 {
+        match self {
+            Self::Open => 0,
+            Self::Finishing => 1,
+            Self::Finished => 2,
+            Self::Resetting => 3,
+            Self::Dead => 4,
+        }
+    }
+
+    /// The end a number stands for; one that is unknown must be of a flow that goes on.
+    pub(crate) fn from_number(number: u8) -> Self {
+        match number {
+            1 => Self::Finishing,
+            2 => Self::Finished,
+            3 => Self::Resetting,
+            4 => Self::Dead,
+            _ => Self::Open,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,403 @@
+//! The rules of nftables that forward connections, as text.
+//!
+//! Everything is in one table of our own. New connections go this way; all later packets follow the
+//! first without looking at rules again:
+//!
+//! ```text
+//!  prerouting ─┐                                                    ┌─ server/api/a ── count, dnat
+//!              ├─ services ── by destination ── frontend/api/v4 ────┤
+//!  output ─────┘ (local clients)                 ACL, share         └─ server/api/b ── count, dnat
+//!
+//!  input, output ── stray: meant for a frontend and sent nowhere ── refuse
+//!  postrouting ── masquerade
+//!  output, before all else (untracked) ── questions to clients of forgotten connections are not tracked
+//!  forward, after all else ── into the flow table, if there is one (`ruleset/flow_table.rs`)
+//! ```
+//!
+//! - A packet from the middle of a TCP connection that the kernel knows nothing of is refused with a
+//!   reset: a client whose connection was forgotten, because its server is down or the address moved
+//!   here, connects anew instead of waiting.
+//!   Only where its address is on this node: to look at what is sent on would cost every packet of
+//!   every connection a twentieth of its way.
+//! - A frontend without a server refuses too, and so do sources that are not allowed: clients hear
+//!   it at once, and nothing else that listens on this node gets their connection.
+//! - A server that connects to itself through a frontend has its source rewritten in any case; its
+//!   answers would not come back this way otherwise.
+//!
+//! An update replaces the rules of the chains that change, and leaves the others, their turns and the
+//! counters of servers alone. Both forms are one transaction: every packet sees the rules from before
+//! or from after.
+//!
+//! Clients of TCP keep their port when their address is rewritten, if it is free. A server that has
+//! closed a connection remembers it for a minute (TIME-WAIT), and takes another from the same port
+//! only if it is newer by the sender's clock or sequence numbers (RFC 6191 §2). Ports by chance bring
+//! together clients whose clocks have nothing to do with each other: half of those SYNs go unheard,
+//! and a busy frontend stands still.
+
+mod devices;
+mod flow_table;
+mod frontend;
+mod name;
+mod share;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Write as _};
+use std::net::SocketAddr;
+
+use ipnet::IpNet;
+
+pub use self::devices::Devices;
+pub use self::frontend::{KernelFrontend, KernelServer, Share};
+use self::name::Family;
+pub use self::name::TableName;
+use self::share::choice;
+
+/// Marks packets that are no part of a connection and must not begin one.
+pub(super) const QUESTION_MARK: u32 = 0x6f75_7470;
+
+/// Protocols the kernel forwards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+/// Frontends that the kernel forwards.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ruleset {
+    /// Where the rules are.
+    pub table: TableName,
+    /// The frontends, each name once.
+    pub frontends: Vec<KernelFrontend>,
+    /// The devices of the flow table; none without one.
+    pub flow_table: Option<Devices>,
+}
+
+//--- Text
+
+impl Ruleset {
+    /// The table made anew, whatever was in a table of this name.
+    #[must_use]
+    pub fn install(&self) -> String {
+        // The declaration makes sure that there is a table to delete.
+        let mut text = format!("table inet {}\n", self.table);
+        text.push_str(&self.remove());
+        self.write_table(&mut text, true, &self.counters(), &self.chains());
+        text
+    }
+
+    /// From the rules of `previous` to these; nothing when they are the same. A flow table with other
+    /// devices takes two steps, with none in between, or it makes everything anew.
+    #[must_use]
+    pub fn update(&self, previous: &Self) -> String {
+        let table = &self.table;
+        let (had, has) = (&previous.flow_table, &self.flow_table);
+        if had.is_some() && has.is_some() && had != has {
+            return self.install();
+        }
+        let before: BTreeMap<String, String> = previous.chains().into_iter().collect();
+        let mut chains = self.chains();
+        let names: BTreeSet<String> = chains.iter().map(|(name, _)| name.clone()).collect();
+        chains.retain(|(name, rules)| before.get(name) != Some(rules));
+        let gone = || before.keys().filter(|name| !names.contains(*name));
+        let mut text = String::new();
+        // First all rules that lead to chains that go.
+        let changed = chains.iter().map(|(name, _)| name);
+        for chain in changed
+            .filter(|name| before.contains_key(*name))
+            .chain(gone())
+        {
+            line(&mut text, format_args!("flush chain inet {table} {chain}"));
+        }
+        for chain in gone() {
+            line(&mut text, format_args!("delete chain inet {table} {chain}"));
+        }
+        if had.is_some() && has.is_none() {
+            let name = flow_table::NAME;
+            line(
+                &mut text,
+                format_args!("delete flowtable inet {table} {name}"),
+            );
+        }
+        let (old, new) = (previous.counters(), self.counters());
+        for counter in old.difference(&new) {
+            line(
+                &mut text,
+                format_args!("delete counter inet {table} {counter}"),
+            );
+        }
+        let counters: Vec<&String> = new.difference(&old).collect();
+        if !chains.is_empty() || !counters.is_empty() {
+            self.write_table(&mut text, had.is_none(), counters, &chains);
+        }
+        text
+    }
+
+    /// A table of this name with a flow table alone, to find out whether there can be one.
+    #[must_use]
+    pub fn trial(&self) -> String {
+        flow_table::trial(&self.table)
+    }
+
+    /// The table gone.
+    #[must_use]
+    pub fn remove(&self) -> String {
+        format!("delete table inet {}\n", self.table)
+    }
+
+    /// The counter of connections that `server` of `frontend` got.
+    #[must_use]
+    pub fn counter(frontend: &KernelFrontend, server: &KernelServer) -> String {
+        frontend.server_chain(server)
+    }
+
+    fn counters(&self) -> BTreeSet<String> {
+        self.frontends
+            .iter()
+            .flat_map(|frontend| {
+                frontend
+                    .servers
+                    .iter()
+                    .map(|server| frontend.server_chain(server))
+            })
+            .collect()
+    }
+
+    fn write_table<'a>(
+        &self,
+        text: &mut String,
+        with_flow_table: bool,
+        counters: impl IntoIterator<Item = &'a String>,
+        chains: &[(String, String)],
+    ) {
+        line(text, format_args!("table inet {} {{", self.table));
+        if let Some(devices) = self.flow_table.as_ref().filter(|_| with_flow_table) {
+            text.push_str(&flow_table::declaration(devices));
+        }
+        for counter in counters {
+            line(text, format_args!("\tcounter {counter} {{\n\t}}"));
+        }
+        for (name, rules) in chains {
+            text.push_str(&format!("\tchain {name} {{\n{rules}\t}}\n"));
+        }
+        text.push_str("}\n");
+    }
+
+    /// Every chain and its rules, those that are led to first.
+    fn chains(&self) -> Vec<(String, String)> {
+        let mut chains = Vec::new();
+        for frontend in &self.frontends {
+            for server in &frontend.servers {
+                let name = frontend.server_chain(server);
+                let rules = server_rules(frontend, server, &name);
+                chains.push((name, rules));
+            }
+            for family in frontend.families() {
+                chains.push((frontend.chain(family), frontend_rules(frontend, family)));
+            }
+        }
+        chains.push(("services".to_owned(), self.dispatch()));
+        chains.push(("refuse".to_owned(), REFUSE.to_owned()));
+        chains.push(("stray".to_owned(), self.stray()));
+        chains.push(("postrouting".to_owned(), self.masquerade()));
+        for (chain, kind, hook, priority, rules) in [
+            ("untracked", "filter", "output", -300, notrack()),
+            ("prerouting", "nat", "prerouting", -100, SERVICES.to_owned()),
+            ("output", "nat", "output", -100, SERVICES.to_owned()),
+            ("input", "filter", "input", 0, STRAY.to_owned()),
+            ("local", "filter", "output", 0, STRAY.to_owned()),
+        ] {
+            let hook =
+                format!("\t\ttype {kind} hook {hook} priority {priority}; policy accept;\n{rules}");
+            chains.push((chain.to_owned(), hook));
+        }
+        if self.flow_table.is_some() {
+            chains.extend(flow_table::chains(&self.frontends));
+        }
+        chains
+    }
+
+    /// From a packet's destination to its frontend.
+    fn dispatch(&self) -> String {
+        let mut text = "\t\ttcp flags & (syn | ack) != syn return\n".to_owned();
+        self.declare_destinations(&mut text, KernelFrontend::chain);
+        text
+    }
+
+    /// What was meant for a frontend and goes nowhere.
+    fn stray(&self) -> String {
+        let mut text = "\t\tct status dnat return\n".to_owned();
+        // A reset needs none for an answer.
+        text.push_str("\t\ttcp flags & rst == rst return\n");
+        self.declare_destinations(&mut text, |_, _| "refuse".to_owned());
+        text
+    }
+
+    /// A rule for each shape of destination, that leads to what `target` says.
+    fn declare_destinations(
+        &self,
+        text: &mut String,
+        target: impl Fn(&KernelFrontend, Family) -> String,
+    ) {
+        for family in [Family::V4, Family::V6] {
+            let mut exact = BTreeSet::new();
+            let mut wildcard = BTreeSet::new();
+            for frontend in &self.frontends {
+                let protocol = frontend.protocol;
+                let target = target(frontend, family);
+                for listen in &frontend.listen {
+                    if Family::of(listen.ip()) != family {
+                        continue;
+                    }
+                    let (ip, port) = (listen.ip(), listen.port());
+                    if ip.is_unspecified() {
+                        wildcard.insert(format!("{protocol} . {port} : goto {target}"));
+                    } else {
+                        exact.insert(format!("{ip} . {protocol} . {port} : goto {target}"));
+                    }
+                }
+            }
+            let word = family.word();
+            if !exact.is_empty() {
+                line(
+                    text,
+                    format_args!(
+                        "\t\t{word} daddr . meta l4proto . th dport vmap {{ {} }}",
+                        list(&exact)
+                    ),
+                );
+            }
+            if !wildcard.is_empty() {
+                line(
+                    text,
+                    format_args!(
+                        "\t\t{word} daddr != {} fib daddr type local meta l4proto . th dport vmap {{ {} }}",
+                        family.loopback(),
+                        list(&wildcard)
+                    ),
+                );
+            }
+        }
+    }
+
+    fn masquerade(&self) -> String {
+        let mut text = "\t\ttype nat hook postrouting priority 100; policy accept;\n".to_owned();
+        text.push_str("\t\tct status and dnat != dnat return\n");
+        for frontend in &self.frontends {
+            let ports: BTreeSet<u16> = frontend.listen.iter().map(SocketAddr::port).collect();
+            for family in frontend.families() {
+                declare_masquerade_of(&mut text, frontend, family, &ports);
+            }
+        }
+        text
+    }
+}
+
+/// The rules of a hook that leads to frontends.
+const SERVICES: &str = "\t\tjump services\n";
+
+/// Those of a hook that finds strays. The first rule is all that most packets from and to the node see.
+const STRAY: &str = "\t\tct state established,related accept\n\t\tjump stray\n";
+
+const REFUSE: &str =
+    "\t\tmeta l4proto tcp reject with tcp reset\n\t\treject with icmpx port-unreachable\n";
+
+fn notrack() -> String {
+    format!("\t\tmeta mark {QUESTION_MARK:#x} notrack\n")
+}
+
+fn server_rules(frontend: &KernelFrontend, server: &KernelServer, counter: &str) -> String {
+    let (protocol, address) = (frontend.protocol, server.address);
+    let word = Family::of(address.ip()).word();
+    format!("\t\tcounter name {counter} meta l4proto {protocol} dnat {word} to {address}\n")
+}
+
+fn frontend_rules(frontend: &KernelFrontend, family: Family) -> String {
+    let mut text = String::new();
+    let word = family.word();
+    let networks = |list: &[IpNet]| -> BTreeSet<String> {
+        IpNet::aggregate(&list.to_vec())
+            .iter()
+            .filter(|network| Family::of(network.addr()) == family)
+            .map(ToString::to_string)
+            .collect()
+    };
+    let denied = networks(&frontend.deny);
+    if !denied.is_empty() {
+        line(
+            &mut text,
+            format_args!("\t\t{word} saddr {{ {} }} return", list(&denied)),
+        );
+    }
+    if let Some(allow) = &frontend.allow {
+        let allowed = networks(allow);
+        if allowed.is_empty() {
+            text.push_str("\t\treturn\n");
+        } else {
+            line(
+                &mut text,
+                format_args!("\t\t{word} saddr != {{ {} }} return", list(&allowed)),
+            );
+        }
+    }
+    if let Some(rule) = choice(frontend, family) {
+        line(&mut text, format_args!("\t\t{rule}"));
+    }
+    text
+}
+
+fn declare_masquerade_of(
+    text: &mut String,
+    frontend: &KernelFrontend,
+    family: Family,
+    ports: &BTreeSet<u16>,
+) {
+    let (word, protocol) = (family.word(), frontend.protocol);
+    let servers: BTreeSet<String> = frontend
+        .servers_of(family)
+        .map(|server| format!("{} . {}", server.address.ip(), server.address.port()))
+        .collect();
+    let selves: BTreeSet<String> = frontend
+        .servers_of(family)
+        .map(|server| format!("{0} . {0}", server.address.ip()))
+        .collect();
+    if servers.is_empty() {
+        return;
+    }
+    let condition = format!("meta l4proto {protocol} ct original proto-dst {{ {} }}", {
+        let ports: BTreeSet<String> = ports.iter().map(ToString::to_string).collect();
+        list(&ports)
+    });
+    let rule = if frontend.masquerade {
+        let ports = match frontend.protocol {
+            Protocol::Tcp => "",
+            // Clients that send from a low port, as of NTP, have few others to share.
+            Protocol::Udp => " to :1024-65535 fully-random",
+        };
+        format!(
+            "{word} daddr . {protocol} dport {{ {} }} masquerade{ports}",
+            list(&servers)
+        )
+    } else {
+        format!(
+            "{word} saddr . {word} daddr {{ {} }} masquerade",
+            list(&selves)
+        )
+    };
+    line(text, format_args!("\t\t{condition} {rule}"));
+}
+
+fn list(items: &BTreeSet<String>) -> String {
+    items.iter().cloned().collect::<Vec<_>>().join(", ")
+}
+
+fn line(text: &mut String, arguments: fmt::Arguments<'_>) {
+    text.write_fmt(arguments)
+        .expect("writing to a string cannot fail");
+    text.push('\n');
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,232 @@
+//! Whether a server may be chosen: from what is configured, what an operator said, what healthd found.
+//!
+//! ```text
+//! operator here > operator at healthd > configured > probes
+//! ```
+//!
+//! Nothing known is not bad: a proxy that has heard nothing serves. Never asks anybody, never looks at
+//! a clock.
+
+use std::time::{Duration, Instant};
+
+use balance::pool::Standing;
+use proto::health::{AdminState, Liveness, TargetStatus};
+
+/// What an operator said of a server of this proxy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Override {
+    /// Its administrative state.
+    pub state: Option<AdminState>,
+    /// Its weight.
+    pub weight: Option<u16>,
+    /// Sessions at a time; zero stands for no limit.
+    pub max_connections: Option<u32>,
+}
+
+impl Override {
+    /// True when it changes nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Whether a server may be chosen, without since when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Verdict {
+    /// It may.
+    Up,
+    /// Keeps the sessions it has.
+    Drain,
+    /// Taken out by hand.
+    Maintenance,
+    /// Its probes fail.
+    Down,
+}
+
+impl Verdict {
+    /// Of one server. `maintenance` is what its configuration says.
+    #[must_use]
+    pub fn of(said: Override, maintenance: bool, status: Option<&TargetStatus>) -> Self {
+        let at_healthd = status.map_or(AdminState::Ready, |status| status.admin);
+        let state = match (said.state, at_healthd) {
+            // Who takes a target out at healthd takes it out for everybody.
+            (Some(AdminState::Ready), AdminState::Ready) => AdminState::Ready,
+            (Some(AdminState::Ready) | None, AdminState::Maintenance) => AdminState::Maintenance,
+            (Some(AdminState::Ready) | None, AdminState::Drain) => AdminState::Drain,
+            (None, AdminState::Ready) if maintenance => AdminState::Maintenance,
+            (None, AdminState::Ready) => AdminState::Ready,
+            (Some(state), _) => state,
+        };
+        match state {
+            AdminState::Maintenance => Self::Maintenance,
+            AdminState::Drain => Self::Drain,
+            AdminState::Ready => match status.map(|status| status.liveness) {
+                Some(Liveness::Down) => Self::Down,
+                Some(Liveness::Up | Liveness::Unknown) | None => Self::Up,
+            },
+        }
+    }
+
+    /// As people read it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Drain => "drain",
+            Self::Maintenance => "maintenance",
+            Self::Down => "down",
+        }
+    }
+}
+
+/// What has become of one server since it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct History {
+    /// What counts.
+    pub verdict: Verdict,
+    /// Since when; for a server that was always what it is, since it is known.
+    pub since: Instant,
+    /// Since when it is up again, if it was not before.
+    back: Option<Instant>,
+    /// How often its probes brought it down.
+    pub n_downs: u64,
+    /// How long it was down, the present time not counted.
+    downtime: Duration,
+}
+
+impl History {
+    /// Of a server that is heard of for the first time.
+    #[must_use]
+    pub fn new(verdict: Verdict, now: Instant) -> Self {
+        Self {
+            verdict,
+            since: now,
+            back: None,
+            n_downs: u64::from(verdict == Verdict::Down),
+            downtime: Duration::ZERO,
+        }
+    }
+
+    /// Takes up a verdict; the one before if it is another.
+    pub fn follow(&mut self, verdict: Verdict, now: Instant) -> Option<Verdict> {
+        let before = self.verdict;
+        if verdict == before {
+            return None;
+        }
+        let lasted = now.saturating_duration_since(self.since);
+        match (before, verdict) {
+            // A server that drained has its sessions and its caches: it needs no slow start.
+            (Verdict::Down | Verdict::Maintenance, Verdict::Up) => self.back = Some(now),
+            (_, Verdict::Down) => self.n_downs += 1,
+            _ => {}
+        }
+        if before == Verdict::Down {
+            self.downtime += lasted;
+        }
+        self.verdict = verdict;
+        self.since = now;
+        Some(before)
+    }
+
+    /// How long it was down in all.
+    #[must_use]
+    pub fn downtime(&self, now: Instant) -> Duration {
+        match self.verdict {
+            Verdict::Down => self.downtime + now.saturating_duration_since(self.since),
+            Verdict::Up | Verdict::Drain | Verdict::Maintenance => self.downtime,
+        }
+    }
+
+    /// As a pool takes it.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        match self.verdict {
+            Verdict::Up => Standing::Up { since: self.back },
+            Verdict::Drain => Standing::Drain,
+            Verdict::Maintenance => Standing::Maintenance,
+            Verdict::Down => Standing::Down,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_takes_a_server_out_is_heard_before_probes() {
+        use AdminState::{Drain, Maintenance, Ready};
+        let cases = [
+            (None, false, None, Verdict::Up),
+            (None, true, None, Verdict::Maintenance),
+            (Some(Ready), true, None, Verdict::Up),
+            (None, false, Some((Ready, Liveness::Unknown)), Verdict::Up),
+            (None, false, Some((Ready, Liveness::Down)), Verdict::Down),
+            (None, false, Some((Drain, Liveness::Down)), Verdict::Drain),
+            (
+                Some(Ready),
+                false,
+                Some((Drain, Liveness::Up)),
+                Verdict::Drain,
+            ),
+            (
+                Some(Ready),
+                false,
+                Some((Ready, Liveness::Down)),
+                Verdict::Down,
+            ),
+            (
+                Some(Drain),
+                false,
+                Some((Ready, Liveness::Up)),
+                Verdict::Drain,
+            ),
+            (
+                Some(Maintenance),
+                false,
+                Some((Drain, Liveness::Up)),
+                Verdict::Maintenance,
+            ),
+            (
+                None,
+                true,
+                Some((Maintenance, Liveness::Up)),
+                Verdict::Maintenance,
+            ),
+        ];
+        for (state, maintenance, status, expected) in cases {
+            let status = status.map(|(admin, liveness)| TargetStatus {
+                liveness,
+                admin,
+                ..TargetStatus::default()
+            });
+            let said = Override {
+                state,
+                ..Override::default()
+            };
+            let verdict = Verdict::of(said, maintenance, status.as_ref());
+            assert_eq!(verdict, expected, "{state:?} {maintenance} {status:?}");
+        }
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a place on the time line")]
+    fn a_slow_start_begins_only_after_a_failure() {
+        let start = Instant::now();
+        let after = |seconds| start + Duration::from_secs(seconds);
+        let mut history = History::new(Verdict::Up, start);
+        assert_eq!(history.standing(), Standing::Up { since: None });
+        assert_eq!(history.follow(Verdict::Up, after(1)), None);
+        assert_eq!(history.follow(Verdict::Drain, after(2)), Some(Verdict::Up));
+        history.follow(Verdict::Up, after(3));
+        assert_eq!(history.standing(), Standing::Up { since: None });
+        history.follow(Verdict::Down, after(4));
+        assert_eq!(history.downtime(after(6)), Duration::from_secs(2));
+        history.follow(Verdict::Up, after(7));
+        let back = Some(after(7));
+        assert_eq!(history.standing(), Standing::Up { since: back });
+        assert_eq!(history.downtime(after(9)), Duration::from_secs(3));
+        assert_eq!((history.n_downs, history.since), (1, after(7)));
+    }
+}

@@ -1,0 +1,242 @@
+//! Virtual routers beside the data path: what they go by, and what they have done.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use daemon::config::Problem;
+use daemon::exit;
+use daemon::run::StartError;
+use l4::relay::Engine;
+use tokio::sync::{Mutex, watch};
+use tokio::task::JoinHandle;
+use vrrp::machine::Departure;
+use vrrp_net::status::{Board, RouterStatus};
+use vrrp_net::{Hooks, Observations, Prepared, Resetting, VirtualRouter, Vrrp};
+
+use crate::config::Config;
+use crate::table_builder::TableBuilder;
+
+use crate::kernel_path::KernelPath;
+
+/// How long the address of a client that was asked where it stands stays here: what it answers is
+/// refused where the address is.
+const ANSWER_TIME: Duration = Duration::from_millis(20);
+
+/// The virtual routers of this node; without any, nothing is opened for them.
+#[derive(Debug)]
+pub(crate) struct Vips {
+    vrrp: Mutex<Option<Vrrp>>,
+    board: watch::Sender<Option<Arc<Board>>>,
+    hooks: Hooks,
+    observations: watch::Receiver<Arc<Observations>>,
+    follower: JoinHandle<()>,
+}
+
+impl Vips {
+    /// Makes everything ready that can fail, while a predecessor still serves. `resumed` are those that
+    /// it is active for.
+    pub(crate) async fn prepare(
+        config: &Config,
+        resumed: BTreeSet<Arc<str>>,
+        builder: &Arc<TableBuilder>,
+        engine: &Arc<Engine>,
+        kernel: &KernelPath,
+    ) -> Result<PreparedVips, StartError> {
+        let flows = Flows {
+            engine: Arc::clone(engine),
+            kernel: kernel.clone(),
+        };
+        let hooks = Hooks {
+            reset_flows: Arc::new(move |addresses| flows.reset(addresses)),
+        };
+        let mut views = builder.subscribe();
+        let first = Arc::new(views.borrow_and_update().abilities.clone());
+        let (sender, observations) = watch::channel(first);
+        let follower = tokio::spawn(async move {
+            while views.changed().await.is_ok() {
+                let abilities = Arc::new(views.borrow_and_update().abilities.clone());
+                sender.send_if_modified(|known| {
+                    let is_new = *known != abilities;
+                    if is_new {
+                        *known = abilities;
+                    }
+                    is_new
+                });
+            }
+        });
+        let vips = Self {
+            vrrp: Mutex::new(None),
+            board: watch::Sender::new(None),
+            hooks,
+            observations,
+            follower,
+        };
+        let prepared = match config.vips.is_empty() {
+            true => None,
+            false => {
+                let prepared = vips.prepare_routers(config, &resumed).await;
+                Some(prepared.map_err(|error| StartError::new(error.code(), error))?)
+            }
+        };
+        Ok(PreparedVips {
+            vips,
+            prepared,
+            resumed,
+        })
+    }
+
+    async fn prepare_routers(
+        &self,
+        config: &Config,
+        resumed: &BTreeSet<Arc<str>>,
+    ) -> Result<Prepared, vrrp_net::StartError> {
+        let (observations, hooks) = (self.observations.clone(), self.hooks.clone());
+        Prepared::new(routers(config), resumed, observations, hooks).await
+    }
+
+    async fn begin(&self, prepared: Prepared, resumed: &BTreeSet<Arc<str>>) {
+        let vrrp = prepared.begin(resumed).await;
+        self.board.send_replace(Some(vrrp.board()));
+        *self.vrrp.lock().await = Some(vrrp);
+    }
+
+    /// Opens what the first virtual routers need and may not get; nothing is changed by that.
+    pub(crate) async fn prepare_first(&self, config: &Config) -> Result<Option<Prepared>, Problem> {
+        if config.vips.is_empty() || self.vrrp.lock().await.is_some() {
+            return Ok(None);
+        }
+        let prepared = self.prepare_routers(config, &BTreeSet::new()).await;
+        let prepared = prepared.map_err(|error| Problem::new(exit::chain(&error)))?;
+        Ok(Some(prepared))
+    }
+
+    /// Takes up another configuration in place; `first` is what has been prepared for it.
+    pub(crate) async fn apply(&self, config: &Config, first: Option<Prepared>) {
+        if let Some(prepared) = first {
+            self.begin(prepared, &BTreeSet::new()).await;
+        } else if let Some(vrrp) = &mut *self.vrrp.lock().await {
+            vrrp.apply(routers(config)).await;
+        }
+    }
+
+    /// Where the routers show themselves, once there have been any.
+    pub(crate) fn board(&self) -> Shown {
+        Shown(self.board.subscribe())
+    }
+
+    /// What the routers show.
+    pub(crate) fn routers(&self) -> Vec<RouterStatus> {
+        self.board().routers()
+    }
+
+    /// Ends them, and returns when the addresses are gone or another's.
+    pub(crate) async fn shut_down(&self, departure: Departure) {
+        if let Some(vrrp) = &mut *self.vrrp.lock().await {
+            vrrp.shut_down(departure).await;
+        }
+    }
+}
+
+//--- Flows to addresses that go
+
+/// Whoever has flows to a virtual IP.
+struct Flows {
+    engine: Arc<Engine>,
+    kernel: KernelPath,
+}
+
+impl Flows {
+    /// Resets those to these addresses. Blocks for the milliseconds that workers need: their resets have
+    /// to leave before the addresses do.
+    fn reset(&self, addresses: &[IpAddr]) -> Resetting {
+        let forwarded = self.reset_forwarded(addresses);
+        let sessions = self.engine.reset_local(addresses);
+        tracing::info!(
+            ?addresses,
+            sessions,
+            "Sessions are reset: their address goes"
+        );
+        forwarded
+    }
+
+    /// Those that the kernel forwards, in a thread of its own: it may know a great many. Their frontend may
+    /// have left the configuration with the address.
+    fn reset_forwarded(&self, addresses: &[IpAddr]) -> Resetting {
+        if !self.kernel.has_started() {
+            return Box::pin(std::future::ready(()));
+        }
+        let (kernel, addresses) = (self.kernel.clone(), addresses.to_vec());
+        let ended = tokio::task::spawn_blocking(move || {
+            match netfilter::kill_to(&addresses, || kernel.pause()) {
+                Ok(0) => false,
+                Ok(sessions) => {
+                    tracing::info!(
+                        ?addresses,
+                        sessions,
+                        "Sessions that the kernel forwards are reset: their address goes"
+                    );
+                    true
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "The kernel does not end what it forwards");
+                    false
+                }
+            }
+        });
+        Box::pin(async move {
+            if ended.await.unwrap_or(false) {
+                tokio::time::sleep(ANSWER_TIME).await;
+            }
+        })
+    }
+}
+
+/// Virtual routers that only have to be told to begin, which does not fail.
+#[derive(Debug)]
+pub(crate) struct PreparedVips {
+    vips: Vips,
+    prepared: Option<Prepared>,
+    resumed: BTreeSet<Arc<str>>,
+}
+
+impl PreparedVips {
+    /// Starts them: a predecessor, if there was one, has left its addresses on the interfaces. `resumed`
+    /// are those that it was active for at last, if it has said.
+    pub(crate) async fn begin(self, resumed: Option<BTreeSet<Arc<str>>>) -> Vips {
+        if let Some(prepared) = self.prepared {
+            let resumed = resumed.unwrap_or(self.resumed);
+            self.vips.begin(prepared, &resumed).await;
+        }
+        self.vips
+    }
+}
+
+/// Where virtual routers show themselves; clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Shown(watch::Receiver<Option<Arc<Board>>>);
+
+impl Shown {
+    /// What they show; nothing while there are none.
+    pub(crate) fn routers(&self) -> Vec<RouterStatus> {
+        let board = self.0.borrow().clone();
+        board.map(|board| board.routers()).unwrap_or_default()
+    }
+}
+
+impl Drop for Vips {
+    fn drop(&mut self) {
+        self.follower.abort();
+    }
+}
+
+fn routers(config: &Config) -> Vec<VirtualRouter> {
+    let vips = config.vips.iter();
+    vips.map(|vip| VirtualRouter {
+        settings: Arc::new(vip.router.clone()),
+        priority: vip.priority.clone(),
+        notify: vip.notify.clone(),
+    })
+    .collect()
+}

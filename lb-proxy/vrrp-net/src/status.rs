@@ -1,0 +1,72 @@
+//! What virtual routers show of themselves, for whoever asks: `status`, metrics.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use vrrp::machine;
+
+/// One virtual router.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouterStatus {
+    /// What the election shows.
+    pub machine: machine::Status,
+    /// What this node did for it.
+    pub tally: Tally,
+}
+
+/// Counts since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Announcements sent, one for each address and occasion.
+    pub announcements: u64,
+    /// Advertisements that the kernel would not send.
+    pub send_errors: u64,
+    /// Addresses that somebody had taken off the interface, and that were put back.
+    pub restored: u64,
+    /// Times the kernel refused an address.
+    pub address_errors: u64,
+    /// Notify scripts that failed, took too long or were not run.
+    pub notify_failures: u64,
+}
+
+/// Where each task keeps what its routers show.
+#[derive(Debug, Default)]
+pub struct Board {
+    tasks: Mutex<BTreeMap<u64, Vec<RouterStatus>>>,
+}
+
+impl Board {
+    /// All virtual routers, in the order of their names.
+    #[must_use]
+    pub fn routers(&self) -> Vec<RouterStatus> {
+        let mut routers: Vec<_> = self.lock().values().flatten().cloned().collect();
+        routers.sort_by(|one, other| {
+            let (one, other) = (&one.machine.settings, &other.machine.settings);
+            (&one.name, one.is_ipv6()).cmp(&(&other.name, other.is_ipv6()))
+        });
+        routers
+    }
+
+    pub(super) fn publish(&self, task: u64, routers: Vec<RouterStatus>) {
+        let before = if routers.is_empty() {
+            self.lock().remove(&task)
+        } else {
+            self.lock().insert(task, routers)
+        };
+        // Freed outside the lock.
+        drop(before);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Vec<RouterStatus>>> {
+        // Values are replaced whole.
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl RouterStatus {
+    /// What people call it.
+    #[must_use]
+    pub fn name(&self) -> &Arc<str> {
+        &self.machine.settings.name
+    }
+}

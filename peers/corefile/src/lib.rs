@@ -1,0 +1,526 @@
+//! The Corefile of `CoreDNS`, as far as it forwards and caches.
+//!
+//! ```text
+//! .:5353 {
+//!     bufsize 1232
+//!     forward . /etc/resolv.conf {
+//!         policy sequential
+//!     }
+//!     cache 900 {
+//!         denial 9984 30
+//!     }
+//! }
+//! ```
+//!
+//! Server blocks become zones of one server, which listens on the ports of all. `CoreDNS` keeps a
+//! cache for each block; here there is one, with the first block's limits. What a plugin other than
+//! `forward` and `cache` does to answers is lost, and said so.
+
+mod reverse;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+
+use config_text::{Files, Position, Problem};
+use dns_wire::Name;
+use peer_forwarder::{Forward, Forwarder, Policy, Setting, address, name_servers, position};
+
+/// What `forward` does unless told otherwise.
+const DEFAULT_POLICY: Policy = Policy::Random;
+/// What `cache` does unless told otherwise: entries of either kind, and the longest TTLs.
+const CACHE_ENTRIES: u32 = 9984;
+const CACHE_TTL: u32 = 3600;
+const CACHE_DENIAL_TTL: u32 = 1800;
+
+/// Reads a Corefile.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn read(path: &Path, files: &mut dyn Files) -> Result<Forwarder, Vec<Problem>> {
+    let text = files.read(path).map_err(|error| {
+        vec![Problem {
+            position: None,
+            message: format!("cannot read {}: {error}", path.display()),
+        }]
+    })?;
+    let text = String::from_utf8_lossy(&text);
+    let file = Arc::from(path);
+    let blocks = parse(&lines(&text, &file)).map_err(|problem| vec![problem])?;
+    let mut reader = Reader {
+        files,
+        found: Forwarder::default(),
+        ports: BTreeMap::new(),
+        zones: BTreeMap::new(),
+        errors: Vec::new(),
+    };
+    for block in &blocks {
+        reader.block(block);
+    }
+    reader.finish()
+}
+
+//--- Words and blocks
+
+/// A word and where it stands.
+#[derive(Clone, Debug)]
+struct Word {
+    text: String,
+    at: Position,
+}
+
+/// A line with something in it.
+type Line = Vec<Word>;
+
+/// A directive: its words, and the lines between its braces.
+#[derive(Debug)]
+struct Directive {
+    words: Line,
+    body: Vec<Line>,
+}
+
+#[derive(Debug)]
+struct Block {
+    keys: Line,
+    directives: Vec<Directive>,
+}
+
+/// Splits text into lines of words; `#` begins a comment, quotes hold words together.
+fn lines(text: &str, file: &Arc<Path>) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let mut words: Line = Vec::new();
+        let (mut open, mut quoted) = (false, false);
+        for (column, letter) in line.chars().enumerate() {
+            match letter {
+                '"' => {
+                    quoted = !quoted;
+                    if quoted && !open {
+                        let at = position(file, number + 1, column + 1);
+                        words.push(Word {
+                            text: String::new(),
+                            at,
+                        });
+                    }
+                    open = quoted;
+                }
+                '#' if !quoted && !open => break,
+                blank if blank.is_whitespace() && !quoted => open = false,
+                letter => {
+                    if !open {
+                        let at = position(file, number + 1, column + 1);
+                        words.push(Word {
+                            text: String::new(),
+                            at,
+                        });
+                        open = true;
+                    }
+                    if let Some(word) = words.last_mut() {
+                        word.text.push(letter);
+                    }
+                }
+            }
+        }
+        if !words.is_empty() {
+            lines.push(words);
+        }
+    }
+    lines
+}
+
+fn parse(lines: &[Line]) -> Result<Vec<Block>, Problem> {
+    let mut blocks = Vec::new();
+    let mut keys: Line = Vec::new();
+    let mut rest = lines.iter();
+    while let Some(line) = rest.next() {
+        let opens = line.last().is_some_and(|word| word.text == "{");
+        let words = line.len() - usize::from(opens);
+        // Keys may go on over lines that end with a comma.
+        keys.extend(line.iter().take(words).cloned());
+        let goes_on = keys.last().is_some_and(|word| word.text.ends_with(','));
+        if opens {
+            let directives = directives(&mut rest, line)?;
+            let keys = std::mem::take(&mut keys);
+            blocks.push(Block { keys, directives });
+        } else if !goes_on {
+            return Err(wrong(line, "is no server block: `{` is missing"));
+        }
+    }
+    match keys.first() {
+        Some(_) => Err(wrong(&keys, "is no server block: `{` is missing")),
+        None => Ok(blocks),
+    }
+}
+
+fn directives<'a>(
+    rest: &mut impl Iterator<Item = &'a Line>,
+    opening: &Line,
+) -> Result<Vec<Directive>, Problem> {
+    let mut directives = Vec::new();
+    while let Some(line) = rest.next() {
+        if line.first().is_some_and(|word| word.text == "}") {
+            return Ok(directives);
+        }
+        let mut words = line.clone();
+        let mut body = Vec::new();
+        if words.last().is_some_and(|word| word.text == "{") {
+            words.pop();
+            loop {
+                match rest.next() {
+                    None => return Err(wrong(line, "is not closed")),
+                    Some(inner) if inner.first().is_some_and(|word| word.text == "}") => break,
+                    Some(inner) => body.push(inner.clone()),
+                }
+            }
+        }
+        directives.push(Directive { words, body });
+    }
+    Err(wrong(opening, "is not closed"))
+}
+
+fn wrong(line: &Line, what: &str) -> Problem {
+    let text: Vec<&str> = line.iter().map(|word| word.text.as_str()).collect();
+    Problem {
+        position: line.first().map(|word| word.at.clone()),
+        message: format!("`{}` {what}", text.join(" ")),
+    }
+}
+
+//--- What they mean
+
+struct Reader<'f> {
+    files: &'f mut dyn Files,
+    found: Forwarder,
+    /// Addresses by port; none is all.
+    ports: BTreeMap<u16, Vec<IpAddr>>,
+    zones: BTreeMap<String, Forward>,
+    errors: Vec<Problem>,
+}
+
+impl Reader<'_> {
+    fn block(&mut self, block: &Block) {
+        let mut zones = Vec::new();
+        let mut ports = Vec::new();
+        for word in &block.keys {
+            for key in word.text.split(',').filter(|key| !key.is_empty()) {
+                let (scheme, rest) = key.split_once("://").unwrap_or(("dns", key));
+                if scheme != "dns" {
+                    self.found.not_carried(
+                        &word.at,
+                        key,
+                        "listeners other than plain DNS are set in [tls]",
+                    );
+                    continue;
+                }
+                // The colons of an IPv6 network are no port's: a network ends with its length.
+                let (zone, port) = match rest.rsplit_once(':') {
+                    Some((_, end)) if end.contains('/') => (rest, Some(53)),
+                    Some((zone, port)) => (zone, port.parse().ok()),
+                    None => (rest, Some(53)),
+                };
+                let zone = if zone.is_empty() { "." } else { zone };
+                match (names(zone), port) {
+                    (Some(names), Some(port)) => {
+                        zones.extend(names);
+                        ports.push(port);
+                    }
+                    _ => self.error(word, "is no zone"),
+                }
+            }
+        }
+        let bound = self.bound(block);
+        for port in ports {
+            self.ports.entry(port).or_default().extend(bound.clone());
+        }
+        let mut forwards = 0;
+        for directive in &block.directives {
+            forwards += usize::from(self.directive(directive, &zones));
+        }
+        if let (0, Some(key)) = (forwards, block.keys.first()) {
+            let message = format!(
+                "`{}` forwards nothing: its names are left to other zones",
+                key.text
+            );
+            self.found.odd(Some(&key.at), message);
+        }
+    }
+
+    fn bound(&mut self, block: &Block) -> Vec<IpAddr> {
+        let binds = block
+            .directives
+            .iter()
+            .filter(|d| d.words.first().is_some_and(|w| w.text == "bind"));
+        let mut addresses = Vec::new();
+        for word in binds.flat_map(|bind| bind.words.iter().skip(1)) {
+            match word.text.parse() {
+                Ok(address) => addresses.push(address),
+                Err(_) => {
+                    self.found
+                        .not_carried(&word.at, &word.text, "listeners are named by address");
+                }
+            }
+        }
+        addresses
+    }
+
+    /// Takes up one directive; true when it forwards.
+    fn directive(&mut self, directive: &Directive, zones: &[Name]) -> bool {
+        let [plugin, arguments @ ..] = directive.words.as_slice() else {
+            return false;
+        };
+        let whole: Vec<&str> = directive
+            .words
+            .iter()
+            .map(|word| word.text.as_str())
+            .collect();
+        let whole = whole.join(" ");
+        match plugin.text.as_str() {
+            "forward" => {
+                self.forward(plugin, arguments, &directive.body, zones);
+                return true;
+            }
+            "cache" => self.cache(plugin, arguments, &directive.body),
+            "chaos" => {
+                if let Some(version) = arguments.first() {
+                    self.found.set(Setting::Version(version.text.clone()));
+                }
+            }
+            "health" | "ready" | "prometheus" => {
+                let reason = "/livez, /readyz and /metrics are on the admin listener";
+                self.found.not_carried(&plugin.at, &whole, reason);
+            }
+            "bufsize" if arguments.first().is_some_and(|size| size.text == "1232") => {}
+            "bufsize" => {
+                self.found
+                    .not_carried(&plugin.at, &whole, "datagrams are 1232 octets at most");
+            }
+            "reload" => {
+                self.found
+                    .not_carried(&plugin.at, &whole, "SIGHUP reads the configuration again");
+            }
+            "errors" | "log" | "loop" | "loadbalance" | "bind" | "root" | "debug" | "cancel" => {}
+            "hosts" | "template" | "file" | "auto" | "secondary" | "sign" | "transfer" => {
+                self.found
+                    .not_carried(&plugin.at, &whole, "serve these names with dns-authd");
+            }
+            "kubernetes" | "k8s_external" | "autopath" | "etcd" => {
+                let reason = "forward these zones to a server that knows the cluster";
+                self.found.not_carried(&plugin.at, &whole, reason);
+            }
+            "acl" => self
+                .found
+                .not_carried(&plugin.at, &whole, "say who may ask in allow-from"),
+            _ => self
+                .found
+                .not_carried(&plugin.at, &whole, "it has no counterpart in this server"),
+        }
+        false
+    }
+
+    fn forward(&mut self, plugin: &Word, arguments: &[Word], body: &[Line], zones: &[Name]) {
+        let [from, targets @ ..] = arguments else {
+            self.error(plugin, "names no zone");
+            return;
+        };
+        let mut upstreams = Vec::new();
+        for target in targets {
+            upstreams.extend(self.targets(target));
+        }
+        let (mut policy, mut tcp) = (DEFAULT_POLICY, false);
+        for line in body {
+            let [option, values @ ..] = line.as_slice() else {
+                continue;
+            };
+            let value = values.first().map(|word| word.text.as_str());
+            match (option.text.as_str(), value) {
+                ("policy", Some("sequential")) => policy = Policy::Sequential,
+                ("policy", Some("round_robin")) => policy = Policy::RoundRobin,
+                ("policy", Some("random")) => policy = Policy::Random,
+                ("force_tcp", _) => tcp = true,
+                // Health checks, timeouts and fallbacks are this server's own.
+                (
+                    "prefer_udp"
+                    | "expire"
+                    | "max_fails"
+                    | "health_check"
+                    | "failover"
+                    | "next"
+                    | "max_idle_conns"
+                    | "max_age"
+                    | "read_timeout"
+                    | "failfast_all_unhealthy_upstreams",
+                    _,
+                ) => {}
+                ("max_concurrent", Some(n)) => match n.parse::<u32>() {
+                    // CoreDNS has no bound then.
+                    Ok(0) => {}
+                    Ok(n) => self.found.set(Setting::MaxQuestions(n)),
+                    Err(_) => self.error(option, "takes a number"),
+                },
+                (name, _) => {
+                    self.found.not_carried(
+                        &option.at,
+                        name,
+                        "it has no counterpart in this server",
+                    );
+                }
+            }
+        }
+        if upstreams.is_empty() {
+            self.error(plugin, "has no upstream that can be carried over");
+            return;
+        }
+        let Some(from) = self.from(from) else {
+            return;
+        };
+        for zone in zones {
+            // The narrower of the block's zone and the directive's counts.
+            let apex = if from.is_within(zone) { &from } else { zone };
+            let forward = Forward {
+                zone: apex.to_string(),
+                upstreams: upstreams.clone(),
+                policy: Some(policy),
+                tcp,
+            };
+            if self.zones.contains_key(&forward.zone) {
+                let message = format!("{} is forwarded twice; the first counts", forward.zone);
+                self.found.odd(Some(&plugin.at), message);
+            } else {
+                self.zones.insert(forward.zone.clone(), forward);
+            }
+        }
+    }
+
+    /// The zone that `forward` names; of a network that is several zones `CoreDNS` takes the first.
+    fn from(&mut self, word: &Word) -> Option<Name> {
+        let mut names = names(&word.text).unwrap_or_default().into_iter();
+        let first = names.next();
+        match &first {
+            None => self.error(word, "is no zone"),
+            Some(first) if names.len() > 0 => {
+                let message = format!(
+                    "`{}` is several zones, of which CoreDNS forwards {first} alone",
+                    word.text
+                );
+                self.found.odd(Some(&word.at), message);
+            }
+            Some(_) => {}
+        }
+        first
+    }
+
+    fn targets(&mut self, target: &Word) -> Vec<SocketAddr> {
+        let text = target.text.strip_prefix("dns://").unwrap_or(&target.text);
+        if text.contains("://") {
+            self.found
+                .not_carried(&target.at, text, "upstreams are asked over UDP and TCP");
+            return Vec::new();
+        }
+        if let Some(address) = address(text, ':', 53) {
+            return vec![address];
+        }
+        match name_servers(Path::new(text), self.files) {
+            Ok(servers) => servers,
+            Err(error) => {
+                self.errors.push(Problem {
+                    position: Some(target.at.clone()),
+                    message: error,
+                });
+                Vec::new()
+            }
+        }
+    }
+
+    fn cache(&mut self, plugin: &Word, arguments: &[Word], body: &[Line]) {
+        let number = |word: Option<&Word>| word.and_then(|word| word.text.parse::<u32>().ok());
+        let ttl = number(arguments.first());
+        let mut success = [None, ttl];
+        let mut denial = [None, ttl];
+        for line in body {
+            let [option, values @ ..] = line.as_slice() else {
+                continue;
+            };
+            let both = |[entries, ttl]: [Option<u32>; 2]| {
+                [
+                    number(values.first()).or(entries),
+                    number(values.get(1)).or(ttl),
+                ]
+            };
+            match option.text.as_str() {
+                "success" => success = both(success),
+                "denial" => denial = both(denial),
+                "servfail" | "keepttl" | "prefetch" => {}
+                "serve_stale" => {
+                    if let Some(age) = values.first() {
+                        self.found.set(Setting::StaleMaxAge(age.text.clone()));
+                    }
+                }
+                name => {
+                    self.found.not_carried(
+                        &option.at,
+                        name,
+                        "it has no counterpart in this server",
+                    );
+                }
+            }
+        }
+        let [entries, ttl] = success;
+        self.found
+            .set(Setting::Entries(entries.unwrap_or(CACHE_ENTRIES)));
+        self.found.set(Setting::MaxTtl(ttl.unwrap_or(CACHE_TTL)));
+        let [entries, ttl] = denial;
+        self.found
+            .set(Setting::NegativeEntries(entries.unwrap_or(CACHE_ENTRIES)));
+        self.found
+            .set(Setting::NegativeMaxTtl(ttl.unwrap_or(CACHE_DENIAL_TTL)));
+        if arguments.len() > 1 {
+            self.found
+                .odd(Some(&plugin.at), "`cache` is for all zones here".to_owned());
+        }
+    }
+
+    fn error(&mut self, word: &Word, what: &str) {
+        self.errors.push(Problem {
+            position: Some(word.at.clone()),
+            message: format!("`{}` {what}", word.text),
+        });
+    }
+
+    fn finish(self) -> Result<Forwarder, Vec<Problem>> {
+        if !self.errors.is_empty() {
+            return Err(self.errors);
+        }
+        let everywhere = [IpAddr::from([0; 4]), IpAddr::from([0; 16])];
+        let mut listen: Vec<SocketAddr> = Vec::new();
+        for (port, addresses) in &self.ports {
+            let addresses = if addresses.is_empty() {
+                &everywhere[..]
+            } else {
+                addresses
+            };
+            listen.extend(
+                addresses
+                    .iter()
+                    .map(|address| SocketAddr::new(*address, *port)),
+            );
+        }
+        listen.dedup();
+        // CoreDNS answers every client.
+        Ok(Forwarder {
+            listen,
+            open: true,
+            forwards: self.zones.into_values().collect(),
+            ..self.found
+        })
+    }
+}
+
+/// The zones that a word means: one by its name, or those of a network's reverse names.
+fn names(text: &str) -> Option<Vec<Name>> {
+    let zones = match text.parse() {
+        Ok(network) => reverse::zones(network),
+        Err(_) => vec![text.to_owned()],
+    };
+    zones.iter().map(|zone| Name::parse(zone).ok()).collect()
+}

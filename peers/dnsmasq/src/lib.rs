@@ -1,0 +1,295 @@
+//! dnsmasq.conf, as far as dnsmasq forwards and caches.
+//!
+//! ```text
+//! no-resolv
+//! server=192.0.2.53
+//! server=/cluster.local/127.0.0.1#5301
+//! cache-size=10000
+//! ```
+//!
+//! Only DNS is looked at; DHCP, TFTP and router advertisements are another program's.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+
+use config_text::{Files, Position, Problem};
+use dns_wire::Name;
+use peer_forwarder::{Forward, Forwarder, Setting, address, name_servers, position};
+
+/// Files that include files: more than this is a circle.
+const MAX_FILES: usize = 50;
+/// What dnsmasq reads when nobody says `no-resolv`.
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+
+/// Reads a dnsmasq.conf and what it includes.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn read(path: &Path, files: &mut dyn Files) -> Result<Forwarder, Vec<Problem>> {
+    let mut reader = Reader {
+        files,
+        found: Forwarder::default(),
+        zones: BTreeMap::new(),
+        listen: Vec::new(),
+        port: 53,
+        resolv: Some(RESOLV_CONF.to_owned()),
+        errors: Vec::new(),
+        n_files: 0,
+    };
+    reader.file(path);
+    reader.finish()
+}
+
+struct Reader<'f> {
+    files: &'f mut dyn Files,
+    found: Forwarder,
+    zones: BTreeMap<String, Forward>,
+    listen: Vec<IpAddr>,
+    port: u16,
+    /// Where the servers for everything are listed, unless `no-resolv`.
+    resolv: Option<String>,
+    errors: Vec<Problem>,
+    n_files: usize,
+}
+
+impl Reader<'_> {
+    fn file(&mut self, path: &Path) {
+        self.n_files += 1;
+        if self.n_files > MAX_FILES {
+            return;
+        }
+        let text = match self.files.read(path) {
+            Ok(text) => text,
+            Err(error) => {
+                self.errors.push(Problem {
+                    position: None,
+                    message: format!("cannot read {}: {error}", path.display()),
+                });
+                return;
+            }
+        };
+        let text = String::from_utf8_lossy(&text);
+        let file = Arc::from(path);
+        for (number, line) in text.lines().enumerate() {
+            // A comment begins a line, or has white space before it.
+            let comment = line.char_indices().find(|(at, letter)| {
+                let before = line.get(..*at).and_then(|before| before.chars().last());
+                *letter == '#' && before.is_none_or(char::is_whitespace)
+            });
+            let end = comment.map_or(line.len(), |(at, _)| at);
+            let content = line.get(..end).unwrap_or_default().trim();
+            if !content.is_empty() {
+                let column = line
+                    .chars()
+                    .take_while(|letter| letter.is_whitespace())
+                    .count()
+                    + 1;
+                let (key, value) = content.split_once('=').unwrap_or((content, ""));
+                let at = position(&file, number + 1, column);
+                self.option(key.trim(), value.trim(), &at);
+            }
+        }
+    }
+
+    fn option(&mut self, key: &str, value: &str, at: &Position) {
+        match key {
+            "server" | "local" => self.server(value, at),
+            "port" => match value.parse() {
+                Ok(port) => self.port = port,
+                Err(_) => self.error(at, format!("`{value}` is no port")),
+            },
+            "listen-address" => {
+                for word in value.split(',') {
+                    match word.trim().parse() {
+                        Ok(address) => self.listen.push(address),
+                        Err(_) => self.error(at, format!("`{word}` is no address")),
+                    }
+                }
+            }
+            "no-resolv" => self.resolv = None,
+            "resolv-file" if self.resolv.is_some() => self.resolv = Some(value.to_owned()),
+            "conf-file" | "servers-file" => self.file(Path::new(value)),
+            "conf-dir" => self.directory(value, at),
+            "cache-size" => self.number(Setting::Entries, value, at),
+            "max-cache-ttl" => self.number(Setting::MaxTtl, value, at),
+            "min-cache-ttl" => self.number(Setting::MinTtl, value, at),
+            "dns-forward-max" => self.number(Setting::MaxQuestions, value, at),
+            "no-negcache" => self.found.set(Setting::NegativeEntries(0)),
+            "use-stale-cache" => match value {
+                "" => {}
+                age => {
+                    let setting = |age| Setting::StaleMaxAge(format!("{age}s"));
+                    self.number(setting, age, at);
+                }
+            },
+            "bogus-priv" => self.found.set(Setting::PrivateReverse),
+            "strict-order" | "no-poll" | "bind-interfaces" | "bind-dynamic" | "min-port"
+            | "max-port" | "user" | "group" | "pid-file" | "log-queries" | "log-facility"
+            | "log-async" | "keep-in-foreground" | "no-daemon" | "no-hosts" | "edns-packet-max"
+            | "dns-loop-detect" | "clear-on-reload" | "fast-dns-retry" | "query-port"
+            | "all-servers" => {}
+            _ => self.lost(key, value, at),
+        }
+    }
+
+    /// `[/zone/[zone/]][address[#port]]`; without an address the zone is nobody's.
+    fn server(&mut self, value: &str, at: &Position) {
+        let (zones, target) = match value
+            .strip_prefix('/')
+            .and_then(|rest| rest.rsplit_once('/'))
+        {
+            Some((zones, target)) => (zones.split('/').collect(), target),
+            None => (vec!["."], value),
+        };
+        // Behind `@` is the way out, which is for the whole server in source-addresses.
+        let (target, way) = target.split_once('@').unwrap_or((target, ""));
+        if !way.is_empty() {
+            self.found
+                .not_carried(at, value, "say source-addresses for all upstreams");
+        }
+        if target.is_empty() || target == "#" {
+            self.found.not_carried(
+                at,
+                value,
+                "a zone without upstreams is served by dns-authd, or left out",
+            );
+            return;
+        }
+        let Some(upstream) = address(target, '#', 53) else {
+            self.error(at, format!("`{target}` is no address"));
+            return;
+        };
+        for zone in zones {
+            let zone = zone.trim_start_matches("*.").trim_start_matches('*');
+            match Name::parse(if zone.is_empty() { "." } else { zone }) {
+                Ok(name) => self.upstream(&name, upstream),
+                Err(_) => self.error(at, format!("`{zone}` is no zone")),
+            }
+        }
+    }
+
+    fn upstream(&mut self, zone: &Name, upstream: SocketAddr) {
+        let zone = zone.to_string();
+        let forward = self.zones.entry(zone.clone()).or_insert_with(|| Forward {
+            zone,
+            upstreams: Vec::new(),
+            policy: None,
+            tcp: false,
+        });
+        if !forward.upstreams.contains(&upstream) {
+            forward.upstreams.push(upstream);
+        }
+    }
+
+    /// A name server of the system, unless it is this server: dnsmasq passes over its own addresses too.
+    fn name_server(&mut self, server: SocketAddr, resolv: &str) {
+        let ip = server.ip();
+        let listens = |address: &IpAddr| {
+            *address == ip || (address.is_unspecified() && address.is_ipv4() == ip.is_ipv4())
+        };
+        let is_heard = self.listen.is_empty() || self.listen.iter().any(listens);
+        if ip.is_loopback() && server.port() == self.port && is_heard {
+            let message = format!("{resolv}: name server {ip} is this server itself and left out");
+            self.found.odd(None, message);
+        } else {
+            self.upstream(&Name::root(), server);
+        }
+    }
+
+    /// `DIR[,EXTENSION…]`: extensions with `*` are the only ones read, others are passed over.
+    fn directory(&mut self, value: &str, at: &Position) {
+        let mut parts = value.split(',').map(str::trim);
+        let directory = parts.next().unwrap_or_default();
+        let ends: Vec<&str> = parts.collect();
+        match self.files.list(Path::new(directory)) {
+            Ok(mut paths) => {
+                paths.sort();
+                for path in paths {
+                    let name = path.file_name().unwrap_or_default().to_string_lossy();
+                    let only = ends.iter().filter_map(|end| end.strip_prefix('*'));
+                    let wanted = only.clone().next().is_none()
+                        || only.clone().any(|end| name.ends_with(end));
+                    let passed_over = ends
+                        .iter()
+                        .any(|end| !end.starts_with('*') && name.ends_with(end));
+                    let temporary = name.starts_with(['.', '#']) || name.ends_with('~');
+                    if wanted && !passed_over && !temporary {
+                        self.file(&path);
+                    }
+                }
+            }
+            Err(error) => self.error(at, format!("cannot read {directory}: {error}")),
+        }
+    }
+
+    fn lost(&mut self, key: &str, value: &str, at: &Position) {
+        let what = match value {
+            "" => key.to_owned(),
+            value => format!("{key}={value}"),
+        };
+        let reason = match key {
+            "address" | "host-record" | "cname" | "srv-host" | "mx-host" | "txt-record"
+            | "ptr-record" | "addn-hosts" | "expand-hosts" | "domain" | "localise-queries"
+            | "auth-zone" => "serve these names with dns-authd",
+            "interface" | "except-interface" => "listeners are named by address",
+            "domain-needed" => "names of one label go to the upstream of the root",
+            "dnssec" | "trust-anchor" | "dnssec-check-unsigned" => "answers are not validated",
+            key if key.starts_with("dhcp")
+                || key.starts_with("tftp")
+                || key.starts_with("enable-ra") =>
+            {
+                "this server is for DNS alone"
+            }
+            _ => "it has no counterpart in this server",
+        };
+        self.found.not_carried(at, &what, reason);
+    }
+
+    fn number(&mut self, setting: impl FnOnce(u32) -> Setting, value: &str, at: &Position) {
+        match value.parse() {
+            Ok(number) => self.found.set(setting(number)),
+            Err(_) => self.error(at, format!("`{value}` is no number")),
+        }
+    }
+
+    fn error(&mut self, at: &Position, message: String) {
+        self.errors.push(Problem {
+            position: Some(at.clone()),
+            message,
+        });
+    }
+
+    fn finish(mut self) -> Result<Forwarder, Vec<Problem>> {
+        if let Some(resolv) = self.resolv.take() {
+            match name_servers(Path::new(&resolv), self.files) {
+                Ok(servers) => {
+                    for server in servers {
+                        self.name_server(server, &resolv);
+                    }
+                }
+                Err(message) => self.errors.push(Problem {
+                    position: None,
+                    message,
+                }),
+            }
+        }
+        if !self.errors.is_empty() {
+            return Err(self.errors);
+        }
+        if self.listen.is_empty() {
+            self.listen = vec![IpAddr::from([0; 4]), IpAddr::from([0; 16])];
+        }
+        let port = self.port;
+        let listen = self
+            .listen
+            .iter()
+            .map(|address| SocketAddr::new(*address, port));
+        Ok(Forwarder {
+            listen: listen.collect(),
+            forwards: self.zones.into_values().collect(),
+            ..self.found
+        })
+    }
+}

@@ -1,0 +1,157 @@
+//! What configurations of forwarding DNS servers have in common, whichever program they are for.
+//!
+//! A reader of one format gives a [`Forwarder`], or every error of the file. Reads nothing but through
+//! [`Files`].
+
+use std::fmt;
+use std::mem::discriminant;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+
+use config_text::{Files, Position, Problem};
+
+/// What a file configures.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Forwarder {
+    pub listen: Vec<SocketAddr>,
+    /// Clients of every network may ask.
+    pub open: bool,
+    pub forwards: Vec<Forward>,
+    /// In the order of the file, each kind once.
+    pub settings: Vec<Setting>,
+    /// In the order of the file.
+    pub remarks: Vec<Remark>,
+}
+
+/// A zone and its upstreams.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forward {
+    pub zone: String,
+    pub upstreams: Vec<SocketAddr>,
+    /// `None` is the reading program's own default.
+    pub policy: Option<Policy>,
+    /// Queries go over TCP alone.
+    pub tcp: bool,
+}
+
+/// Which upstream of a zone is asked first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    Sequential,
+    RoundRobin,
+    Random,
+}
+
+/// A setting of the whole server. TTLs are in seconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// The most answers in the cache.
+    Entries(u32),
+    /// The most denials in the cache.
+    NegativeEntries(u32),
+    MinTtl(u32),
+    MaxTtl(u32),
+    NegativeMaxTtl(u32),
+    /// How long an expired answer may still be used: a number with its unit, such as `1h`.
+    StaleMaxAge(String),
+    /// The most questions that are resolved at once.
+    MaxQuestions(u32),
+    /// Reverse names of private networks do not exist.
+    PrivateReverse,
+    /// The answer to `version.bind`.
+    Version(String),
+}
+
+/// What a person should know of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remark {
+    /// The file says something that is lost.
+    NotCarried {
+        at: Position,
+        what: String,
+        reason: String,
+    },
+    /// Something is odd but understood.
+    Odd(Problem),
+}
+
+impl fmt::Display for Remark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotCarried { at, what, reason } => {
+                write!(f, "{at}: `{what}` is not carried over: {reason}")
+            }
+            Self::Odd(problem) => problem.fmt(f),
+        }
+    }
+}
+
+impl Forwarder {
+    /// Adds a setting; the first of its kind counts.
+    pub fn set(&mut self, setting: Setting) {
+        let is_set = |known: &Setting| discriminant(known) == discriminant(&setting);
+        if !self.settings.iter().any(is_set) {
+            self.settings.push(setting);
+        }
+    }
+
+    /// Says that `what` is lost.
+    pub fn not_carried(&mut self, at: &Position, what: &str, reason: &str) {
+        self.remarks.push(Remark::NotCarried {
+            at: at.clone(),
+            what: what.replace(['\n', '\r'], " "),
+            reason: reason.to_owned(),
+        });
+    }
+
+    /// Says that something is odd.
+    pub fn odd(&mut self, at: Option<&Position>, message: String) {
+        self.remarks.push(Remark::Odd(Problem {
+            position: at.cloned(),
+            message,
+        }));
+    }
+}
+
+/// Reads an address that may have `separator` and a port behind it.
+pub fn address(text: &str, separator: char, port: u16) -> Option<SocketAddr> {
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Some(SocketAddr::new(address, port));
+    }
+    if separator == ':' {
+        let bare = text
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'));
+        let bare = bare.and_then(|bare| bare.parse().ok());
+        return bare
+            .map(|address| SocketAddr::new(address, port))
+            .or_else(|| text.parse().ok());
+    }
+    let (address, port) = text.split_once(separator)?;
+    Some(SocketAddr::new(address.parse().ok()?, port.parse().ok()?))
+}
+
+/// The name servers of a resolv.conf (resolv.conf(5)).
+pub fn name_servers(path: &Path, files: &mut dyn Files) -> Result<Vec<SocketAddr>, String> {
+    let text = files
+        .read(path)
+        .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let text = String::from_utf8_lossy(&text);
+    let servers = text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        (words.next() == Some("nameserver")).then_some(())?;
+        // A zone id, as in fe80::1%eth0, has no counterpart.
+        address(words.next()?, ':', 53)
+    });
+    Ok(servers.collect())
+}
+
+/// A place in a file; line and column count from 1.
+pub fn position(file: &Arc<Path>, line: usize, column: usize) -> Position {
+    Position {
+        file: Arc::clone(file),
+        line,
+        column,
+    }
+}

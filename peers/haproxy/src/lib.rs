@@ -1,0 +1,90 @@
+//! Reads haproxy.cfg (HAProxy's configuration.txt), as far as it is about TCP.
+//!
+//! [`parse`] gives the file as it is written: sections of directives made of words. [`import`] gives it
+//! in this proxy's terms. The shapes it is made for are those of OpenShift: the load balancer of a helper
+//! node, the sample of the documentation, and the template of on-premises installations. Reads no file
+//! and asks no resolver but through [`Surroundings`].
+
+mod bind;
+mod check;
+mod condition;
+mod lexer;
+mod proxy;
+mod reasons;
+mod render;
+mod rules;
+mod server;
+mod tree;
+mod words;
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use config_text::{MAX_PROBLEMS, Problem};
+
+pub use config_text::imported::Imported;
+pub use lexer::{Line, Word};
+pub use tree::{Kind, Section, Tree};
+
+/// What the machine knows that a file refers to.
+pub trait Surroundings {
+    /// The value of an environment variable.
+    fn variable(&self, name: &str) -> Option<String>;
+
+    /// The addresses of a host; none when it has none, or nobody knows.
+    fn resolve(&self, host: &str) -> Vec<IpAddr>;
+}
+
+/// A machine that knows nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Nowhere;
+
+impl Surroundings for Nowhere {
+    fn variable(&self, _name: &str) -> Option<String> {
+        None
+    }
+
+    fn resolve(&self, _host: &str) -> Vec<IpAddr> {
+        Vec::new()
+    }
+}
+
+/// Files as they are written, one after the other.
+///
+/// # Errors
+///
+/// When one breaks the syntax: a quote that does not end, a directive outside of any section.
+pub fn parse(
+    files: &[(&Path, &[u8])],
+    surroundings: &dyn Surroundings,
+) -> Result<Tree, Vec<Problem>> {
+    let mut lines = Vec::new();
+    let mut problems = Vec::new();
+    for (path, text) in files {
+        match lexer::lex(path, text, surroundings) {
+            Ok(more) => lines.extend(more),
+            Err(more) => problems.extend(more),
+        }
+    }
+    if !problems.is_empty() {
+        problems.truncate(MAX_PROBLEMS);
+        return Err(problems);
+    }
+    tree::parse(lines)
+}
+
+/// Files in this proxy's terms.
+///
+/// # Errors
+///
+/// As [`parse`]. What is understood but has no counterpart is a remark, no error.
+pub fn import(
+    files: &[(&Path, &[u8])],
+    surroundings: &dyn Surroundings,
+) -> Result<Imported, Vec<Problem>> {
+    let tree = parse(files, surroundings)?;
+    Ok(render::import(files, &tree, surroundings))
+}
+
+#[cfg(test)]
+mod tests;

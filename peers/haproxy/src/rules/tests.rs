@@ -1,0 +1,174 @@
+use crate::tests::frontend;
+
+#[test]
+fn names_become_routes() {
+    let (frontend, remarks) = frontend(
+        "tcp-request inspect-delay 5s\n\
+         tcp-request content accept if { req.ssl_hello_type 1 }\n\
+         acl is_tls req_ssl_hello_type 1\n\
+         acl apps req.ssl_sni -i -m end .Apps.Example\n\
+         acl apps req_ssl_sni,lower console.example\n\
+         use_backend a if is_tls apps\n\
+         use_backend b if { req.ssl_sni -m found }\n\
+         use_backend a\n",
+    );
+    assert_eq!(remarks, "");
+    assert_eq!(frontend["inspect-timeout"], "5s".into());
+    assert_eq!(frontend["backend"], "a".into());
+    let routes = frontend["route"].clone();
+    let expected: toml::Value = toml::from_str::<toml::Table>(
+        "route = [{ names = [\"*.apps.example\", \"console.example\"], backend = \"a\" }, { names = [\"*\"], backend = \"b\" }]",
+    )
+    .unwrap()["route"]
+        .clone();
+    assert_eq!(routes, expected);
+}
+
+#[test]
+fn a_name_that_a_rule_before_takes_is_not_routed_elsewhere() {
+    let (frontend, remarks) = frontend(
+        "use_backend a if { req.ssl_sni -m end .x.example }\n\
+         use_backend b if { req.ssl_sni www.x.example }\n\
+         use_backend b if { req.ssl_sni -m end .y.x.example }\n\
+         use_backend b if { req.ssl_sni x.example notx.example }\n\
+         use_backend a if { req.ssl_sni www.x.example }\n",
+    );
+    let routes = frontend["route"].as_array().unwrap();
+    assert_eq!(routes[1]["names"].as_array().unwrap().len(), 2);
+    assert_eq!(routes[2]["names"][0], "www.x.example".into());
+    assert_eq!(remarks.lines().count(), 2, "{remarks}");
+    assert!(
+        remarks.contains("`www.x.example` is never reached: `*.x.example` before it goes to a")
+    );
+}
+
+#[test]
+fn routes_by_anything_else_are_reported() {
+    for rule in [
+        "use_backend a if { src 10.0.0.0/8 }",
+        "use_backend a if { path /x }",
+        "use_backend a if !{ req.ssl_sni x }",
+        "use_backend a unless { req.ssl_sni x }",
+        "use_backend a if { req.ssl_sni x } { src 10.0.0.0/8 }",
+        "use_backend a if { req.ssl_sni -m reg ^x }",
+        "use_backend a if { req.ssl_sni -m end x }",
+        "use_backend a if { req.ssl_sni -f /etc/list }",
+        "use_backend a if nothing",
+        "use_backend a if",
+        "use_backend a if { req.ssl_sni x } or",
+        "use_backend a when { req.ssl_sni x }",
+        "use_backend %[req.ssl_sni]",
+        "use_backend gone if { req.ssl_sni x }",
+    ] {
+        let (frontend, remarks) = frontend(&format!("{rule}\ndefault_backend b"));
+        assert_eq!(frontend.get("route"), None, "{rule}");
+        assert_eq!(frontend["backend"], "b".into());
+        assert_eq!(remarks.lines().count(), 1, "{rule}: {remarks}");
+    }
+}
+
+#[test]
+fn conditions_may_be_turned_around() {
+    for rule in [
+        "reject if !ours",
+        "reject if ! ours",
+        "reject unless ours",
+        "reject unless { src 10.0.0.0/8 } or { src 192.0.2.1 }",
+    ] {
+        let acl = "acl ours src 10.0.0.0/8 192.0.2.1";
+        let (frontend, remarks) = frontend(&format!(
+            "{acl}\ntcp-request connection {rule}\ndefault_backend b"
+        ));
+        let n_lists = usize::from(frontend.contains_key("allow-from"));
+        // Two networks that are not to be is one list only when they are written as one.
+        assert!(
+            n_lists == 1 || remarks.contains("too intricate"),
+            "{rule}: {remarks}"
+        );
+        assert_eq!(frontend.get("deny-from"), None);
+    }
+}
+
+/// What `tcp-request` rules come to.
+fn check_sources(rules: &[&str], allow: Option<&[&str]>, deny: &[&str], n_remarks: usize) {
+    let lines: Vec<String> = rules
+        .iter()
+        .map(|rule| format!("tcp-request {rule}"))
+        .collect();
+    let (frontend, remarks) = frontend(&format!("{}\ndefault_backend b", lines.join("\n")));
+    let list = |key: &str| {
+        let list = frontend.get(key).and_then(toml::Value::as_array)?;
+        let items = list.iter().map(|item| item.as_str().unwrap());
+        Some(items.collect::<Vec<_>>())
+    };
+    assert_eq!(list("allow-from").as_deref(), allow, "{rules:?}: {remarks}");
+    assert_eq!(
+        list("deny-from").unwrap_or_default(),
+        deny,
+        "{rules:?}: {remarks}"
+    );
+    assert_eq!(remarks.lines().count(), n_remarks, "{rules:?}: {remarks}");
+}
+
+/// Rules; who is allowed, who is denied, and how much is reported.
+type Row<'a> = (&'a [&'a str], Option<&'a [&'a str]>, &'a [&'a str], usize);
+
+#[test]
+fn sources_come_to_two_lists_or_are_reported() {
+    const TEN: &str = "{ src 10.0.0.0/8 }";
+    const ONE: &str = "{ src 10.1.0.0/16 }";
+    const HELLO: &str = "content accept if { req.ssl_hello_type 1 }";
+    const OURS: Option<&[&str]> = Some(&["10.0.0.0/8"]);
+    let reject_ten = format!("connection reject if {TEN}");
+    let reject_one = format!("connection reject if {ONE}");
+    let accept_ten = format!("connection accept if {TEN}");
+    let accept_one = format!("connection accept if {ONE}");
+    let content_ten = format!("content reject if {TEN}");
+    let both = format!("connection reject if {TEN} {ONE}");
+    let not_ten = "connection reject if !{ src 10.0.0.0/8 }";
+    let not_two = "connection reject if !{ src 192.0.2.1 }";
+    let all = "connection reject";
+    let table: [Row<'_>; 17] = [
+        (&[&reject_ten], None, &["10.0.0.0/8"], 0),
+        (
+            &[&reject_ten, &reject_one],
+            None,
+            &["10.0.0.0/8", "10.1.0.0/16"],
+            0,
+        ),
+        (&[&accept_ten, all], OURS, &[], 0),
+        (&[not_ten], OURS, &[], 0),
+        (&[&reject_one, &accept_ten, all], OURS, &["10.1.0.0/16"], 0),
+        (
+            &["connection accept if LOCALHOST", all],
+            Some(&["127.0.0.0/8", "::1/128"]),
+            &[],
+            0,
+        ),
+        // An exception from what is denied cannot be written.
+        (&[&accept_one, &reject_ten], None, &[], 1),
+        (&[not_ten, not_two], OURS, &[], 1),
+        (&[all, &accept_ten], Some(&[]), &[], 1),
+        (&["connection accept", &reject_ten], None, &[], 1),
+        (&[&both], None, &[], 1),
+        (&["connection reject if { src nonsense }"], None, &[], 1),
+        // What is asked of the content comes after what is asked of the connection.
+        (&[&content_ten], None, &["10.0.0.0/8"], 0),
+        (&[HELLO, "content reject"], None, &[], 1),
+        (&[HELLO, &content_ten], None, &[], 1),
+        (&[HELLO, all], Some(&[]), &[], 0),
+        (
+            &[
+                "connection track-sc0 src",
+                "session silent-drop",
+                "connection what",
+            ],
+            None,
+            &[],
+            3,
+        ),
+    ];
+    for (rules, allow, deny, n_remarks) in table {
+        check_sources(rules, allow, deny, n_remarks);
+    }
+}
