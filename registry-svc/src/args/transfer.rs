@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use image_archive::format::Format;
-use image_archive::name::ImageName;
+use registry_archive::format::Format;
+use registry_archive::name::ImageName;
 
 use crate::args::DEFAULT_CONFIG;
 

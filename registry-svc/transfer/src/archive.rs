@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use flate2::read::MultiGzDecoder;
-use image_archive::catalogue::{Files, Problems};
-use image_archive::entries::{Entries, EntryError, File as Place};
-use image_archive::tar;
-use image_archive::tar::{Forward, Kind, TarError};
+use registry_archive::catalogue::{Files, Problems};
+use registry_archive::entries::{Entries, EntryError, File as Place};
+use registry_archive::tar;
+use registry_archive::tar::{Forward, Kind, TarError};
 
 /// Directories below one another. Repositories' names have 255 octets, so 128 components at most.
 const MAX_DEPTH: usize = 192;

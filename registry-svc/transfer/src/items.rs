@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use image_archive::catalogue::{Catalogue, Problems};
-use image_archive::name::{Naming, Selection};
+use registry_archive::catalogue::{Catalogue, Problems};
+use registry_archive::name::{Naming, Selection};
 use oci::digest::Digest;
 use oci::reference::{RepositoryName, Tag};
 
@@ -70,8 +70,8 @@ pub fn of_catalogue(
 
 #[cfg(test)]
 mod tests {
-    use image_archive::catalogue::Image;
-    use image_archive::name::ImageName;
+    use registry_archive::catalogue::Image;
+    use registry_archive::name::ImageName;
     use oci::digest::{Algorithm, Digest};
 
     use super::*;

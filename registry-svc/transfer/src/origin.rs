@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use image_archive::catalogue::{Catalogue, Files as _, Place};
+use registry_archive::catalogue::{Catalogue, Files as _, Place};
 use oci::digest::Digest;
 use oci::manifest::MAX_DOCUMENT;
 use oci::reference::{Reference, RepositoryName};

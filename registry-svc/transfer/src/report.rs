@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use config_text::counted;
-use image_archive::catalogue::Problems;
+use registry_archive::catalogue::Problems;
 
 /// How a copy went.
 #[derive(Clone, Debug, Default)]

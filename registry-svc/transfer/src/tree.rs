@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
-use image_archive::tar;
+use registry_archive::tar;
 use oci::digest::{Digest, Hasher};
 
 /// What is written to a tar archive at once.
@@ -259,8 +259,8 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use image_archive::catalogue::Files as _;
-    use image_archive::testing::Scratch;
+    use registry_archive::catalogue::Files as _;
+    use registry_archive::testing::Scratch;
     use oci::digest::Algorithm;
 
     use super::*;

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::io::{self, Cursor, Read};
 
-use image_archive::catalogue::{Catalogue, Files, Place, Problems};
-use image_archive::entries::{Entries, Entry, File};
-use image_archive::format::Format;
-use image_archive::name::{ImageName, Naming, Selection};
-use image_archive::tar::{Forward, Kind, Reader};
+use registry_archive::catalogue::{Catalogue, Files, Place, Problems};
+use registry_archive::entries::{Entries, Entry, File};
+use registry_archive::format::Format;
+use registry_archive::name::{ImageName, Naming, Selection};
+use registry_archive::tar::{Forward, Kind, Reader};
 use oci::digest::Digest;
 use registry_transfer::items;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use image_archive::name::Selection;
+use registry_archive::name::Selection;
 use oci::digest::Digest;
 use oci::manifest;
 use oci::reference::{Reference, RepositoryName, Tag};

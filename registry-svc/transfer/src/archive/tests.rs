@@ -2,7 +2,7 @@ use std::io::Write as _;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use image_archive::testing::Scratch;
+use registry_archive::testing::Scratch;
 
 use super::*;
 

@@ -2,11 +2,11 @@ use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use image_archive::catalogue::Files as _;
-use image_archive::distribution;
-use image_archive::format::Format;
-use image_archive::name::{ImageName, Naming, Selection};
-use image_archive::testing::Scratch;
+use registry_archive::catalogue::Files as _;
+use registry_archive::distribution;
+use registry_archive::format::Format;
+use registry_archive::name::{ImageName, Naming, Selection};
+use registry_archive::testing::Scratch;
 use oci::digest::Algorithm;
 
 use super::*;
@@ -26,7 +26,7 @@ fn origin(path: &Path) -> (Origin, Vec<Item>) {
     let format = Format::detect(&archive).unwrap();
     let catalogue = format.read(&archive, archive.title()).unwrap();
     assert!(catalogue.problems.is_empty(), "{:?}", catalogue.problems);
-    let mut problems = image_archive::catalogue::Problems::default();
+    let mut problems = registry_archive::catalogue::Problems::default();
     let items = items::of_catalogue(
         &catalogue,
         &Naming::default(),
@@ -139,7 +139,7 @@ fn images() -> Images {
 }
 
 fn tar_of(files: &[(String, Vec<u8>)]) -> Vec<u8> {
-    use image_archive::tar;
+    use registry_archive::tar;
     let mut octets = Vec::new();
     for (name, body) in files {
         let size = body.len() as u64;
@@ -329,7 +329,7 @@ async fn an_index_that_nests_for_ever_is_refused() {
         exactly: ImageName::parse("a:1"),
         ..Naming::default()
     };
-    let mut problems = image_archive::catalogue::Problems::default();
+    let mut problems = registry_archive::catalogue::Problems::default();
     let items = items::of_catalogue(&catalogue, &naming, &Selection::default(), &mut problems);
     let origin = Origin::Archive(Arc::new(archive), Arc::new(catalogue));
     let to = sink(&scratch.path("to"), Layout::Oci);

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use image_archive::distribution;
-use image_archive::layout;
+use registry_archive::distribution;
+use registry_archive::layout;
 use oci::digest::Digest;
 use oci::reference::{RepositoryName, Tag};
 use serde_json::{Value, json};
