@@ -1,11 +1,11 @@
-//! Archives of images: which images one has, and where the bytes of each digest are said to be.
+//! Archives of images: finds the images in one, and the file that claims to hold each digest.
 //!
 //! ```text
 //! layout, docker_archive, sync_directory, oc_directory, distribution ──► Catalogue
 //!                     read names and small files through `Files`
 //! ```
 //!
-//! Never opens a file: whoever does implements [`catalogue::Files`], or hands [`tar`] a reader.
+//! Never opens a file: the caller implements [`catalogue::Files`], or hands [`tar`] a reader.
 
 pub mod catalogue;
 pub mod distribution;

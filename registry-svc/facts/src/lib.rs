@@ -1,7 +1,8 @@
-//! What the nodes of a registry state and agree on: records of facts, the clock that orders them, and
-//! the registers that any order of the same records gives.
+//! Facts that the nodes of a registry state: their records, the clock that orders them, and the
+//! registers that any order of the same records gives.
 //!
-//! Never reads files, sockets or clocks: it is handed octets and moments.
+//! Never reads files, sockets or clocks: callers hand it octets and times. It is no `core` package only
+//! because `proto`, which has the form of a record, depends on tokio and tonic.
 
 pub mod frame;
 pub mod hlc;

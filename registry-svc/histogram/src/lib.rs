@@ -1,7 +1,7 @@
 //! Histograms with the bounds that distribution has: a fixed table of atomics, so that counting
 //! neither allocates nor waits.
 //!
-//! Never reads a clock: it is told how long something took.
+//! Never reads a clock: callers say how long something took.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A registry in a directory of its own, for tests of what speaks to one.
+//! A registry in a directory of its own, for tests of its clients.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::counts::Http;
 use crate::{Api, Limits, Parts};
 
-/// A registry that anybody may push to.
+/// A registry that everybody may push to.
 #[derive(Debug)]
 pub struct Registry {
     api: Arc<Api>,
@@ -34,12 +34,12 @@ impl Registry {
         }
     }
 
-    /// What answers.
+    /// Its API.
     pub fn api(&self) -> Arc<Api> {
         Arc::clone(&self.api)
     }
 
-    /// What it keeps.
+    /// Its store.
     pub fn store(&self) -> Store {
         self.store.clone()
     }

@@ -1,8 +1,7 @@
-//! Images as OCI specifies them: digests, names, manifests, and what the distribution protocol says in
-//! headers.
+//! Images as OCI specifies them: digests, names, manifests, and the headers of the distribution
+//! protocol.
 //!
-//! Never reads files or sockets, and knows nothing of what a registry keeps: it is handed octets and
-//! texts.
+//! Never reads files or sockets, and knows no registry: callers hand it octets and text.
 
 pub mod digest;
 pub mod glob;

@@ -1,4 +1,5 @@
-//! What a registry keeps on its disk, and how it looks after it.
+//! The content of a registry on its disk: blobs in files, facts in a journal, an index over them; and
+//! the sweep, the scrub and the reserve that look after it.
 //!
 //! ```text
 //!   sweep, scrub, space
@@ -8,7 +9,7 @@
 //!          └─ trait Disk ── RealDisk, TimedDisk
 //! ```
 //!
-//! Knows no HTTP and no configuration: it is opened with [`Settings`], and asks other nodes through
+//! Knows no HTTP and no configuration: callers open it with [`Settings`], and it asks other nodes through
 //! [`Others`](others::Others).
 
 pub mod database;

@@ -1,4 +1,4 @@
-//! The other nodes, as far as the sweep and the scrub ask them.
+//! The questions that the sweep and the scrub have for other nodes.
 
 use std::fmt;
 use std::pin::Pin;

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use registry_archive::catalogue::{Catalogue, Problems};
-use registry_archive::name::{Naming, Selection};
 use oci::digest::Digest;
 use oci::reference::{RepositoryName, Tag};
+use registry_archive::catalogue::{Catalogue, Problems};
+use registry_archive::name::{Naming, Selection};
 
 /// An image that is to be copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,9 +70,9 @@ pub fn of_catalogue(
 
 #[cfg(test)]
 mod tests {
+    use oci::digest::{Algorithm, Digest};
     use registry_archive::catalogue::Image;
     use registry_archive::name::ImageName;
-    use oci::digest::{Algorithm, Digest};
 
     use super::*;
 

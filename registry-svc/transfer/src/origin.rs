@@ -4,10 +4,10 @@ use std::io::{self, Read};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use registry_archive::catalogue::{Catalogue, Files as _, Place};
 use oci::digest::Digest;
 use oci::manifest::MAX_DOCUMENT;
 use oci::reference::{Reference, RepositoryName};
+use registry_archive::catalogue::{Catalogue, Files as _, Place};
 use registry_client::connection::ByteStream;
 use registry_client::{Mismatch, Registry};
 use registry_store::Store;

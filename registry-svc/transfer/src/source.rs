@@ -1,4 +1,4 @@
-//! A blob that is to be copied: where it is, and how far its copy is.
+//! A blob to copy: its origin, and the progress that counts its octets.
 
 use std::sync::Arc;
 

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
-use registry_archive::tar;
 use oci::digest::{Digest, Hasher};
+use registry_archive::tar;
 
 /// What is written to a tar archive at once.
 const BUFFER: usize = 1 << 20;
@@ -259,9 +259,9 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use oci::digest::Algorithm;
     use registry_archive::catalogue::Files as _;
     use registry_archive::testing::Scratch;
-    use oci::digest::Algorithm;
 
     use super::*;
     use crate::archive::Archive;

@@ -1,4 +1,4 @@
-//! How long operations on the disk took, for metrics.
+//! Durations of operations on the disk, for metrics.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,12 +2,13 @@ use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use oci::digest::Algorithm;
+use oci::reference::Tag;
 use registry_archive::catalogue::Files as _;
 use registry_archive::distribution;
 use registry_archive::format::Format;
 use registry_archive::name::{ImageName, Naming, Selection};
 use registry_archive::testing::Scratch;
-use oci::digest::Algorithm;
 
 use super::*;
 use crate::archive::Archive;

@@ -181,9 +181,9 @@ mod tests {
     use http_body_util::{BodyExt as _, StreamBody};
     use hyper::body::Frame;
     use hyper::{Method, Request, Response};
+    use oci::digest::Algorithm;
     use registry_archive::catalogue::{Catalogue, Place};
     use registry_archive::testing::Scratch;
-    use oci::digest::Algorithm;
     use registry_auth::Peer;
     use registry_client::credentials::AuthFile;
     use registry_client::testing::{Answered, Served, answer, whole};

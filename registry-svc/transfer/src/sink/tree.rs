@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use registry_archive::distribution;
-use registry_archive::layout;
 use oci::digest::Digest;
 use oci::reference::{RepositoryName, Tag};
+use registry_archive::distribution;
+use registry_archive::layout;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
