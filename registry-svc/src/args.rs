@@ -1,13 +1,15 @@
 //! The command line.
 
+pub mod transfer;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use daemon::args::ServeArgs;
+use oci::reference::{Reference, RepositoryName};
 
-use crate::reference::{Reference, RepositoryName};
-use crate::transfer::args::{ExportArgs, ImportArgs, PullArgs, PushArgs};
+use crate::args::transfer::{ExportArgs, ImportArgs, PullArgs, PushArgs};
 
 /// The configuration that is read when none is named.
 pub const DEFAULT_CONFIG: &str = "/etc/outpost/registry-svc.toml";

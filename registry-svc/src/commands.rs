@@ -2,6 +2,7 @@
 
 mod ask;
 mod look;
+mod transfer;
 mod upkeep;
 
 use std::io::Read as _;
@@ -14,10 +15,9 @@ use daemon::{errln, exit, outln, run};
 use crate::args::{Cli, ConfigArgs, Verb};
 use crate::config::{Config, DEFAULT_ADMIN, v1};
 use crate::service::{self, Registry};
-use crate::transfer::verbs;
 use crate::upkeep::Task;
 use crate::views::View;
-use crate::{mirror, status, tls, webhook};
+use crate::{status, tls};
 
 /// Runs the command line.
 pub fn run(arguments: Vec<String>) -> ExitCode {
@@ -41,10 +41,10 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
             };
             look::at(&look, &view, status::manifest)
         }
-        Verb::Import(args) => verbs::import(&args),
-        Verb::Export(args) => verbs::export(&args),
-        Verb::Push(args) => verbs::push(&args),
-        Verb::Pull(args) => verbs::pull(&args),
+        Verb::Import(args) => transfer::import(&args),
+        Verb::Export(args) => transfer::export(&args),
+        Verb::Push(args) => transfer::push(&args),
+        Verb::Pull(args) => transfer::pull(&args),
         Verb::Diff { node, ask } => ask::diff(&node, &ask::status_args(&ask)),
         Verb::Gc {
             dry_run: true,
@@ -90,10 +90,10 @@ fn named(config: &Config) -> Problems {
     }
     problems.extend(service::check_access(config));
     problems.extend(service::check_storage(config).map(Problem::new));
-    if let Err(error) = webhook::check(&config.webhooks) {
+    if let Err(error) = registry_webhook::check(&config.webhooks) {
         problems.push(Problem::new(exit::chain(&error)));
     }
-    if let Err(error) = mirror::check(&config.mirrors) {
+    if let Err(error) = registry_mirror::check(&config.mirrors) {
         problems.push(Problem::new(exit::chain(&error)));
     }
     problems.extend(service::check_cluster(config).map(Problem::new));

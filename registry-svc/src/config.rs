@@ -5,18 +5,20 @@
 
 pub mod v1;
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use config_text::counted;
 use daemon::config::Common;
+use oci::manifest::Sparse;
+use registry_auth::acl::AclParts;
+use registry_auth::{Actions, CertificateName};
 
-use crate::auth::acl::AclParts;
-use crate::auth::glob::Glob;
-use crate::auth::{Actions, CertificateName};
-use crate::manifest::Sparse;
+pub use registry_mirror::Settings as Mirror;
+pub use registry_store::space::{Quota, Settings as Space};
+pub use registry_store::sweep::{Settings as Sweep, Untagged};
+pub use registry_webhook::Settings as Webhook;
 
 /// Where the admin listener is unless the configuration says otherwise.
 pub const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9405);
@@ -114,7 +116,7 @@ impl Access {
     /// Whether who is not known may change something.
     #[must_use]
     pub fn lets_strangers_push(&self) -> bool {
-        let may_push = |actions: Actions| actions.contains(crate::auth::Action::Push);
+        let may_push = |actions: Actions| actions.contains(registry_auth::Action::Push);
         may_push(self.acl.anonymous) || self.acl.rules.iter().any(|rule| may_push(rule.anonymous))
     }
 }
@@ -153,55 +155,6 @@ pub struct Limits {
     pub idle: Duration,
     /// What manifests may lack.
     pub sparse: Sparse,
-}
-
-/// How full the disk may become.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Space {
-    /// Percent of the disk at which people are told.
-    pub warn: u8,
-    /// Percent of the disk at which pushes are refused.
-    pub stop: u8,
-    /// Bytes that stay free in any case.
-    pub free: u64,
-    /// Bytes kept aside, so that deletions work on a full disk.
-    pub reserve: u64,
-    /// The most that repositories may hold together, by glob.
-    pub quotas: Vec<Quota>,
-}
-
-/// The most that some repositories may hold, each by itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Quota {
-    /// Which repositories.
-    pub repositories: Glob,
-    /// Bytes.
-    pub size: u64,
-}
-
-/// How what nobody needs is removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sweep {
-    /// How often; never unless given.
-    pub interval: Option<Duration>,
-    /// How long a blob that nothing refers to stays.
-    pub grace: Duration,
-    /// How long it stays in the trash after that.
-    pub trash: Duration,
-    /// Whether manifests without a tag go too.
-    pub untagged: Untagged,
-    /// How long an upload session may rest.
-    pub uploads: Duration,
-}
-
-/// What becomes of manifests without a tag.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Untagged {
-    /// They stay: mirrors are pulled by digest.
-    #[default]
-    Keep,
-    /// They go, once they are older than the grace.
-    Delete,
 }
 
 /// How what is kept is re-read.
@@ -278,46 +231,6 @@ pub enum Acknowledge {
     MajorityOfReachable,
     /// When most of all nodes hold it, else never.
     Strict,
-}
-
-/// A registry whose content is fetched when it is asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mirror {
-    /// Where it is; tried in order.
-    pub upstreams: Vec<String>,
-    /// The repositories here that are the upstream's: `prefix/NAME` is `NAME` there.
-    pub prefix: String,
-    /// What clients say in `?ns=`, if that routes here too.
-    pub namespace: Option<String>,
-    /// How long a tag is taken for current.
-    pub ttl: Duration,
-    /// A file with a line `user:password`.
-    pub credentials: Option<PathBuf>,
-    /// Who signs the upstream's certificate, if not a public authority.
-    pub ca: Option<PathBuf>,
-}
-
-/// Who is told of pushes, pulls and deletions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Webhook {
-    /// Its name, in logs and metrics.
-    pub name: String,
-    /// Where events are posted.
-    pub url: String,
-    /// Headers of each request.
-    pub headers: BTreeMap<String, String>,
-    /// How long an answer may take.
-    pub timeout: Duration,
-    /// Failures in a row after which it is left alone for a while.
-    pub threshold: u32,
-    /// For how long; twice as long each time.
-    pub backoff: Duration,
-    /// Media types of which nobody is told.
-    pub ignored_media_types: Vec<String>,
-    /// Actions of which nobody is told.
-    pub ignored_actions: Vec<String>,
-    /// Who signs its certificate, if not a public authority.
-    pub ca: Option<PathBuf>,
 }
 
 /// The object store that keeps blobs in place of the disk.

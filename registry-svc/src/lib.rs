@@ -1,43 +1,14 @@
 //! OCI registry that keeps one content on every node of a site.
 
 pub mod args;
-pub mod auth;
-pub mod client;
-pub mod cluster;
 pub mod commands;
 pub mod config;
-pub mod digest;
-pub mod disk;
-#[cfg(feature = "s3")]
-pub mod engine;
-pub mod error;
-pub mod hlc;
-pub mod http;
-pub mod index;
-pub mod journal;
-pub mod lease;
-pub mod manifest;
 pub mod metrics;
-pub mod mirror;
 pub mod page;
-mod quoted;
-pub mod range;
-pub mod record;
-pub mod reference;
 mod routes;
-pub mod scrub;
 mod self_check;
-pub mod server;
 pub mod service;
-pub mod space;
 pub mod status;
-pub mod store;
-pub mod survey;
-pub mod sweep;
 pub mod tls;
-pub mod transfer;
 pub mod upkeep;
-pub mod upload;
 pub mod views;
-pub mod webhook;
-mod window;

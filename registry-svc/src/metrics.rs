@@ -3,8 +3,8 @@
 //! What dashboards for distribution read is there under its names (`registry_*`); what it has no
 //! name for is `registry_svc_*`.
 
+pub mod cluster;
 mod page;
-pub mod tally;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,17 +12,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use daemon::metrics::{Page, float};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
-
-use crate::mirror::Mirrors;
-use crate::store::Store;
-use crate::survey::Survey;
-use crate::webhook::{self, EndpointStatus};
+use registry_facts::survey::Survey;
+use registry_http::counts::Http;
+use registry_mirror::Mirrors;
+use registry_store::Store;
+use registry_store::disk::Actions;
+use registry_webhook::EndpointStatus;
 
 use page::{Unit, histogram};
 
 pub use daemon::metrics::{Labels, labels};
 pub use page::{Sample, Value};
-pub use tally::{Action, Actions, Handler, Http, Underway};
 
 /// Requests by handler, method and status.
 pub const REQUESTS: &str = "registry_http_requests";
@@ -296,7 +296,7 @@ pub fn notifications(endpoints: &[EndpointStatus]) -> Vec<Sample> {
             EVENTS_DROPPED,
             "Events dropped before any queue",
             Vec::new(),
-            webhook::n_dropped(),
+            registry_webhook::n_dropped(),
         ));
     }
     samples

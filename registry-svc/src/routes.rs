@@ -12,12 +12,11 @@
 
 use daemon::admin::{Reply, Request, Routes};
 use daemon::exit;
+use registry_cluster::Cluster;
+use registry_cluster::compare::CompareError;
 use serde_json::Value;
 use tokio::runtime::Handle;
 
-use crate::cluster::Cluster;
-use crate::cluster::compare::CompareError;
-use crate::service::cluster;
 use crate::upkeep::{Task, Upkeep};
 use crate::views::{Looker, View, ViewError};
 use crate::{page, status};
@@ -108,7 +107,7 @@ async fn html(shown: &Shown, request: &Request) -> Reply {
             if let (View::Repositories, Some(of), Some(value)) =
                 (&view, &shown.cluster, value.as_object_mut())
             {
-                value.insert("cluster".to_owned(), cluster::status(of));
+                value.insert("cluster".to_owned(), status::cluster(of));
             }
             Reply::html(page::render(&view, &value))
         }

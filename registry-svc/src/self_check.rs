@@ -4,10 +4,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use hyper::Request;
-
-use crate::auth::Peer;
-use crate::http::{Api, Body};
-use crate::store::Store;
+use registry_auth::Peer;
+use registry_http::{Api, Body};
+use registry_store::Store;
 
 /// Reads a fact of the store, and asks the API as a client without a name would.
 ///

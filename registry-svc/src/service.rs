@@ -25,24 +25,26 @@ use daemon::run::{Context, Service, StartError};
 use daemon::snapshot::Cell;
 use daemon::succession::{self, Lock};
 use daemon::{exit, readiness::Readiness};
+use registry_auth::Access;
+use registry_cluster::Cluster;
+use registry_facts::name::NodeName;
+use registry_http::counts::Http;
+use registry_http::server;
+use registry_http::server::Server;
+use registry_http::{Api, Limits, Parts};
+use registry_mirror::Mirrors;
+use registry_store::disk::{Actions, Disk, RealDisk, TimedDisk};
+use registry_store::space::Space;
+use registry_store::{Settings, Store, StoreError, store};
+use registry_webhook::Webhooks;
 use rustls::ServerConfig;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use crate::auth::Access;
-use crate::cluster::Cluster;
 use crate::config::{self, Config, IndexKind};
-use crate::disk::{Disk, RealDisk, TimedDisk};
-use crate::http::{Api, Limits, Parts};
-use crate::metrics::{self, Actions, Http, Scrape, Sources, notifications};
-use crate::mirror::Mirrors;
-use crate::reference::NodeName;
-use crate::server::{self, Server};
-use crate::space::Space;
-use crate::store::{self, Settings, Store, StoreError};
+use crate::metrics::{self, Scrape, Sources, notifications};
 use crate::upkeep::Upkeep;
 use crate::views::Looker;
-use crate::webhook::Webhooks;
 use crate::{routes, self_check, tls};
 
 use workers::Workers;
@@ -244,7 +246,7 @@ impl Service for Registry {
             "read_only": config.read_only,
             "requests": requests(&self.http),
             "held": self.looker.last().map(|survey| crate::status::held(&survey)),
-            "cluster": self.cluster.as_ref().map(cluster::status),
+            "cluster": self.cluster.as_ref().map(crate::status::cluster),
             "upkeep": self.upkeep.status(),
             "space": self.space.status(),
             "webhooks": crate::status::webhooks(&self.webhooks.status()),
@@ -374,7 +376,7 @@ impl Registry {
             sources,
         }));
         if let Some(cluster) = &self.cluster {
-            cluster.metrics().register(&context.metrics);
+            metrics::cluster::register(cluster.counters(), &context.metrics);
         }
         let heart = self.workers.heartbeat();
         context.progress.register("data path", heart);
@@ -469,9 +471,23 @@ pub(crate) fn disk(config: &Config) -> Result<Arc<dyn Disk>, StartError> {
     let Some(s3) = &config.s3 else {
         return Ok(Arc::new(RealDisk));
     };
-    let opened = crate::engine::ObjectDisk::open(&config.root, s3);
+    let opened = registry_object_store::ObjectDisk::open(&config.root, &object_store(s3));
     let disk = opened.map_err(|error| StartError::new(exit::SOFTWARE, error))?;
     Ok(Arc::new(disk))
+}
+
+#[cfg(feature = "s3")]
+fn object_store(s3: &config::S3) -> registry_object_store::Settings {
+    registry_object_store::Settings {
+        bucket: s3.bucket.clone(),
+        endpoint: s3.endpoint.clone(),
+        region: s3.region.clone(),
+        prefix: s3.prefix.clone(),
+        access_key: s3.access_key.clone(),
+        secret_key: s3.secret_key.clone(),
+        ca: s3.ca.clone(),
+        allow_http: s3.allow_http,
+    }
 }
 
 /// What the store of a configuration is kept on.

@@ -1,15 +1,17 @@
 //! What `status` says: as JSON from the running registry, and in lines for people.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use config_text::{counted, counted_as};
+use daemon::config::HumanDuration;
 use daemon::run::headline;
+use registry_cluster::buckets::Difference;
+use registry_cluster::{Cluster, PeerStatus};
+use registry_facts::record::{Fact, Key, Stamped};
+use registry_facts::survey::Survey;
+use registry_webhook::EndpointStatus;
 use serde_json::{Value, json};
-
-use crate::cluster::buckets::Difference;
-use crate::record::{Fact, Key, Stamped};
-use crate::survey::Survey;
-use crate::webhook::EndpointStatus;
 
 /// What is held, as JSON.
 #[must_use]
@@ -21,6 +23,32 @@ pub fn held(survey: &Survey) -> Value {
         "manifests": total.manifests,
         "blobs": total.blobs,
         "bytes": total.octets,
+    })
+}
+
+/// How the cluster is doing, as JSON.
+pub fn cluster(cluster: &Cluster) -> Value {
+    let status = cluster.status();
+    json!({
+        "node": status.node,
+        "records_waiting": status.waiting,
+        "fetching": status.fetching,
+        "missing_blobs": status.missing.len(),
+        "peers": status.peers.iter().map(peer).collect::<Vec<_>>(),
+    })
+}
+
+fn peer(peer: &PeerStatus) -> Value {
+    json!({
+        "name": peer.name.as_str(),
+        "address": peer.address,
+        "connected": peer.connected,
+        "error": peer.error,
+        "heard": peer.heard.map(|ago| HumanDuration(Duration::from_secs(ago.as_secs())).to_string()),
+        "behind": peer.behind,
+        "lacks": peer.lacks,
+        "differences": peer.differences,
+        "missing_blobs": peer.missing_blobs,
     })
 }
 

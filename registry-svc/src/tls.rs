@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use daemon::tls::{CertificateError, CertificateFiles, Certificates};
+use registry_http::server::ALPN;
 use rustls::crypto::ring;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::{self, PemObject as _};
@@ -11,7 +12,6 @@ use rustls::server::{VerifierBuilderError, WebPkiClientVerifier, danger::ClientC
 use rustls::{RootCertStore, ServerConfig};
 
 use crate::config::Tls;
-use crate::server::ALPN;
 
 /// Why TLS cannot be spoken.
 #[derive(Debug, thiserror::Error)]

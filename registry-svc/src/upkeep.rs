@@ -9,16 +9,19 @@ use std::time::{Duration, Instant};
 
 use daemon::exit;
 use daemon::snapshot::Cell;
+use registry_cluster::Cluster;
+use registry_store::others::Others;
+use registry_store::scrub;
+use registry_store::scrub::Pace;
+use registry_store::space::{Space, Standing};
+use registry_store::sweep;
+use registry_store::sweep::Mode;
+use registry_store::{Store, StoreError};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use crate::cluster::Cluster;
 use crate::config::Config;
 use crate::metrics::{self, Sample};
-use crate::scrub::{self, Pace};
-use crate::space::{Space, Standing};
-use crate::store::{Store, StoreError};
-use crate::sweep::{self, Mode};
 
 /// How often it is looked whether something is due.
 const LOOK: Duration = Duration::from_secs(1);
@@ -223,6 +226,13 @@ impl Upkeep {
         ))
     }
 
+    fn others(&self) -> Option<&dyn Others> {
+        self.0
+            .cluster
+            .as_ref()
+            .map(|cluster| cluster as &dyn Others)
+    }
+
     async fn perform(&self, task: Task) -> Result<Value, StoreError> {
         let config = self.0.config.current();
         if task.is_sweep() {
@@ -238,8 +248,8 @@ impl Upkeep {
                 Task::DryRun => Mode::DryRun,
                 _ => Mode::Sweep,
             };
-            let cluster = self.0.cluster.as_ref();
-            let report = sweep::sweep(&self.0.store, cluster, &settings, mode).await?;
+            let others = self.others();
+            let report = sweep::sweep(&self.0.store, others, &settings, mode).await?;
             if mode == Mode::Sweep {
                 self.0.totals.swept(&report);
                 if let Some(space) = &self.0.space {
@@ -263,7 +273,7 @@ impl Upkeep {
             rate: (task == Task::Scrub).then_some(config.scrub.rate),
             read: Arc::clone(&self.0.read),
         };
-        let report = scrub::scrub(&self.0.store, self.0.cluster.as_ref(), &pace).await?;
+        let report = scrub::scrub(&self.0.store, self.others(), &pace).await?;
         self.0.totals.scrubbed(&report);
         tracing::info!(
             blobs = report.n_blobs,
@@ -418,12 +428,12 @@ fn now() -> Instant {
 mod tests {
     use bytes::Bytes;
     use daemon::config::Document;
+    use oci::digest::{Algorithm, Digest};
+    use registry_store::Settings;
+    use registry_store::disk::RealDisk;
 
     use super::*;
     use crate::config::v1;
-    use crate::digest::{Algorithm, Digest};
-    use crate::disk::RealDisk;
-    use crate::store::Settings;
 
     #[tokio::test]
     async fn a_disk_is_swept_while_it_is_scrubbed() {

@@ -9,15 +9,15 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use config_text::web::encoded;
 use daemon::calendar::Timestamp;
+use oci::digest::Digest;
+use oci::manifest;
+use oci::manifest::Manifest;
+use oci::reference::{Reference, RepositoryName, Tag};
+use registry_auth::form::Form;
+use registry_facts::record::{Fact, Key};
+use registry_facts::survey::{Holding, Survey};
+use registry_store::{Store, StoreError, Stored};
 use serde_json::{Value, json};
-
-use crate::auth::form::Form;
-use crate::digest::Digest;
-use crate::manifest::{self, Manifest};
-use crate::record::{Fact, Key};
-use crate::reference::{Reference, RepositoryName, Tag};
-use crate::store::{Store, StoreError, Stored};
-use crate::survey::{Holding, Survey};
 
 /// Facts that are read at once.
 const PIECE: usize = 4096;

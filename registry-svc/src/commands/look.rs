@@ -10,14 +10,14 @@ use daemon::config::Document;
 use daemon::run::{self, StartError};
 use daemon::succession::{Lock, LockError};
 use daemon::{errln, exit, outln};
+use registry_facts::name::NodeName;
+use registry_store::disk::{Disk, RealDisk};
+use registry_store::{Settings, Store, StoreError};
 use serde_json::Value;
 
 use crate::args::LookArgs;
 use crate::config::{Config, DEFAULT_ADMIN, DEFAULT_ROOT, v1};
-use crate::disk::{Disk, RealDisk};
-use crate::reference::NodeName;
 use crate::service;
-use crate::store::{Settings, Store, StoreError};
 use crate::views::{Looker, View, ViewError};
 
 /// Why nothing can be shown.

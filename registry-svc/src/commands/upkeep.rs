@@ -8,12 +8,12 @@ use daemon::admin;
 use daemon::config::Document;
 use daemon::snapshot::Cell;
 use daemon::{errln, exit, outln};
+use registry_facts::record::{NodeId, Vector};
 use serde_json::Value;
 
 use super::look::{LookError, Opened, Reached, reach};
 use crate::args::LookArgs;
 use crate::config::v1;
-use crate::record::{NodeId, Vector};
 use crate::upkeep::{Task, Upkeep};
 
 /// The least configuration there is.

@@ -1,8 +1,8 @@
 use daemon::config::{Document, Problems};
+use registry_auth::Action;
+use registry_auth::acl::{Acl, Who};
 
 use super::*;
-use crate::auth::Action;
-use crate::auth::acl::{Acl, Who};
 
 fn parse(text: &str) -> Result<Config, Problems> {
     v1::parse(&Document::inline(

@@ -12,6 +12,8 @@ use std::thread;
 use std::time::Duration;
 
 use daemon::config::{ByteSize, Common, Document, HumanDuration, Problems};
+use oci::glob::Glob;
+use oci::manifest::Sparse;
 use toml::Spanned;
 
 use self::spec::{
@@ -22,8 +24,6 @@ use super::{
     Certificate, Config, DEFAULT_ADMIN, DEFAULT_ROOT, Index, IndexKind, Limits, Quota, Scrub,
     Space, Sweep, Tls, Untagged,
 };
-use crate::auth::glob::Glob;
-use crate::manifest::Sparse;
 
 /// Threads of the data path; more than this and the kernel's locks are the limit.
 const MAX_WORKERS: usize = 256;

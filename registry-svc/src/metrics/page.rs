@@ -3,8 +3,7 @@
 use std::fmt;
 
 use daemon::metrics::{Histogram, Labels, Page, float};
-
-use super::tally::{Distribution, SECONDS, SIZES};
+use registry_histogram::{Distribution, SECONDS, SIZES};
 
 /// One value of a counter or gauge.
 #[derive(Clone, Debug, PartialEq)]

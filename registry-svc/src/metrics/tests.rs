@@ -3,6 +3,8 @@ use std::time::{Duration, Instant};
 
 use daemon::metrics::{Exposition, Metrics};
 use hyper::{Method, StatusCode};
+use registry_http::counts::Handler;
+use registry_store::disk::Action;
 
 use super::*;
 

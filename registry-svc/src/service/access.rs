@@ -8,10 +8,10 @@ use std::time::Duration;
 use daemon::config::{Problem, Problems};
 use daemon::disk::Stamp;
 use daemon::exit;
+use registry_auth::acl::Acl;
+use registry_auth::htpasswd::Users;
+use registry_auth::{Access, Policy, Tokens, key};
 
-use crate::auth::acl::Acl;
-use crate::auth::htpasswd::Users;
-use crate::auth::{Access, Policy, Tokens, key};
 use crate::config::{self, Config};
 
 /// How often the file of users is looked at.

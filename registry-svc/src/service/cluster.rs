@@ -5,22 +5,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use daemon::config::HumanDuration;
 use daemon::disk::Stamp;
 use daemon::drain::Guard;
 use daemon::exit;
 use daemon::listen::{self, Inherited};
 use daemon::run::StartError;
-use serde_json::{Value, json};
+use registry_cluster::Cluster;
+use registry_cluster::acknowledge::Mode;
+use registry_cluster::settings::{PeerSettings, Settings, TlsFiles};
+use registry_facts::name::NodeName;
+use registry_http::Api;
+use registry_store::Store;
 
 use super::Workers;
-use crate::cluster::acknowledge::Mode;
-use crate::cluster::settings::{PeerSettings, Settings, TlsFiles};
-use crate::cluster::{Cluster, PeerStatus};
 use crate::config::{self, Acknowledge};
-use crate::http::Api;
-use crate::reference::NodeName;
-use crate::store::Store;
 
 /// The name of the listeners for nodes among inherited sockets.
 const SOCKET: &str = "cluster";
@@ -59,7 +57,7 @@ pub(super) async fn start(
 /// What is wrong with the files that prove who this node is.
 pub(crate) fn check(config: &config::Config) -> Option<String> {
     let cluster = config.cluster.as_ref()?;
-    let checked = crate::cluster::check(&settings(cluster));
+    let checked = registry_cluster::check(&settings(cluster));
     checked.err().map(|error| exit::chain(&error))
 }
 
@@ -140,30 +138,4 @@ pub(super) fn reload(cluster: &Cluster) {
             tracing::error!(error, "The certificates of nodes stay as they were");
         }
     }
-}
-
-/// How the cluster is doing, as JSON.
-pub(crate) fn status(cluster: &Cluster) -> Value {
-    let status = cluster.status();
-    json!({
-        "node": status.node,
-        "records_waiting": status.waiting,
-        "fetching": status.fetching,
-        "missing_blobs": status.missing.len(),
-        "peers": status.peers.iter().map(peer).collect::<Vec<_>>(),
-    })
-}
-
-fn peer(peer: &PeerStatus) -> Value {
-    json!({
-        "name": peer.name.as_str(),
-        "address": peer.address,
-        "connected": peer.connected,
-        "error": peer.error,
-        "heard": peer.heard.map(|ago| HumanDuration(Duration::from_secs(ago.as_secs())).to_string()),
-        "behind": peer.behind,
-        "lacks": peer.lacks,
-        "differences": peer.differences,
-        "missing_blobs": peer.missing_blobs,
-    })
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use registry_svc::digest::{Algorithm, Digest};
+use oci::digest::{Algorithm, Digest};
 
 use crate::connection::Connection;
 use crate::{CLIENTS, CONTENTS, Chance, LIMIT, now};

@@ -3,7 +3,7 @@
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 
-use registry_svc::digest::{Algorithm, Digest};
+use oci::digest::{Algorithm, Digest};
 
 use crate::LIMIT;
 

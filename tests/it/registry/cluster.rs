@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use registry_svc::digest::{Algorithm, Digest};
+use oci::digest::{Algorithm, Digest};
 use tests::binaries::binary;
 use tests::daemon::{Daemon, run};
 use tests::netns::{Machine, Network};

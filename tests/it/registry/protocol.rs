@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use registry_svc::digest::{Algorithm, Digest};
+use oci::digest::{Algorithm, Digest};
 use rustix::process::Signal;
 use tests::daemon::Daemon;
 use tests::registry::Registry;

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::io::{self, Cursor, Read};
 
-use registry_svc::digest::Digest;
-use registry_svc::transfer::catalogue::{Catalogue, Files, Place, Problems};
-use registry_svc::transfer::entries::{Entries, Entry, File};
-use registry_svc::transfer::format::Format;
-use registry_svc::transfer::items;
-use registry_svc::transfer::name::{ImageName, Naming, Selection};
-use registry_svc::transfer::tar::{Forward, Kind, Reader};
+use registry_archive::catalogue::{Catalogue, Files, Place, Problems};
+use registry_archive::entries::{Entries, Entry, File};
+use registry_archive::format::Format;
+use registry_archive::name::{ImageName, Naming, Selection};
+use registry_archive::tar::{Forward, Kind, Reader};
+use oci::digest::Digest;
+use registry_transfer::items;
 
 /// What begins a list of files, each a name and a line below it all that is in the file.
 const LIST: &[u8] = b"files\n";
@@ -49,7 +49,7 @@ fn check(files: &InMemory, catalogue: &Catalogue) {
             Place::Entry(name) => assert!(files.entries.get(name).is_some(), "{name}"),
             Place::Made(bytes) => {
                 assert_eq!(Digest::of(digest.algorithm(), bytes), *digest);
-                let made = registry_svc::manifest::parse(bytes, None).expect("what is made is one");
+                let made = oci::manifest::parse(bytes, None).expect("what is made is one");
                 for blob in made.closure.required() {
                     assert!(catalogue.places.contains_key(blob), "{blob}");
                 }

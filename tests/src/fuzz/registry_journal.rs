@@ -1,7 +1,7 @@
 //! Any bytes as a segment of the registry's journal, and as one record of it.
 
-use registry_svc::journal::frame::{self, Found, Kind};
-use registry_svc::record::Record;
+use registry_facts::frame::{self, Found, Kind};
+use registry_facts::record::Record;
 
 pub(super) fn body(data: &[u8]) {
     record(data);

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use registry_svc::digest::{Algorithm, Digest};
-use registry_svc::manifest::{
+use oci::digest::{Algorithm, Digest};
+use oci::manifest::{
     DOCKER_IMAGE, DOCKER_LIST, OCI_ARTIFACT, OCI_IMAGE, OCI_INDEX, Sparse, descriptors, index_of,
     parse,
 };

@@ -1,10 +1,11 @@
 //! Any text as what names content: paths, queries, repositories, tags, digests, sessions.
 
 use config_text::web::encoded;
-use registry_svc::digest::Digest;
-use registry_svc::http::query::Query;
-use registry_svc::http::router::{Route, unescape};
-use registry_svc::reference::{Reference, RepositoryName, Tag, UploadId};
+use oci::digest::Digest;
+use oci::reference::{Reference, RepositoryName, Tag};
+use registry_facts::name::UploadId;
+use registry_http::query::Query;
+use registry_http::router::{Route, unescape};
 
 pub(super) const WORDS: &[&str] = &[
     "/v2/",

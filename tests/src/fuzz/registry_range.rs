@@ -1,7 +1,7 @@
 //! Any text as a range, of content of any size.
 
-use registry_svc::range::{Asked, asked, chunk, content_range};
-use registry_svc::upload::Part;
+use oci::range::{Asked, asked, chunk, content_range};
+use oci::upload::Part;
 
 pub(super) const WORDS: &[&str] = &["bytes=", "-", "0-0", "18446744073709551615", ",", "bytes "];
 

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use proto::registry as wire;
-use registry_svc::cluster::intake::{Intake, Limits, Outcome, Output};
-use registry_svc::cluster::wire as form;
-use registry_svc::record::{NodeId, Record, Vector};
-use registry_svc::reference::NodeName;
+use registry_cluster::intake::{Intake, Limits, Outcome, Output};
+use registry_cluster::wire as form;
+use registry_facts::name::NodeName;
+use registry_facts::record::{NodeId, Record, Vector};
 
 /// Kinds of messages, in this order.
 const KINDS: u8 = 7;

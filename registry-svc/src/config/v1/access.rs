@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use daemon::config::nearest;
+use registry_auth::acl::{AclParts, Rule};
+use registry_auth::{Action, Actions, CertificateName, DEFAULT_SERVICE};
 use toml::Spanned;
 
 use super::Reader;
 use super::spec::{AccessSpec, ActionSpec, AnonymousSpec, CertificatesSpec, RuleSpec, TokenSpec};
-use crate::auth::acl::{AclParts, Rule};
-use crate::auth::{Action, Actions, CertificateName, DEFAULT_SERVICE};
 use crate::config::{Access, Token};
 
 /// The shortest life of a token that clients reckon with (distribution's token authentication).

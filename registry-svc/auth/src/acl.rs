@@ -1,0 +1,420 @@
+//! Who may do what to which repository.
+//!
+//! A rule names repositories by a glob, users and groups, and actions. Of the globs that match a
+//! repository the longest wins (the one with the most characters that are no wildcards), and the
+//! rules with that glob decide alone: who is named by none of them may do nothing there, whatever a
+//! shorter glob grants. Where no glob matches, the default of those who are known and the level of
+//! those who are not decide. Administrators may do everything.
+//!
+//! Never looks at passwords or tokens.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use oci::glob::Glob;
+
+/// What can be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Action {
+    /// Read manifests, tags and blobs of a repository.
+    Pull,
+    /// Write them.
+    Push,
+    /// Remove them.
+    Delete,
+    /// List the repositories of the registry; what is listed depends on `Pull`.
+    Catalog,
+}
+
+impl Action {
+    /// As tokens and configurations write it; the catalog is asked for as `*` (distribution's token
+    /// scope `registry:catalog:*`).
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pull => "pull",
+            Self::Push => "push",
+            Self::Delete => "delete",
+            Self::Catalog => "*",
+        }
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+/// A set of actions on a repository.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Actions(u8);
+
+impl Actions {
+    /// Nothing.
+    pub const NONE: Self = Self(0);
+    /// Pull, push and delete.
+    pub const ALL: Self = Self(0b111);
+    /// Pull alone.
+    pub const PULL: Self = Self(0b001);
+    /// Pull and push.
+    pub const PUSH: Self = Self(0b011);
+
+    /// A set of one; the catalog is no action on a repository.
+    #[must_use]
+    pub fn of(action: Action) -> Self {
+        match action {
+            Action::Pull => Self(0b001),
+            Action::Push => Self(0b010),
+            Action::Delete => Self(0b100),
+            Action::Catalog => Self::NONE,
+        }
+    }
+
+    /// Whether an action is in it.
+    #[must_use]
+    pub fn contains(self, action: Action) -> bool {
+        self.0 & Self::of(action).0 != 0
+    }
+
+    /// What is in either.
+    #[must_use]
+    pub fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// What is in both.
+    #[must_use]
+    pub fn intersection(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Whether nothing is in it.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self == Self::NONE
+    }
+
+    /// What is in it, one after the other.
+    pub fn iter(self) -> impl Iterator<Item = Action> {
+        [Action::Pull, Action::Push, Action::Delete]
+            .into_iter()
+            .filter(move |action| self.contains(*action))
+    }
+
+    /// From the word in a token's scope; `*` is everything, what is unknown is nothing.
+    #[must_use]
+    pub fn from_word(word: &str) -> Self {
+        match word {
+            "pull" => Self::of(Action::Pull),
+            "push" => Self::of(Action::Push),
+            "delete" => Self::of(Action::Delete),
+            "*" => Self::ALL,
+            _ => Self::NONE,
+        }
+    }
+}
+
+impl fmt::Debug for Actions {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_set().entries(self.iter()).finish()
+    }
+}
+
+/// Who asks, as far as rules care.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who<'a> {
+    /// Somebody who did not say.
+    Anonymous,
+    /// Somebody who did.
+    User {
+        /// The name.
+        name: &'a str,
+        /// Groups that a certificate names, beside those of the configuration.
+        groups: &'a [String],
+    },
+}
+
+/// One rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Which repositories.
+    pub repositories: Glob,
+    /// Which users; `*` is everybody who is known.
+    pub users: BTreeSet<String>,
+    /// Which groups.
+    pub groups: BTreeSet<String>,
+    /// What they may do.
+    pub actions: Actions,
+    /// What those may do who are not known.
+    pub anonymous: Actions,
+}
+
+/// Everything that decides.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Acl {
+    rules: Vec<Rule>,
+    /// The groups of each user.
+    groups: BTreeMap<String, Arc<[String]>>,
+    admins: BTreeSet<String>,
+    default: Actions,
+    anonymous: Actions,
+}
+
+/// What an [`Acl`] is made of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AclParts {
+    /// The rules; their order says nothing.
+    pub rules: Vec<Rule>,
+    /// The members of each group.
+    pub groups: BTreeMap<String, BTreeSet<String>>,
+    /// Users and, as `@NAME`, groups who may do everything.
+    pub admins: BTreeSet<String>,
+    /// What users may do where no rule matches.
+    pub default: Actions,
+    /// What those may do who are not known, where no rule matches.
+    pub anonymous: Actions,
+}
+
+impl Acl {
+    /// Makes it ready to be asked.
+    #[must_use]
+    pub fn new(parts: AclParts) -> Self {
+        let mut of_user: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (group, members) in parts.groups {
+            for member in members {
+                of_user.entry(member).or_default().push(group.clone());
+            }
+        }
+        let mut rules = parts.rules;
+        // The longest first: the first that matches then says how long the others have to be.
+        rules.sort_by_key(|rule| Reverse(rule.repositories.weight()));
+        Self {
+            rules,
+            groups: of_user
+                .into_iter()
+                .map(|(user, groups)| (user, groups.into()))
+                .collect(),
+            admins: parts.admins,
+            default: parts.default,
+            anonymous: parts.anonymous,
+        }
+    }
+
+    /// Everybody may do everything, as with a registry that asks nobody who they are.
+    #[must_use]
+    pub fn open() -> Self {
+        Self {
+            default: Actions::ALL,
+            anonymous: Actions::ALL,
+            ..Self::default()
+        }
+    }
+
+    /// What somebody may do to a repository.
+    #[must_use]
+    pub fn actions(&self, who: Who<'_>, repository: &str) -> Actions {
+        if self.is_admin(who) {
+            return Actions::ALL;
+        }
+        let mut matching = self
+            .rules
+            .iter()
+            .filter(|rule| rule.repositories.matches(repository))
+            .peekable();
+        let Some(weight) = matching.peek().map(|rule| rule.repositories.weight()) else {
+            return match who {
+                Who::Anonymous => self.anonymous,
+                Who::User { .. } => self.default,
+            };
+        };
+        matching
+            .take_while(|rule| rule.repositories.weight() == weight)
+            .map(|rule| match who {
+                Who::Anonymous => rule.anonymous,
+                Who::User { name, groups } if self.names(rule, name, groups) => rule.actions,
+                Who::User { .. } => Actions::NONE,
+            })
+            .fold(Actions::NONE, Actions::union)
+    }
+
+    /// Whether somebody may do something; the catalog is for all who may pull at all, and for all
+    /// who are known, since it lists only what they may pull.
+    #[must_use]
+    pub fn allows(&self, who: Who<'_>, repository: &str, action: Action) -> bool {
+        match action {
+            Action::Catalog => match who {
+                Who::User { .. } => true,
+                Who::Anonymous => self.lets_strangers_pull(),
+            },
+            action => self.actions(who, repository).contains(action),
+        }
+    }
+
+    /// Whether there is anything that who is not known may pull.
+    #[must_use]
+    pub fn lets_strangers_pull(&self) -> bool {
+        let mut rules = self.rules.iter();
+        self.anonymous.contains(Action::Pull)
+            || rules.any(|rule| rule.anonymous.contains(Action::Pull))
+    }
+
+    /// Whether who is not known may do everything everywhere.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.rules.is_empty() && self.anonymous == Actions::ALL
+    }
+
+    fn is_admin(&self, who: Who<'_>) -> bool {
+        let Who::User { name, groups } = who else {
+            return false;
+        };
+        if self.admins.is_empty() {
+            return false;
+        }
+        // A group is written with an @, which no user's name begins with.
+        let is_admins = |group: &String| self.admins.contains(&format!("@{group}"));
+        self.admins.contains(name) || self.groups_of(name).iter().chain(groups).any(is_admins)
+    }
+
+    fn names(&self, rule: &Rule, name: &str, groups: &[String]) -> bool {
+        rule.users.contains(name)
+            || rule.users.contains("*")
+            || self
+                .groups_of(name)
+                .iter()
+                .chain(groups)
+                .any(|group| rule.groups.contains(group))
+    }
+
+    fn groups_of(&self, name: &str) -> &[String] {
+        self.groups.get(name).map_or(&[], |groups| groups)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(repositories: &str, users: &[&str], groups: &[&str], actions: Actions) -> Rule {
+        let set = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        Rule {
+            repositories: Glob::parse(repositories).unwrap(),
+            users: set(users),
+            groups: set(groups),
+            actions,
+            anonymous: Actions::NONE,
+        }
+    }
+
+    fn acl() -> Acl {
+        let open = Rule {
+            anonymous: Actions::PULL,
+            ..rule("public/**", &["*"], &[], Actions::PULL)
+        };
+        Acl::new(AclParts {
+            rules: vec![
+                rule("**", &["reader"], &[], Actions::PULL),
+                rule("ocp4/**", &["ci"], &["ops"], Actions::PUSH),
+                rule("ocp4/**", &["reader"], &[], Actions::PULL),
+                rule("ocp4/secret/*", &["alice"], &[], Actions::ALL),
+                open,
+            ],
+            groups: BTreeMap::from([
+                ("ops".to_owned(), BTreeSet::from(["bob".to_owned()])),
+                ("chiefs".to_owned(), BTreeSet::from(["dave".to_owned()])),
+            ]),
+            admins: BTreeSet::from(["root".to_owned(), "@chiefs".to_owned()]),
+            default: Actions::NONE,
+            anonymous: Actions::NONE,
+        })
+    }
+
+    #[test]
+    fn the_longest_glob_decides_alone() {
+        let acl = acl();
+        let cases = [
+            ("reader", "a/b", Actions::PULL),
+            ("reader", "ocp4/release", Actions::PULL),
+            ("reader", "ocp4/secret/key", Actions::NONE),
+            ("ci", "ocp4/release", Actions::PUSH),
+            ("ci", "a/b", Actions::NONE),
+            ("bob", "ocp4/release/x", Actions::PUSH),
+            ("bob", "ocp4/secret/key", Actions::NONE),
+            ("alice", "ocp4/secret/key", Actions::ALL),
+            // One segment only: the shorter glob decides again.
+            ("alice", "ocp4/secret/a/b", Actions::NONE),
+            ("nobody", "public/tools", Actions::PULL),
+            ("root", "ocp4/secret/key", Actions::ALL),
+            ("dave", "a/b", Actions::ALL),
+        ];
+        for (name, repository, expected) in cases {
+            let who = Who::User { name, groups: &[] };
+            assert_eq!(
+                acl.actions(who, repository),
+                expected,
+                "{name} {repository}"
+            );
+        }
+    }
+
+    #[test]
+    fn strangers_have_what_the_deciding_rule_gives_them() {
+        let acl = acl();
+        for (repository, expected) in [
+            ("public/tools", Actions::PULL),
+            ("a/b", Actions::NONE),
+            ("ocp4/release", Actions::NONE),
+        ] {
+            assert_eq!(acl.actions(Who::Anonymous, repository), expected);
+        }
+        assert!(acl.lets_strangers_pull());
+        assert!(acl.allows(Who::Anonymous, "", Action::Catalog));
+        let closed = Acl::new(AclParts::default());
+        assert!(!closed.allows(Who::Anonymous, "", Action::Catalog));
+    }
+
+    #[test]
+    fn a_certificate_brings_groups_of_its_own() {
+        let groups = ["ops".to_owned()];
+        let who = Who::User {
+            name: "machine",
+            groups: &groups,
+        };
+        assert_eq!(acl().actions(who, "ocp4/release"), Actions::PUSH);
+        let groups = ["chiefs".to_owned()];
+        let who = Who::User {
+            name: "machine",
+            groups: &groups,
+        };
+        assert_eq!(acl().actions(who, "a"), Actions::ALL);
+    }
+
+    #[test]
+    fn without_rules_default_and_level_decide() {
+        let acl = Acl::new(AclParts {
+            default: Actions::ALL,
+            anonymous: Actions::PULL,
+            ..AclParts::default()
+        });
+        let user = Who::User {
+            name: "x",
+            groups: &[],
+        };
+        assert_eq!(acl.actions(user, "a"), Actions::ALL);
+        assert_eq!(acl.actions(Who::Anonymous, "a"), Actions::PULL);
+        assert!(!acl.is_open() && Acl::open().is_open());
+        assert_eq!(Acl::open().actions(Who::Anonymous, "a"), Actions::ALL);
+    }
+
+    #[test]
+    fn a_user_called_like_an_admin_group_is_no_admin() {
+        let who = Who::User {
+            name: "chiefs",
+            groups: &[],
+        };
+        assert_eq!(acl().actions(who, "a"), Actions::NONE);
+    }
+}

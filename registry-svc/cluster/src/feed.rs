@@ -1,0 +1,481 @@
+//! Following the journals of the other nodes, and applying what comes.
+//!
+//! One task for each peer holds its stream; what comes goes to the one [`Intake`], and what the intake
+//! asks for is done by tasks of their own: bringing content here, applying records. Each task ends with
+//! telling the intake how it went and doing what it asks for next.
+//!
+//! The tasks that hold streams are cancelled with the cluster. Those that apply are not: a record that
+//! is being written is written.
+
+mod content;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, UNIX_EPOCH};
+
+use oci::digest::Digest;
+use proto::registry as wire;
+use registry_facts::hlc::Hlc;
+use registry_facts::name::NodeName;
+use registry_facts::record::{NodeId, Record, RecordError, Vector};
+use registry_store::Store;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Streaming;
+
+use super::backoff::Backoff;
+use super::counters::Counters;
+use super::fetch::Fetcher;
+use super::intake::{Intake, Limits, Output, Receipt};
+use super::peer::Peer;
+use super::wire as form;
+
+/// How often a follower says what it holds, and waits are looked at.
+pub(super) const BEAT: Duration = Duration::from_secs(1);
+
+/// A peer whose stream is silent for so long is taken for dead: it says what it holds every second.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// Requests on their way to a peer. Each replaces the one before, so few ever wait.
+const REQUESTS: usize = 2;
+
+/// Between two attempts to follow a peer.
+const RECONNECT: Backoff = Backoff {
+    first: Duration::from_millis(200),
+    longest: Duration::from_secs(5),
+};
+
+/// Between two beginnings of a stream that were asked for: a queue that overflows again and again
+/// must not make the peers read their journals all the time.
+const RESTART_PAUSE: Duration = Duration::from_secs(2);
+
+/// The largest manifest that is read for what it refers to. The limit on pushes is lower.
+const LARGEST_MANIFEST: u64 = 64 << 20;
+
+/// Origins whose statements wait for the clock: nodes of a site in all their lives are fewer, and what
+/// is beyond is refused without a memory of it.
+const MOST_EARLY: usize = 256;
+
+/// Follows the peers.
+#[derive(Clone, Debug)]
+pub(super) struct Feed(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    node: NodeId,
+    store: Store,
+    fetcher: Fetcher,
+    counters: Counters,
+    clock_bound: Duration,
+    intake: Mutex<Intake>,
+    /// Counts how often the streams were asked to begin again.
+    restarts: watch::Sender<u64>,
+    /// Origins from whose clock too early a statement came, and its stamp: what they state waits until
+    /// the clock here has come so far.
+    early: Mutex<BTreeMap<NodeId, Hlc>>,
+}
+
+/// Why a stream ended.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FeedError {
+    #[error("{}", .0.message())]
+    Status(#[from] tonic::Status),
+    #[error("the peer sent what is no journal")]
+    Form(#[from] RecordError),
+    #[error("the peer ended the stream")]
+    Ended,
+    #[error("the peer is silent")]
+    Silent,
+    #[error("the peer calls itself {0}")]
+    OtherName(String),
+    #[error("the peer has this node's own name in another life: two nodes have one name")]
+    Twin,
+}
+
+impl Feed {
+    pub(super) fn new(
+        store: Store,
+        fetcher: Fetcher,
+        counters: Counters,
+        clock_bound: Duration,
+        limits: Limits,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            node: store.origin(),
+            intake: Mutex::new(Intake::new(limits, store.vector())),
+            store,
+            fetcher,
+            counters,
+            clock_bound,
+            restarts: watch::Sender::new(0),
+            early: Mutex::default(),
+        }))
+    }
+
+    /// Follows a peer for ever.
+    pub(super) async fn follow(self, peer: Arc<Peer>) {
+        let mut failures = 0;
+        loop {
+            let begun = now();
+            let error = match self.stream(&peer).await {
+                Ok(()) => {
+                    // Asked to begin again.
+                    tokio::time::sleep_until(begun + RESTART_PAUSE).await;
+                    continue;
+                }
+                Err(error) => error,
+            };
+            self.lost(&peer, &error);
+            // A stream that lived is no reason to wait long for the next.
+            failures = match now() > begun + RECONNECT.longest {
+                true => 1,
+                false => failures + 1,
+            };
+            tokio::time::sleep(RECONNECT.after(failures, spread())).await;
+        }
+    }
+
+    /// Looks at what waits, every second.
+    pub(super) async fn beat(self) {
+        let mut beat = tokio::time::interval(BEAT);
+        beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            beat.tick().await;
+            self.step(Intake::tick);
+            self.let_in();
+        }
+    }
+
+    /// Hands over registers that another node has and this one has not.
+    pub(super) fn repair(&self, from: &NodeName, records: Vec<Record>) -> usize {
+        let mut n_taken = 0;
+        for record in records {
+            if self.is_absurd(record.stamp) {
+                continue;
+            }
+            let receipt = self.step(|intake, _| intake.repair(from, record));
+            n_taken += usize::from(receipt == Receipt::Taken);
+        }
+        n_taken
+    }
+
+    /// How many records wait, and what could not be had.
+    pub(super) fn waiting(&self) -> (usize, Vec<(Digest, u32)>) {
+        /// As many as an operator looks at.
+        const SHOWN: usize = 16;
+        let intake = self.lock();
+        let missing = intake.missing().take(SHOWN);
+        let missing = missing.map(|(digest, tries)| (*digest, tries)).collect();
+        (intake.n_waiting(), missing)
+    }
+
+    //--- One stream
+
+    /// One stream, until it fails or is asked to begin again.
+    async fn stream(&self, peer: &Arc<Peer>) -> Result<(), FeedError> {
+        let mut restarts = self.0.restarts.subscribe();
+        restarts.mark_unchanged();
+        let (requests, queue) = mpsc::channel(REQUESTS);
+        let from = self.lock().expected();
+        let mut first = self.statement();
+        first.from = Some(form::vector(&from));
+        // There is room for it.
+        drop(requests.send(first).await);
+        let mut client = peer.control();
+        let opening = client.journal(ReceiverStream::new(queue));
+        let opened = tokio::time::timeout(SILENCE, opening).await;
+        let mut responses = opened.map_err(|_| FeedError::Silent)??.into_inner();
+        let mut changes = self.0.store.changes();
+        let mut beat = tokio::time::interval(BEAT);
+        let mut is_new = true;
+        loop {
+            tokio::select! {
+                response = next(&mut responses) => {
+                    let response = response?;
+                    self.heard(peer, &response, is_new)?;
+                    is_new = false;
+                    self.take(&peer.name, response.entries)?;
+                }
+                changed = changes.changed() => match changed {
+                    Ok(()) => self.state(&requests),
+                    // The store is closed.
+                    Err(_) => return Err(FeedError::Ended),
+                },
+                _ = beat.tick() => self.state(&requests),
+                _ = restarts.changed() => return Ok(()),
+            }
+        }
+    }
+
+    /// Says what is held. A request that still waits says nearly the same.
+    fn state(&self, requests: &mpsc::Sender<wire::JournalRequest>) {
+        drop(requests.try_send(self.statement()));
+    }
+
+    fn statement(&self) -> wire::JournalRequest {
+        let waiting = self.lock().n_waiting();
+        wire::JournalRequest {
+            node: Some((&self.0.node).into()),
+            holds: Some(form::vector(&self.0.store.vector())),
+            waiting: waiting as u64,
+            from: None,
+        }
+    }
+
+    /// Takes note of what a peer says of itself.
+    fn heard(
+        &self,
+        peer: &Peer,
+        response: &wire::JournalResponse,
+        is_new: bool,
+    ) -> Result<(), FeedError> {
+        let node = response.node.clone().map(NodeId::try_from).transpose()?;
+        if let Some(node) = &node {
+            if node.name == self.0.node.name {
+                return Err(FeedError::Twin);
+            }
+            if node.name != peer.name {
+                return Err(FeedError::OtherName(node.to_string()));
+            }
+        }
+        let holds = match &response.holds {
+            Some(holds) => Some(form::read_vector(Some(holds.clone()))?),
+            None => None,
+        };
+        if let Some(holds) = &holds {
+            let lag = behind(&self.0.store.vector(), holds);
+            self.0.counters.lag(&peer.name, lag);
+        }
+        peer.learn(|known| {
+            known.node = node.or_else(|| known.node.take());
+            if let Some(holds) = holds {
+                known.holds = holds;
+            }
+            known.heard = Some(now().into_std());
+            known.error.clear();
+        });
+        if is_new {
+            tracing::info!(
+                peer = peer.name.as_str(),
+                address = peer.address(),
+                "Following the journal of a peer"
+            );
+            peer.set_connected(true);
+            self.0.counters.connected(&peer.name, true);
+            self.step(|intake, _| intake.reached());
+        }
+        Ok(())
+    }
+
+    fn lost(&self, peer: &Peer, error: &FeedError) {
+        let text = error.to_string();
+        let was = peer.is_connected();
+        peer.set_connected(false);
+        self.0.counters.connected(&peer.name, false);
+        let mut is_news = was;
+        peer.learn(|known| {
+            is_news |= known.error != text;
+            known.error.clone_from(&text);
+        });
+        if is_news {
+            tracing::warn!(
+                peer = peer.name.as_str(),
+                address = peer.address(),
+                error = text,
+                "The journal of a peer is not followed"
+            );
+        }
+    }
+
+    /// Hands records to the intake.
+    fn take(&self, from: &NodeName, entries: Vec<wire::JournalEntry>) -> Result<(), FeedError> {
+        for entry in entries {
+            let record = entry.record.ok_or(RecordError::Field("record"))?;
+            let record = Record::try_from(record)?;
+            if record.sequence == 0 {
+                return Err(RecordError::Field("sequence").into());
+            }
+            // What was stated here is in the journal already.
+            if record.origin == self.0.node || self.is_early(&record) {
+                continue;
+            }
+            self.step(|intake, _| intake.receive(from, record, entry.previous));
+        }
+        Ok(())
+    }
+
+    /// Whether a record comes from a clock that runs far ahead, or after one that does. It would win
+    /// against every later statement, so it waits where it came from, and what its origin stated later
+    /// waits with it: an intake that lacks one would have the streams begun again and again.
+    fn is_early(&self, record: &Record) -> bool {
+        let mut early = self.early();
+        if early.contains_key(&record.origin) {
+            return true;
+        }
+        if !self.is_absurd(record.stamp) {
+            return false;
+        }
+        self.0.counters.future.inc();
+        if early.len() < MOST_EARLY {
+            early.insert(record.origin.clone(), record.stamp);
+            let ahead = record.stamp.milliseconds().saturating_sub(self.now());
+            tracing::error!(
+                origin = %record.origin,
+                ahead_seconds = ahead / 1000,
+                "A record is stamped too far in the future; it and what its node stated since wait: the clock of that node, or of this one, is wrong"
+            );
+        }
+        true
+    }
+
+    /// Whether a stamp is further ahead than another clock may be.
+    fn is_absurd(&self, stamp: Hlc) -> bool {
+        let bound = u64::try_from(self.0.clock_bound.as_millis()).unwrap_or(u64::MAX);
+        stamp.milliseconds() > self.now().saturating_add(bound)
+    }
+
+    /// Has the streams begin again once the clock has come to what waits for it.
+    fn let_in(&self) {
+        let mut early = self.early();
+        let n_early = early.len();
+        early.retain(|origin, stamp| {
+            let waits = self.is_absurd(*stamp);
+            if !waits {
+                tracing::info!(%origin, "The clocks agree again; what a node stated is taken");
+            }
+            waits
+        });
+        if early.len() < n_early {
+            self.0.restarts.send_modify(|restarts| *restarts += 1);
+        }
+    }
+
+    fn early(&self) -> std::sync::MutexGuard<'_, BTreeMap<NodeId, Hlc>> {
+        self.0.early.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How often the streams began again.
+    #[cfg(test)]
+    pub(super) fn n_restarts(&self) -> u64 {
+        *self.0.restarts.borrow()
+    }
+
+    /// The wall clock, in milliseconds since 1970.
+    fn now(&self) -> u64 {
+        let since = self.0.store.wall().duration_since(UNIX_EPOCH);
+        u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    //--- What the intake asks for
+
+    /// Tells the intake something, and does what it asks for then.
+    fn step<R>(&self, tell: impl FnOnce(&mut Intake, std::time::Instant) -> R) -> R {
+        let mut intake = self.lock();
+        intake.advance(&self.0.store.vector());
+        let result = tell(&mut intake, now().into_std());
+        let mut outputs = Vec::new();
+        while let Some(output) = intake.poll_output() {
+            outputs.push(output);
+        }
+        let n_waiting = intake.n_waiting();
+        drop(intake);
+        self.0
+            .counters
+            .waiting
+            .set(i64::try_from(n_waiting).unwrap_or(i64::MAX));
+        for output in outputs {
+            self.perform(output);
+        }
+        result
+    }
+
+    fn perform(&self, output: Output) {
+        match output {
+            Output::Ensure { digest, kind, from } => {
+                let feed = self.clone();
+                tokio::spawn(async move {
+                    let outcome = feed.ensure(&digest, kind, &from).await;
+                    feed.step(|intake, now| intake.settle(&digest, outcome, spread(), now));
+                });
+            }
+            Output::Look { digest } => {
+                let feed = self.clone();
+                tokio::spawn(async move {
+                    if let Ok(None) = feed.0.store.held(&digest).await {
+                        feed.step(|intake, _| intake.lost(&digest));
+                    }
+                });
+            }
+            Output::Apply { batch, records } => {
+                let feed = self.clone();
+                tokio::spawn(async move {
+                    let n_records = records.len() as u64;
+                    let applied = feed.apply(records).await;
+                    match &applied {
+                        Ok(()) => {
+                            feed.0.counters.applied.inc_by(n_records);
+                        }
+                        Err(error) => {
+                            tracing::error!(
+                                error = error as &dyn std::error::Error,
+                                "Records of a peer cannot be applied"
+                            );
+                        }
+                    }
+                    feed.step(|intake, _| intake.applied(batch, applied.is_ok()));
+                });
+            }
+            Output::SetAside { record, missing } => {
+                self.0.counters.set_aside.inc();
+                let repository = record
+                    .facts
+                    .first()
+                    .map(|fact| fact.repository().to_string());
+                tracing::error!(
+                    origin = %record.origin,
+                    sequence = record.sequence,
+                    repository,
+                    missing = ?missing.first(),
+                    n_missing = missing.len(),
+                    "Nobody has what a record refers to; it is set aside until somebody has"
+                );
+            }
+            Output::Restart => self.0.restarts.send_modify(|restarts| *restarts += 1),
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Intake> {
+        self.0.intake.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The next message of a stream that must not be silent.
+async fn next(
+    responses: &mut Streaming<wire::JournalResponse>,
+) -> Result<wire::JournalResponse, FeedError> {
+    let message = tokio::time::timeout(SILENCE, responses.message()).await;
+    message
+        .map_err(|_| FeedError::Silent)??
+        .ok_or(FeedError::Ended)
+}
+
+/// How many records one vector has and another has not.
+pub(super) fn behind(here: &Vector, there: &Vector) -> u64 {
+    there
+        .iter()
+        .map(|(origin, sequence)| sequence.saturating_sub(here.of(origin)))
+        .fold(0, u64::saturating_add)
+}
+
+/// The clock.
+pub(super) fn now() -> Instant {
+    Instant::now()
+}
+
+/// Something by chance.
+pub(super) fn spread() -> u8 {
+    // The standard library seeds this hasher from the system, differently each time.
+    let chance = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
+    u8::try_from(chance % 256).unwrap_or(0)
+}

@@ -1,0 +1,143 @@
+//! What a record needs beside it before it may be seen here, and applying it with that.
+
+use std::collections::BTreeSet;
+
+use oci::digest::Digest;
+use oci::manifest;
+use oci::reference::{Reference, RepositoryName};
+use registry_facts::name::NodeName;
+use registry_facts::record::{Fact, Key, Record, Stamped};
+use registry_store::StoreError;
+use tokio_stream::StreamExt as _;
+
+use super::Feed;
+use super::LARGEST_MANIFEST;
+use crate::fetch::Landing;
+use crate::intake::{Kind, Outcome};
+use crate::read_through::ask;
+use crate::wire as form;
+use crate::wire::{Wanted, What};
+
+impl Feed {
+    /// Sees to it that content is here, and says what it refers to.
+    pub(super) async fn ensure(&self, digest: &Digest, kind: Kind, from: &NodeName) -> Outcome {
+        let held = self.0.store.held(digest).await;
+        match held {
+            Ok(Some(_)) => {}
+            Ok(None) => match self.0.fetcher.fetch(digest, Some(from)).await {
+                Landing::Held => {}
+                Landing::Denied => return Outcome::Denied,
+                Landing::Unreachable | Landing::Corrupt => return Outcome::Unreachable,
+                Landing::NoRoom => return Outcome::NoRoom,
+            },
+            Err(_) => return Outcome::NoRoom,
+        }
+        match kind {
+            Kind::Blob => Outcome::Held(Vec::new()),
+            Kind::Manifest => match self.refers(digest).await {
+                Ok(refers) => Outcome::Held(refers),
+                Err(error) => {
+                    tracing::warn!(%digest, %error, "A manifest cannot be read");
+                    Outcome::NoRoom
+                }
+            },
+        }
+    }
+
+    /// Applies records whose content is here, and with them what their manifests' repository has to
+    /// have beside them.
+    pub(super) async fn apply(&self, records: Vec<Record>) -> Result<(), StoreError> {
+        let mut whole = Vec::with_capacity(records.len());
+        for record in records {
+            whole.extend(self.links(&record).await?);
+            whole.push(record);
+        }
+        self.0.store.apply(whole).await
+    }
+
+    /// The links to what a record's manifests refer to, as far as neither the record nor this node
+    /// states them. A record states them when it is made; but a journal leaves out what a later record
+    /// has stated again, and that one may come later, from a peer that is gone by then.
+    async fn links(&self, record: &Record) -> Result<Vec<Record>, StoreError> {
+        let mut stated: BTreeSet<Key> = record.facts.iter().map(Fact::key).collect();
+        let mut manifests: Vec<(RepositoryName, Digest)> = Vec::new();
+        for fact in &record.facts {
+            if let Fact::Manifest {
+                repository,
+                digest,
+                link: Some(_),
+            } = fact
+            {
+                manifests.push((repository.clone(), *digest));
+            }
+        }
+        let mut links = Vec::new();
+        while let Some((repository, digest)) = manifests.pop() {
+            for (digest, kind) in self.refers(&digest).await? {
+                let wanted = Wanted {
+                    repository: repository.clone(),
+                    what: match kind {
+                        Kind::Blob => What::Blob(digest),
+                        Kind::Manifest => What::Manifest(Reference::Digest(digest)),
+                    },
+                };
+                let key = wanted.key();
+                if !stated.insert(key.clone()) || self.0.store.register(&key)?.is_some() {
+                    continue;
+                }
+                // Nobody has it: the manifest was pushed without.
+                if let Some(link) = self.link(&wanted).await {
+                    manifests
+                        .extend((kind == Kind::Manifest).then(|| (repository.clone(), digest)));
+                    links.push(link);
+                }
+            }
+        }
+        Ok(form::repairs(links))
+    }
+
+    async fn link(&self, wanted: &Wanted) -> Option<Stamped> {
+        let mut asked = ask(self.0.fetcher.peers(), wanted);
+        while let Some(answer) = asked.join_next().await {
+            if let Some((_, found)) = answer.ok().flatten()
+                && found.link.fact.key() == wanted.key()
+            {
+                return Some(found.link);
+            }
+        }
+        None
+    }
+
+    /// What a manifest that is here refers to.
+    async fn refers(&self, digest: &Digest) -> Result<Vec<(Digest, Kind)>, StoreError> {
+        let Some(size) = self.0.store.held(digest).await? else {
+            return Ok(Vec::new());
+        };
+        let mut pieces = self
+            .0
+            .store
+            .read(digest, 0..size.min(LARGEST_MANIFEST))
+            .await?;
+        let mut bytes = Vec::new();
+        while let Some(piece) = pieces.next().await {
+            bytes.extend_from_slice(&piece.map_err(StoreError::Body)?);
+        }
+        // A document need not say what it is when it is pushed; its shape tells.
+        let types = [None, Some(manifest::OCI_IMAGE), Some(manifest::OCI_INDEX)];
+        let mut read = types
+            .iter()
+            .map(|as_type| manifest::parse(&bytes, *as_type));
+        // It was accepted where it was pushed; what cannot be read here refers to nothing known.
+        let Some(manifest) = read.find_map(Result::ok) else {
+            return Ok(Vec::new());
+        };
+        let blobs = manifest
+            .closure
+            .blobs
+            .iter()
+            .map(|blob| (*blob, Kind::Blob));
+        let children = manifest.closure.manifests.iter();
+        let children = children.map(|child| (*child, Kind::Manifest));
+        Ok(blobs.chain(children).collect())
+    }
+}

@@ -1,0 +1,393 @@
+//! Content from other nodes: one transfer per digest, however many wait for it.
+//!
+//! A transfer is a *flight*. Its octets go to the store, which checks the digest before the blob is
+//! visible, and past a window of what came last, from which clients that wait for the same blob are
+//! served while it flies. A peer that fails in the middle is followed by another one at the offset
+//! that was reached.
+//!
+//! A client that joins late, or reads slower than the disk writes, finds the window gone; it reads on
+//! from a peer, or from the disk once the flight has landed. Nobody is given the last piece of a blob
+//! before the digest is known to be right: a client sees a connection that breaks, never a whole blob
+//! that is wrong.
+
+mod reader;
+mod transfer;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use oci::digest::Digest;
+use proto::registry as wire;
+use registry_facts::name::NodeName;
+use registry_store::window::{Piece, Window};
+use registry_store::{Store, StoreError};
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::counters::Counters;
+use super::peer::Peer;
+use super::throttle::Throttle;
+
+/// Pieces on their way to the disk or to a client. Each is at most a quarter of a mebibyte, so a slow
+/// reader holds one mebibyte.
+const PIECES: usize = 4;
+
+/// Rounds through the peers that may bring nothing before a flight ends; it is begun anew by whoever
+/// still needs it.
+const IDLE_ROUNDS: u32 = 3;
+
+/// Between two rounds.
+const ROUND_PAUSE: Duration = Duration::from_millis(500);
+
+/// A peer that sends nothing for so long has failed; another is asked.
+const STALLED: Duration = Duration::from_secs(20);
+
+/// Copies known to be bad. More are a broken disk, which the scrub of that node finds.
+const MAX_SUSPECTS: usize = 1024;
+
+/// A stream of a blob's octets for a client.
+pub type Body = ReceiverStream<io::Result<Bytes>>;
+
+/// How a flight ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Landing {
+    /// The blob is here.
+    Held,
+    /// Everyone who could be asked has none; nobody was left out who was expected to have it.
+    Denied,
+    /// Somebody could not be asked, or failed.
+    Unreachable,
+    /// What came is not what the digest says.
+    Corrupt,
+    /// It cannot be stored here.
+    NoRoom,
+}
+
+impl Landing {
+    /// Its name in metrics.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Held => "held",
+            Self::Denied => "denied",
+            Self::Unreachable => "unreachable",
+            Self::Corrupt => "corrupt",
+            Self::NoRoom => "no_room",
+        }
+    }
+}
+
+/// Brings content here.
+#[derive(Clone, Debug)]
+pub(super) struct Fetcher(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    store: Store,
+    peers: Vec<Arc<Peer>>,
+    counters: Counters,
+    throttle: Throttle,
+    /// Flights of replication.
+    slots: Arc<Semaphore>,
+    flights: Mutex<BTreeMap<Digest, Arc<Flight>>>,
+    /// Copies that were not what they should be: asked last.
+    suspects: Mutex<BTreeSet<(NodeName, Digest)>>,
+}
+
+/// One blob on its way here.
+#[derive(Debug)]
+struct Flight {
+    progress: watch::Sender<Progress>,
+    window: Mutex<Window>,
+    /// A client waits: no slot and no bandwidth cap.
+    urgent: watch::Sender<bool>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Progress {
+    /// How many octets have come.
+    at: u64,
+    /// How it ended.
+    landing: Option<Landing>,
+}
+
+impl Fetcher {
+    pub(super) fn new(
+        store: Store,
+        peers: Vec<Arc<Peer>>,
+        counters: Counters,
+        fetches: usize,
+        bandwidth: Option<u64>,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            store,
+            peers,
+            counters,
+            throttle: Throttle::new(bandwidth),
+            slots: Arc::new(Semaphore::new(fetches.max(1))),
+            flights: Mutex::default(),
+            suspects: Mutex::default(),
+        }))
+    }
+
+    /// Brings a blob here; returns when it is on the disk, or why it is not. `first` is the peer
+    /// that is likeliest to have it.
+    pub(super) async fn fetch(&self, digest: &Digest, first: Option<&NodeName>) -> Landing {
+        let flight = self.flight(digest, first, false);
+        flight.landed().await
+    }
+
+    /// Has a blob brought here without waiting for it.
+    pub(super) fn begin(&self, digest: &Digest, first: Option<&NodeName>) {
+        drop(self.flight(digest, first, false));
+    }
+
+    /// A part of a blob, from the disk if it is here by now, else while it is brought here.
+    pub(super) async fn open(
+        &self,
+        digest: &Digest,
+        size: u64,
+        part: Range<u64>,
+        first: &NodeName,
+    ) -> Result<Body, StoreError> {
+        let (sender, body) = mpsc::channel(PIECES);
+        let held = self.0.store.held(digest).await?;
+        let flight = match held {
+            Some(_) => None,
+            None => Some(self.flight(digest, Some(first), true)),
+        };
+        let reader = Reader {
+            fetcher: self.clone(),
+            digest: *digest,
+            size,
+            at: part.start,
+            end: part.end.min(size),
+            first: first.clone(),
+            sender,
+        };
+        tokio::spawn(reader.run(flight));
+        Ok(ReceiverStream::new(body))
+    }
+
+    /// Whom content comes from.
+    pub(super) fn peers(&self) -> &[Arc<Peer>] {
+        &self.0.peers
+    }
+
+    /// How many blobs are on their way here.
+    pub(super) fn n_flights(&self) -> usize {
+        self.flights().len()
+    }
+
+    /// The flight of a digest, begun if there is none.
+    fn flight(&self, digest: &Digest, first: Option<&NodeName>, urgent: bool) -> Arc<Flight> {
+        let mut flights = self.flights();
+        if let Some(flight) = flights.get(digest) {
+            if urgent {
+                flight.urgent.send_replace(true);
+            }
+            return Arc::clone(flight);
+        }
+        let flight = Arc::new(Flight {
+            progress: watch::Sender::default(),
+            window: Mutex::default(),
+            urgent: watch::Sender::new(urgent),
+        });
+        flights.insert(*digest, Arc::clone(&flight));
+        drop(flights);
+        let (fetcher, digest, first) = (self.clone(), *digest, first.cloned());
+        let flying = Arc::clone(&flight);
+        tokio::spawn(async move {
+            let landing = fetcher.fly(&flying, &digest, first.as_ref()).await;
+            fetcher.0.counters.landed(landing.name());
+            fetcher.flights().remove(&digest);
+            flying
+                .progress
+                .send_modify(|progress| progress.landing = Some(landing));
+        });
+        flight
+    }
+
+    async fn fly(
+        &self,
+        flight: &Arc<Flight>,
+        digest: &Digest,
+        first: Option<&NodeName>,
+    ) -> Landing {
+        let mut urgent = flight.urgent.subscribe();
+        let _slot = tokio::select! {
+            slot = Arc::clone(&self.0.slots).acquire_owned() => slot.ok(),
+            _ = urgent.wait_for(|urgent| *urgent) => None,
+        };
+        match self.0.store.held(digest).await {
+            Ok(Some(_)) => return Landing::Held,
+            Ok(None) => {}
+            Err(_) => return Landing::NoRoom,
+        }
+        let (pieces, body) = mpsc::channel(PIECES);
+        let mut transfer = Transfer {
+            fetcher: self.clone(),
+            flight: Arc::clone(flight),
+            digest: *digest,
+            pieces,
+            at: 0,
+            size: None,
+            report: Report::default(),
+        };
+        let candidates = self.candidates(digest, first);
+        // The size is known with the first message, and with it the room that has to be made.
+        let Some(opened) = transfer.open_any(&candidates).await else {
+            return self.verdict(&transfer.report, first);
+        };
+        let length = transfer.size;
+        let pump = tokio::spawn(async move {
+            transfer.pump(opened, &candidates).await;
+            // The store's stream ends with the rest of the transfer.
+            let Transfer { report, .. } = transfer;
+            report
+        });
+        let ingested = self
+            .0
+            .store
+            .ingest(digest, length, ReceiverStream::new(body))
+            .await;
+        let report = pump.await.unwrap_or_default();
+        match ingested {
+            Ok(_) => Landing::Held,
+            Err(StoreError::DigestMismatch { actual }) => {
+                self.suspect(digest, &actual, report.sources);
+                Landing::Corrupt
+            }
+            Err(StoreError::Body(_)) => self.verdict(&report, first),
+            Err(error) => {
+                tracing::warn!(%digest, %error, "Content of a peer cannot be stored");
+                Landing::NoRoom
+            }
+        }
+    }
+
+    /// The peers in the order they are asked: the likeliest, then those that can be reached, then
+    /// those whose copy was bad.
+    fn candidates(&self, digest: &Digest, first: Option<&NodeName>) -> Vec<Arc<Peer>> {
+        let suspects = self.suspects();
+        let mut peers: Vec<Arc<Peer>> = self.0.peers.iter().map(Arc::clone).collect();
+        peers.sort_by_key(|peer| {
+            (
+                suspects.contains(&(peer.name.clone(), *digest)),
+                !peer.is_connected(),
+                Some(&peer.name) != first,
+            )
+        });
+        peers
+    }
+
+    /// What it means that not everything has come.
+    fn verdict(&self, report: &Report, first: Option<&NodeName>) -> Landing {
+        let peers = &self.0.peers;
+        let asked = match first {
+            Some(first) => report.denied.contains(first),
+            None => report.denied.len() == peers.len(),
+        };
+        let mut reachable = peers.iter().filter(|peer| peer.is_connected());
+        match asked && reachable.all(|peer| report.denied.contains(&peer.name)) {
+            true => Landing::Denied,
+            false => Landing::Unreachable,
+        }
+    }
+
+    fn suspect(&self, digest: &Digest, actual: &Digest, sources: BTreeSet<NodeName>) {
+        for peer in &sources {
+            tracing::error!(%digest, %actual, peer = peer.as_str(), "A peer's copy is not what its digest says");
+        }
+        let mut suspects = self.suspects();
+        if suspects.len() >= MAX_SUSPECTS {
+            suspects.clear();
+        }
+        suspects.extend(sources.into_iter().map(|peer| (peer, *digest)));
+    }
+
+    fn flights(&self) -> std::sync::MutexGuard<'_, BTreeMap<Digest, Arc<Flight>>> {
+        self.0
+            .flights
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn suspects(&self) -> std::sync::MutexGuard<'_, BTreeSet<(NodeName, Digest)>> {
+        self.0
+            .suspects
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Flight {
+    async fn landed(&self) -> Landing {
+        let mut progress = self.progress.subscribe();
+        let landed = progress
+            .wait_for(|progress| progress.landing.is_some())
+            .await;
+        let landing = landed.ok().and_then(|progress| progress.landing.clone());
+        landing.unwrap_or(Landing::Unreachable)
+    }
+
+    /// Keeps a piece for those who wait, and tells them.
+    fn arrived(&self, at: u64, piece: &Bytes) {
+        self.window().push(at, piece);
+        let end = at + piece.len() as u64;
+        self.progress.send_modify(|progress| progress.at = end);
+    }
+
+    fn piece(&self, at: u64) -> Piece {
+        self.window().at(at)
+    }
+
+    fn window(&self) -> std::sync::MutexGuard<'_, Window> {
+        self.window.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+//--- From the peers to the disk
+
+/// An answer that has begun.
+struct Opened {
+    from: NodeName,
+    first: Bytes,
+    rest: tonic::Streaming<wire::FetchResponse>,
+}
+
+/// The side of a flight that reads from peers.
+struct Transfer {
+    fetcher: Fetcher,
+    flight: Arc<Flight>,
+    digest: Digest,
+    pieces: mpsc::Sender<io::Result<Bytes>>,
+    at: u64,
+    size: Option<u64>,
+    report: Report,
+}
+
+/// Who was asked, and what they said.
+#[derive(Debug, Default)]
+struct Report {
+    /// Those that say they have none.
+    denied: BTreeSet<NodeName>,
+    /// Those that have sent any of it.
+    sources: BTreeSet<NodeName>,
+}
+
+//--- From a flight to a client
+
+/// Serves one client a part of a blob that may still be on its way.
+struct Reader {
+    fetcher: Fetcher,
+    digest: Digest,
+    size: u64,
+    at: u64,
+    end: u64,
+    first: NodeName,
+    sender: mpsc::Sender<io::Result<Bytes>>,
+}

@@ -1,0 +1,562 @@
+//! What a node still needs before it may apply what others have stated.
+//!
+//! Clients choose a mirror by its manifest alone and take every blob from it, so a manifest must not
+//! be visible before all it refers to is here. A record from another node therefore waits until its
+//! content has been fetched. Records of one origin are applied in order; those of different origins
+//! do not wait for each other.
+//!
+//! A digest that a record itself states to be present is *needed*: the record waits for it. What a
+//! manifest refers to besides may be missing where it was pushed (an index of which some platforms
+//! were not mirrored), so it is *wished for*: fetched when somebody has it, and done without when
+//! the node that sent the record says that it has none.
+//!
+//! A record that cannot be completed for [`Limits::patience`] is set aside, so that what came after
+//! it is not held up for ever: its place in the sequence is taken and its facts are left out. The
+//! comparison of buckets brings them back once somebody has their content.
+//!
+//! Never fetches, never reads a clock: the shell does what [`Intake::poll_output`] says and tells
+//! how it went.
+
+mod needs;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use oci::digest::Digest;
+use registry_facts::name::NodeName;
+use registry_facts::record::{NodeId, Record, Vector};
+
+use self::needs::content_of;
+use super::backoff::Backoff;
+
+/// How much waits, and how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Records of one origin that wait. More are asked for again once these are applied, so one
+    /// origin whose content cannot be had does not fill the memory.
+    pub queue: usize,
+    /// Digests being looked up or fetched at a time.
+    pub parallel: usize,
+    /// Records applied, and synced to the disk, in one go.
+    pub batch: usize,
+    /// How long a record waits for content that nobody has before it is set aside.
+    pub patience: Duration,
+    /// How often content that is here for records that still wait is looked at again. The sweep
+    /// knows of no register that speaks of it; a look renews its lease.
+    pub keep: Duration,
+    /// Between attempts to get one digest.
+    pub backoff: Backoff,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            queue: 1024,
+            parallel: 64,
+            batch: 256,
+            patience: Duration::from_secs(600),
+            keep: Duration::from_secs(600),
+            backoff: Backoff {
+                first: Duration::from_millis(500),
+                longest: Duration::from_secs(30),
+            },
+        }
+    }
+}
+
+/// What a digest names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Content that refers to nothing.
+    Blob,
+    /// A manifest, which is read for what it refers to.
+    Manifest,
+}
+
+/// How an attempt to get a digest ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is here, and refers to these.
+    Held(Vec<(Digest, Kind)>),
+    /// Everyone who could be asked says that it has none, the sender of the record among them.
+    Denied,
+    /// Somebody could not be asked, or the transfer failed.
+    Unreachable,
+    /// It cannot be stored here, such as when the disk is full.
+    NoRoom,
+}
+
+/// What the shell has to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// See to it that the digest is here: look, else fetch; `from` is the likeliest to have it.
+    /// Answered by [`Intake::settle`].
+    Ensure {
+        /// What is needed.
+        digest: Digest,
+        /// What it names.
+        kind: Kind,
+        /// Who sent the record that needs it.
+        from: NodeName,
+    },
+    /// Look whether the digest is here still, for a record that waits. Answered by
+    /// [`Intake::lost`] if it is not.
+    Look {
+        /// What is looked for.
+        digest: Digest,
+    },
+    /// Apply these records, in order. Answered by [`Intake::applied`].
+    Apply {
+        /// What to answer with.
+        batch: u64,
+        /// The records.
+        records: Vec<Record>,
+    },
+    /// A record was set aside.
+    SetAside {
+        /// The record.
+        record: Record,
+        /// What could not be had.
+        missing: Vec<Digest>,
+    },
+    /// There is room for records that were turned away: begin the streams again.
+    Restart,
+}
+
+/// How a record was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Receipt {
+    /// It will be applied.
+    Taken,
+    /// It is here or waiting already.
+    Known,
+    /// There is no room, or what comes before it was turned away. It is asked for again later.
+    TurnedAway,
+}
+
+/// The records that wait, and what they wait for.
+#[derive(Debug)]
+pub struct Intake {
+    limits: Limits,
+    /// What has been applied.
+    applied: Vector,
+    queues: BTreeMap<NodeId, Queue>,
+    pending: BTreeMap<u64, Pending>,
+    needs: BTreeMap<Digest, Need>,
+    /// Needs to be asked for, the oldest first; those that are wanted no longer are passed over.
+    wanted: VecDeque<Digest>,
+    n_running: usize,
+    n_repairs: usize,
+    batches: BTreeMap<u64, Vec<u64>>,
+    next: u64,
+    outputs: VecDeque<Output>,
+    n_set_aside: u64,
+    /// When what is here was last looked at.
+    kept: Option<Instant>,
+}
+
+/// The records of one origin that wait, by their tickets.
+#[derive(Debug, Default)]
+struct Queue {
+    tickets: VecDeque<u64>,
+    /// The last sequence that waits.
+    last: u64,
+    /// Records have been turned away since there was room.
+    overflowed: bool,
+    /// Those at the front that are being applied.
+    applying: usize,
+}
+
+/// A record that waits.
+#[derive(Debug)]
+struct Pending {
+    record: Record,
+    from: NodeName,
+    /// All that it needs or wishes for.
+    uses: BTreeSet<Digest>,
+    /// What of it is not known to be here.
+    open: BTreeSet<Digest>,
+    /// What the record itself states to be present.
+    stated: BTreeSet<Digest>,
+    /// Since when nothing that it needs could be had.
+    stuck: Option<Instant>,
+}
+
+/// A digest that some record waits for.
+#[derive(Debug)]
+struct Need {
+    kind: Kind,
+    from: NodeName,
+    users: BTreeSet<u64>,
+    phase: Phase,
+    failures: u32,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Phase {
+    /// To be asked for as soon as fewer are running.
+    Wanted,
+    /// Asked for as this.
+    Running(Kind),
+    /// Failed; to be tried again at this time.
+    Resting(Instant),
+    /// Here, and refers to these.
+    Held(Vec<(Digest, Kind)>),
+}
+
+impl Intake {
+    /// Nothing waits; `applied` is what the store holds.
+    #[must_use]
+    pub fn new(limits: Limits, applied: Vector) -> Self {
+        Self {
+            limits,
+            applied,
+            queues: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            needs: BTreeMap::new(),
+            wanted: VecDeque::new(),
+            n_running: 0,
+            n_repairs: 0,
+            batches: BTreeMap::new(),
+            next: 0,
+            outputs: VecDeque::new(),
+            n_set_aside: 0,
+            kept: None,
+        }
+    }
+
+    /// What has been applied or waits: where a stream has to begin.
+    #[must_use]
+    pub fn expected(&self) -> Vector {
+        let mut expected = self.applied.clone();
+        for (origin, queue) in &self.queues {
+            expected.advance(origin, queue.last);
+        }
+        expected
+    }
+
+    /// How many records wait.
+    #[must_use]
+    pub fn n_waiting(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// How many have been set aside since the start.
+    #[must_use]
+    pub fn n_set_aside(&self) -> u64 {
+        self.n_set_aside
+    }
+
+    /// Digests that could not be had at the last attempt, and how often they were tried.
+    pub fn missing(&self) -> impl Iterator<Item = (&Digest, u32)> {
+        self.needs
+            .iter()
+            .filter(|(_, need)| need.failures > 0 && !matches!(need.phase, Phase::Held(_)))
+            .map(|(digest, need)| (digest, need.failures))
+    }
+
+    //--- Input
+
+    /// The store itself has stated records, or they came from elsewhere.
+    pub fn advance(&mut self, applied: &Vector) {
+        for (origin, sequence) in applied.iter() {
+            self.applied.advance(origin, sequence);
+        }
+    }
+
+    /// A record has come from a peer. `previous` is the sequence of the one before it on the stream.
+    pub fn receive(&mut self, from: &NodeName, record: Record, previous: u64) -> Receipt {
+        let applied = self.applied.of(&record.origin);
+        let queue = self.queues.entry(record.origin.clone()).or_default();
+        let expected = applied.max(queue.last);
+        if record.sequence <= expected {
+            return Receipt::Known;
+        }
+        if previous > expected || queue.tickets.len() >= self.limits.queue {
+            queue.overflowed = true;
+            return Receipt::TurnedAway;
+        }
+        queue.last = record.sequence;
+        let ticket = self.next;
+        queue.tickets.push_back(ticket);
+        let origin = record.origin.clone();
+        self.admit(from, record);
+        self.advance_queue(&origin);
+        self.start_wanted();
+        Receipt::Taken
+    }
+
+    /// Registers have been found that another node has and this one has not. They have no place in
+    /// a sequence and wait for nobody; without their content they are let go.
+    pub fn repair(&mut self, from: &NodeName, record: Record) -> Receipt {
+        if self.n_repairs >= self.limits.queue {
+            return Receipt::TurnedAway;
+        }
+        self.n_repairs += 1;
+        let ticket = self.next;
+        self.admit(from, record);
+        self.finish_repair(ticket);
+        self.start_wanted();
+        Receipt::Taken
+    }
+
+    /// An attempt to get a digest has ended.
+    pub fn settle(&mut self, digest: &Digest, outcome: Outcome, spread: u8, now: Instant) {
+        let Some(need) = self.needs.get_mut(digest) else {
+            return;
+        };
+        let Phase::Running(asked) = need.phase else {
+            return;
+        };
+        self.n_running -= 1;
+        let users: Vec<u64> = need.users.iter().copied().collect();
+        match outcome {
+            _ if users.is_empty() => {
+                self.needs.remove(digest);
+            }
+            Outcome::Held(_) if asked != need.kind => {
+                need.phase = Phase::Wanted;
+                self.wanted.push_back(*digest);
+            }
+            Outcome::Held(refers) => {
+                need.phase = Phase::Held(refers);
+                need.failures = 0;
+                for ticket in users {
+                    self.meet(ticket, *digest);
+                }
+            }
+            failed => {
+                need.failures = need.failures.saturating_add(1);
+                let wait = self.limits.backoff.after(need.failures, spread);
+                need.phase = Phase::Resting(now + wait);
+                for ticket in users {
+                    self.fail(ticket, *digest, &failed, now);
+                }
+            }
+        }
+        self.start_wanted();
+    }
+
+    /// Content that was here is not: whatever waits for more waits for it too.
+    pub fn lost(&mut self, digest: &Digest) {
+        let Some(need) = self.needs.get_mut(digest) else {
+            return;
+        };
+        if !matches!(need.phase, Phase::Held(_)) {
+            return;
+        }
+        need.phase = Phase::Wanted;
+        self.wanted.push_back(*digest);
+        for ticket in need.users.clone() {
+            if let Some(pending) = self.pending.get_mut(&ticket) {
+                pending.open.insert(*digest);
+            }
+        }
+        self.start_wanted();
+    }
+
+    /// A batch has been applied and is safe on disk, or has not.
+    pub fn applied(&mut self, batch: u64, done: bool) {
+        let Some(tickets) = self.batches.remove(&batch) else {
+            return;
+        };
+        let first = tickets.first().and_then(|ticket| self.pending.get(ticket));
+        let Some((origin, sequence)) =
+            first.map(|one| (one.record.origin.clone(), one.record.sequence))
+        else {
+            return;
+        };
+        if sequence == 0 {
+            // One that could not be applied is found again by the next comparison.
+            tickets
+                .into_iter()
+                .for_each(|ticket| self.drop_pending(ticket));
+            self.start_wanted();
+            return;
+        }
+        if let Some(queue) = self.queues.get_mut(&origin) {
+            queue.applying = 0;
+            if done {
+                queue
+                    .tickets
+                    .drain(..tickets.len().min(queue.tickets.len()));
+            }
+        }
+        if done {
+            for ticket in tickets {
+                if let Some(pending) = self.pending.get(&ticket) {
+                    self.applied.advance(&origin, pending.record.sequence);
+                }
+                self.drop_pending(ticket);
+            }
+            self.advance_queue(&origin);
+            self.make_room(&origin);
+        }
+        self.start_wanted();
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: Instant) {
+        self.wake(|until| until <= now);
+        self.keep(now);
+        let origins: Vec<NodeId> = self.queues.keys().cloned().collect();
+        for origin in origins {
+            for ticket in self.given_up(&origin, now) {
+                self.set_aside(ticket);
+            }
+            // Besides, what failed to be applied is tried again.
+            self.advance_queue(&origin);
+            self.make_room(&origin);
+        }
+        self.start_wanted();
+    }
+
+    /// A peer can be reached again: what rests is tried at once.
+    pub fn reached(&mut self) {
+        self.wake(|_| true);
+        self.start_wanted();
+    }
+
+    /// What the shell has to do next.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    //--- Inside
+
+    /// Takes a record in and notes what it needs.
+    fn admit(&mut self, from: &NodeName, record: Record) {
+        let ticket = self.next;
+        self.next += 1;
+        let wanted = content_of(&record);
+        let pending = Pending {
+            from: from.clone(),
+            uses: BTreeSet::new(),
+            open: BTreeSet::new(),
+            stated: wanted.iter().map(|(digest, _)| *digest).collect(),
+            stuck: None,
+            record,
+        };
+        self.pending.insert(ticket, pending);
+        for (digest, kind) in wanted {
+            self.want(ticket, digest, kind);
+        }
+    }
+
+    fn progress(&mut self, ticket: u64) {
+        let Some(pending) = self.pending.get(&ticket) else {
+            return;
+        };
+        if !pending.open.is_empty() {
+            return;
+        }
+        match pending.record.sequence {
+            0 => self.finish_repair(ticket),
+            _ => {
+                let origin = pending.record.origin.clone();
+                self.advance_queue(&origin);
+            }
+        }
+    }
+
+    fn finish_repair(&mut self, ticket: u64) {
+        let complete = self.pending.get(&ticket).filter(|one| one.open.is_empty());
+        if let Some(pending) = complete {
+            let records = vec![pending.record.clone()];
+            self.apply(vec![ticket], records);
+        }
+    }
+
+    /// Applies what is complete at the front of an origin's queue, one batch at a time.
+    fn advance_queue(&mut self, origin: &NodeId) {
+        let Some(queue) = self.queues.get_mut(origin) else {
+            return;
+        };
+        if queue.applying > 0 {
+            return;
+        }
+        let mut tickets = Vec::new();
+        let mut records = Vec::new();
+        for ticket in queue.tickets.iter().take(self.limits.batch) {
+            match self.pending.get(ticket) {
+                Some(pending) if pending.open.is_empty() => {
+                    tickets.push(*ticket);
+                    records.push(pending.record.clone());
+                }
+                _ => break,
+            }
+        }
+        queue.applying = tickets.len();
+        if !tickets.is_empty() {
+            self.apply(tickets, records);
+        }
+    }
+
+    fn apply(&mut self, tickets: Vec<u64>, records: Vec<Record>) {
+        let batch = self.next;
+        self.next += 1;
+        self.batches.insert(batch, tickets);
+        self.outputs.push_back(Output::Apply { batch, records });
+    }
+
+    /// Leaves out the facts of a record, and takes its place in the sequence.
+    fn set_aside(&mut self, ticket: u64) {
+        let Some(pending) = self.pending.get_mut(&ticket) else {
+            return;
+        };
+        let record = pending.record.clone();
+        pending.record.facts.clear();
+        let missing: Vec<Digest> = std::mem::take(&mut pending.open).into_iter().collect();
+        self.n_set_aside += 1;
+        self.outputs.push_back(Output::SetAside { record, missing });
+    }
+
+    /// Has the streams begin again once half of a queue that overflowed is applied.
+    fn make_room(&mut self, origin: &NodeId) {
+        let Some(queue) = self.queues.get_mut(origin) else {
+            return;
+        };
+        if queue.overflowed && queue.tickets.len() <= self.limits.queue / 2 {
+            queue.overflowed = false;
+            self.outputs.push_back(Output::Restart);
+        }
+    }
+
+    fn drop_pending(&mut self, ticket: u64) {
+        let Some(pending) = self.pending.remove(&ticket) else {
+            return;
+        };
+        if pending.record.sequence == 0 {
+            self.n_repairs -= 1;
+        }
+        for digest in pending.uses {
+            if let Some(need) = self.needs.get_mut(&digest) {
+                need.users.remove(&ticket);
+                // One that runs ends in its own time.
+                if need.users.is_empty() && !matches!(need.phase, Phase::Running(_)) {
+                    self.needs.remove(&digest);
+                }
+            }
+        }
+    }
+
+    /// The records of an origin that nothing can be hoped for, with none before them that still may.
+    fn given_up(&self, origin: &NodeId, now: Instant) -> Vec<u64> {
+        let queue = self.queues.get(origin);
+        let tickets = queue.into_iter().flat_map(|queue| queue.tickets.iter());
+        let patience = self.limits.patience;
+        let is_stuck = |pending: &Pending| {
+            let stuck = pending.stuck;
+            stuck.is_some_and(|since| now.saturating_duration_since(since) >= patience)
+        };
+        tickets
+            .filter_map(|ticket| Some((*ticket, self.pending.get(ticket)?)))
+            .take_while(|(_, pending)| pending.open.is_empty() || is_stuck(pending))
+            .filter(|(_, pending)| !pending.open.is_empty())
+            .map(|(ticket, _)| ticket)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! Which content the records that wait need, and who waits for what of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use oci::digest::Digest;
+use registry_facts::record::{Fact, Record};
+
+use super::{Intake, Kind, Need, Outcome, Output, Phase};
+
+impl Intake {
+    /// Has a record wait for a digest, and for all that it refers to as far as that is known.
+    pub(super) fn want(&mut self, ticket: u64, digest: Digest, kind: Kind) {
+        let mut wanted = vec![(digest, kind)];
+        let mut seen = BTreeSet::new();
+        while let Some((digest, kind)) = wanted.pop() {
+            let Some(pending) = self.pending.get_mut(&ticket) else {
+                return;
+            };
+            if !seen.insert(digest) {
+                continue;
+            }
+            pending.uses.insert(digest);
+            let need = self.needs.entry(digest).or_insert_with(|| {
+                self.wanted.push_back(digest);
+                Need {
+                    kind,
+                    from: pending.from.clone(),
+                    users: BTreeSet::new(),
+                    phase: Phase::Wanted,
+                    failures: 0,
+                }
+            });
+            if kind == Kind::Manifest && need.kind == Kind::Blob {
+                // A blob in one repository and a manifest in another: it has to be read after all.
+                need.kind = Kind::Manifest;
+                if matches!(need.phase, Phase::Held(_)) {
+                    need.phase = Phase::Wanted;
+                    self.wanted.push_back(digest);
+                }
+            }
+            need.users.insert(ticket);
+            match &need.phase {
+                Phase::Held(refers) => wanted.extend(refers.iter().copied()),
+                Phase::Wanted | Phase::Running(_) | Phase::Resting(_) => {
+                    pending.open.insert(digest);
+                }
+            }
+        }
+    }
+
+    /// A digest that a record waits for is here.
+    pub(super) fn meet(&mut self, ticket: u64, digest: Digest) {
+        let Some(pending) = self.pending.get_mut(&ticket) else {
+            return;
+        };
+        pending.open.remove(&digest);
+        pending.stuck = None;
+        let refers = match self.needs.get(&digest).map(|need| &need.phase) {
+            Some(Phase::Held(refers)) => refers.clone(),
+            _ => Vec::new(),
+        };
+        for (digest, kind) in refers {
+            self.want(ticket, digest, kind);
+        }
+        self.progress(ticket);
+    }
+
+    /// A digest that a record waits for could not be had.
+    pub(super) fn fail(&mut self, ticket: u64, digest: Digest, outcome: &Outcome, now: Instant) {
+        let Some(pending) = self.pending.get_mut(&ticket) else {
+            return;
+        };
+        let wished = !pending.stated.contains(&digest);
+        if wished && *outcome == Outcome::Denied {
+            pending.open.remove(&digest);
+            self.progress(ticket);
+        } else if pending.record.sequence == 0 {
+            // The next comparison finds it again.
+            self.drop_pending(ticket);
+        } else if *outcome == Outcome::NoRoom {
+            // The content is there for the taking once there is room: no reason to do without.
+            pending.stuck = None;
+        } else {
+            pending.stuck.get_or_insert(now);
+        }
+    }
+
+    /// Has what is here looked at when it is time.
+    pub(super) fn keep(&mut self, now: Instant) {
+        let is_due = self
+            .kept
+            .is_none_or(|kept| now.saturating_duration_since(kept) >= self.limits.keep);
+        if !is_due {
+            return;
+        }
+        self.kept = Some(now);
+        for (digest, need) in &self.needs {
+            if matches!(need.phase, Phase::Held(_)) {
+                self.outputs.push_back(Output::Look { digest: *digest });
+            }
+        }
+    }
+
+    pub(super) fn wake(&mut self, is_due: impl Fn(Instant) -> bool) {
+        for (digest, need) in &mut self.needs {
+            if matches!(need.phase, Phase::Resting(until) if is_due(until)) {
+                need.phase = Phase::Wanted;
+                self.wanted.push_back(*digest);
+            }
+        }
+    }
+
+    /// Asks for what is wanted, as far as the bound on what runs allows.
+    pub(super) fn start_wanted(&mut self) {
+        while self.n_running < self.limits.parallel {
+            let Some(digest) = self.wanted.pop_front() else {
+                return;
+            };
+            let Some(need) = self.needs.get_mut(&digest) else {
+                continue;
+            };
+            if need.phase != Phase::Wanted {
+                continue;
+            }
+            need.phase = Phase::Running(need.kind);
+            self.n_running += 1;
+            self.outputs.push_back(Output::Ensure {
+                digest,
+                kind: need.kind,
+                from: need.from.clone(),
+            });
+        }
+    }
+}
+
+/// The content that a record states to be present.
+pub(super) fn content_of(record: &Record) -> Vec<(Digest, Kind)> {
+    let mut content = BTreeMap::new();
+    for fact in &record.facts {
+        match fact {
+            Fact::Blob {
+                digest,
+                size: Some(_),
+                ..
+            } => {
+                content.entry(*digest).or_insert(Kind::Blob);
+            }
+            Fact::Manifest {
+                digest,
+                link: Some(_),
+                ..
+            } => {
+                content.insert(*digest, Kind::Manifest);
+            }
+            Fact::Blob { .. } | Fact::Manifest { .. } | Fact::Tag { .. } => {}
+        }
+    }
+    content.into_iter().collect()
+}

@@ -1,0 +1,449 @@
+//! Several nodes, one content: leaderless replication, reads and uploads through any node.
+//!
+//! ```text
+//!             records                     content
+//! peer ──► feed ──► intake (core) ──► fetch ──► store        what others have stated and pushed
+//!                      └── when all of it is here ──► store
+//! store ──► server ──► peer                                  what this node holds, from its own disk
+//! client ──► read_through ──► fetch ──► client and store     what is not here yet
+//! client ──► proxy ──► peer                                  sessions that another node has
+//! store ──► compare ──► intake, fetch                        what went wrong
+//! ```
+//!
+//! Each node follows the journals of all others ([`feed`]) and applies a record when all the content
+//! that it needs is here ([`intake`]), so that a manifest that is visible can be pulled whole. A write
+//! is acknowledged when enough nodes have it on disk ([`acknowledge`]). Tags and deletions are
+//! registers in which the last writer wins, so partitions heal without anyone deciding.
+//!
+//! No node waits for another to start: alone, this one serves and takes what it can and says so.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use daemon::drain::Guard;
+use hyper::body::{Body as HttpBody, Incoming};
+use hyper::{Request, Response};
+use oci::digest::Digest;
+use registry_facts::name::NodeName;
+use registry_facts::record::Position;
+use registry_store::Store;
+use registry_store::others::{Fetched, Others};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use self::acknowledge::{Acknowledgement, Followers, Mode};
+use self::buckets::Difference;
+use self::compare::{CompareError, Comparison};
+use self::counters::Counters;
+use self::feed::{BEAT, Feed, now};
+use self::fetch::Fetcher;
+use self::intake::Limits;
+use self::peer::Peer;
+use self::server::Server;
+use self::settings::Settings;
+use self::tls::Identity;
+
+pub mod acknowledge;
+pub mod backoff;
+pub mod buckets;
+pub mod compare;
+pub mod counters;
+mod feed;
+mod fetch;
+pub mod intake;
+mod peer;
+pub mod proxy;
+mod read_through;
+mod server;
+pub mod settings;
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;
+mod throttle;
+mod tls;
+pub mod wire;
+
+pub use fetch::Body;
+pub use read_through::Remote;
+pub use server::Caller;
+pub use tls::TlsError;
+
+/// How often a write that waits looks whether a peer has fallen silent.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// The nodes of a site that keep one content; clones share it.
+#[derive(Clone, Debug)]
+pub struct Cluster(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    settings: Settings,
+    store: Store,
+    peers: Vec<Arc<Peer>>,
+    identity: Option<Arc<Identity>>,
+    counters: Counters,
+    fetcher: Fetcher,
+    feed: Feed,
+    server: Server,
+    /// The tasks that hold streams: cancelled when the cluster is dropped.
+    _tasks: JoinSet<()>,
+}
+
+impl Others for Cluster {
+    fn has_heard_all(&self) -> bool {
+        self.has_heard_all()
+    }
+
+    fn fetch<'a>(&'a self, digest: &'a Digest) -> Fetched<'a> {
+        Box::pin(self.fetch(digest))
+    }
+}
+
+impl Cluster {
+    /// Begins to follow the peers. Needs a tokio runtime; nothing is listened on before
+    /// [`serve`](Self::serve).
+    ///
+    /// # Errors
+    /// When the files that prove who this node is cannot be used.
+    pub fn start(settings: Settings, store: Store) -> Result<Self, TlsError> {
+        Self::start_with(settings, store, Limits::default())
+    }
+
+    fn start_with(settings: Settings, store: Store, limits: Limits) -> Result<Self, TlsError> {
+        let identity = match &settings.tls {
+            Some(files) => Some(Arc::new(Identity::read(&settings.node, files)?)),
+            None => None,
+        };
+        let peers: Vec<Arc<Peer>> = settings
+            .peers
+            .iter()
+            .map(|peer| Arc::new(Peer::new(peer, identity.as_ref())))
+            .collect();
+        let counters = Counters::default();
+        let fetcher = Fetcher::new(
+            store.clone(),
+            peers.clone(),
+            counters.clone(),
+            settings.fetches,
+            settings.bandwidth,
+        );
+        let feed = Feed::new(
+            store.clone(),
+            fetcher.clone(),
+            counters.clone(),
+            settings.clock_bound,
+            limits,
+        );
+        let followers = Followers::new(settings.acknowledge, peers.len());
+        let server = Server::new(
+            store.clone(),
+            peers.iter().map(|peer| peer.name.clone()).collect(),
+            identity.clone(),
+            followers,
+        );
+        let mut tasks = JoinSet::new();
+        tasks.spawn(feed.clone().beat());
+        for peer in &peers {
+            tasks.spawn(feed.clone().follow(Arc::clone(peer)));
+            let comparison = Comparison {
+                store: store.clone(),
+                feed: feed.clone(),
+                fetcher: fetcher.clone(),
+                counters: counters.clone(),
+            };
+            tasks.spawn(comparison.run(Arc::clone(peer), settings.compare_interval));
+        }
+        Ok(Self(Arc::new(Inner {
+            settings,
+            store,
+            peers,
+            identity,
+            counters,
+            fetcher,
+            feed,
+            server,
+            _tasks: tasks,
+        })))
+    }
+
+    /// Serves the peers on a listener until the drain is asked for. Requests of clients that a peer
+    /// passes on go to `passed_on`.
+    ///
+    /// # Errors
+    /// When the runtime cannot take the listener.
+    pub fn serve<H, F, B>(
+        &self,
+        listener: std::net::TcpListener,
+        passed_on: H,
+        guard: Guard,
+    ) -> std::io::Result<()>
+    where
+        H: Fn(Request<Incoming>, Caller) -> F + Clone + Send + Sync + 'static,
+        F: Future<Output = Response<B>> + Send + 'static,
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        listener.set_nonblocking(true)?;
+        let listener = TcpListener::from_std(listener)?;
+        tokio::spawn(self.0.server.clone().serve(listener, passed_on, guard));
+        Ok(())
+    }
+
+    /// Reads the certificate files anew, for connections to come.
+    ///
+    /// # Errors
+    /// When they cannot be used; those in force stay.
+    pub fn reload(&self) -> Result<(), TlsError> {
+        match &self.0.identity {
+            Some(identity) => identity.reload(),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the certificate files could be read anew; nothing is taken up.
+    ///
+    /// # Errors
+    /// When they cannot be used.
+    pub fn check(&self) -> Result<(), TlsError> {
+        check(&self.0.settings)
+    }
+
+    //--- Writes
+
+    /// Whether a write could be acknowledged: asked before it is made, so that what a site refuses
+    /// for the lack of a majority is not stored either.
+    #[must_use]
+    pub fn admits(&self) -> bool {
+        let now = now().into_std();
+        self.0.server.followers(|followers| followers.admits(now))
+    }
+
+    /// Waits until a write is on enough nodes, or no more can be waited for.
+    pub async fn acknowledge(&self, position: &Position) -> Acknowledgement {
+        let deadline = now() + self.0.settings.acknowledge_wait;
+        let mut heard = self.0.server.heard();
+        loop {
+            heard.mark_unchanged();
+            let time = now();
+            let is_last = time >= deadline;
+            let decided = self
+                .0
+                .server
+                .followers(|followers| followers.decide(position, time.into_std(), is_last));
+            if let Some(acknowledgement) = decided {
+                self.0.counters.acknowledged(acknowledgement.outcome);
+                return acknowledgement;
+            }
+            let look = (time + LOOK).min(deadline);
+            // The sender is in the server, which lives as long as this.
+            drop(tokio::time::timeout_at(look, heard.changed()).await);
+        }
+    }
+
+    /// Whether all that the other nodes have acknowledged is known here, but for what is on its way:
+    /// each is connected, this node has what it says it holds, and nothing waits for its content.
+    #[must_use]
+    pub fn has_heard_all(&self) -> bool {
+        let holds = self.0.store.vector();
+        let mut peers = self.0.peers.iter();
+        let is_heard = |peer: &Arc<Peer>| {
+            let known = peer.known();
+            peer.is_connected() && feed::behind(&holds, &known.holds) == 0
+        };
+        peers.all(is_heard) && self.0.feed.waiting().0 == 0
+    }
+
+    //--- Content
+
+    /// Whether some peer that may be reached holds content, whatever repository has it.
+    pub async fn has(&self, digest: &Digest) -> bool {
+        let mut asked = JoinSet::new();
+        for peer in self.0.peers.iter().filter(|peer| peer.may_answer()) {
+            let mut client = peer.control();
+            let request = proto::registry::HasRequest {
+                digests: vec![digest.to_string()],
+            };
+            asked.spawn(async move {
+                let answer = tokio::time::timeout(BEAT, client.has(request)).await;
+                let held = answer.ok()?.ok()?.into_inner().held;
+                held.first().map(|held| held.held)
+            });
+        }
+        while let Some(answer) = asked.join_next().await {
+            if answer.ok().flatten() == Some(true) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Brings content here from whoever has it; true when it is here. For the scrub, which repairs
+    /// what it had to put away.
+    pub async fn fetch(&self, digest: &Digest) -> bool {
+        self.0.fetcher.fetch(digest, None).await == fetch::Landing::Held
+    }
+
+    //--- Views
+
+    /// What this node and another one do not have alike.
+    ///
+    /// # Errors
+    /// When they cannot be compared.
+    pub async fn diff(&self, node: &str) -> Result<Vec<Difference>, CompareError> {
+        let peer = self.0.peers.iter().find(|peer| peer.name.as_str() == node);
+        let peer = peer.ok_or_else(|| CompareError::NoPeer(node.to_owned()))?;
+        let comparison = Comparison {
+            store: self.0.store.clone(),
+            feed: self.0.feed.clone(),
+            fetcher: self.0.fetcher.clone(),
+            counters: self.0.counters.clone(),
+        };
+        comparison.differences(peer).await
+    }
+
+    /// How the cluster is doing.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let time = now().into_std();
+        let holds = self.0.store.vector();
+        let (n_waiting, missing) = self.0.feed.waiting();
+        let followers = self.0.server.followers(|followers| {
+            let followers = followers.reachable(time);
+            let said = followers.map(|(name, follower)| {
+                let lag = feed::behind(&follower.holds, &holds);
+                (name.clone(), (lag, follower.waiting))
+            });
+            said.collect::<std::collections::BTreeMap<_, _>>()
+        });
+        let peers = self.0.peers.iter().map(|peer| {
+            let known = peer.known();
+            let follower = followers.get(&peer.name);
+            PeerStatus {
+                name: peer.name.clone(),
+                address: peer.address().to_owned(),
+                node: known.node.map(|node| node.to_string()),
+                connected: peer.is_connected(),
+                error: known.error,
+                heard: known
+                    .heard
+                    .map(|heard| time.saturating_duration_since(heard)),
+                behind: feed::behind(&holds, &known.holds),
+                follows: follower.is_some(),
+                lacks: follower.map(|(lag, _)| *lag),
+                waits: follower.map_or(0, |(_, waiting)| *waiting),
+                differences: known.differences,
+                missing_blobs: known.missing_blobs,
+            }
+        });
+        Status {
+            node: self.0.store.origin().to_string(),
+            acknowledge: self.0.settings.acknowledge,
+            peers: peers.collect(),
+            waiting: n_waiting,
+            missing,
+            fetching: self.0.fetcher.n_flights(),
+        }
+    }
+
+    /// What is counted, to be registered with the daemon's metrics.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.0.counters
+    }
+
+    //--- For the parts
+
+    fn store(&self) -> &Store {
+        &self.0.store
+    }
+
+    fn peers(&self) -> &[Arc<Peer>] {
+        &self.0.peers
+    }
+
+    fn peer(&self, name: &NodeName) -> Option<&Arc<Peer>> {
+        self.0.peers.iter().find(|peer| peer.name == *name)
+    }
+
+    fn fetcher(&self) -> &Fetcher {
+        &self.0.fetcher
+    }
+}
+
+/// Whether the files that prove who a node is can be used.
+///
+/// # Errors
+/// When they cannot.
+pub fn check(settings: &Settings) -> Result<(), TlsError> {
+    match &settings.tls {
+        Some(files) => Identity::read(&settings.node, files).map(drop),
+        None => Ok(()),
+    }
+}
+
+/// The handler of a node that takes no requests of clients from its peers.
+pub async fn nowhere(_: Request<Incoming>, _: Caller) -> Response<tonic::body::Body> {
+    std::future::ready(server::nowhere()).await
+}
+
+/// How the cluster is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// This node in this life of its disk.
+    pub node: String,
+    /// How many nodes a write has to be on.
+    pub acknowledge: Mode,
+    /// The other nodes.
+    pub peers: Vec<PeerStatus>,
+    /// Records that wait here for their content.
+    pub waiting: usize,
+    /// Content that could not be had, the first few, and how often it was tried.
+    pub missing: Vec<(Digest, u32)>,
+    /// Blobs on their way here.
+    pub fetching: usize,
+}
+
+/// How a peer is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerStatus {
+    /// What the site calls it.
+    pub name: NodeName,
+    /// Where it listens.
+    pub address: String,
+    /// Who it is in this life of its disk, once it was heard.
+    pub node: Option<String>,
+    /// Whether this node follows its journal.
+    pub connected: bool,
+    /// Why not; empty while it does.
+    pub error: String,
+    /// How long ago it was heard.
+    pub heard: Option<Duration>,
+    /// Records it has and this node has not.
+    pub behind: u64,
+    /// Whether it follows this node's journal.
+    pub follows: bool,
+    /// Records this node has and it has not, while it follows.
+    pub lacks: Option<u64>,
+    /// Records that wait there for their content.
+    pub waits: u64,
+    /// Registers and blobs that differed at the last comparison.
+    pub differences: u64,
+    /// Blobs this node holds and it does not, at the last comparison.
+    pub missing_blobs: u64,
+}
+
+/// Where a caller that proved nothing is known from.
+impl Caller {
+    /// What to call it in a log.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match &self.node {
+            Some(node) => node.as_str().to_owned(),
+            None => SocketAddr::to_string(&self.address),
+        }
+    }
+}

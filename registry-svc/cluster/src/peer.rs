@@ -1,0 +1,189 @@
+//! Another node, and the connections to it.
+//!
+//! Two connections: what is bulky must not stand in front of what others wait for. Both are made
+//! when first needed and made anew after they broke.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use hyper::Uri;
+use hyper_util::rt::TokioIo;
+use proto::registry::replication_client::ReplicationClient;
+use registry_facts::name::NodeName;
+use registry_facts::record::{NodeId, Vector};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tonic::transport::{Channel, Endpoint};
+use tower_service::Service;
+
+use super::settings::PeerSettings;
+use super::tls::{Identity, server_name};
+
+/// A connection attempt that takes longer has failed: peers are one switch away.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How often a silent peer is asked whether it is there, and how long it may take to answer.
+const KEEP_ALIVE: Duration = Duration::from_secs(3);
+
+/// What may be under way to this node on one stream: enough for 10 Gbit/s over 3 ms.
+pub(super) const STREAM_WINDOW: u32 = 4 << 20;
+
+/// The same for a whole connection.
+pub(super) const CONNECTION_WINDOW: u32 = 16 << 20;
+
+/// The largest message either side takes: a journal message of many records, or a piece of a blob.
+pub(super) const MAX_MESSAGE: usize = 32 << 20;
+
+/// Another node.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) name: NodeName,
+    address: String,
+    control: Channel,
+    bulk: Channel,
+    /// Whether its journal is being followed.
+    connected: AtomicBool,
+    known: Mutex<Known>,
+}
+
+/// What is known of a peer.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known {
+    /// Who it is in this life of its disk.
+    pub(super) node: Option<NodeId>,
+    /// What it said it holds.
+    pub(super) holds: Vector,
+    /// When it was last heard of.
+    pub(super) heard: Option<Instant>,
+    /// Why it is not connected; empty while it is.
+    pub(super) error: String,
+    /// Referenced blobs that this node holds and the peer does not, at the last comparison.
+    pub(super) missing_blobs: u64,
+    /// Registers and blobs that differed at the last comparison.
+    pub(super) differences: u64,
+}
+
+impl Peer {
+    pub(super) fn new(settings: &PeerSettings, identity: Option<&Arc<Identity>>) -> Self {
+        // Never resolved: the connector knows where to go.
+        let uri = Uri::builder()
+            .scheme("http")
+            .authority(settings.name.as_str())
+            .path_and_query("/")
+            .build()
+            .unwrap_or_default();
+        let channel = || {
+            let connector = Connector {
+                address: settings.address.clone(),
+                name: settings.name.clone(),
+                identity: identity.map(Arc::clone),
+            };
+            Endpoint::from(uri.clone())
+                .connect_timeout(CONNECT_TIMEOUT)
+                .initial_stream_window_size(STREAM_WINDOW)
+                .initial_connection_window_size(CONNECTION_WINDOW)
+                .http2_keep_alive_interval(KEEP_ALIVE)
+                .keep_alive_timeout(KEEP_ALIVE)
+                .connect_with_connector_lazy(connector)
+        };
+        Self {
+            name: settings.name.clone(),
+            address: settings.address.clone(),
+            control: channel(),
+            bulk: channel(),
+            connected: AtomicBool::new(false),
+            known: Mutex::default(),
+        }
+    }
+
+    /// For what others wait for.
+    pub(super) fn control(&self) -> ReplicationClient<Channel> {
+        ReplicationClient::new(self.control.clone()).max_decoding_message_size(MAX_MESSAGE)
+    }
+
+    /// For content.
+    pub(super) fn bulk(&self) -> ReplicationClient<Channel> {
+        ReplicationClient::new(self.bulk.clone()).max_decoding_message_size(MAX_MESSAGE)
+    }
+
+    /// For requests of clients that this node passes on.
+    pub(super) fn channel(&self) -> Channel {
+        self.bulk.clone()
+    }
+
+    pub(super) fn address(&self) -> &str {
+        &self.address
+    }
+
+    pub(super) fn is_connected(&self) -> bool {
+        self.connected.load(Ordering::Acquire)
+    }
+
+    /// Whether it is worth waiting for: it is there, or nobody has found out yet that it is not. A node
+    /// that has just started is asked for images before it has met the others.
+    pub(super) fn may_answer(&self) -> bool {
+        self.is_connected() || self.lock().error.is_empty()
+    }
+
+    pub(super) fn set_connected(&self, connected: bool) {
+        self.connected.store(connected, Ordering::Release);
+    }
+
+    pub(super) fn known(&self) -> Known {
+        self.lock().clone()
+    }
+
+    pub(super) fn learn(&self, change: impl FnOnce(&mut Known)) {
+        change(&mut self.lock());
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Makes the connections of one peer.
+#[derive(Clone, Debug)]
+struct Connector {
+    address: String,
+    name: NodeName,
+    identity: Option<Arc<Identity>>,
+}
+
+/// A connection, encrypted or not.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+impl Service<Uri> for Connector {
+    type Response = TokioIo<Pin<Box<dyn Stream>>>;
+    type Error = std::io::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let connector = self.clone();
+        Box::pin(async move {
+            let stream = TcpStream::connect(&connector.address).await?;
+            stream.set_nodelay(true)?;
+            let stream: Pin<Box<dyn Stream>> = match &connector.identity {
+                None => Box::pin(stream),
+                Some(identity) => {
+                    let name = server_name(&connector.name).ok_or_else(|| {
+                        std::io::Error::other("the peer's name cannot stand in a certificate")
+                    })?;
+                    let connector = TlsConnector::from(identity.client());
+                    Box::pin(connector.connect(name, stream).await?)
+                }
+            };
+            Ok(TokioIo::new(stream))
+        })
+    }
+}

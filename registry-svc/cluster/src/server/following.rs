@@ -1,0 +1,101 @@
+//! One stream of the journal to a peer, from its first message to its end.
+
+use std::collections::BTreeMap;
+use std::sync::PoisonError;
+
+use daemon::drain::Guard;
+use proto::registry as wire;
+use registry_facts::name::NodeName;
+use registry_facts::record::{Record, RecordError};
+use tokio::sync::mpsc;
+use tonic::{Status, Streaming};
+
+use super::{Following, RECORDS};
+use crate::acknowledge::Follower;
+use crate::feed::{BEAT, now};
+use crate::wire as form;
+
+impl Following {
+    /// This stream is the peer's newest.
+    pub(super) fn begun(&self) {
+        self.streams().insert(self.name.clone(), self.number);
+    }
+
+    /// Takes note of what the peer says.
+    pub(super) fn said(&self, request: wire::JournalRequest) -> Result<(), RecordError> {
+        let follower = Follower {
+            holds: form::read_vector(request.holds)?,
+            waiting: request.waiting,
+            heard: now().into_std(),
+        };
+        if self.streams().get(&self.name) == Some(&self.number) {
+            self.server.lock().heard(self.name.clone(), follower);
+            self.server.0.heard.send_modify(|count| *count += 1);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn run(
+        mut self,
+        mut requests: Streaming<wire::JournalRequest>,
+        mut records: mpsc::Receiver<Record>,
+        responses: mpsc::Sender<Result<wire::JournalResponse, Status>>,
+        mut guard: Guard,
+    ) {
+        let mut beat = tokio::time::interval(BEAT);
+        let mut batch = Vec::with_capacity(RECORDS);
+        while !(guard.is_asked() && records.is_empty()) {
+            let entries = tokio::select! {
+                request = requests.message() => match request.map(|request| request.map(|said| self.said(said))) {
+                    Ok(Some(Ok(()))) => continue,
+                    Ok(None | Some(Err(_))) | Err(_) => break,
+                },
+                n_records = records.recv_many(&mut batch, RECORDS) => match n_records {
+                    // The store is closed.
+                    0 => break,
+                    _ => batch.drain(..).map(|record| self.entry(&record)).collect(),
+                },
+                _ = beat.tick() => Vec::new(),
+                () = responses.closed() => break,
+                // What is there to be sent is sent; the peer follows the journal of the next process.
+                () = guard.asked(), if !guard.is_asked() => continue,
+            };
+            let response = wire::JournalResponse {
+                node: Some((&self.server.0.node).into()),
+                entries,
+                holds: Some(form::vector(&self.server.0.store.vector())),
+            };
+            if responses.send(Ok(response)).await.is_err() {
+                break;
+            }
+        }
+        self.ended();
+    }
+
+    fn entry(&mut self, record: &Record) -> wire::JournalEntry {
+        let previous = self.sent.of(&record.origin);
+        self.sent.advance(&record.origin, record.sequence);
+        wire::JournalEntry {
+            record: Some(record.into()),
+            previous,
+        }
+    }
+
+    fn ended(&self) {
+        let mut streams = self.streams();
+        if streams.get(&self.name) == Some(&self.number) {
+            streams.remove(&self.name);
+            drop(streams);
+            self.server.lock().gone(&self.name);
+            self.server.0.heard.send_modify(|count| *count += 1);
+        }
+    }
+
+    fn streams(&self) -> std::sync::MutexGuard<'_, BTreeMap<NodeName, u64>> {
+        self.server
+            .0
+            .streams
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}

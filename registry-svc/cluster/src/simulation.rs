@@ -1,0 +1,581 @@
+//! A network of nodes in one thread: the cores of replication with everything around them played.
+//!
+//! Messages are delayed, repeated and overtake each other, links break, nodes crash and lose what was
+//! not on their disks, disks are wiped. All chance comes from one seed; a failure names it, and
+//! `SIM_SEED=17 cargo test -p registry-svc simulation` replays it.
+
+mod chance;
+mod checks;
+mod clients;
+mod disk;
+mod faults;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use oci::digest::Digest;
+use registry_facts::name::NodeName;
+use registry_facts::record::{Key, NodeId, Position, Record, Stamped, Vector};
+
+use self::chance::Random;
+use self::disk::{Disk, sums};
+use super::acknowledge::{Follower, Followers, Mode};
+use super::backoff::Backoff;
+use super::buckets::{self, Registers, bucket_of};
+use super::intake::{Intake, Kind, Limits, Outcome, Output};
+use super::wire as form;
+
+/// How many seeds a run tries.
+const SEEDS: u64 = 30;
+
+/// How long the faults last, in simulated milliseconds, and how long the network has to become equal.
+const TROUBLE: u64 = 90_000;
+const HEALING: u64 = 90_000;
+
+/// How long content that nothing refers to stays.
+const GRACE: u64 = 20_000;
+
+#[test]
+fn nodes_become_equal_and_lose_nothing_acknowledged() {
+    let given = std::env::var("SIM_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
+    let seeds = given.map_or(0..SEEDS, |seed| seed..seed + 1);
+    let mut sum = Tally::default();
+    for seed in seeds {
+        let n_nodes = 2 + usize::try_from(seed % 3).unwrap();
+        let mut world = World::new(seed, n_nodes);
+        world.run();
+        sum.add(&world.tally);
+    }
+    if given.is_none() {
+        // What never happens is not tested.
+        assert!(sum.acknowledged > 1000, "{sum:?}");
+        assert!(sum.fewer > 50, "{sum:?}");
+        assert!(sum.crashes > 100 && sum.wipes > 20, "{sum:?}");
+        assert!(sum.partitions > 50 && sum.repairs > 20, "{sum:?}");
+        assert!(
+            sum.set_aside > 0 && sum.sparse > 20 && sum.swept > 100,
+            "{sum:?}"
+        );
+        assert!(sum.restarts > 10, "{sum:?}");
+    }
+}
+
+/// What happened, so that a run that tests nothing shows.
+#[derive(Debug, Default)]
+struct Tally {
+    acknowledged: u64,
+    fewer: u64,
+    crashes: u64,
+    wipes: u64,
+    partitions: u64,
+    repairs: u64,
+    set_aside: u64,
+    sparse: u64,
+    swept: u64,
+    restarts: u64,
+}
+
+impl Tally {
+    fn add(&mut self, other: &Self) {
+        self.acknowledged += other.acknowledged;
+        self.fewer += other.fewer;
+        self.crashes += other.crashes;
+        self.wipes += other.wipes;
+        self.partitions += other.partitions;
+        self.repairs += other.repairs;
+        self.set_aside += other.set_aside;
+        self.sparse += other.sparse;
+        self.swept += other.swept;
+        self.restarts += other.restarts;
+    }
+}
+
+#[derive(Debug)]
+struct Node {
+    id: NodeId,
+    disk: Disk,
+    intake: Intake,
+    followers: Followers,
+    /// Since the last crash; what belongs to an earlier life is dropped.
+    life: u64,
+    up: bool,
+    /// Writes whose acknowledgement is awaited, and until when.
+    writes: Vec<(Position, Vec<Stamped>, u64)>,
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Ask {
+        from: usize,
+        to: usize,
+    },
+    Asked {
+        from: usize,
+        to: usize,
+        life: u64,
+        begin: Vector,
+        holds: Vector,
+    },
+    Answered {
+        from: usize,
+        to: usize,
+        life: u64,
+        entries: Vec<(Record, u64)>,
+    },
+    Ensure {
+        at: usize,
+        life: u64,
+        digest: Digest,
+        kind: Kind,
+        first: NodeName,
+    },
+    Settle {
+        at: usize,
+        life: u64,
+        digest: Digest,
+        outcome: Outcome,
+    },
+    Apply {
+        at: usize,
+        life: u64,
+        batch: u64,
+        records: Vec<Record>,
+    },
+    Tick {
+        at: usize,
+    },
+    Client,
+    Compare {
+        at: usize,
+        with: usize,
+    },
+    Sweep {
+        at: usize,
+    },
+    Fault,
+    Return {
+        at: usize,
+    },
+}
+
+struct World {
+    seed: u64,
+    random: Random,
+    base: Instant,
+    time: u64,
+    next: u64,
+    events: BTreeMap<(u64, u64), Event>,
+    nodes: Vec<Node>,
+    /// Links that are cut.
+    cut: BTreeSet<(usize, usize)>,
+    /// What manifests refer to.
+    content: BTreeMap<Digest, Vec<(Digest, Kind)>>,
+    /// What was never pushed anywhere.
+    nowhere: BTreeSet<Digest>,
+    /// What clients were told is safe.
+    acknowledged: Vec<Stamped>,
+    tally: Tally,
+}
+
+impl World {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "any instant does as the beginning"
+    )]
+    fn new(seed: u64, n_nodes: usize) -> Self {
+        let mut world = Self {
+            seed,
+            random: Random(seed),
+            base: Instant::now(),
+            time: 1_000_000,
+            next: 0,
+            events: BTreeMap::new(),
+            nodes: Vec::new(),
+            cut: BTreeSet::new(),
+            content: BTreeMap::new(),
+            nowhere: BTreeSet::new(),
+            acknowledged: Vec::new(),
+            tally: Tally::default(),
+        };
+        for at in 0..n_nodes {
+            let id = NodeId {
+                name: format!("node-{at}").parse().unwrap(),
+                incarnation: world.random.next(),
+            };
+            world.nodes.push(Node {
+                id,
+                disk: Disk::default(),
+                intake: Intake::new(limits(), Vector::default()),
+                followers: Followers::new(Mode::MajorityOfReachable, n_nodes - 1),
+                life: 0,
+                up: true,
+                writes: Vec::new(),
+            });
+            world.after(100, Event::Tick { at });
+            world.after(5_000, Event::Sweep { at });
+            for other in (0..n_nodes).filter(|other| *other != at) {
+                world.after(
+                    200,
+                    Event::Ask {
+                        from: at,
+                        to: other,
+                    },
+                );
+                world.after(8_000, Event::Compare { at, with: other });
+            }
+        }
+        world.after(100, Event::Client);
+        world.after(1_000, Event::Fault);
+        world
+    }
+
+    fn run(&mut self) {
+        let trouble_ends = self.time + TROUBLE;
+        while self.time < trouble_ends {
+            self.step();
+        }
+        self.cut.clear();
+        for at in 0..self.nodes.len() {
+            self.nodes[at].up = true;
+        }
+        let end = self.time + HEALING;
+        while self.time < end {
+            // No clients and no faults any more.
+            let ((time, _), event) = self.events.pop_first().unwrap();
+            self.time = time;
+            if !matches!(event, Event::Client | Event::Fault) {
+                self.perform(event);
+            }
+        }
+        self.check_equal();
+    }
+
+    fn step(&mut self) {
+        let ((time, _), event) = self.events.pop_first().unwrap();
+        self.time = time;
+        self.perform(event);
+    }
+
+    fn now(&self) -> Instant {
+        self.base + Duration::from_millis(self.time)
+    }
+
+    /// Has something happen within so many milliseconds.
+    fn after(&mut self, within: u64, event: Event) {
+        let time = self.time + 1 + self.random.below(within);
+        self.next += 1;
+        self.events.insert((time, self.next), event);
+    }
+
+    fn linked(&self, one: usize, other: usize) -> bool {
+        let link = (one.min(other), one.max(other));
+        self.nodes[one].up && self.nodes[other].up && !self.cut.contains(&link)
+    }
+
+    fn alive(&self, at: usize, life: u64) -> bool {
+        self.nodes[at].up && self.nodes[at].life == life
+    }
+
+    #[expect(clippy::too_many_lines, reason = "an arm for each event")]
+    fn perform(&mut self, event: Event) {
+        match event {
+            Event::Ask { from, to } => {
+                if self.nodes[from].up {
+                    let node = &self.nodes[from];
+                    let asked = Event::Asked {
+                        from,
+                        to,
+                        life: node.life,
+                        begin: node.intake.expected(),
+                        holds: node.disk.vector.clone(),
+                    };
+                    self.after(50, asked.clone());
+                    if self.random.chance(10) {
+                        self.after(3_000, asked);
+                    }
+                }
+                self.after(400, Event::Ask { from, to });
+            }
+            Event::Asked {
+                from,
+                to,
+                life,
+                begin,
+                holds,
+            } => self.asked(from, to, life, begin, holds),
+            Event::Answered {
+                from,
+                to,
+                life,
+                entries,
+            } => {
+                if self.alive(from, life) && self.linked(from, to) {
+                    let name = self.nodes[to].id.name.clone();
+                    for (record, previous) in entries {
+                        self.nodes[from].intake.receive(&name, record, previous);
+                    }
+                    self.outputs(from);
+                }
+            }
+            Event::Ensure {
+                at,
+                life,
+                digest,
+                kind,
+                first,
+            } => self.ensure(at, life, digest, kind, &first),
+            Event::Settle {
+                at,
+                life,
+                digest,
+                outcome,
+            } => {
+                if self.alive(at, life) {
+                    let (now, spread) = (self.now(), u8::try_from(self.random.below(256)).unwrap());
+                    // What was fetched is on the disk.
+                    if matches!(outcome, Outcome::Held(_)) {
+                        self.nodes[at].disk.held.insert(digest, self.time);
+                    }
+                    self.nodes[at].intake.settle(&digest, outcome, spread, now);
+                    self.outputs(at);
+                }
+            }
+            Event::Apply {
+                at,
+                life,
+                batch,
+                records,
+            } => {
+                if self.alive(at, life) {
+                    let done = !self.random.chance(5);
+                    if done {
+                        for record in records {
+                            self.nodes[at].disk.apply(record);
+                        }
+                        self.check(at);
+                    }
+                    self.nodes[at].intake.applied(batch, done);
+                    self.outputs(at);
+                }
+            }
+            Event::Tick { at } => {
+                if self.nodes[at].up {
+                    let now = self.now();
+                    let vector = self.nodes[at].disk.vector.clone();
+                    self.nodes[at].intake.advance(&vector);
+                    self.nodes[at].intake.tick(now);
+                    self.outputs(at);
+                    self.acknowledge(at);
+                }
+                self.after(1_000, Event::Tick { at });
+            }
+            Event::Client => {
+                self.client();
+                self.after(1_500, Event::Client);
+            }
+            Event::Compare { at, with } => {
+                self.compare(at, with);
+                self.after(15_000, Event::Compare { at, with });
+            }
+            Event::Sweep { at } => {
+                if self.nodes[at].up {
+                    self.sweep(at);
+                    self.check(at);
+                }
+                self.after(8_000, Event::Sweep { at });
+            }
+            Event::Fault => {
+                self.fault();
+                self.after(8_000, Event::Fault);
+            }
+            Event::Return { at } => self.nodes[at].up = true,
+        }
+    }
+
+    //--- Replication
+
+    fn asked(&mut self, from: usize, to: usize, life: u64, begin: Vector, holds: Vector) {
+        if !self.alive(from, life) || !self.linked(from, to) {
+            return;
+        }
+        let now = self.now();
+        let name = self.nodes[from].id.name.clone();
+        let follower = Follower {
+            holds,
+            waiting: 0,
+            heard: now,
+        };
+        self.nodes[to].followers.heard(name, follower);
+        self.acknowledge(to);
+        let own = self.nodes[from].id.clone();
+        let mut sent = begin;
+        let mut entries = Vec::new();
+        let n_entries = 1 + usize::try_from(self.random.below(8)).unwrap();
+        let disk = &self.nodes[to].disk;
+        for record in &disk.journal {
+            if entries.len() >= n_entries {
+                break;
+            }
+            if record.sequence == 0 || record.sequence <= sent.of(&record.origin) {
+                continue;
+            }
+            let previous = sent.of(&record.origin);
+            sent.advance(&record.origin, record.sequence);
+            if record.origin != own {
+                entries.push((disk.live(record), previous));
+            }
+        }
+        if !entries.is_empty() {
+            self.after(
+                50,
+                Event::Answered {
+                    from,
+                    to,
+                    life,
+                    entries,
+                },
+            );
+        }
+    }
+
+    fn outputs(&mut self, at: usize) {
+        let life = self.nodes[at].life;
+        while let Some(output) = self.nodes[at].intake.poll_output() {
+            match output {
+                Output::Ensure { digest, kind, from } => {
+                    self.after(
+                        200,
+                        Event::Ensure {
+                            at,
+                            life,
+                            digest,
+                            kind,
+                            first: from,
+                        },
+                    );
+                }
+                Output::Look { digest } => match self.nodes[at].disk.held.get_mut(&digest) {
+                    Some(touched) => *touched = self.time,
+                    None => self.nodes[at].intake.lost(&digest),
+                },
+                Output::Apply { batch, records } => {
+                    self.after(
+                        100,
+                        Event::Apply {
+                            at,
+                            life,
+                            batch,
+                            records,
+                        },
+                    );
+                }
+                Output::SetAside { .. } => self.tally.set_aside += 1,
+                Output::Restart => self.tally.restarts += 1,
+            }
+        }
+    }
+
+    fn ensure(&mut self, at: usize, life: u64, digest: Digest, kind: Kind, first: &NodeName) {
+        if !self.alive(at, life) {
+            return;
+        }
+        let refers = match kind {
+            Kind::Blob => Vec::new(),
+            Kind::Manifest => self.content.get(&digest).cloned().unwrap_or_default(),
+        };
+        let peers: Vec<usize> = (0..self.nodes.len()).filter(|peer| *peer != at).collect();
+        let holder = |peer: &&usize| self.nodes[**peer].disk.held.contains_key(&digest);
+        let reachable: Vec<usize> = peers
+            .iter()
+            .copied()
+            .filter(|peer| self.linked(at, *peer))
+            .collect();
+        let first_denies = reachable
+            .iter()
+            .any(|peer| self.nodes[*peer].id.name == *first);
+        let outcome = if self.nodes[at].disk.held.contains_key(&digest) {
+            self.nodes[at].disk.held.insert(digest, self.time);
+            Outcome::Held(refers)
+        } else if self.random.chance(5) {
+            Outcome::Unreachable
+        } else if reachable.iter().any(|peer| holder(&peer)) {
+            Outcome::Held(refers)
+        } else if first_denies {
+            Outcome::Denied
+        } else {
+            Outcome::Unreachable
+        };
+        self.after(
+            500,
+            Event::Settle {
+                at,
+                life,
+                digest,
+                outcome,
+            },
+        );
+    }
+
+    fn compare(&mut self, at: usize, with: usize) {
+        if !self.linked(at, with) {
+            return;
+        }
+        let (here, there) = (
+            &self.nodes[at].disk.registers,
+            &self.nodes[with].disk.registers,
+        );
+        let differing = sums(here).differing(&sums(there));
+        let part = |registers: &Registers| -> Registers {
+            let is_in = |(key, _): &(&Key, &Stamped)| differing.contains(&bucket_of(key));
+            registers
+                .iter()
+                .filter(is_in)
+                .map(|(key, one)| (key.clone(), one.clone()))
+                .collect()
+        };
+        let repairs = buckets::repairs(&part(here), &part(there));
+        self.tally.repairs += repairs.len() as u64;
+        let name = self.nodes[with].id.name.clone();
+        for record in form::repairs(repairs) {
+            self.nodes[at].intake.repair(&name, record);
+        }
+        self.outputs(at);
+    }
+
+    //--- Sweep and faults
+
+    /// Takes away what nothing visible refers to and nobody asked for lately.
+    fn sweep(&mut self, at: usize) {
+        let mut marked = BTreeSet::new();
+        let mut todo: Vec<Digest> = self.nodes[at].disk.live_content();
+        while let Some(digest) = todo.pop() {
+            if marked.insert(digest) {
+                let refers = self.content.get(&digest).into_iter().flatten();
+                todo.extend(refers.map(|(digest, _)| *digest));
+            }
+        }
+        let time = self.time;
+        let held = &mut self.nodes[at].disk.held;
+        let before = held.len();
+        held.retain(|digest, touched| marked.contains(digest) || *touched + GRACE > time);
+        self.tally.swept += (before - held.len()) as u64;
+    }
+
+    //--- What has to hold
+}
+
+fn limits() -> Limits {
+    Limits {
+        queue: 8,
+        parallel: 6,
+        batch: 3,
+        patience: Duration::from_secs(12),
+        keep: Duration::from_secs(4),
+        backoff: Backoff {
+            first: Duration::from_millis(200),
+            longest: Duration::from_secs(3),
+        },
+    }
+}

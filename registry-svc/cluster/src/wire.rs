@@ -1,0 +1,252 @@
+//! Vectors, registers and answers as they travel; the records' own form is the journal's.
+//!
+//! What comes from a peer is parsed into values that cannot be wrong, or refused.
+
+use oci::digest::Digest;
+use oci::reference::{Reference, RepositoryName};
+use proto::registry as wire;
+use registry_facts::hlc::Hlc;
+use registry_facts::record::{Key, NodeId, Rank, Record, RecordError, Stamped, Vector};
+
+use super::buckets::Buckets;
+
+/// The longest vector that is taken: a site has few nodes, and each has few lives.
+const LONGEST_VECTOR: usize = 4096;
+
+/// A message of any kind; none when the octets are not one.
+#[must_use]
+pub fn decode<M: prost::Message + Default>(octets: &[u8]) -> Option<M> {
+    M::decode(octets).ok()
+}
+
+/// A vector on the wire.
+#[must_use]
+pub fn vector(vector: &Vector) -> wire::Vector {
+    let entries = vector.iter().map(|(origin, sequence)| wire::vector::Entry {
+        origin: Some(origin.into()),
+        sequence,
+    });
+    wire::Vector {
+        entries: entries.collect(),
+    }
+}
+
+/// Reads a vector; none is an empty one.
+///
+/// # Errors
+///
+/// When it is none.
+pub fn read_vector(vector: Option<wire::Vector>) -> Result<Vector, RecordError> {
+    let entries = vector.unwrap_or_default().entries;
+    if entries.len() > LONGEST_VECTOR {
+        return Err(RecordError::Field("vector"));
+    }
+    entries
+        .into_iter()
+        .map(|entry| Ok((read_node(entry.origin)?, entry.sequence)))
+        .collect()
+}
+
+/// Reads a node, which has to be there.
+///
+/// # Errors
+///
+/// When it is none.
+pub fn read_node(node: Option<wire::NodeId>) -> Result<NodeId, RecordError> {
+    node.ok_or(RecordError::Field("node"))?.try_into()
+}
+
+/// A register on the wire.
+#[must_use]
+pub fn register(register: &Stamped) -> wire::Register {
+    wire::Register {
+        origin: Some((&register.origin).into()),
+        stamp: register.stamp.to_bits(),
+        fact: Some((&register.fact).into()),
+    }
+}
+
+/// Reads a register.
+///
+/// # Errors
+///
+/// When it is none.
+pub fn read_register(register: wire::Register) -> Result<Stamped, RecordError> {
+    Ok(Stamped {
+        origin: read_node(register.origin)?,
+        sequence: 0,
+        stamp: Hlc::from_bits(register.stamp),
+        fact: register.fact.ok_or(RecordError::Unknown)?.try_into()?,
+    })
+}
+
+/// Registers as the records that repair them: what was stated at one moment stays together.
+#[must_use]
+pub fn repairs(registers: Vec<Stamped>) -> Vec<Record> {
+    let mut records: std::collections::BTreeMap<(Hlc, NodeId), Record> = Default::default();
+    for register in registers {
+        records
+            .entry((register.stamp, register.origin.clone()))
+            .or_insert_with(|| Record {
+                origin: register.origin,
+                sequence: 0,
+                stamp: register.stamp,
+                facts: Vec::new(),
+            })
+            .facts
+            .push(register.fact);
+    }
+    records.into_values().collect()
+}
+
+/// Reads a digest.
+///
+/// # Errors
+///
+/// When it is none.
+pub fn read_digest(text: &str) -> Result<Digest, RecordError> {
+    text.parse().map_err(|_| RecordError::Field("digest"))
+}
+
+/// What a peer is asked to find.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// In which repository.
+    pub repository: RepositoryName,
+    /// Under what.
+    pub what: What,
+}
+
+impl Wanted {
+    /// The register that says whether the repository shows it.
+    #[must_use]
+    pub fn key(&self) -> Key {
+        let repository = self.repository.clone();
+        match &self.what {
+            What::Blob(digest) => Key::Blob {
+                repository,
+                digest: *digest,
+            },
+            What::Manifest(Reference::Digest(digest)) => Key::Manifest {
+                repository,
+                digest: *digest,
+            },
+            What::Manifest(Reference::Tag(tag)) => Key::Tag {
+                repository,
+                tag: tag.clone(),
+            },
+        }
+    }
+}
+
+/// What a repository shows something under.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A blob.
+    Blob(Digest),
+    /// A manifest.
+    Manifest(Reference),
+}
+
+/// What a peer has found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// What was found.
+    pub digest: Digest,
+    /// In octets.
+    pub size: u64,
+    /// Of a manifest.
+    pub media_type: String,
+    /// Who stated it, and when.
+    pub rank: Rank,
+    /// What states that the repository has it.
+    pub link: Stamped,
+}
+
+impl From<&Wanted> for wire::FindRequest {
+    fn from(wanted: &Wanted) -> Self {
+        use wire::find_request::What as Wire;
+        let what = match &wanted.what {
+            What::Blob(digest) => Wire::Blob(digest.to_string()),
+            What::Manifest(Reference::Tag(tag)) => Wire::Manifest(tag.as_str().to_owned()),
+            What::Manifest(Reference::Digest(digest)) => Wire::Manifest(digest.to_string()),
+        };
+        Self {
+            repository: wanted.repository.as_str().to_owned(),
+            what: Some(what),
+        }
+    }
+}
+
+impl TryFrom<wire::FindRequest> for Wanted {
+    type Error = RecordError;
+
+    fn try_from(request: wire::FindRequest) -> Result<Self, RecordError> {
+        use wire::find_request::What as Wire;
+        let repository = request.repository.parse();
+        let what = match request.what.ok_or(RecordError::Unknown)? {
+            Wire::Blob(digest) => What::Blob(read_digest(&digest)?),
+            Wire::Manifest(reference) => {
+                let reference = reference.parse();
+                What::Manifest(reference.map_err(|_| RecordError::Field("reference"))?)
+            }
+        };
+        Ok(Self {
+            repository: repository.map_err(|_| RecordError::Field("repository"))?,
+            what,
+        })
+    }
+}
+
+impl From<&Found> for wire::Found {
+    fn from(found: &Found) -> Self {
+        Self {
+            digest: found.digest.to_string(),
+            size: found.size,
+            media_type: found.media_type.clone(),
+            origin: Some((&found.rank.origin).into()),
+            stamp: found.rank.stamp.to_bits(),
+            link: Some(register(&found.link)),
+        }
+    }
+}
+
+impl TryFrom<wire::Found> for Found {
+    type Error = RecordError;
+
+    fn try_from(found: wire::Found) -> Result<Self, RecordError> {
+        Ok(Self {
+            digest: read_digest(&found.digest)?,
+            size: found.size,
+            media_type: found.media_type,
+            rank: Rank {
+                stamp: Hlc::from_bits(found.stamp),
+                origin: read_node(found.origin)?,
+            },
+            link: read_register(found.link.ok_or(RecordError::Field("link"))?)?,
+        })
+    }
+}
+
+/// What a peer said of all that it has.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// Of its registers.
+    pub registers: Buckets,
+    /// Of the content that it holds.
+    pub blobs: Buckets,
+}
+
+impl TryFrom<wire::SummaryResponse> for Summary {
+    type Error = RecordError;
+
+    fn try_from(response: wire::SummaryResponse) -> Result<Self, RecordError> {
+        let buckets = |buckets: &[wire::Bucket]| {
+            Buckets::from_wire(buckets).ok_or(RecordError::Field("bucket"))
+        };
+        Ok(Self {
+            registers: buckets(&response.registers)?,
+            blobs: buckets(&response.blobs)?,
+        })
+    }
+}

@@ -1,0 +1,198 @@
+//! Connections: accepts them, speaks HTTP/1.1 or HTTP/2 on them, in the clear or in TLS, and lets
+//! them end.
+//!
+//! ```text
+//! listener → room? → TLS handshake → ALPN, else the first octets → HTTP/1.1 | HTTP/2 → Api
+//!              │           └ within a time        └ within a time       └ head, body, answer: within a time
+//!              └ waits in the kernel's queue
+//! ```
+//!
+//! Runs on the runtime that it is started in. Never looks into a request: [`Api`] does.
+
+mod clients;
+mod connection;
+mod stall;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use daemon::drain::{Drain, Guard};
+use daemon::snapshot::Cell;
+use rustls::ServerConfig;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::Api;
+use clients::{Clients, Place};
+
+/// What is offered in TLS. HTTP/1.1 first: clients open a connection for each of several blobs
+/// then, and each connection has its own core to encrypt on.
+pub const ALPN: [&[u8]; 2] = [b"http/1.1", H2];
+
+/// HTTP/2 as ALPN names it (RFC 9113 §3.1).
+const H2: &[u8] = b"h2";
+
+/// How long to wait when the system has no descriptor for a new connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+
+/// Bounds of what connections may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Connections at once; more wait in the kernel's queue. Each may cost a descriptor for itself
+    /// and one for a blob.
+    pub connections: usize,
+    /// Connections of one address at once; more are closed. Clients open some ten for an image.
+    pub connections_per_client: usize,
+    /// A TLS handshake takes no longer.
+    pub handshake: Duration,
+    /// A request's head takes no longer, and nor does a client that thinks what to ask next.
+    pub head: Duration,
+    /// A client that takes nothing of its answer for so long is gone.
+    pub stall: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            connections: 4096,
+            connections_per_client: 1024,
+            handshake: Duration::from_secs(10),
+            head: Duration::from_secs(60),
+            stall: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Listeners that are served.
+#[derive(Debug)]
+pub struct Server {
+    drain: Drain,
+    accepting: Vec<JoinHandle<()>>,
+    addresses: Vec<SocketAddr>,
+}
+
+/// What every connection needs.
+#[derive(Debug)]
+struct Shared {
+    api: Arc<Api>,
+    tls: Option<Arc<Cell<ServerConfig>>>,
+    settings: Settings,
+    room: Arc<Semaphore>,
+    clients: Clients,
+}
+
+/// A connection that was accepted, with its room.
+struct Accepted {
+    stream: TcpStream,
+    address: SocketAddr,
+    held: (OwnedSemaphorePermit, Place),
+}
+
+impl Server {
+    /// Serves `api` on `listeners`; in TLS, if there is a configuration for it, of which each new
+    /// connection takes the current one.
+    ///
+    /// # Errors
+    /// When the runtime does not take a listener.
+    pub fn start(
+        listeners: Vec<StdListener>,
+        api: Arc<Api>,
+        tls: Option<Arc<Cell<ServerConfig>>>,
+        settings: Settings,
+    ) -> io::Result<Self> {
+        let (drain, guard) = Drain::new();
+        let shared = Arc::new(Shared {
+            api,
+            tls,
+            settings,
+            room: Arc::new(Semaphore::new(settings.connections)),
+            clients: Clients::default(),
+        });
+        let mut addresses = Vec::new();
+        let mut accepting = Vec::new();
+        for listener in listeners {
+            listener.set_nonblocking(true)?;
+            let listener = TcpListener::from_std(listener)?;
+            addresses.push(listener.local_addr()?);
+            let (shared, guard) = (Arc::clone(&shared), guard.clone());
+            accepting.push(tokio::spawn(serve(listener, shared, guard)));
+        }
+        Ok(Self {
+            drain,
+            accepting,
+            addresses,
+        })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Takes no new connections, lets requests end, and ends what is left at the deadline; true
+    /// when nothing was.
+    pub async fn drain(self, deadline: Duration) -> bool {
+        let is_drained = self.drain.finish(deadline).await;
+        for task in &self.accepting {
+            // Connections go with the task that accepted them.
+            task.abort();
+        }
+        is_drained
+    }
+}
+
+/// Accepts until the end is asked for, and then waits for what was accepted.
+async fn serve(listener: TcpListener, shared: Arc<Shared>, mut guard: Guard) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = accept(&listener, &shared) => {
+                let Some(accepted) = accepted else { continue };
+                connections.spawn(connection::serve(Arc::clone(&shared), accepted, guard.clone()));
+            }
+            Some(ended) = connections.join_next(), if !connections.is_empty() => noticed(ended),
+            () = guard.asked() => break,
+        }
+    }
+    drop(listener);
+    while let Some(ended) = connections.join_next().await {
+        noticed(ended);
+    }
+}
+
+fn noticed(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(%error, "Connection ended in a panic");
+    }
+}
+
+/// The next connection that there is room for. Cancel safe.
+async fn accept(listener: &TcpListener, shared: &Shared) -> Option<Accepted> {
+    let permit = Arc::clone(&shared.room).acquire_owned().await.ok()?;
+    match listener.accept().await {
+        Ok((stream, address)) => {
+            let most = shared.settings.connections_per_client;
+            let Some(place) = shared.clients.enter(address.ip(), most) else {
+                tracing::debug!(client = %address, "Connection is closed: its client has too many");
+                return None;
+            };
+            Some(Accepted {
+                stream,
+                address,
+                held: (permit, place),
+            })
+        }
+        Err(error) => {
+            tracing::warn!(%error, "Connection was not accepted");
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+//! How many bodies are received at once, of all clients and of each.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::error::{Code, Refused};
+
+use super::limits::{Limits, UPLOADS_RETRY};
+
+/// The bodies that are being received.
+#[derive(Debug, Default)]
+pub(super) struct Uploads {
+    shared: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    all: usize,
+    of_client: HashMap<IpAddr, usize>,
+}
+
+/// One of them; it is received no more when this is dropped.
+#[derive(Debug)]
+pub(super) struct Permit {
+    shared: Arc<Mutex<State>>,
+    client: IpAddr,
+}
+
+impl Uploads {
+    /// Room for one more body of `client`.
+    pub(super) fn admit(&self, client: IpAddr, limits: &Limits) -> Result<Permit, Refused> {
+        let client = client.to_canonical();
+        let mut state = lock(&self.shared);
+        let of_client = state.of_client.get(&client).copied().unwrap_or(0);
+        if state.all >= limits.uploads || of_client >= limits.uploads_per_client {
+            return Err(
+                Refused::with(Code::TooManyRequests, "too many uploads at once")
+                    .after(UPLOADS_RETRY)
+                    .closing(),
+            );
+        }
+        state.all += 1;
+        state.of_client.insert(client, of_client + 1);
+        Ok(Permit {
+            shared: Arc::clone(&self.shared),
+            client,
+        })
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut state = lock(&self.shared);
+        state.all = state.all.saturating_sub(1);
+        let left = state.of_client.get(&self.client).copied().unwrap_or(0);
+        match left {
+            0 | 1 => drop(state.of_client.remove(&self.client)),
+            left => drop(state.of_client.insert(self.client, left - 1)),
+        }
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    // Two counters that are changed together, without anything that could panic in between.
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neither_all_nor_one_client_have_more_than_their_share() {
+        let limits = Limits {
+            uploads: 3,
+            uploads_per_client: 2,
+            ..Limits::default()
+        };
+        let uploads = Uploads::default();
+        let [first, second]: [IpAddr; 2] = ["192.0.2.1", "192.0.2.2"].map(|ip| ip.parse().unwrap());
+        let one = uploads.admit(first, &limits).unwrap();
+        let mapped = "::ffff:192.0.2.1".parse().unwrap();
+        let two = uploads.admit(mapped, &limits).unwrap();
+        let refused = uploads.admit(first, &limits).unwrap_err();
+        assert_eq!((refused.status, refused.closes), (429, true));
+        assert!(refused.retry_after.is_some());
+        let three = uploads.admit(second, &limits).unwrap();
+        assert!(uploads.admit(second, &limits).is_err());
+        drop(one);
+        let four = uploads.admit(second, &limits).unwrap();
+        drop((two, three, four));
+        let state = lock(&uploads.shared);
+        assert_eq!((state.all, state.of_client.len()), (0, 0));
+    }
+}

@@ -1,0 +1,133 @@
+//! What is remembered of an upstream: when a tag was last found to be current, and when nobody answered.
+//!
+//! Decides from the time that it is given, and never looks at a clock.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use oci::digest::Digest;
+use oci::reference::{RepositoryName, Tag};
+use tokio::time::Instant;
+
+/// Tags that are remembered. One that is forgotten is asked for again.
+const MAX_TAGS: usize = 100_000;
+/// After this long without an answer an upstream is asked again, at first.
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
+/// And at last.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// Tags by when they were last found to be current.
+#[derive(Debug, Default)]
+pub(super) struct Tags {
+    seen: BTreeMap<(RepositoryName, Tag), Seen>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// What the tag pointed to.
+    pub(super) digest: Digest,
+    /// When.
+    pub(super) at: Instant,
+}
+
+impl Tags {
+    /// Notes what a tag points to now.
+    pub(super) fn note(
+        &mut self,
+        repository: &RepositoryName,
+        tag: &Tag,
+        digest: Digest,
+        now: Instant,
+    ) {
+        if self.seen.len() >= MAX_TAGS {
+            self.seen.clear();
+        }
+        let key = (repository.clone(), tag.clone());
+        self.seen.insert(key, Seen { digest, at: now });
+    }
+
+    /// What a tag pointed to, if that was not longer ago than `ttl`.
+    pub(super) fn current(
+        &self,
+        repository: &RepositoryName,
+        tag: &Tag,
+        ttl: Duration,
+        now: Instant,
+    ) -> Option<Digest> {
+        let seen = self.last(repository, tag)?;
+        (now.saturating_duration_since(seen.at) < ttl).then_some(seen.digest)
+    }
+
+    /// What a tag pointed to when it was last asked for.
+    pub(super) fn last(&self, repository: &RepositoryName, tag: &Tag) -> Option<Seen> {
+        self.seen.get(&(repository.clone(), tag.clone())).copied()
+    }
+}
+
+/// Whether an upstream answers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Standing {
+    n_failures: u32,
+    until: Option<Instant>,
+}
+
+impl Standing {
+    /// Whether it is worth asking.
+    pub(super) fn is_open(&self, now: Instant) -> bool {
+        self.until.is_none_or(|until| now >= until)
+    }
+
+    /// It answered.
+    pub(super) fn answered(&mut self) {
+        *self = Self::default();
+    }
+
+    /// It did not, which it may go on with: clients should not wait for that again and again.
+    pub(super) fn failed(&mut self, now: Instant) {
+        let pause = FIRST_PAUSE * 2_u32.pow(self.n_failures.min(10));
+        self.n_failures = self.n_failures.saturating_add(1);
+        self.until = Some(now + pause.min(LONGEST_PAUSE));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use oci::digest::Algorithm;
+
+    use super::*;
+
+    #[test]
+    fn a_tag_is_current_for_a_time() {
+        let mut tags = Tags::default();
+        let name: RepositoryName = "a".parse().unwrap();
+        let tag: Tag = "1".parse().unwrap();
+        let digest = Digest::of(Algorithm::Sha256, b"");
+        let start = Instant::now();
+        let ttl = Duration::from_secs(10);
+        assert_eq!(tags.current(&name, &tag, ttl, start), None);
+        tags.note(&name, &tag, digest, start);
+        let after = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(tags.current(&name, &tag, ttl, after(9)), Some(digest));
+        assert_eq!(tags.current(&name, &tag, ttl, after(10)), None);
+        assert_eq!(tags.last(&name, &tag).map(|seen| seen.digest), Some(digest));
+        assert_eq!(tags.current(&name, &tag, Duration::ZERO, start), None);
+    }
+
+    #[test]
+    fn who_does_not_answer_is_left_alone_for_longer_each_time() {
+        let mut standing = Standing::default();
+        let start = Instant::now();
+        assert!(standing.is_open(start));
+        let mut pauses = Vec::new();
+        for _ in 0..8 {
+            standing.failed(start);
+            let pause = (0..=120)
+                .find(|seconds| standing.is_open(start + Duration::from_secs(*seconds)))
+                .unwrap();
+            pauses.push(pause);
+        }
+        assert_eq!(pauses, [2, 4, 8, 16, 32, 60, 60, 60]);
+        standing.answered();
+        assert!(standing.is_open(start));
+    }
+}

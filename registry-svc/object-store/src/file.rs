@@ -1,0 +1,97 @@
+//! An object as a file that is read: in windows, the first of them small, for many reads are of a
+//! manifest or of a few octets.
+
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+use oci::digest::Digest;
+use registry_store::disk::File;
+
+use crate::objects::Objects;
+
+/// What is asked for first.
+const FIRST: u64 = 1 << 20;
+/// What is asked for when reading goes on: a request costs some milliseconds whatever its size.
+const NEXT: u64 = 8 << 20;
+
+/// An object that is read.
+#[derive(Debug)]
+pub(super) struct ObjectFile {
+    objects: Objects,
+    digest: Digest,
+    size: u64,
+    window: Mutex<Window>,
+}
+
+#[derive(Debug, Default)]
+struct Window {
+    at: u64,
+    octets: Bytes,
+}
+
+impl ObjectFile {
+    pub(super) fn new(objects: Objects, digest: Digest, size: u64) -> Self {
+        Self {
+            objects,
+            digest,
+            size,
+            window: Mutex::default(),
+        }
+    }
+}
+
+impl File for ObjectFile {
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        if at >= self.size || buffer.is_empty() {
+            return Ok(0);
+        }
+        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = window.at + u64::try_from(window.octets.len()).unwrap_or(u64::MAX);
+        if at < window.at || at >= end {
+            let wanted = match end > 0 && at == end {
+                true => NEXT,
+                false => FIRST,
+            };
+            let part = at..at.saturating_add(wanted).min(self.size);
+            *window = Window {
+                at,
+                octets: self.objects.read(&self.digest, part)?,
+            };
+        }
+        let skip = usize::try_from(at - window.at).unwrap_or(usize::MAX);
+        let rest = window.octets.get(skip..).unwrap_or_default();
+        let length = rest.len().min(buffer.len());
+        for (to, from) in buffer.iter_mut().zip(rest) {
+            *to = *from;
+        }
+        match length {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            length => Ok(length),
+        }
+    }
+
+    fn write_at(&self, _: &[Bytes], _: u64) -> io::Result<()> {
+        Err(super::unsupported())
+    }
+
+    fn allocate(&self, _: u64) -> io::Result<()> {
+        Err(super::unsupported())
+    }
+
+    fn truncate(&self, _: u64) -> io::Result<()> {
+        Err(super::unsupported())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn seal(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.size)
+    }
+}

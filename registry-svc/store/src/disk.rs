@@ -1,0 +1,209 @@
+//! Every file operation of the store, behind one trait.
+//!
+//! The store's promise rests on the order in which files and directories are synced, so that order
+//! is tested against a disk that forgets what was not: `disk::faulty`. All operations block.
+
+mod actions;
+#[cfg(any(test, feature = "testing"))]
+pub mod faulty;
+mod real;
+#[cfg(any(test, feature = "testing"))]
+pub mod suite;
+mod timed;
+
+pub use actions::{Action, Actions};
+pub use real::RealDisk;
+pub use timed::TimedDisk;
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+
+/// What a disk wants aligned that is written past the page cache: the largest logical block there is.
+pub const ALIGNMENT: usize = 4096;
+
+/// A file system as the store sees it.
+pub trait Disk: fmt::Debug + Send + Sync + 'static {
+    /// Makes a file that is not there yet, to read and write.
+    ///
+    /// # Errors
+    ///
+    /// Fails as the system does; also when the file is there.
+    fn create(&self, path: &Path) -> io::Result<Box<dyn File>>;
+
+    /// Opens a file that is there.
+    ///
+    /// # Errors
+    ///
+    /// Fails as the system does.
+    fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn File>>;
+
+    /// Gives a file another name, in one step, whatever had that name before.
+    ///
+    /// # Errors
+    ///
+    /// Fails as the system does.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Takes a file's name away.
+    ///
+    /// # Errors
+    ///
+    /// Fails as the system does.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// Makes a directory; one that is there is left as it is.
+    ///
+    /// # Errors
+    ///
+    /// Fails as the system does.
+    fn create_directory(&self, path: &Path) -> io::Result<()>;
+
+    /// Makes durable which names a directory has.
+    ///
+    /// # Errors
+    ///
+    /// Fails as the system does.
+    fn sync_directory(&self, path: &Path) -> io::Result<()>;
+
+    /// The names of the files in a directory, sorted. None when there is no such directory.
+    ///
+    /// # Errors
+    ///
+    /// Fails as the system does.
+    fn list(&self, path: &Path) -> io::Result<Option<Vec<String>>>;
+
+    /// What is known of a file; none when it is not there.
+    ///
+    /// # Errors
+    ///
+    /// Fails as the system does.
+    fn status(&self, path: &Path) -> io::Result<Option<Status>>;
+
+    /// Makes a file look as if it was written just now.
+    ///
+    /// # Errors
+    ///
+    /// Fails as the system does.
+    fn touch(&self, path: &Path) -> io::Result<()>;
+
+    /// How much room the file system has.
+    ///
+    /// # Errors
+    ///
+    /// Fails as the system does.
+    fn room(&self, path: &Path) -> io::Result<Room>;
+
+    /// Takes a file, made when it is not there, for this process alone, for as long as what is
+    /// returned lives.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`io::ErrorKind::WouldBlock`] when another process has it.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn fmt::Debug + Send + Sync>>;
+}
+
+/// An open file.
+pub trait File: fmt::Debug + Send + Sync {
+    /// Reads at most as much as `buffer` holds; 0 is the end.
+    ///
+    /// # Errors
+    ///
+    /// Fails as the system does.
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize>;
+
+    /// Reads as [`read_at`](Self::read_at) does, and what the disk holds rather than what memory
+    /// remembers of it, where the system can do that and both are aligned to [`ALIGNMENT`]. What is
+    /// read so takes nothing's place in the page cache.
+    ///
+    /// # Errors
+    ///
+    /// Fails as the system does.
+    fn read_block(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        self.read_at(buffer, at)
+    }
+
+    /// Writes all pieces, one after the other.
+    ///
+    /// # Errors
+    ///
+    /// Fails as the system does; a part may have been written then.
+    fn write_at(&self, pieces: &[Bytes], at: u64) -> io::Result<()>;
+
+    /// Writes all octets. Those that are aligned to [`ALIGNMENT`], in memory, in the file and in their
+    /// number, go past the page cache where the system can do that.
+    ///
+    /// # Errors
+    ///
+    /// Fails as the system does; a part may have been written then.
+    fn write_block(&self, octets: &[u8], at: u64) -> io::Result<()> {
+        self.write_at(&[Bytes::copy_from_slice(octets)], at)
+    }
+
+    /// Makes room for `length` octets without changing the file's size. A file system that cannot
+    /// does nothing.
+    ///
+    /// # Errors
+    ///
+    /// Fails when there is no such room.
+    fn allocate(&self, length: u64) -> io::Result<()>;
+
+    /// Cuts the file.
+    ///
+    /// # Errors
+    ///
+    /// Fails as the system does.
+    fn truncate(&self, length: u64) -> io::Result<()>;
+
+    /// Makes the content durable. After a failure the content is lost: a second call on the same
+    /// file may succeed without having written it.
+    ///
+    /// # Errors
+    ///
+    /// Fails as the system does.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Takes everybody's right to write.
+    ///
+    /// # Errors
+    ///
+    /// Fails as the system does.
+    fn seal(&self) -> io::Result<()>;
+
+    /// How many octets it has.
+    ///
+    /// # Errors
+    ///
+    /// Fails as the system does.
+    fn size(&self) -> io::Result<u64>;
+}
+
+/// What a file is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reading.
+    Read,
+    /// Reading and writing.
+    Write,
+}
+
+/// What is known of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// In octets.
+    pub size: u64,
+    /// When it was written last.
+    pub modified: SystemTime,
+}
+
+/// How much room a file system has, in octets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// In all.
+    pub total: u64,
+    /// For this process.
+    pub free: u64,
+}

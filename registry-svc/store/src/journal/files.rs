@@ -1,0 +1,320 @@
+//! The files of the journal: what they are called, and how they are read.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use registry_facts::frame;
+use registry_facts::frame::{Found, Frame, Kind};
+use registry_facts::record::Record;
+
+use super::{JournalError, Place};
+use crate::disk::{Access, Disk, File};
+
+/// The name of a segment.
+#[must_use]
+pub fn segment(number: u64) -> String {
+    format!("{number:08}.log")
+}
+
+/// The name of the snapshot that stands for all segments before `number`.
+#[must_use]
+pub fn snapshot(number: u64) -> String {
+    format!("{number:08}.snapshot")
+}
+
+/// What a directory of the journal has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Files {
+    /// The newest snapshot.
+    pub snapshot: Option<u64>,
+    /// The segments that follow it, in order.
+    pub segments: Vec<u64>,
+    /// Names of what no longer counts: older files, and what was being written.
+    pub stale: Vec<String>,
+}
+
+impl Files {
+    /// Looks at a directory.
+    ///
+    /// # Errors
+    ///
+    /// Fails when segments are missing.
+    pub fn of(disk: &dyn Disk, directory: &Path) -> Result<Self, JournalError> {
+        let names = disk
+            .list(directory)
+            .map_err(JournalError::io("list the journal"))?
+            .unwrap_or_default();
+        let number = |name: &str, suffix: &str| name.strip_suffix(suffix)?.parse::<u64>().ok();
+        let snapshot = names
+            .iter()
+            .filter_map(|name| number(name, ".snapshot"))
+            .max();
+        let first = snapshot.unwrap_or(1);
+        let mut files = Self {
+            snapshot,
+            ..Self::default()
+        };
+        for name in names {
+            match number(&name, ".log") {
+                Some(number) if number >= first => files.segments.push(number),
+                Some(_) => files.stale.push(name),
+                None if name.ends_with(".tmp") => files.stale.push(name),
+                None if number(&name, ".snapshot").is_some_and(|number| number < first) => {
+                    files.stale.push(name);
+                }
+                None => {}
+            }
+        }
+        files.segments.sort_unstable();
+        let begins = snapshot.is_some() || !files.segments.is_empty();
+        for (expected, n_segment) in (first..).zip(0..files.segments.len().max(usize::from(begins)))
+        {
+            if files.segments.get(n_segment) != Some(&expected) {
+                return Err(JournalError::Damaged {
+                    file: segment(expected),
+                    at: 0,
+                    what: "it is missing".to_owned(),
+                });
+            }
+        }
+        Ok(files)
+    }
+}
+
+/// What reading the journal found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Replayed {
+    /// The files.
+    pub files: Files,
+    /// Where the last whole record ends.
+    pub end: Place,
+    /// Whether another segment has to follow.
+    pub is_sealed: bool,
+    /// Octets behind the end: what was being written when the node went.
+    pub n_torn: u64,
+    /// Records read.
+    pub n_records: u64,
+    /// Octets in the segments before the last.
+    pub n_sealed: u64,
+}
+
+/// Hands every record to `visit`: those of the snapshot and then those of the segments, up to
+/// `until` if that is said.
+///
+/// # Errors
+///
+/// Fails when something that was acknowledged cannot be read.
+pub fn replay(
+    disk: &dyn Disk,
+    directory: &Path,
+    until: Option<Place>,
+    visit: &mut dyn FnMut(Record) -> Result<(), JournalError>,
+) -> Result<Replayed, JournalError> {
+    let mut files = Files::of(disk, directory)?;
+    let mut replayed = Replayed::default();
+    if let Some(number) = files.snapshot {
+        let source = Source::open(disk, directory, snapshot(number))?;
+        let ending = source.read(None, &mut replayed.n_records, visit)?;
+        if !matches!(ending, Ending::Sealed(_)) {
+            return Err(source.damaged(ending.at(), "it has no end"));
+        }
+    }
+    let mut index = 0;
+    while let Some(&number) = files.segments.get(index) {
+        index += 1;
+        let source = Source::open(disk, directory, segment(number))?;
+        let limit = until.and_then(|until| (until.segment == number).then_some(until.at));
+        let ending = source.read(limit, &mut replayed.n_records, visit)?;
+        replayed.end = Place {
+            segment: number,
+            at: ending.at(),
+        };
+        replayed.is_sealed = matches!(ending, Ending::Sealed(_));
+        if limit.is_some() {
+            break;
+        }
+        if replayed.is_sealed {
+            if index < files.segments.len() {
+                replayed.n_sealed += ending.at();
+            }
+            continue;
+        }
+        // A successor is made before the seal is written, and nothing is written to it before the
+        // seal is synced: beside an empty successor a segment is still the last.
+        let followers = files.segments.get(index..).unwrap_or_default();
+        let is_last = match followers {
+            [] => true,
+            [next] => Source::open(disk, directory, segment(*next))?.size()? == 0,
+            _ => false,
+        };
+        if !is_last {
+            return Err(source.damaged(ending.at(), "it has no end, and another follows"));
+        }
+        if let Ending::Broken(at) = ending {
+            replayed.n_torn = source.torn(at)?;
+        }
+        for follower in files.segments.split_off(index) {
+            files.stale.push(segment(follower));
+        }
+    }
+    replayed.files = files;
+    Ok(replayed)
+}
+
+/// How the reading of a file ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// Where it was to end, or at the end of the file.
+    Open(u64),
+    /// With the frame that says that nothing follows.
+    Sealed(u64),
+    /// At something that is no frame.
+    Broken(u64),
+}
+
+impl Ending {
+    fn at(self) -> u64 {
+        match self {
+            Self::Open(at) | Self::Sealed(at) | Self::Broken(at) => at,
+        }
+    }
+}
+
+/// A file that is read.
+struct Source {
+    name: String,
+    file: Box<dyn File>,
+}
+
+impl Source {
+    fn open(disk: &dyn Disk, directory: &Path, name: String) -> Result<Self, JournalError> {
+        let path: PathBuf = directory.join(&name);
+        let file = disk
+            .open(&path, Access::Read)
+            .map_err(JournalError::io("open a file of the journal"))?;
+        Ok(Self { name, file })
+    }
+
+    fn size(&self) -> Result<u64, JournalError> {
+        self.file
+            .size()
+            .map_err(JournalError::io("read the journal"))
+    }
+
+    fn read(
+        &self,
+        limit: Option<u64>,
+        n_records: &mut u64,
+        visit: &mut dyn FnMut(Record) -> Result<(), JournalError>,
+    ) -> Result<Ending, JournalError> {
+        let mut sealed = None;
+        let mut failure = Ok(());
+        let ending = frames(&*self.file, &mut |frame, at| {
+            if limit.is_some_and(|limit| at >= limit) {
+                return ControlFlow::Break(Ending::Open(at));
+            }
+            match frame.kind {
+                Kind::End => sealed = Some(at + frame.length as u64),
+                Kind::Record => match Record::decode(frame.payload) {
+                    Ok(record) => {
+                        *n_records += 1;
+                        failure = visit(record);
+                    }
+                    Err(error) => failure = Err(self.damaged(at, &error.to_string())),
+                },
+            }
+            if failure.is_err() {
+                return ControlFlow::Break(Ending::Broken(at));
+            }
+            ControlFlow::Continue(())
+        });
+        failure?;
+        let ending = ending.map_err(JournalError::io("read the journal"))?;
+        match (sealed, ending) {
+            (Some(end), Ending::Open(at)) if end == at => Ok(Ending::Sealed(at)),
+            (Some(end), _) => Err(self.damaged(end, "something follows its end")),
+            (None, ending) => Ok(ending),
+        }
+    }
+
+    /// How much a torn write left from `at` on.
+    fn torn(&self, at: u64) -> Result<u64, JournalError> {
+        let size = self.size()?;
+        let mut rest = Vec::new();
+        fill(
+            &*self.file,
+            &mut rest,
+            at,
+            usize::try_from(size - at).unwrap_or(usize::MAX),
+        )
+        .map_err(JournalError::io("read the journal"))?;
+        if frame::proves_damage(&rest, at) {
+            return Err(self.damaged(at, "it was synced and is not whole"));
+        }
+        Ok(size - at)
+    }
+
+    fn damaged(&self, at: u64, what: &str) -> JournalError {
+        JournalError::Damaged {
+            file: self.name.clone(),
+            at,
+            what: what.to_owned(),
+        }
+    }
+}
+
+/// Hands the frames of a file and their places to `visit`, until it breaks or they end.
+fn frames(
+    file: &dyn File,
+    visit: &mut dyn FnMut(Frame<'_>, u64) -> ControlFlow<Ending>,
+) -> std::io::Result<Ending> {
+    let mut buffer = Vec::new();
+    let mut start = 0;
+    // Where the buffer begins in the file.
+    let mut at = 0;
+    loop {
+        let octets = buffer.get(start..).unwrap_or_default();
+        let here = at + start as u64;
+        match frame::take(octets, here) {
+            Found::Frame(frame) => {
+                let length = frame.length;
+                if let ControlFlow::Break(ending) = visit(frame, here) {
+                    return Ok(ending);
+                }
+                start += length;
+            }
+            Found::Nothing => return Ok(Ending::Broken(here)),
+            Found::More(wanted) => {
+                buffer.drain(..start);
+                at = here;
+                start = 0;
+                fill(file, &mut buffer, at, wanted.max(CHUNK))?;
+                if buffer.is_empty() {
+                    return Ok(Ending::Open(at));
+                }
+                if buffer.len() < wanted {
+                    return Ok(Ending::Broken(at));
+                }
+            }
+        }
+    }
+}
+
+/// Reads on until the buffer, which stands at `at`, has `wanted` octets or the file ends.
+fn fill(file: &dyn File, buffer: &mut Vec<u8>, at: u64, wanted: usize) -> std::io::Result<()> {
+    let mut filled = buffer.len();
+    buffer.resize(wanted.max(filled), 0);
+    while let Some(rest) = buffer.get_mut(filled..)
+        && !rest.is_empty()
+    {
+        match file.read_at(rest, at + filled as u64)? {
+            0 => break,
+            n_read => filled += n_read,
+        }
+    }
+    buffer.truncate(filled);
+    Ok(())
+}
+
+/// What is read of a file at once.
+const CHUNK: usize = 1 << 20;

@@ -1,0 +1,224 @@
+//! Compaction: a snapshot of what stands, in place of the segments it came from.
+//!
+//! A snapshot begins with a record without facts for each origin, which carries the vector, and has
+//! a record for each register. It may hold what was stated after the segment it precedes was begun:
+//! taking that again changes nothing. Tombstones older than [`TOMBSTONES`] are left out, and the
+//! index forgets them.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use registry_facts::frame;
+use registry_facts::frame::Kind;
+use registry_facts::hlc::Hlc;
+use registry_facts::index::SCAN;
+use registry_facts::record::{Record, Vector};
+
+use super::files::{self, Files};
+use super::{JournalError, Place};
+use crate::disk::{Disk, File};
+use crate::journal::current::Current;
+
+/// How long it is remembered that something was deleted: longer than any node is away. One that
+/// was away longer has to begin anew, or it would bring back what was deleted.
+pub const TOMBSTONES: Duration = Duration::from_hours(30 * 24);
+
+/// What a snapshot stands for.
+#[derive(Debug)]
+pub struct Boundary {
+    /// The segment that it precedes.
+    pub segment: u64,
+    /// What had been taken when that segment was begun.
+    pub vector: Vector,
+    /// The greatest stamp then.
+    pub stamp: Hlc,
+    /// The wall clock then, in milliseconds since 1970.
+    pub milliseconds: u64,
+}
+
+/// The directory of a journal, and who may take files from it.
+#[derive(Clone, Debug)]
+pub struct Directory {
+    /// The disk.
+    pub disk: Arc<dyn Disk>,
+    /// The directory.
+    pub path: PathBuf,
+    /// Held while files are taken away, and while all are read.
+    pub files: Arc<Mutex<()>>,
+    /// Held by the one that makes a snapshot.
+    pub compacting: Arc<Mutex<()>>,
+}
+
+impl Directory {
+    /// A directory that nobody uses yet.
+    pub fn new(disk: Arc<dyn Disk>, path: PathBuf) -> Self {
+        Self {
+            disk,
+            path,
+            files: Arc::default(),
+            compacting: Arc::default(),
+        }
+    }
+
+    /// Writes a snapshot and takes away what it stands for; returns its size, 0 when another is
+    /// being made.
+    ///
+    /// # Errors
+    ///
+    /// Fails as the disk does; the journal is then as whole as before.
+    pub fn compact(&self, current: &Current, boundary: &Boundary) -> Result<u64, JournalError> {
+        let _compacting = match self.compacting.try_lock() {
+            Err(TryLockError::WouldBlock) => return Ok(0),
+            Err(TryLockError::Poisoned(lock)) => lock.into_inner(),
+            Ok(lock) => lock,
+        };
+        let name = files::snapshot(boundary.segment);
+        let temporary = self.path.join(format!("{name}.tmp"));
+        let written = self.write(current, boundary, &temporary);
+        let size = match written {
+            Ok(size) => size,
+            Err(error) => {
+                // What is left of it counts for nothing, and the next start takes it away.
+                drop(self.disk.remove(&temporary));
+                return Err(error);
+            }
+        };
+        let _files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        self.disk
+            .rename(&temporary, &self.path.join(name))
+            .and_then(|()| self.disk.sync_directory(&self.path))
+            .map_err(JournalError::io("name a snapshot of the journal"))?;
+        self.clean()?;
+        Ok(size)
+    }
+
+    /// Takes away files that no longer count.
+    ///
+    /// # Errors
+    ///
+    /// Fails as the disk does.
+    pub fn clean(&self) -> Result<(), JournalError> {
+        for name in Files::of(&*self.disk, &self.path)?.stale {
+            self.disk
+                .remove(&self.path.join(name))
+                .map_err(JournalError::io("remove an old file of the journal"))?;
+        }
+        Ok(())
+    }
+
+    /// Reads all records up to a place.
+    ///
+    /// # Errors
+    ///
+    /// Fails when something that was acknowledged cannot be read.
+    pub fn replay(
+        &self,
+        until: Place,
+        visit: &mut dyn FnMut(Record) -> Result<(), JournalError>,
+    ) -> Result<(), JournalError> {
+        let _files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        files::replay(&*self.disk, &self.path, Some(until), visit).map(drop)
+    }
+
+    fn write(
+        &self,
+        current: &Current,
+        boundary: &Boundary,
+        path: &Path,
+    ) -> Result<u64, JournalError> {
+        let create = JournalError::io("make a snapshot of the journal");
+        let file = self.disk.create(path).map_err(create)?;
+        let mut output = Output {
+            file: &*file,
+            at: 0,
+            buffer: Vec::new(),
+        };
+        for (origin, sequence) in boundary.vector.iter() {
+            output.put(&Record {
+                origin: origin.clone(),
+                sequence,
+                stamp: boundary.stamp,
+                facts: Vec::new(),
+            })?;
+        }
+        let age = u64::try_from(TOMBSTONES.as_millis()).unwrap_or(u64::MAX);
+        let forgotten = Hlc::at(boundary.milliseconds.saturating_sub(age));
+        let mut after = None;
+        loop {
+            let registers = current
+                .read(|view| view.registers(after.as_ref(), SCAN))
+                .map_err(unreadable)?;
+            let Some(last) = registers.last() else {
+                break;
+            };
+            after = Some(last.fact.key());
+            for register in registers {
+                let forget = current.read(|view| view.forget(&register, forgotten));
+                if forget.map_err(unreadable)? {
+                    continue;
+                }
+                output.put(&Record {
+                    origin: register.origin,
+                    sequence: register.sequence,
+                    stamp: register.stamp,
+                    facts: vec![register.fact],
+                })?;
+            }
+        }
+        output.finish()
+    }
+}
+
+/// The index was the last to know; the journal still has everything.
+fn unreadable(error: registry_facts::index::IndexError) -> JournalError {
+    JournalError::Io {
+        doing: "read the index for a snapshot of the journal",
+        source: std::io::Error::other(error),
+    }
+}
+
+/// A snapshot that is written.
+struct Output<'a> {
+    file: &'a dyn File,
+    at: u64,
+    buffer: Vec<u8>,
+}
+
+impl Output<'_> {
+    fn put(&mut self, record: &Record) -> Result<(), JournalError> {
+        self.frame(Kind::Record, &record.encode());
+        if self.buffer.len() < CHUNK {
+            return Ok(());
+        }
+        self.write()
+    }
+
+    fn frame(&mut self, kind: Kind, payload: &[u8]) {
+        let at = self.at + self.buffer.len() as u64;
+        frame::put(&mut self.buffer, at, 0, kind, payload);
+    }
+
+    fn write(&mut self) -> Result<(), JournalError> {
+        let octets = Bytes::from(std::mem::take(&mut self.buffer));
+        let length = octets.len() as u64;
+        self.file
+            .write_at(&[octets], self.at)
+            .map_err(JournalError::io("write a snapshot of the journal"))?;
+        self.at += length;
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<u64, JournalError> {
+        self.frame(Kind::End, b"");
+        self.write()?;
+        self.file
+            .sync()
+            .map_err(JournalError::io("sync a snapshot of the journal"))?;
+        Ok(self.at)
+    }
+}
+
+/// What is written at once.
+const CHUNK: usize = 1 << 20;

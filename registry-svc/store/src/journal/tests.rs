@@ -1,0 +1,444 @@
+use std::path::Path;
+use std::sync::Arc;
+
+use oci::digest::{Algorithm, Digest};
+use oci::reference::{RepositoryName, Tag};
+use registry_facts::frame;
+use registry_facts::index::memory::MemoryIndex;
+use registry_facts::index::view::View;
+use registry_facts::record::{Record, Vector};
+
+use super::files::{Replayed, replay, segment, snapshot};
+use super::*;
+use crate::disk::Disk;
+use crate::disk::faulty::{End, Faults, FaultyDisk};
+use crate::store::{IndexKind, NewManifest, Settings, Store, StoreError};
+
+const ROOT: &str = "/store/journal";
+
+fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(test);
+}
+
+async fn open(disk: &FaultyDisk, segment: u64) -> Result<Store, StoreError> {
+    let mut settings = Settings::new("/store".into(), "master-0".parse().unwrap());
+    settings.index = IndexKind::Memory;
+    settings.segment = segment;
+    let disk = Arc::new(disk.clone());
+    Store::open(settings, disk).await.map(|(store, _)| store)
+}
+
+fn repository() -> RepositoryName {
+    "a/b".parse().unwrap()
+}
+
+/// Pushes a manifest of its own for each number, under one tag.
+async fn push(store: &Store, numbers: std::ops::Range<u64>) -> Result<(), StoreError> {
+    for number in numbers {
+        let bytes = bytes::Bytes::from(format!("{{\"number\":{number}}}"));
+        let manifest = NewManifest {
+            digest: Digest::of(Algorithm::Sha256, &bytes),
+            bytes,
+            media_type: "application/json".to_owned(),
+            closure: Vec::new(),
+            subject: None,
+            tags: vec!["latest".parse::<Tag>().unwrap()],
+        };
+        store.put_manifest(&repository(), manifest).await?;
+    }
+    Ok(())
+}
+
+fn read(disk: &FaultyDisk) -> Result<(Replayed, Vec<Record>), JournalError> {
+    let mut records = Vec::new();
+    let replayed = replay(disk, Path::new(ROOT), None, &mut |record| {
+        records.push(record);
+        Ok(())
+    })?;
+    Ok((replayed, records))
+}
+
+/// What `latest` points to.
+async fn latest(store: &Store) -> String {
+    let found = store
+        .manifest(&repository(), &"latest".parse().unwrap())
+        .await;
+    String::from_utf8(found.unwrap().unwrap().bytes.to_vec()).unwrap()
+}
+
+fn names(disk: &FaultyDisk) -> Vec<String> {
+    disk.list(Path::new(ROOT)).unwrap().unwrap()
+}
+
+fn kill(disk: &FaultyDisk) -> FaultyDisk {
+    disk.next_life(End::Kill, Faults::default())
+}
+
+#[test]
+fn segments_follow_each_other_and_are_compacted() {
+    run(async {
+        let disk = FaultyDisk::new(1);
+        let store = open(&disk, 1000).await.unwrap();
+        push(&store, 0..60).await.unwrap();
+        let vector = store.vector();
+        store.close().await;
+        drop(store);
+        // Compaction runs beside the journal, on its own thread.
+        while !names(&disk).iter().any(|name| name.ends_with(".snapshot")) {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let disk = kill(&disk);
+        let (replayed, records) = read(&disk).unwrap();
+        assert!(
+            replayed.end.segment > 3 && replayed.n_torn == 0,
+            "{replayed:?}"
+        );
+        let mut found = Vector::default();
+        for record in &records {
+            found.advance(&record.origin, record.sequence);
+        }
+        assert_eq!(found, vector);
+        let store = open(&disk, 1000).await.unwrap();
+        assert_eq!(
+            (latest(&store).await, store.vector()),
+            ("{\"number\":59}".to_owned(), vector)
+        );
+        assert_eq!(
+            store.tags(&repository(), None, 9).unwrap().unwrap().len(),
+            1
+        );
+    });
+}
+
+#[test]
+fn a_view_of_the_journal_is_the_view_that_wrote_it() {
+    run(async {
+        let disk = FaultyDisk::new(2);
+        let store = open(&disk, 1500).await.unwrap();
+        push(&store, 0..40).await.unwrap();
+        store
+            .delete_tag(&repository(), &"latest".parse().unwrap())
+            .await
+            .unwrap();
+        let registers = store.registers(None, 9999).unwrap();
+        store.close().await;
+        // What compacts it is dead.
+        let disk = kill(&disk);
+        let view = View::new(Arc::new(MemoryIndex::default()));
+        view.apply(&read(&disk).unwrap().1).unwrap();
+        assert_eq!(view.registers(None, 9999).unwrap(), registers);
+    });
+}
+
+#[test]
+fn a_torn_end_is_cut_off_and_the_journal_goes_on() {
+    run(async {
+        let disk = FaultyDisk::new(3);
+        let store = open(&disk, 1 << 20).await.unwrap();
+        push(&store, 0..3).await.unwrap();
+        drop(store);
+        let disk = kill(&disk);
+        let path = Path::new(ROOT).join(segment(1));
+        let end = disk.status(&path).unwrap().unwrap().size;
+        // The last record of a batch of its own, cut in the middle of a sector.
+        let torn = disk.open(&path, crate::disk::Access::Write).unwrap();
+        torn.truncate(end - 9).unwrap();
+        let store = open(&disk, 1 << 20).await.unwrap();
+        assert_eq!(latest(&store).await, "{\"number\":1}");
+        assert_eq!(store.vector().of(&store.origin()), 2);
+        push(&store, 7..8).await.unwrap();
+        store.close().await;
+        drop(store);
+        let (replayed, records) = read(&disk).unwrap();
+        assert_eq!((replayed.n_torn, records.len()), (0, 3));
+    });
+}
+
+/// A record of a node, small.
+fn record(sequence: u64) -> Record {
+    Record {
+        origin: registry_facts::record::NodeId {
+            name: "n".parse().unwrap(),
+            incarnation: 1,
+        },
+        sequence,
+        stamp: registry_facts::hlc::Hlc::at(sequence),
+        facts: Vec::new(),
+    }
+}
+
+/// A disk with segments of two records each, each synced alone; all but the last are sealed.
+fn segments(n_segments: u64) -> FaultyDisk {
+    let disk = FaultyDisk::new(5);
+    for directory in ["/store", ROOT] {
+        disk.create_directory(Path::new(directory)).unwrap();
+    }
+    for number in 1..=n_segments {
+        let mut octets = Vec::new();
+        let mut put = |kind, payload: &[u8]| {
+            let at = octets.len() as u64;
+            frame::put(&mut octets, at, at, kind, payload);
+        };
+        put(frame::Kind::Record, &record(2 * number - 1).encode());
+        put(frame::Kind::Record, &record(2 * number).encode());
+        if number < n_segments {
+            put(frame::Kind::End, b"");
+        }
+        let file = disk.create(&Path::new(ROOT).join(segment(number))).unwrap();
+        file.write_at(&[octets.into()], 0).unwrap();
+    }
+    disk
+}
+
+#[test]
+fn a_flipped_bit_anywhere_in_what_was_synced_is_refused_and_said_where() {
+    let (whole, records) = read(&segments(3)).unwrap();
+    assert_eq!(records, (1..=6).map(record).collect::<Vec<_>>());
+    assert_eq!(
+        (whole.end.segment, whole.is_sealed, whole.n_torn),
+        (3, false, 0)
+    );
+    let status = |number| {
+        let path = Path::new(ROOT).join(segment(number));
+        segments(3).status(&path).unwrap().unwrap()
+    };
+    for number in 1..=3 {
+        // The last batch cannot be told from one that was being written.
+        let n_synced = if number == 3 {
+            status(3).size / 2
+        } else {
+            status(number).size
+        };
+        for octet in 0..n_synced {
+            let disk = segments(3);
+            disk.damage(
+                &Path::new(ROOT).join(segment(number)),
+                8 * octet + octet % 8,
+            );
+            let error = read(&disk).map(drop).unwrap_err().to_string();
+            assert!(error.contains(&segment(number)), "octet {octet}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_segment_cut_short_or_missing_is_refused() {
+    for number in 1..=2 {
+        let path = Path::new(ROOT).join(segment(number));
+        let size = segments(3).status(&path).unwrap().unwrap().size;
+        for length in 0..size {
+            let disk = segments(3);
+            let file = disk.open(&path, crate::disk::Access::Write).unwrap();
+            file.truncate(length).unwrap();
+            let error = read(&disk).map(drop).unwrap_err().to_string();
+            assert!(error.contains(&segment(number)), "{length}: {error}");
+        }
+        let disk = segments(3);
+        disk.remove(&path).unwrap();
+        let error = read(&disk).map(drop).unwrap_err().to_string();
+        assert!(error.contains("it is missing"), "{error}");
+    }
+    let disk = segments(3);
+    disk.create(&Path::new(ROOT).join(snapshot(7))).unwrap();
+    let error = read(&disk).map(drop).unwrap_err().to_string();
+    assert!(error.contains(&segment(7)), "{error}");
+}
+
+#[test]
+fn the_last_segment_may_end_anywhere_in_its_last_batch() {
+    let path = Path::new(ROOT).join(segment(3));
+    let size = segments(3).status(&path).unwrap().unwrap().size;
+    for length in 0..=size {
+        let disk = segments(3);
+        let file = disk.open(&path, crate::disk::Access::Write).unwrap();
+        file.truncate(length).unwrap();
+        let (replayed, records) = read(&disk).unwrap();
+        let n_whole = 2 * length / size;
+        assert_eq!(records.len() as u64, 4 + n_whole, "{length}");
+        assert_eq!(replayed.n_torn, length - n_whole * size / 2);
+    }
+}
+
+#[test]
+fn a_successor_that_was_never_used_does_not_count() {
+    let disk = segments(2);
+    let path = Path::new(ROOT).join(segment(3));
+    disk.create(&path).unwrap();
+    let (replayed, records) = read(&disk).unwrap();
+    assert_eq!((records.len(), replayed.end.segment), (4, 2));
+    assert_eq!(replayed.files.stale, [segment(3)]);
+}
+
+#[test]
+fn damage_is_no_reason_to_forget_what_was_acknowledged() {
+    run(async {
+        let disk = FaultyDisk::new(4);
+        let store = open(&disk, 1 << 20).await.unwrap();
+        push(&store, 0..4).await.unwrap();
+        drop(store);
+        let disk = kill(&disk);
+        disk.damage(&Path::new(ROOT).join(segment(1)), 80);
+        match open(&disk, 1 << 20).await {
+            Err(StoreError::Damaged(text)) => {
+                assert!(text.contains("00000001.log at octet 0"), "{text}");
+                assert!(!text.contains(ROOT), "{text}");
+            }
+            other => panic!("{other:?}"),
+        }
+    });
+}
+
+#[test]
+fn a_write_that_fails_is_taken_back_and_the_next_one_goes_on() {
+    run(async {
+        let disk = FaultyDisk::new(6);
+        let store = open(&disk, 1 << 20).await.unwrap();
+        push(&store, 0..1).await.unwrap();
+        let full = Faults {
+            full: 1000,
+            ..Faults::default()
+        };
+        disk.set_faults(full);
+        let link = store
+            .delete_tag(&repository(), &"latest".parse().unwrap())
+            .await;
+        assert!(matches!(link, Err(StoreError::Full)), "{link:?}");
+        disk.set_faults(Faults::default());
+        assert_eq!(latest(&store).await, "{\"number\":0}");
+        push(&store, 1..2).await.unwrap();
+        assert_eq!(store.vector().of(&store.origin()), 2);
+        drop(store);
+        let store = open(&kill(&disk), 1 << 20).await.unwrap();
+        assert_eq!(latest(&store).await, "{\"number\":1}");
+        assert_eq!(store.vector().of(&store.origin()), 2);
+    });
+}
+
+#[test]
+fn after_a_sync_that_failed_nothing_is_written_until_a_restart() {
+    run(async {
+        let disk = FaultyDisk::new(7);
+        let store = open(&disk, 1 << 20).await.unwrap();
+        push(&store, 0..1).await.unwrap();
+        disk.set_faults(Faults {
+            unsynced: 1000,
+            ..Faults::default()
+        });
+        let tag: Tag = "latest".parse().unwrap();
+        let refused = store.delete_tag(&repository(), &tag).await;
+        assert!(matches!(refused, Err(StoreError::ReadOnly)), "{refused:?}");
+        disk.set_faults(Faults::default());
+        let refused = store.delete_tag(&repository(), &tag).await;
+        assert!(matches!(refused, Err(StoreError::ReadOnly)), "{refused:?}");
+        assert_eq!(latest(&store).await, "{\"number\":0}", "reads go on");
+        drop(store);
+        let disk = disk.next_life(End::PowerLoss, Faults::default());
+        let store = open(&disk, 1 << 20).await.unwrap();
+        assert_eq!(latest(&store).await, "{\"number\":0}");
+        store.delete_tag(&repository(), &tag).await.unwrap();
+    });
+}
+
+async fn push_blob(store: &Store, digest: &Digest) -> Result<(), StoreError> {
+    let body = tokio_stream::iter([Ok(bytes::Bytes::from_static(b"blob"))]);
+    let pushed = store.push(&repository(), digest, None, body).await;
+    pushed.map(drop)
+}
+
+#[test]
+fn nothing_is_acknowledged_that_relies_on_a_refusal_in_doubt() {
+    run(async {
+        let disk = FaultyDisk::new(9);
+        let store = open(&disk, 1 << 20).await.unwrap();
+        let digest = Digest::of(Algorithm::Sha256, b"blob");
+        push_blob(&store, &digest).await.unwrap();
+        disk.set_faults(Faults {
+            unsynced: 1000,
+            ..Faults::default()
+        });
+        let refused = store.unlink(&repository(), &digest).await;
+        assert!(matches!(refused, Err(StoreError::ReadOnly)), "{refused:?}");
+        disk.set_faults(Faults::default());
+        // It stands as far as this process knows, and will not when the next one reads the journal.
+        assert_eq!(store.blob(&repository(), &digest).await.unwrap(), Some(4));
+        let refused = push_blob(&store, &digest).await;
+        assert!(matches!(refused, Err(StoreError::ReadOnly)), "{refused:?}");
+        drop(store);
+        let store = open(&kill(&disk), 1 << 20).await.unwrap();
+        assert_eq!(store.blob(&repository(), &digest).await.unwrap(), None);
+    });
+}
+
+#[test]
+fn what_was_refused_for_want_of_room_does_not_come_back_with_a_loss_of_power() {
+    run(async {
+        let digest = Digest::of(Algorithm::Sha256, b"blob");
+        for seed in 0..16 {
+            let disk = FaultyDisk::new(seed);
+            let store = open(&disk, 1 << 20).await.unwrap();
+            push_blob(&store, &digest).await.unwrap();
+            disk.set_faults(Faults {
+                full: 1000,
+                ..Faults::default()
+            });
+            let refused = store.unlink(&repository(), &digest).await;
+            assert!(matches!(refused, Err(StoreError::Full)), "{refused:?}");
+            // Perhaps all of it was written before it failed.
+            assert!(disk.is_durable(&Path::new(ROOT).join(segment(1))));
+            disk.set_faults(Faults::default());
+            push_blob(&store, &digest).await.unwrap();
+            drop(store);
+            let disk = disk.next_life(End::PowerLoss, Faults::default());
+            let store = open(&disk, 1 << 20).await.unwrap();
+            let size = store.blob(&repository(), &digest).await.unwrap();
+            assert_eq!(size, Some(4), "seed {seed}");
+        }
+    });
+}
+
+#[test]
+fn a_seal_that_failed_to_sync_is_written_again_before_anything_follows_it() {
+    run(async {
+        let tag: Tag = "latest".parse().unwrap();
+        for seed in 0..32 {
+            // Every batch wants a segment of its own.
+            let disk = FaultyDisk::new(seed);
+            let store = open(&disk, 1).await.unwrap();
+            push(&store, 0..3).await.unwrap();
+            disk.set_faults(Faults {
+                unsynced: 1000,
+                ..Faults::default()
+            });
+            let refused = store.delete_tag(&repository(), &tag).await;
+            assert!(matches!(refused, Err(StoreError::ReadOnly)), "{refused:?}");
+            drop(store);
+            // The seal is still to be read, and only a loss of power will show that it is not there.
+            let disk = kill(&disk);
+            let store = open(&disk, 1).await.unwrap();
+            push(&store, 3..5).await.unwrap();
+            drop(store);
+            let disk = disk.next_life(End::PowerLoss, Faults::default());
+            let store = open(&disk, 1).await.unwrap();
+            assert_eq!(latest(&store).await, "{\"number\":4}", "seed {seed}");
+        }
+    });
+}
+
+#[test]
+fn a_successor_that_is_left_over_does_not_keep_the_journal_from_going_on_to_the_next() {
+    run(async {
+        let disk = FaultyDisk::new(8);
+        let store = open(&disk, 1).await.unwrap();
+        push(&store, 0..1).await.unwrap();
+        disk.create(&Path::new(ROOT).join(segment(2))).unwrap();
+        push(&store, 1..3).await.unwrap();
+        store.close().await;
+        // What compacts it is dead.
+        let disk = kill(&disk);
+        assert_eq!(read(&disk).unwrap().0.end.segment, 3);
+    });
+}

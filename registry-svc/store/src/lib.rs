@@ -1,0 +1,28 @@
+//! The content of a registry on its disk: blobs in files, facts in a journal, an index over them; and
+//! the sweep, the scrub and the reserve that look after it.
+//!
+//! ```text
+//!   sweep, scrub, space
+//!          │
+//!        store ──── journal, and the index over it
+//!          │           │
+//!          └─ trait Disk ── RealDisk, TimedDisk
+//! ```
+//!
+//! Knows no HTTP and no configuration: callers open it with [`Settings`], and it asks other nodes through
+//! [`Others`](others::Others).
+
+pub mod database;
+pub mod disk;
+pub mod journal;
+pub mod others;
+pub mod scrub;
+pub mod space;
+pub mod store;
+pub mod sweep;
+pub mod window;
+
+pub use store::{
+    BlobReader, IndexKind, NewManifest, Pushed, Recovery, Settings, Store, StoreError, Stored,
+    Subject,
+};

@@ -1,0 +1,292 @@
+//! Reads every blob again, at a bounded rate: what the disk has changed is put away, and fetched anew
+//! from another node if there is one.
+//!
+//! A blob is what its name says or it is damaged. What is damaged goes to the quarantine, so that
+//! nobody is served it, and somebody can look at it. Besides, every visible manifest has to be whole:
+//! what it refers to has to be on the disk.
+//!
+//! What is read goes past the page cache: a scrub is about what the disk holds, and what the node's
+//! other programs keep in memory is none of its business.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use config_text::counted;
+use oci::digest::{Algorithm, Digest, Hasher};
+use registry_facts::index::key::MANIFEST;
+use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
+
+use crate::disk::{ALIGNMENT, Access};
+use crate::others::Others;
+use crate::store::{Store, StoreError};
+use crate::sweep::mark;
+
+/// What is read at once; between two of them the rate is kept.
+const PIECE: usize = 1 << 20;
+
+/// The most findings that a report lists by name; beyond that it counts.
+const MOST_LISTED: usize = 100;
+
+/// How a scrub reads.
+#[derive(Clone, Debug, Default)]
+pub struct Pace {
+    /// Octets a second; no bound when none.
+    pub rate: Option<u64>,
+    /// Counts the octets that were read, for whoever shows progress.
+    pub read: Arc<AtomicU64>,
+}
+
+/// What a scrub found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Blobs that were read.
+    pub n_blobs: u64,
+    /// Their octets.
+    pub octets: u64,
+    /// Blobs that could not be read, with what the disk said.
+    pub unreadable: Vec<(Digest, String)>,
+    /// Blobs with other octets than their digest says; now in quarantine.
+    pub damaged: Vec<Digest>,
+    /// Of those, how many were fetched from another node.
+    pub n_repaired: u64,
+    /// Content that a manifest needs and the disk does not have: the manifest and what it lacks.
+    pub missing: Vec<(Digest, Digest)>,
+    /// Manifests that were looked at.
+    pub n_manifests: u64,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Reads everything, and looks at every manifest.
+///
+/// # Errors
+///
+/// Fails when the index or a directory cannot be read.
+pub async fn scrub(
+    store: &Store,
+    others: Option<&dyn Others>,
+    pace: &Pace,
+) -> Result<Report, StoreError> {
+    let begun = now();
+    let mut report = Report::default();
+    for algorithm in Algorithm::ALL {
+        for shard in 0..=u8::MAX {
+            for digest in list(store, algorithm, shard).await? {
+                look_at(store, others, pace, digest, &mut report).await?;
+            }
+        }
+    }
+    let wholes = mark::closures(store).await?;
+    report.n_manifests = wholes.len() as u64;
+    for (manifest, required) in wholes {
+        for digest in required {
+            // A sweep may have deleted it since, with the manifest.
+            if store.lie_here(vec![digest]).await? == [false]
+                && !store.holders(&manifest, MANIFEST, 1)?.is_empty()
+            {
+                let fetched = match others {
+                    Some(others) => others.fetch(&digest).await,
+                    None => false,
+                };
+                match fetched {
+                    true => report.n_repaired += 1,
+                    false => {
+                        tracing::error!(%manifest, %digest, "A manifest lacks what it refers to");
+                        report.missing.push((manifest, digest));
+                    }
+                }
+            }
+        }
+    }
+    report.took = begun.elapsed();
+    Ok(report)
+}
+
+async fn look_at(
+    store: &Store,
+    others: Option<&dyn Others>,
+    pace: &Pace,
+    digest: Digest,
+    report: &mut Report,
+) -> Result<(), StoreError> {
+    match hash(store, digest, pace).await {
+        Ok(None) => {}
+        Ok(Some((found, octets))) => {
+            report.n_blobs += 1;
+            report.octets += octets;
+            // The sweep may have deleted it meanwhile: nobody needs it then.
+            if found != digest && put_away(store, digest).await? {
+                report.damaged.push(digest);
+                let is_repaired = match others {
+                    Some(others) => others.fetch(&digest).await,
+                    None => false,
+                };
+                report.n_repaired += u64::from(is_repaired);
+                tracing::error!(%digest, is_repaired, "A blob was damaged on the disk, and is in quarantine");
+            }
+        }
+        Err(error) => {
+            // It stays: another try may read it, and nobody else may have it.
+            tracing::error!(%digest, %error, "A blob cannot be read");
+            report.unreadable.push((digest, error.to_string()));
+        }
+    }
+    Ok(())
+}
+
+/// What a file's octets are, and how many; none when the sweep has taken it meanwhile.
+async fn hash(store: &Store, digest: Digest, pace: &Pace) -> io::Result<Option<(Digest, u64)>> {
+    let path = store.layout().blob(&digest);
+    let disk = Arc::clone(store.disk());
+    let opened = spawn_blocking(move || disk.open(&path, Access::Read)).await;
+    let file: Arc<dyn crate::disk::File> = match opened.map_err(io::Error::other)? {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?.into(),
+    };
+    let mut hasher = Hasher::new(digest.algorithm());
+    let mut memory = vec![0; PIECE + ALIGNMENT];
+    let begin = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
+    loop {
+        let started = now();
+        let at = hasher.n_octets();
+        let file = Arc::clone(&file);
+        let piece = spawn_blocking(move || {
+            let buffer = memory.get_mut(begin..begin + PIECE).unwrap_or_default();
+            let n_read = file.read_block(buffer, at)?;
+            hasher.update(buffer.get(..n_read).unwrap_or_default());
+            Ok::<_, io::Error>((n_read, memory, hasher))
+        });
+        let n_read;
+        (n_read, memory, hasher) = piece.await.map_err(io::Error::other)??;
+        if n_read == 0 {
+            let octets = hasher.n_octets();
+            return Ok(Some((hasher.finish(), octets)));
+        }
+        let n_read = n_read as u64;
+        pace.read.fetch_add(n_read, Ordering::Relaxed);
+        if let Some(rate) = pace.rate {
+            let share = Duration::from_nanos(n_read.saturating_mul(1_000_000_000) / rate.max(1));
+            tokio::time::sleep(share.saturating_sub(started.elapsed())).await;
+        }
+    }
+}
+
+/// Moves a damaged blob to the quarantine, from the trash too: whoever asks for it would take it back
+/// from there. False when it is in neither place.
+async fn put_away(store: &Store, digest: Digest) -> Result<bool, StoreError> {
+    let _alone = store.alone(&digest).await;
+    let is_away = store
+        .on_disk("put a damaged blob away", move |disk, layout| {
+            let shard = layout.shard(digest.algorithm(), digest.shard());
+            let places = [
+                (layout.blob(&digest), shard),
+                (layout.trashed(&digest), layout.trash()),
+            ];
+            for (path, directory) in places {
+                match disk.rename(&path, &layout.quarantined(&digest)) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                    moved => moved?,
+                }
+                disk.sync_directory(&layout.quarantine())?;
+                disk.sync_directory(&directory)?;
+                return Ok(true);
+            }
+            Ok(false)
+        })
+        .await?;
+    store.forget(&digest);
+    Ok(is_away)
+}
+
+async fn list(store: &Store, algorithm: Algorithm, shard: u8) -> Result<Vec<Digest>, StoreError> {
+    store
+        .on_disk("list a directory", move |disk, layout| {
+            let names = disk.list(&layout.shard(algorithm, shard))?;
+            let parse = |name: String| format!("{algorithm}:{name}").parse().ok();
+            Ok(names
+                .unwrap_or_default()
+                .into_iter()
+                .filter_map(parse)
+                .collect())
+        })
+        .await
+}
+
+//--- Showing
+
+impl Report {
+    /// Whether everything is as it should be, or is again.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        let n_lost = self.damaged.len() as u64;
+        self.unreadable.is_empty() && self.missing.is_empty() && n_lost <= self.n_repaired
+    }
+
+    /// As `--json` prints it.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let digests = |digests: &[Digest]| -> Vec<String> {
+            digests
+                .iter()
+                .take(MOST_LISTED)
+                .map(ToString::to_string)
+                .collect()
+        };
+        let missing = self.missing.iter().take(MOST_LISTED).map(|(manifest, digest)| {
+            json!({ "manifest": manifest.to_string(), "digest": digest.to_string() })
+        });
+        let unreadable = self
+            .unreadable
+            .iter()
+            .take(MOST_LISTED)
+            .map(|(digest, error)| json!({ "digest": digest.to_string(), "error": error }));
+        json!({
+            "whole": self.is_whole(),
+            "blobs": self.n_blobs,
+            "bytes": self.octets,
+            "manifests": self.n_manifests,
+            "damaged": digests(&self.damaged),
+            "repaired": self.n_repaired,
+            "unreadable": unreadable.collect::<Vec<_>>(),
+            "missing": missing.collect::<Vec<_>>(),
+            "seconds": self.took.as_secs_f64(),
+        })
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for digest in self.damaged.iter().take(MOST_LISTED) {
+            writeln!(f, "{digest}: damaged")?;
+        }
+        for (digest, error) in self.unreadable.iter().take(MOST_LISTED) {
+            writeln!(f, "{digest}: cannot be read: {error}")?;
+        }
+        for (manifest, digest) in self.missing.iter().take(MOST_LISTED) {
+            writeln!(f, "{manifest}: lacks {digest}")?;
+        }
+        write!(
+            f,
+            "{}, {}, {}: {} damaged, {} unreadable, {} missing, {} repaired",
+            counted(self.n_blobs, "blob"),
+            counted(self.octets, "octet"),
+            counted(self.n_manifests, "manifest"),
+            self.damaged.len(),
+            self.unreadable.len(),
+            self.missing.len(),
+            self.n_repaired,
+        )
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a shell reads the clock")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[cfg(test)]
+mod tests;

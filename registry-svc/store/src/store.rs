@@ -1,0 +1,539 @@
+//! The store: blobs in files, names and tags in the journal, an index over them.
+//!
+//! A blob is a file named by its digest, written aside, hashed while it is written, synced and then
+//! renamed into place: what is in place is whole. What repositories have and what tags point to are
+//! facts in the [journal](crate::journal); the [index](registry_facts::index) is derived from it. **What is
+//! acknowledged is on the disk**: no operation returns before the file, its directory entry and the
+//! journal record are synced.
+//!
+//! Blocking work runs on the runtime's blocking threads; a [`Store`] is a handle and cheap to clone.
+
+pub mod blob;
+mod block;
+mod cache;
+mod error;
+mod incoming;
+pub mod layout;
+pub mod lock;
+pub mod manifest;
+mod naming;
+mod open;
+pub mod reader;
+pub mod upload;
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use oci::digest::Digest;
+use oci::reference::{Reference, RepositoryName, Tag};
+use registry_facts::index::IndexError;
+use registry_facts::index::view::View;
+use registry_facts::lease;
+use registry_facts::lease::Leases;
+use registry_facts::name::{NodeName, UploadId};
+use registry_facts::record::{Key, NodeId, Position, Record, Stamped, Vector};
+use ring::rand::{SecureRandom as _, SystemRandom};
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+
+use crate::disk::Disk;
+use crate::journal::current::Current;
+use crate::journal::feed::{Feed, Taken};
+use crate::journal::writer::{State, WallClock, Writer};
+use blob::Flights;
+use cache::Cache;
+use layout::Layout;
+use lock::{Alone, Locks, Shared};
+use naming::Naming;
+use open::Clean;
+use reader::Buffers;
+use upload::Sessions;
+
+pub use error::{StoreError, Subject};
+pub use reader::BlobReader;
+
+/// How a store is opened.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The directory that everything is in.
+    pub root: PathBuf,
+    /// What the site calls this node.
+    pub node: NodeName,
+    /// What the index is kept in.
+    pub index: IndexKind,
+    /// How many octets of an index on disk are kept in memory.
+    pub index_memory: u64,
+    /// A program that opens a doubtful index first when called as `PROGRAM index-trial DIRECTORY`:
+    /// what kills that program must not kill this one.
+    pub trial: Option<PathBuf>,
+    /// How long a segment of the journal grows, in octets.
+    pub segment: u64,
+    /// How many octets of manifests are kept in memory.
+    pub cache: usize,
+    /// How long the sweep leaves alone what a client was told is there.
+    pub lease: Duration,
+    /// The wall clock, in milliseconds since 1970.
+    pub wall: WallClock,
+}
+
+/// What the index is kept in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IndexKind {
+    /// A sled database beside the journal: a restart after an orderly stop reads it.
+    #[default]
+    Sled,
+    /// Memory: every start reads the journal.
+    Memory,
+}
+
+impl Settings {
+    /// Records that a segment holds before the next begins.
+    const SEGMENT: u64 = 64 << 20;
+
+    /// Manifests kept in memory: hundreds of releases' worth, and small beside the page cache.
+    const CACHE: usize = 16 << 20;
+
+    /// The index in memory: a site's facts are some megabytes.
+    const INDEX_MEMORY: u64 = 64 << 20;
+
+    /// The usual settings.
+    #[must_use]
+    pub fn new(root: PathBuf, node: NodeName) -> Self {
+        Self {
+            root,
+            node,
+            index: IndexKind::default(),
+            index_memory: Self::INDEX_MEMORY,
+            trial: None,
+            segment: Self::SEGMENT,
+            cache: Self::CACHE,
+            lease: lease::TERM,
+            wall: milliseconds,
+        }
+    }
+}
+
+/// What opening a store found.
+#[derive(Clone, Debug, Default)]
+pub struct Recovery {
+    /// Records that the journal held.
+    pub n_records: u64,
+    /// Why the index was made anew from them; none when it was as an orderly stop had left it.
+    pub rebuilt: Option<String>,
+    /// Octets of a torn record cut from the journal's end.
+    pub n_truncated: u64,
+    /// Upload sessions that can go on.
+    pub n_sessions: usize,
+    /// What repositories name and the disk does not have, or not in its size.
+    pub missing: Vec<Digest>,
+}
+
+/// A blob that was pushed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pushed {
+    /// How many octets it has.
+    pub size: u64,
+    /// Where its link stands in the journal; none when that link came by a repair.
+    pub position: Option<Position>,
+}
+
+/// A manifest to be stored.
+#[derive(Clone, Debug)]
+pub struct NewManifest {
+    /// As pushed.
+    pub bytes: Bytes,
+    /// As pushed, without parameters.
+    pub media_type: String,
+    /// Of the octets: the caller has computed it.
+    pub digest: Digest,
+    /// What has to be in the repository for the manifest to be whole: blobs and manifests.
+    pub closure: Vec<Digest>,
+    /// The manifest it refers to, which need not be there.
+    pub subject: Option<Digest>,
+    /// What is to point to it.
+    pub tags: Vec<Tag>,
+}
+
+/// A manifest as it was pushed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Its address.
+    pub digest: Digest,
+    /// As pushed, without parameters.
+    pub media_type: Arc<str>,
+    /// As pushed.
+    pub bytes: Bytes,
+}
+
+/// A store that is open.
+#[derive(Clone, Debug)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    layout: Layout,
+    disk: Arc<dyn Disk>,
+    origin: NodeId,
+    wall: WallClock,
+    current: Arc<Current>,
+    taken: Arc<Taken>,
+    changes: watch::Receiver<u64>,
+    writer: Writer,
+    /// Of content: see [`lock`].
+    digests: Locks,
+    /// Of repositories: whoever deletes holds one alone, whoever adds holds it shared.
+    repositories: Locks,
+    sessions: Sessions,
+    flights: Flights,
+    leases: Mutex<Leases>,
+    naming: Naming,
+    manifests: Mutex<Cache<Digest, Bytes>>,
+    names: Mutex<Names>,
+    buffers: Arc<Buffers>,
+    is_read_only: AtomicBool,
+    /// The directory of the index; none when it is in memory.
+    index: Option<String>,
+    /// Keeps other processes away.
+    _lock: Box<dyn fmt::Debug + Send + Sync>,
+}
+
+/// What names resolved to since the journal moved last.
+#[derive(Debug)]
+struct Names {
+    n_taken: u64,
+    cache: Cache<(RepositoryName, Reference), (Digest, Arc<str>)>,
+}
+
+/// What the names that were resolved may weigh together: some thousands.
+const NAMES: usize = 4 << 20;
+
+impl Store {
+    /// Opens a store, or makes one in an empty directory; finishes what a crash left half done.
+    ///
+    /// # Errors
+    ///
+    /// Fails when something that was acknowledged cannot be read, another process has the store
+    /// open, or the disk fails.
+    pub async fn open(
+        settings: Settings,
+        disk: Arc<dyn Disk>,
+    ) -> Result<(Self, Recovery), StoreError> {
+        blocking(move || Self::open_here(&settings, disk)).await
+    }
+
+    fn open_here(settings: &Settings, disk: Arc<dyn Disk>) -> Result<(Self, Recovery), StoreError> {
+        let layout = Layout::new(settings.root.clone());
+        let opened = open::open(settings, &disk, &layout)?;
+        let sessions = Sessions::default();
+        sessions
+            .recover(&disk, &layout, &settings.node, (settings.wall)())
+            .map_err(StoreError::io("find the upload sessions"))?;
+        let mut recovery = opened.recovery;
+        recovery.n_sessions = sessions.len();
+        let directory = opened.directory.clone();
+        let rebuild = move |view: &View, until| open::rebuild(&directory, view, until);
+        let current = Arc::new(Current::new(opened.view, opened.end, Box::new(rebuild)));
+        let taken = Arc::new(Taken::new(opened.vector));
+        let writer = Writer::start(State {
+            directory: opened.directory,
+            segment: opened.segment,
+            end: opened.end,
+            longest: settings.segment,
+            n_sealed: opened.n_sealed,
+            own: opened.origin.clone(),
+            clock: opened.clock,
+            wall: settings.wall,
+            taken: Arc::clone(&taken),
+            current: Arc::clone(&current),
+            is_dead: Arc::default(),
+        })
+        .map_err(StoreError::io("start the journal"))?;
+        let inner = Inner {
+            layout,
+            disk,
+            origin: opened.origin,
+            wall: settings.wall,
+            current,
+            changes: taken.changes(),
+            taken,
+            writer,
+            digests: Locks::new(),
+            repositories: Locks::new(),
+            sessions,
+            flights: Flights::default(),
+            leases: Mutex::new(Leases::new(settings.lease)),
+            naming: Naming::default(),
+            manifests: Mutex::new(Cache::new(settings.cache)),
+            names: Mutex::new(Names {
+                n_taken: 0,
+                cache: Cache::new(NAMES),
+            }),
+            buffers: Arc::default(),
+            is_read_only: AtomicBool::new(false),
+            index: opened.index,
+            _lock: opened.lock,
+        };
+        let inner = Arc::new(inner);
+        Ok((Self { inner }, recovery))
+    }
+
+    /// Writes what is queued, and marks the index as one to be found again; what comes after is
+    /// refused.
+    pub async fn close(&self) {
+        self.inner.is_read_only.store(true, Ordering::Release);
+        let inner = Arc::clone(&self.inner);
+        let closed = blocking(move || {
+            inner.writer.close();
+            let index = match &inner.index {
+                Some(name) if inner.current.n_failed() == 0 => {
+                    Some(open::leave(inner.current.view().index(), name.clone())?)
+                }
+                _ => None,
+            };
+            let place = inner.current.applied();
+            Clean { place, index }
+                .write(&*inner.disk, &inner.layout)
+                .map_err(StoreError::io("mark the orderly stop"))
+        });
+        if let Err(error) = closed.await {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "The index will be made anew at the next start"
+            );
+        }
+    }
+
+    /// Refuses, or takes again, everything that changes something.
+    pub fn set_read_only(&self, is_read_only: bool) {
+        self.inner
+            .is_read_only
+            .store(is_read_only, Ordering::Release);
+    }
+}
+
+//--- The cluster and the sweep
+
+impl Store {
+    /// Who this node is in this life of its disk.
+    #[must_use]
+    pub fn origin(&self) -> NodeId {
+        self.inner.origin.clone()
+    }
+
+    /// How many records of each origin are durable here.
+    #[must_use]
+    pub fn vector(&self) -> Vector {
+        self.inner.taken.vector()
+    }
+
+    /// Moves with every record that is taken.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.inner.changes.clone()
+    }
+
+    /// Records that `from` does not cover, without what has been overwritten; goes on as they
+    /// come. Has to be called in a runtime.
+    #[must_use]
+    pub fn feed(&self, from: Vector) -> Feed {
+        self.inner.taken.feed(Arc::clone(&self.inner.current), from)
+    }
+
+    /// Takes records of other nodes whose content is on the disk; durable before it returns.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the journal does.
+    pub async fn apply(&self, records: Vec<Record>) -> Result<(), StoreError> {
+        Ok(self.inner.writer.take(records).await?)
+    }
+
+    /// The register of a key, tombstones included.
+    ///
+    /// # Errors
+    ///
+    /// Fails when neither the index nor the journal can be read.
+    pub fn register(&self, key: &Key) -> Result<Option<Stamped>, StoreError> {
+        self.inner.read(|view| view.register(key))
+    }
+
+    /// Registers in the order of their keys, tombstones included.
+    ///
+    /// # Errors
+    ///
+    /// Fails when neither the index nor the journal can be read.
+    pub fn registers(&self, after: Option<&Key>, limit: usize) -> Result<Vec<Stamped>, StoreError> {
+        self.inner.read(|view| view.registers(after, limit))
+    }
+
+    /// Repositories that have a digest as one of `kind`: [`BLOB`](registry_facts::index::key::BLOB) or
+    /// [`MANIFEST`](registry_facts::index::key::MANIFEST).
+    ///
+    /// # Errors
+    ///
+    /// Fails when neither the index nor the journal can be read.
+    pub fn holders(
+        &self,
+        digest: &Digest,
+        kind: u8,
+        limit: usize,
+    ) -> Result<Vec<RepositoryName>, StoreError> {
+        self.inner.read(|view| view.holders(digest, kind, limit))
+    }
+
+    /// Keeps everybody from making a reference to content, for whoever takes it away.
+    pub async fn alone(&self, digest: &Digest) -> Alone {
+        self.inner.digests.alone(digest).await
+    }
+
+    /// Keeps content from being taken away.
+    pub async fn shared(&self, digests: &[Digest]) -> Shared {
+        self.inner.digests.shared(digests).await
+    }
+
+    /// Whether somebody was told that content is there, and may rely on it.
+    #[must_use]
+    pub fn is_leased(&self, digest: &Digest) -> bool {
+        self.inner.leased(digest).is_some()
+    }
+
+    /// Whether the journal failed: what stands is not known for sure until the next start.
+    #[must_use]
+    pub fn is_in_doubt(&self) -> bool {
+        self.inner.writer.is_dead()
+    }
+
+    /// Forgets what is known of content that is lost: leases and what is kept in memory.
+    pub fn forget(&self, digest: &Digest) {
+        self.inner.end_lease(digest);
+        let mut manifests = self
+            .inner
+            .manifests
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        manifests.remove(digest);
+    }
+
+    /// The wall clock that everything here goes by.
+    #[must_use]
+    pub fn wall(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_millis(self.inner.now())
+    }
+
+    /// Where everything lies.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.inner.layout
+    }
+
+    /// What everything lies on.
+    #[must_use]
+    pub fn disk(&self) -> &Arc<dyn Disk> {
+        &self.inner.disk
+    }
+
+    /// Runs work on the files themselves, on a thread that may block.
+    ///
+    /// # Errors
+    ///
+    /// Fails as the work does; `doing` says at what.
+    pub async fn on_disk<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        work: impl FnOnce(&dyn Disk, &Layout) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let inner = Arc::clone(&self.inner);
+        blocking(move || work(&*inner.disk, &inner.layout).map_err(StoreError::io(doing))).await
+    }
+
+    /// How many indexes failed since the start.
+    #[must_use]
+    pub fn n_failed_indexes(&self) -> u64 {
+        self.inner.current.n_failed()
+    }
+}
+
+//--- Inside
+
+impl Inner {
+    fn read<T>(&self, ask: impl Fn(&View) -> Result<T, IndexError>) -> Result<T, StoreError> {
+        Ok(self.current.read(ask)?)
+    }
+
+    /// Whether something may be acknowledged.
+    fn writable(&self) -> Result<(), StoreError> {
+        if self.is_read_only.load(Ordering::Acquire) || self.writer.is_dead() {
+            return Err(StoreError::ReadOnly);
+        }
+        Ok(())
+    }
+
+    fn now(&self) -> u64 {
+        (self.wall)()
+    }
+
+    fn new_id(&self) -> Result<UploadId, StoreError> {
+        let mut chance = [0; 10];
+        SystemRandom::new()
+            .fill(&mut chance)
+            .map_err(|_| StoreError::io("get random numbers")(io::ErrorKind::Other.into()))?;
+        Ok(UploadId::new(self.origin.name.clone(), self.now(), chance))
+    }
+
+    fn lease(&self, digest: &Digest, size: u64) {
+        let now = self.now();
+        let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        leases.take(*digest, size, now);
+    }
+
+    fn leased(&self, digest: &Digest) -> Option<u64> {
+        let now = self.now();
+        let leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        leases.size(digest, now)
+    }
+
+    /// The size of content that is under a lease, which is lengthened: in one step, so that it cannot
+    /// end between the two.
+    fn renew(&self, digest: &Digest) -> Option<u64> {
+        let now = self.now();
+        let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        let size = leases.size(digest, now)?;
+        leases.take(*digest, size, now);
+        Some(size)
+    }
+
+    fn end_lease(&self, digest: &Digest) {
+        let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        leases.end(digest);
+    }
+}
+
+/// Runs work that blocks on a thread for it.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    let lost = |error| StoreError::Io {
+        doing: "finish an operation",
+        source: io::Error::other(error),
+    };
+    spawn_blocking(work).await.map_err(lost)?
+}
+
+/// The wall clock.
+#[expect(clippy::disallowed_methods, reason = "a shell reads the clock")]
+fn milliseconds() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,382 @@
+//! Blobs: content of repositories, and content of none.
+
+use std::collections::HashMap;
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use bytes::Bytes;
+use oci::digest::Digest;
+use oci::reference::RepositoryName;
+use registry_facts::hlc::Hlc;
+use registry_facts::index::key::BLOB;
+use registry_facts::index::view::View;
+use registry_facts::record::{Fact, Key, Position};
+use tokio::sync::Mutex as AsyncMutex;
+use tokio_stream::Stream;
+
+use super::incoming::{Ended, Incoming, Passing, pump};
+use super::reader::{BlobReader, PIECE, read_piece};
+use super::{Inner, Pushed, Store, StoreError, Subject, blocking};
+use crate::disk::{Access, File};
+
+/// Repositories that are looked through for one a client may mount from.
+const MOST_HOLDERS: usize = 100;
+
+/// How old a link that stands may be, in milliseconds, for another push to be told that it is there and
+/// nothing to be stated. The sweep of another node, which knows nothing of leases taken here, takes back
+/// links that are older than its grace, a day among nodes: what is acknowledged now has most of that
+/// before it.
+const RECENT: u64 = 3_600_000;
+
+impl Store {
+    /// The size of a blob that a repository has; takes a lease on it.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the disk does.
+    pub async fn blob(
+        &self,
+        repository: &RepositoryName,
+        digest: &Digest,
+    ) -> Result<Option<u64>, StoreError> {
+        let is_linked = self.inner.read(|view| view.blob(repository, digest))?;
+        if is_linked.is_none() {
+            return Ok(None);
+        }
+        self.held(digest).await
+    }
+
+    /// The size of content that is on the disk, whatever repositories say; takes a lease on it.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the disk does.
+    pub async fn held(&self, digest: &Digest) -> Result<Option<u64>, StoreError> {
+        if let Some(size) = self.inner.renew(digest) {
+            return Ok(Some(size));
+        }
+        let _lock = self.inner.digests.shared([digest]).await;
+        let inner = Arc::clone(&self.inner);
+        let digest = *digest;
+        blocking(move || inner.present(&digest)).await
+    }
+
+    /// A part of content that is on the disk; the caller has asked for its size.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the content is not there or the disk fails.
+    pub async fn read(&self, digest: &Digest, part: Range<u64>) -> Result<BlobReader, StoreError> {
+        let inner = Arc::clone(&self.inner);
+        let digest = *digest;
+        let wanted = part.end.saturating_sub(part.start).min(PIECE as u64);
+        let (file, first) = blocking(move || {
+            let path = inner.layout.blob(&digest);
+            let file = match inner.disk.open(&path, Access::Read) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    inner.end_lease(&digest);
+                    return Err(StoreError::Unknown(Subject::Blob));
+                }
+                file => file.map_err(StoreError::io("open a blob"))?,
+            };
+            let file: Arc<dyn File> = file.into();
+            let first = read_piece(&*file, part.start, wanted, &inner.buffers)
+                .map_err(StoreError::io("read a blob"))?;
+            Ok((file, first))
+        })
+        .await?;
+        let buffers = Arc::clone(&self.inner.buffers);
+        let at = part.start + wanted;
+        Ok(BlobReader::new(file, first, at, part.end.max(at), buffers))
+    }
+
+    /// Adds content that is on the disk to a repository.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the content is not there or the disk fails.
+    pub async fn link(
+        &self,
+        repository: &RepositoryName,
+        digest: &Digest,
+    ) -> Result<Pushed, StoreError> {
+        self.inner.writable()?;
+        let _lock = self.inner.digests.shared([digest]).await;
+        let inner = Arc::clone(&self.inner);
+        let wanted = *digest;
+        let size = match self.inner.renew(digest) {
+            Some(size) => Some(size),
+            None => blocking(move || inner.present(&wanted)).await?,
+        };
+        let size = size.ok_or(StoreError::Unknown(Subject::Blob))?;
+        self.state_blob(repository, digest, size).await
+    }
+
+    /// Takes a blob from a repository; the content stays for the sweep.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the repository does not have it or the journal fails.
+    pub async fn unlink(
+        &self,
+        repository: &RepositoryName,
+        digest: &Digest,
+    ) -> Result<Position, StoreError> {
+        let _lock = self.inner.repositories.alone(repository).await;
+        if self
+            .inner
+            .read(|view| view.blob(repository, digest))?
+            .is_none()
+        {
+            return Err(StoreError::Unknown(Subject::Blob));
+        }
+        let fact = Fact::Blob {
+            repository: repository.clone(),
+            digest: *digest,
+            size: None,
+        };
+        Ok(self.inner.writer.state(vec![fact]).await?)
+    }
+
+    /// Takes a blob from every repository, for whoever holds its digest [alone](Self::alone): whoever
+    /// links one holds that too, so no lock of a repository is needed, and none may be waited for by
+    /// one whom a push with that lock waits for.
+    ///
+    /// It is taken as of a moment in the past: a link stated since, by this node or by one that this
+    /// node has not heard yet, holds against it on every node. False when there is one.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the index or the journal does.
+    pub async fn unlink_everywhere(&self, digest: &Digest, as_of: Hlc) -> Result<bool, StoreError> {
+        let mut before = Vec::new();
+        loop {
+            let ask = |view: &View| view.holders(digest, BLOB, MOST_HOLDERS);
+            let holders = self.inner.read(ask)?;
+            if holders.is_empty() || holders == before {
+                return Ok(holders.is_empty());
+            }
+            let facts = holders.iter().map(|repository| Fact::Blob {
+                repository: repository.clone(),
+                digest: *digest,
+                size: None,
+            });
+            let facts = facts.collect();
+            self.inner.writer.state_as_of(facts, as_of).await?;
+            before = holders;
+        }
+    }
+
+    /// Which content is on the disk, in the trash too, in the order of the digests that are asked
+    /// about. Takes no lease: what is looked at is not what somebody relies on.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the disk does.
+    pub async fn lie_here(&self, digests: Vec<Digest>) -> Result<Vec<bool>, StoreError> {
+        self.on_disk("look for blobs", move |disk, layout| {
+            let lies = |digest: &Digest| -> io::Result<bool> {
+                let (path, trashed) = (layout.blob(digest), layout.trashed(digest));
+                // It may have been taken back from the trash between the first two.
+                Ok(disk.status(&path)?.is_some()
+                    || disk.status(&trashed)?.is_some()
+                    || disk.status(&path)?.is_some())
+            };
+            digests.iter().map(lies).collect()
+        })
+        .await
+    }
+
+    /// Takes content back from the trash, for whoever holds its digest.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the disk does.
+    pub async fn take_back(&self, digest: &Digest) -> Result<(), StoreError> {
+        let (inner, digest) = (Arc::clone(&self.inner), *digest);
+        blocking(move || inner.present(&digest)).await.map(drop)
+    }
+
+    /// Repositories that have a blob, the first hundred.
+    #[must_use]
+    pub fn repositories_with(&self, digest: &Digest) -> Vec<RepositoryName> {
+        let holders = self
+            .inner
+            .read(|view| view.holders(digest, BLOB, MOST_HOLDERS));
+        holders.unwrap_or_default()
+    }
+
+    /// Takes content that is whole in one body to a repository.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the body ends early or has another digest, or the disk fails; nothing of it is
+    /// left then.
+    pub async fn push(
+        &self,
+        repository: &RepositoryName,
+        digest: &Digest,
+        length: Option<u64>,
+        body: impl Stream<Item = io::Result<Bytes>> + Send,
+    ) -> Result<Pushed, StoreError> {
+        self.inner.writable()?;
+        let passing = self.receive(digest, length, body).await?;
+        let _lock = self.inner.digests.shared([digest]).await;
+        let size = self.publish(passing, digest).await?;
+        self.state_blob(repository, digest, size).await
+    }
+
+    /// Takes content to no repository, as from a peer or an archive; returns its size. When it is
+    /// there already the body is not read, and two that bring it at once are one.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the body ends early or has another digest, or the disk fails; nothing of it is
+    /// left then.
+    pub async fn ingest(
+        &self,
+        digest: &Digest,
+        length: Option<u64>,
+        body: impl Stream<Item = io::Result<Bytes>> + Send,
+    ) -> Result<u64, StoreError> {
+        let flight = self.inner.flights.join(digest);
+        let _first = flight.lock().await;
+        if let Some(size) = self.held(digest).await? {
+            return Ok(size);
+        }
+        let passing = self.receive(digest, length, body).await?;
+        let _lock = self.inner.digests.shared([digest]).await;
+        self.publish(passing, digest).await
+    }
+
+    async fn receive(
+        &self,
+        digest: &Digest,
+        length: Option<u64>,
+        body: impl Stream<Item = io::Result<Bytes>> + Send,
+    ) -> Result<Passing, StoreError> {
+        let incoming = self.inner.part(digest)?;
+        match pump(Passing::new(incoming), length, body).await {
+            Ended::Well(passing) => Ok(passing),
+            Ended::Early(_, error) => Err(StoreError::Body(error)),
+            Ended::Badly(_, error) => Err(StoreError::io("write a blob")(error)),
+            Ended::Lost => Err(StoreError::io("write a blob")(io::ErrorKind::Other.into())),
+        }
+    }
+
+    async fn publish(&self, passing: Passing, digest: &Digest) -> Result<u64, StoreError> {
+        let inner = Arc::clone(&self.inner);
+        let wanted = *digest;
+        let publish = move || {
+            let place = || passing.publish(&inner.layout, &wanted);
+            inner.naming.name(&wanted, place)
+        };
+        let size = blocking(publish).await?;
+        self.inner.lease(digest, size);
+        Ok(size)
+    }
+
+    /// States that a repository has a blob, unless that was stated of late.
+    pub(crate) async fn state_blob(
+        &self,
+        repository: &RepositoryName,
+        digest: &Digest,
+        size: u64,
+    ) -> Result<Pushed, StoreError> {
+        let key = Key::Blob {
+            repository: repository.clone(),
+            digest: *digest,
+        };
+        let fact = Fact::Blob {
+            repository: repository.clone(),
+            digest: *digest,
+            size: Some(size),
+        };
+        if let Some(standing) = self.inner.read(|view| view.register(&key))?
+            && standing.fact == fact
+            && standing.stamp.milliseconds().saturating_add(RECENT) > self.inner.now()
+        {
+            // Nothing is written, so nothing else would say that the journal has failed meanwhile.
+            self.inner.writable()?;
+            let position = (standing.sequence != 0).then_some(Position {
+                origin: standing.origin,
+                sequence: standing.sequence,
+            });
+            return Ok(Pushed { size, position });
+        }
+        let position = self.inner.writer.state(vec![fact]).await?;
+        Ok(Pushed {
+            size,
+            position: Some(position),
+        })
+    }
+}
+
+impl Inner {
+    /// The size of content that is on the disk, under a name that is durable, taken back from the trash
+    /// if it is there; takes a lease on it. Blocks; the digest's lock is held.
+    pub(crate) fn present(&self, digest: &Digest) -> Result<Option<u64>, StoreError> {
+        let path = self.layout.blob(digest);
+        let look = StoreError::io("look for a blob");
+        let mut status = self.disk.status(&path).map_err(look)?;
+        if status.is_none() {
+            let resurrect = || -> io::Result<()> {
+                match self.disk.rename(&self.layout.trashed(digest), &path) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                    Err(error) => Err(error),
+                    Ok(()) => self.sync_shard(digest),
+                }
+            };
+            let resurrected = self.naming.name(digest, resurrect);
+            resurrected.map_err(StoreError::io("take a blob back from the trash"))?;
+            let look = StoreError::io("look for a blob");
+            status = self.disk.status(&path).map_err(look)?;
+        }
+        let size = status.map(|status| status.size);
+        if let Some(size) = size {
+            self.naming
+                .ensure(digest, || self.sync_shard(digest))
+                .map_err(StoreError::io("make the name of a blob durable"))?;
+            self.lease(digest, size);
+        }
+        Ok(size)
+    }
+
+    fn sync_shard(&self, digest: &Digest) -> io::Result<()> {
+        let shard = self.layout.shard(digest.algorithm(), digest.shard());
+        self.disk.sync_directory(&shard)
+    }
+
+    /// A file for content of no session.
+    pub(crate) fn part(&self, digest: &Digest) -> Result<Incoming, StoreError> {
+        let number = self.new_id()?.number();
+        let path = self.layout.uploads().join(format!("{number}.part"));
+        Ok(Incoming::new(
+            Arc::clone(&self.disk),
+            path,
+            digest.algorithm(),
+        ))
+    }
+}
+
+/// Content that is being brought: one at a time for each digest.
+#[derive(Debug, Default)]
+pub(crate) struct Flights {
+    flights: Mutex<HashMap<Digest, Weak<AsyncMutex<()>>>>,
+}
+
+impl Flights {
+    /// The lock that whoever brings a digest holds.
+    fn join(&self, digest: &Digest) -> Arc<AsyncMutex<()>> {
+        let mut flights = self.flights.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(flight) = flights.get(digest).and_then(Weak::upgrade) {
+            return flight;
+        }
+        // Those that landed are few, and gone with the next.
+        flights.retain(|_, flight| flight.strong_count() > 0);
+        let flight = Arc::new(AsyncMutex::new(()));
+        flights.insert(*digest, Arc::downgrade(&flight));
+        flight
+    }
+}

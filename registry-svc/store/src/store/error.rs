@@ -1,0 +1,115 @@
+//! Why the store could not do something.
+
+use std::fmt;
+use std::io;
+
+use config_text::counted;
+use oci::digest::Digest;
+use registry_facts::index::IndexError;
+use thiserror::Error;
+
+use crate::journal::JournalError;
+
+/// Why an operation did not happen. Nothing in a text names a path: clients may see it.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    /// What is asked for is not there.
+    #[error("{0} unknown")]
+    Unknown(Subject),
+    /// The content is not what it was said to be.
+    #[error("the content has the digest {actual}")]
+    DigestMismatch {
+        /// What it is.
+        actual: Digest,
+    },
+    /// A piece of an upload that does not follow on what is there.
+    #[error("the upload has {offset} octets")]
+    OutOfOrder {
+        /// Where the next piece has to begin.
+        offset: u64,
+    },
+    /// There are too many upload sessions.
+    #[error("too many upload sessions")]
+    TooMany,
+    /// Another request is writing to the session.
+    #[error("the upload session is being written to")]
+    Busy,
+    /// The disk has no room.
+    #[error("no room on the disk")]
+    Full,
+    /// The journal cannot be written, so nothing may change.
+    #[error("the store is read-only")]
+    ReadOnly,
+    /// What a manifest refers to is not in the repository.
+    #[error("{} unknown", counted(.0.len(), "blob"))]
+    MissingBlobs(Vec<Digest>),
+    /// Whoever sent the content failed to.
+    #[error("the content ended early")]
+    Body(#[source] io::Error),
+    /// The disk failed.
+    #[error("cannot {doing}")]
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// How it failed.
+        #[source]
+        source: io::Error,
+    },
+    /// The store cannot be opened as it is.
+    #[error("{0}")]
+    Damaged(String),
+}
+
+/// What an operation did not find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// A blob.
+    Blob,
+    /// An upload session.
+    Upload,
+    /// A manifest or a tag.
+    Manifest,
+    /// A repository.
+    Name,
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Blob => "blob",
+            Self::Upload => "upload session",
+            Self::Manifest => "manifest",
+            Self::Name => "repository",
+        })
+    }
+}
+
+impl StoreError {
+    /// The error of a disk operation.
+    pub(crate) fn io(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full,
+            _ => Self::Io { doing, source },
+        }
+    }
+}
+
+impl From<JournalError> for StoreError {
+    fn from(error: JournalError) -> Self {
+        match error {
+            JournalError::Full => Self::Full,
+            JournalError::ReadOnly => Self::ReadOnly,
+            JournalError::Io { doing, source } => Self::Io { doing, source },
+            JournalError::Damaged { .. } => Self::Damaged(error.to_string()),
+        }
+    }
+}
+
+impl From<IndexError> for StoreError {
+    fn from(error: IndexError) -> Self {
+        Self::Io {
+            doing: "read the index",
+            source: io::Error::other(error),
+        }
+    }
+}

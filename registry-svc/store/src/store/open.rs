@@ -1,0 +1,536 @@
+//! Opening a store: what a crash left half done is finished or taken back.
+//!
+//! The mark of an orderly stop is taken away before anything else is touched; without it the index
+//! is made anew from the journal, and the end of the journal is copied, because pages that an
+//! earlier process failed to sync may look whole until the next loss of power.
+
+use std::collections::HashSet;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use oci::digest::Digest;
+use registry_facts::hlc::Clock;
+use registry_facts::index::memory::MemoryIndex;
+use registry_facts::index::view::View;
+use registry_facts::index::{Index, IndexError, SCAN, Summary};
+use registry_facts::record::{Fact, NodeId, Record, Vector};
+use ring::rand::{SecureRandom as _, SystemRandom};
+
+use super::layout::{Layout, read_whole, remove_if_there, write_whole};
+use super::{IndexKind, Recovery, Settings, StoreError};
+use crate::database::sled::SledIndex;
+use crate::database::trial;
+use crate::disk::{Access, Disk, File};
+use crate::journal::files::{self, Replayed};
+use crate::journal::snapshot::Directory;
+use crate::journal::{JournalError, Place};
+
+/// What the files of a store look like.
+const VERSION: &str = "1\n";
+
+/// What the entries of the index look like: another number makes it anew.
+pub(crate) const SCHEMA: u32 = 1;
+
+/// The longest of the marks.
+const LONGEST_MARK: u64 = 4096;
+
+/// Records applied to a new index at once.
+const APPLIED_AT_ONCE: usize = 1000;
+
+//--- Marks
+
+/// What an orderly stop left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Clean {
+    /// Where the journal ended.
+    pub(crate) place: Place,
+    /// The index; none when it was in memory.
+    pub(crate) index: Option<Left>,
+}
+
+/// A database that an orderly stop left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Left {
+    /// What it held.
+    pub(crate) summary: Summary,
+    /// Its directory.
+    pub(crate) name: String,
+}
+
+impl Clean {
+    const NAME: &str = "clean";
+
+    pub(crate) fn write(&self, disk: &dyn Disk, layout: &Layout) -> io::Result<()> {
+        let Place { segment, at } = self.place;
+        let mut text = format!("journal {segment} {at}\n");
+        if let Some(Left { summary, name }) = &self.index {
+            let Summary { n_entries, sum } = summary;
+            text += &format!("index {SCHEMA} {n_entries} {sum} {name}\n");
+        }
+        write_whole(disk, &layout.mark(Self::NAME), text.as_bytes())
+    }
+
+    /// Reads the mark and takes it away, durably.
+    fn take(disk: &dyn Disk, layout: &Layout) -> io::Result<Option<Self>> {
+        let path = layout.mark(Self::NAME);
+        let octets = read_whole(disk, &path, LONGEST_MARK)?;
+        if remove_if_there(disk, &path)? {
+            disk.sync_directory(layout.root())?;
+        }
+        Ok(octets.and_then(|octets| Self::parse(&octets)))
+    }
+
+    fn parse(octets: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(octets).ok()?.strip_suffix('\n')?;
+        let mut lines = text.lines();
+        let mut journal = lines.next()?.strip_prefix("journal ")?.split(' ');
+        let place = Place {
+            segment: journal.next()?.parse().ok()?,
+            at: journal.next()?.parse().ok()?,
+        };
+        let index = lines.next().and_then(|line| {
+            let mut words = line.strip_prefix("index ")?.split(' ');
+            let schema: u32 = words.next()?.parse().ok()?;
+            let n_entries = words.next()?.parse().ok()?;
+            let sum = words.next()?.parse().ok()?;
+            let name = words.next().filter(|name| is_name(name))?.to_owned();
+            let summary = Summary { n_entries, sum };
+            (schema == SCHEMA).then_some(Left { summary, name })
+        });
+        Some(Self { place, index })
+    }
+}
+
+/// Whether a text is the name of a database's directory.
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|octet| octet.is_ascii_hexdigit())
+}
+
+/// Checks the version of what is there, and says who this node is in this life of its disk.
+fn identify(disk: &dyn Disk, layout: &Layout, settings: &Settings) -> Result<NodeId, StoreError> {
+    let doing = || StoreError::io("read the marks of the store");
+    let version = layout.mark("VERSION");
+    match read_whole(disk, &version, LONGEST_MARK).map_err(doing())? {
+        Some(octets) if octets == VERSION.as_bytes() => {}
+        Some(_) => {
+            let text = "the store was written by another version of this service";
+            return Err(StoreError::Damaged(text.to_owned()));
+        }
+        None => write_whole(disk, &version, VERSION.as_bytes()).map_err(doing())?,
+    }
+    let path = layout.mark("node-id");
+    let octets = read_whole(disk, &path, LONGEST_MARK).map_err(doing())?;
+    let incarnation = match octets {
+        Some(octets) => {
+            let text = std::str::from_utf8(&octets).unwrap_or_default().trim_end();
+            u64::from_str_radix(text, 16)
+                .map_err(|_| StoreError::Damaged("node-id is not a number".to_owned()))?
+        }
+        None => {
+            let incarnation = random()?;
+            let text = format!("{incarnation:016x}\n");
+            write_whole(disk, &path, text.as_bytes()).map_err(doing())?;
+            incarnation
+        }
+    };
+    Ok(NodeId {
+        name: settings.node.clone(),
+        incarnation,
+    })
+}
+
+fn random() -> Result<u64, StoreError> {
+    let mut octets = [0; 8];
+    SystemRandom::new()
+        .fill(&mut octets)
+        .map_err(|_| StoreError::io("get random numbers")(io::ErrorKind::Other.into()))?;
+    Ok(u64::from_le_bytes(octets))
+}
+
+//--- Opening
+
+/// A store whose parts are in order and not at work yet.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) origin: NodeId,
+    pub(crate) directory: Directory,
+    pub(crate) segment: Box<dyn File>,
+    pub(crate) end: Place,
+    pub(crate) n_sealed: u64,
+    pub(crate) vector: Vector,
+    pub(crate) clock: Clock,
+    pub(crate) view: View,
+    /// The directory of the index; none when it is in memory.
+    pub(crate) index: Option<String>,
+    pub(crate) recovery: Recovery,
+    pub(crate) lock: Box<dyn std::fmt::Debug + Send + Sync>,
+}
+
+/// Opens a store; blocks.
+pub(crate) fn open(
+    settings: &Settings,
+    disk: &Arc<dyn Disk>,
+    layout: &Layout,
+) -> Result<Opened, StoreError> {
+    let doing = || StoreError::io("open the store's directory");
+    disk.create_directory(layout.root()).map_err(doing())?;
+    let lock = disk.lock(&layout.mark("lock")).map_err(|error| {
+        if error.kind() == io::ErrorKind::WouldBlock {
+            StoreError::Damaged("another process has the store open".to_owned())
+        } else {
+            doing()(error)
+        }
+    })?;
+    // The version is written when everything else is there.
+    let version = disk.status(&layout.mark("VERSION")).map_err(doing())?;
+    if version.is_none() {
+        layout.create(&**disk).map_err(doing())?;
+    }
+    let origin = identify(&**disk, layout, settings)?;
+    let clean = Clean::take(&**disk, layout).map_err(doing())?;
+    let directory = Directory::new(Arc::clone(disk), layout.journal());
+
+    let mut recovery = Recovery::default();
+    let mut history = History::default();
+    let Indexed {
+        view,
+        replayed,
+        name,
+    } = index(
+        settings,
+        layout,
+        clean.as_ref(),
+        &directory,
+        &mut history,
+        &mut recovery,
+    )?;
+    let is_as_left = clean
+        .as_ref()
+        .is_some_and(|clean| clean.place == replayed.end);
+    let (segment, end) = last_segment(&directory, &replayed, is_as_left)?;
+    directory.clean()?;
+    recovery.n_records = replayed.n_records;
+    recovery.n_truncated = replayed.n_torn;
+    recovery.missing = missing(&**disk, layout, &view)?;
+    Ok(Opened {
+        origin,
+        directory,
+        segment,
+        end,
+        n_sealed: replayed.n_sealed,
+        vector: history.vector,
+        clock: history.clock,
+        view,
+        index: name,
+        recovery,
+        lock,
+    })
+}
+
+/// What the journal tells besides the registers.
+#[derive(Debug, Default)]
+struct History {
+    vector: Vector,
+    clock: Clock,
+}
+
+impl History {
+    fn add(&mut self, record: &Record) {
+        self.vector.advance(&record.origin, record.sequence);
+        self.clock.observe(record.stamp);
+    }
+}
+
+/// The journal, and an index of it.
+struct Indexed {
+    view: View,
+    replayed: Replayed,
+    /// The directory of the index; none when it is in memory.
+    name: Option<String>,
+}
+
+/// Reads the journal and has an index of it: the one that an orderly stop left, or a new one.
+fn index(
+    settings: &Settings,
+    layout: &Layout,
+    clean: Option<&Clean>,
+    directory: &Directory,
+    history: &mut History,
+    recovery: &mut Recovery,
+) -> Result<Indexed, StoreError> {
+    let (disk, path) = (&*directory.disk, &directory.path);
+    let mut reason = "it is kept in memory".to_owned();
+    if settings.index == IndexKind::Sled {
+        match as_left(settings, layout, clean) {
+            Ok((index, clean, name)) => {
+                let replayed = files::replay(disk, path, None, &mut |record| {
+                    history.add(&record);
+                    Ok(())
+                })?;
+                if replayed.end == clean.place {
+                    return Ok(Indexed {
+                        view: View::new(Arc::new(index)),
+                        replayed,
+                        name: Some(name),
+                    });
+                }
+                "the journal does not end where the index does".clone_into(&mut reason);
+            }
+            Err(why) => reason = why,
+        }
+        let name = format!("{:016x}", random()?);
+        match anew(settings, &layout.index(), &name, directory, history) {
+            Ok((view, replayed)) => {
+                recovery.rebuilt = Some(reason);
+                return Ok(Indexed {
+                    view,
+                    replayed,
+                    name: Some(name),
+                });
+            }
+            Err(Anew::Journal(error)) => return Err(error.into()),
+            Err(Anew::Index(error)) => {
+                reason = format!("{reason}, and a new one failed: {error}");
+                tracing::error!(%error, "The index cannot be made; it is kept in memory");
+            }
+        }
+    }
+    recovery.rebuilt = Some(reason);
+    let view = View::new(Arc::new(MemoryIndex::default()));
+    match fill(&view, directory, history) {
+        Ok(replayed) => Ok(Indexed {
+            view,
+            replayed,
+            name: None,
+        }),
+        Err(Anew::Journal(error)) => Err(error.into()),
+        Err(Anew::Index(error)) => Err(error.into()),
+    }
+}
+
+/// The index as an orderly stop left it, and where the journal ended then; or why there is none.
+fn as_left<'a>(
+    settings: &Settings,
+    layout: &Layout,
+    clean: Option<&'a Clean>,
+) -> Result<(SledIndex, &'a Clean, String), String> {
+    let clean = clean.ok_or("the last stop was not an orderly one")?;
+    let left = clean
+        .index
+        .as_ref()
+        .ok_or("the last stop left none of this version")?;
+    let directory = layout.index().join(&left.name);
+    if !directory.is_dir() {
+        return Err("it is gone".to_owned());
+    }
+    trial::open(
+        settings.trial.as_deref(),
+        &directory,
+        settings.index_memory,
+        left.summary,
+        trial::LIMIT,
+    )
+    .map(|index| (index, clean, left.name.clone()))
+    .map_err(|error| error.to_string())
+}
+
+/// Why a new index was not made.
+enum Anew {
+    Index(IndexError),
+    Journal(JournalError),
+}
+
+/// Makes a new database of the journal, in a directory that never was: threads of one that was open
+/// in this process a moment ago may write files into theirs.
+fn anew(
+    settings: &Settings,
+    path: &Path,
+    name: &str,
+    directory: &Directory,
+    history: &mut History,
+) -> Result<(View, Replayed), Anew> {
+    let failed = |error: io::Error| Anew::Index(IndexError::Failed(error.to_string()));
+    let removed = if path.is_dir() {
+        std::fs::remove_dir_all(path)
+    } else {
+        std::fs::remove_file(path)
+    };
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    std::fs::create_dir(path).map_err(failed)?;
+    let index = SledIndex::open(&path.join(name), settings.index_memory, trial::LIMIT);
+    let view = View::new(Arc::new(index.map_err(Anew::Index)?));
+    let replayed = fill(&view, directory, history)?;
+    Ok((view, replayed))
+}
+
+/// Applies the journal to a view.
+fn fill(view: &View, directory: &Directory, history: &mut History) -> Result<Replayed, Anew> {
+    let mut group: Vec<Record> = Vec::with_capacity(APPLIED_AT_ONCE);
+    let mut failure = None;
+    let result = files::replay(&*directory.disk, &directory.path, None, &mut |record| {
+        history.add(&record);
+        group.push(record);
+        if failure.is_none() && group.len() == APPLIED_AT_ONCE {
+            failure = view.apply(&group).err();
+            group.clear();
+        }
+        Ok(())
+    });
+    let replayed = result.map_err(Anew::Journal)?;
+    match failure.map_or_else(|| view.apply(&group), Err) {
+        Ok(()) => Ok(replayed),
+        Err(error) => Err(Anew::Index(error)),
+    }
+}
+
+/// The segment that is written on.
+///
+/// What no orderly stop has vouched for is copied before anything follows it: the segment, and one
+/// before it whose seal may be the last that was written.
+fn last_segment(
+    directory: &Directory,
+    replayed: &Replayed,
+    is_as_left: bool,
+) -> Result<(Box<dyn File>, Place), StoreError> {
+    let doing = || StoreError::io("open the journal's last segment");
+    let disk = &*directory.disk;
+    let path = |segment| directory.path.join(files::segment(segment));
+    let Place { segment, at } = replayed.end;
+    // A successor that was made before the segment was sealed, and never used.
+    let next = path(segment + 1);
+    remove_if_there(disk, &next).map_err(doing())?;
+    let mut copied = None;
+    if !is_as_left && segment != 0 {
+        let before = segment - 1;
+        if at == 0 && replayed.files.segments.contains(&before) {
+            let file = disk.open(&path(before), Access::Read).map_err(doing())?;
+            let length = file.size().map_err(doing())?;
+            copy(directory, before, length).map_err(doing())?;
+        }
+        copied = Some(copy(directory, segment, at).map_err(doing())?);
+    }
+    if segment == 0 || replayed.is_sealed {
+        let file = disk.create(&next).map_err(doing())?;
+        disk.sync_directory(&directory.path).map_err(doing())?;
+        let end = Place {
+            segment: segment + 1,
+            at: 0,
+        };
+        return Ok((file, end));
+    }
+    let file = match copied {
+        Some(file) => file,
+        None => disk.open(&path(segment), Access::Write).map_err(doing())?,
+    };
+    Ok((file, replayed.end))
+}
+
+/// Puts a copy of the first octets of a segment in its place, durably.
+fn copy(directory: &Directory, segment: u64, length: u64) -> io::Result<Box<dyn File>> {
+    let disk = &*directory.disk;
+    let path = directory.path.join(files::segment(segment));
+    let temporary = path.with_extension("log.tmp");
+    remove_if_there(disk, &temporary)?;
+    let old = disk.open(&path, Access::Read)?;
+    let new = disk.create(&temporary)?;
+    copy_octets(&*old, &*new, length)?;
+    new.sync()?;
+    disk.rename(&temporary, &path)?;
+    disk.sync_directory(&directory.path)?;
+    Ok(new)
+}
+
+fn copy_octets(from: &dyn File, to: &dyn File, length: u64) -> io::Result<()> {
+    let mut at = 0;
+    while at < length {
+        let wanted = usize::try_from(length - at)
+            .unwrap_or(usize::MAX)
+            .min(1 << 20);
+        let mut buffer = vec![0; wanted];
+        let n_read = from.read_at(&mut buffer, at)?;
+        if n_read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        buffer.truncate(n_read);
+        to.write_at(&[Bytes::from(buffer)], at)?;
+        at += n_read as u64;
+    }
+    Ok(())
+}
+
+/// Content that repositories have and the disk has not, or not in its size.
+fn missing(disk: &dyn Disk, layout: &Layout, view: &View) -> Result<Vec<Digest>, StoreError> {
+    let mut seen = HashSet::new();
+    let mut missing = Vec::new();
+    let mut after = None;
+    loop {
+        let registers = view.registers(after.as_ref(), SCAN)?;
+        let Some(last) = registers.last() else {
+            return Ok(missing);
+        };
+        after = Some(last.fact.key());
+        for register in registers {
+            let (digest, size) = match register.fact {
+                Fact::Blob {
+                    digest,
+                    size: Some(size),
+                    ..
+                } => (digest, size),
+                Fact::Manifest {
+                    digest,
+                    link: Some(link),
+                    ..
+                } => (digest, link.size),
+                _ => continue,
+            };
+            if !seen.insert(digest) {
+                continue;
+            }
+            let look = StoreError::io("look for a blob");
+            let status = disk.status(&layout.blob(&digest)).map_err(look)?;
+            let is_whole = match status {
+                Some(status) => status.size == size,
+                // What the sweep took is taken back when it is asked for.
+                None => disk
+                    .status(&layout.trashed(&digest))
+                    .is_ok_and(|trashed| trashed.is_some()),
+            };
+            if !is_whole {
+                missing.push(digest);
+            }
+        }
+    }
+}
+
+/// Reads the journal into a view that takes the place of one that failed.
+pub(crate) fn rebuild(
+    directory: &Directory,
+    view: &View,
+    until: Place,
+) -> Result<(), JournalError> {
+    let mut failure: Option<IndexError> = None;
+    directory.replay(until, &mut |record| {
+        if failure.is_none() {
+            failure = view.apply([&record]).err();
+        }
+        Ok(())
+    })?;
+    failure.map_or(Ok(()), |error| {
+        Err(JournalError::Io {
+            doing: "read the journal into memory",
+            source: io::Error::other(error),
+        })
+    })
+}
+
+/// Flushes an index that is to be found again, and says what it holds.
+pub(crate) fn leave(index: &dyn Index, name: String) -> Result<Left, IndexError> {
+    index.flush()?;
+    let summary = registry_facts::index::summary(index)?;
+    Ok(Left { summary, name })
+}

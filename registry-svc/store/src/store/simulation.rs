@@ -1,0 +1,427 @@
+//! Crashes, by seed: a store on a disk that forgets, killed and cut from power at any operation,
+//! against a model of what was acknowledged. What no manifest needs is swept meanwhile, and a peer
+//! sends content and records.
+//!
+//! `SIM_SEED=17 cargo test -p registry-svc simulation` runs one seed.
+
+mod among;
+mod clients;
+mod verify;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use oci::digest::{Algorithm, Digest};
+use oci::reference::{RepositoryName, Tag};
+use registry_facts::name::UploadId;
+
+use self::among::Peer;
+use self::clients::{blob, body};
+use super::{IndexKind, Settings, Store, StoreError};
+use crate::disk::faulty::{Chance, End, Faults, FaultyDisk, Lie};
+use crate::journal::writer::WallClock;
+
+/// Seeds of a run of the suite.
+const SEEDS: u64 = 40;
+
+/// Lives of each: all but the last end in a crash.
+const LIVES: u64 = 7;
+
+/// Steps of a life, if nothing ends it.
+const STEPS: u64 = 60;
+
+/// How long the sweep leaves alone what was written, and what is in the trash: in milliseconds, and a
+/// few steps.
+const GRACE: u64 = 20_000;
+
+/// How long the process leaves alone what somebody was told is there.
+const LEASE: u64 = 3 * GRACE;
+
+/// How long a step takes at most.
+const STEP: u64 = 5_000;
+
+/// The time of each thread here: a store is given its clock as a function.
+static CLOCKS: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+
+fn wall<const THREAD: usize>() -> u64 {
+    CLOCKS[THREAD].load(Ordering::Relaxed)
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_in_any_crash() {
+    let seeds = match std::env::var("SIM_SEED") {
+        Ok(seed) => seed.parse().map(|seed| seed..seed + 1).unwrap(),
+        Err(_) => 0..SEEDS,
+    };
+    // This is the longest test of the crate, and nothing ties one seed to another: two threads share them.
+    let (even, odd): (Vec<u64>, Vec<u64>) = seeds.clone().partition(|seed| seed % 2 == 0);
+    let totals = std::thread::scope(|scope| {
+        let other = scope.spawn(|| run_all(&odd, &CLOCKS[2], wall::<2>));
+        let mut totals = run_all(&even, &CLOCKS[0], wall::<0>);
+        match other.join() {
+            Ok(others) => totals.add(&others),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+        totals
+    });
+    if seeds.end - seeds.start == SEEDS {
+        println!("{totals:?}");
+        assert!(totals.n_crashes >= 240, "{totals:?}");
+        assert!(totals.n_in_the_middle >= 200, "{totals:?}");
+        assert!(totals.n_acknowledged >= 2000, "{totals:?}");
+        assert!(
+            totals.n_refused >= 100 && totals.n_resumed >= 5,
+            "{totals:?}"
+        );
+        assert!(
+            totals.n_trashed >= 200 && totals.n_deleted >= 50 && totals.n_back >= 20,
+            "{totals:?}"
+        );
+        assert!(totals.n_applied >= 200, "{totals:?}");
+    }
+}
+
+fn run_all(seeds: &[u64], clock: &'static AtomicU64, wall: WallClock) -> Totals {
+    let mut totals = Totals::default();
+    for seed in seeds {
+        Run::new(*seed, clock, wall).lives(&mut totals);
+    }
+    totals
+}
+
+#[test]
+fn a_disk_that_only_says_it_syncs_is_found_out() {
+    for lie in [Lie::Files, Lie::Directories] {
+        let is_found_out = (0..20).any(|seed| {
+            let mut run = Run::new(seed, &CLOCKS[1], wall::<1>);
+            run.lie = Some(lie);
+            let lives = || run.lives(&mut Totals::default());
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(lives)).is_err()
+        });
+        assert!(is_found_out, "{lie:?}");
+    }
+}
+
+#[derive(Debug, Default)]
+struct Totals {
+    n_crashes: u64,
+    /// Crashes at a chosen operation of the disk.
+    n_in_the_middle: u64,
+    n_acknowledged: u64,
+    n_refused: u64,
+    n_resumed: u64,
+    /// What sweeps moved to the trash, and what they deleted.
+    n_trashed: u64,
+    n_deleted: u64,
+    /// What was asked for in the trash.
+    n_back: u64,
+    /// Records of the peer.
+    n_applied: u64,
+}
+
+impl Totals {
+    fn add(&mut self, other: &Self) {
+        for (mine, others) in [
+            (&mut self.n_crashes, other.n_crashes),
+            (&mut self.n_in_the_middle, other.n_in_the_middle),
+            (&mut self.n_acknowledged, other.n_acknowledged),
+            (&mut self.n_refused, other.n_refused),
+            (&mut self.n_resumed, other.n_resumed),
+            (&mut self.n_trashed, other.n_trashed),
+            (&mut self.n_deleted, other.n_deleted),
+            (&mut self.n_back, other.n_back),
+            (&mut self.n_applied, other.n_applied),
+        ] {
+            *mine += others;
+        }
+    }
+}
+
+/// What a key may be: one value when it is known, several when an operation on it was refused.
+type Possible<K, V> = BTreeMap<K, BTreeSet<V>>;
+
+#[derive(Default)]
+struct Model {
+    blobs: Possible<(RepositoryName, Digest), bool>,
+    manifests: Possible<(RepositoryName, Digest), bool>,
+    tags: Possible<(RepositoryName, Tag), Option<Digest>>,
+    /// Octets of everything that was ever pushed.
+    content: BTreeMap<Digest, Bytes>,
+    /// What each manifest refers to.
+    closures: BTreeMap<Digest, Vec<Digest>>,
+    /// Until when what was written or asked for stays, whoever refers to it.
+    young_until: BTreeMap<Digest, u64>,
+}
+
+/// What an operation makes true when it is acknowledged.
+#[derive(Clone, Default)]
+struct Effect {
+    blobs: Vec<((RepositoryName, Digest), bool)>,
+    manifests: Vec<((RepositoryName, Digest), bool)>,
+    tags: Vec<((RepositoryName, Tag), Option<Digest>)>,
+}
+
+impl Model {
+    fn note(&mut self, effect: &Effect, is_acknowledged: bool) {
+        note(&mut self.blobs, &effect.blobs, &false, is_acknowledged);
+        note(
+            &mut self.manifests,
+            &effect.manifests,
+            &false,
+            is_acknowledged,
+        );
+        note(&mut self.tags, &effect.tags, &None, is_acknowledged);
+    }
+
+    /// What manifests that are there for sure refer to.
+    fn needed(&self) -> BTreeSet<Digest> {
+        let sure = self
+            .manifests
+            .iter()
+            .filter(|(_, values)| is(values, &true));
+        sure.flat_map(|((_, digest), _)| &self.closures[digest])
+            .copied()
+            .collect()
+    }
+
+    /// Digests that a repository has for sure.
+    fn sure(&self, repository: &RepositoryName) -> Vec<Digest> {
+        self.blobs
+            .iter()
+            .filter(|((owner, _), values)| owner == repository && is(values, &true))
+            .map(|((_, digest), _)| *digest)
+            .collect()
+    }
+}
+
+fn note<K: Ord + Clone, V: Ord + Clone>(
+    possible: &mut Possible<K, V>,
+    effect: &[(K, V)],
+    before: &V,
+    is_acknowledged: bool,
+) {
+    for (key, value) in effect {
+        let values = possible
+            .entry(key.clone())
+            .or_insert_with(|| BTreeSet::from([before.clone()]));
+        if is_acknowledged {
+            values.clear();
+        }
+        values.insert(value.clone());
+    }
+}
+
+fn is<V: Ord>(values: &BTreeSet<V>, value: &V) -> bool {
+    values.len() == 1 && values.contains(value)
+}
+
+/// What is found is one of what may be, and from here on nothing else.
+fn settle<K: Debug, V: Ord + Debug>(seed: u64, key: &K, values: &mut BTreeSet<V>, found: V) {
+    assert!(
+        values.contains(&found),
+        "seed {seed}: {key:?} is {found:?}, may be {values:?}"
+    );
+    *values = BTreeSet::from([found]);
+}
+
+struct Run {
+    seed: u64,
+    chance: Chance,
+    disk: FaultyDisk,
+    model: Model,
+    /// Sessions that go on: what they are of, and how much was acknowledged.
+    sessions: Vec<Open>,
+    /// Whether the power went since the sessions were looked at.
+    lost_power: bool,
+    settings: Settings,
+    lie: Option<Lie>,
+    now: u64,
+    clock: &'static AtomicU64,
+    peer: Peer,
+}
+
+#[derive(Clone)]
+struct Open {
+    repository: RepositoryName,
+    id: UploadId,
+    content: Bytes,
+    offset: u64,
+}
+
+impl Run {
+    fn new(seed: u64, clock: &'static AtomicU64, wall: WallClock) -> Self {
+        let mut settings = Settings::new("/store".into(), "master-0".parse().unwrap());
+        settings.index = IndexKind::Memory;
+        // Small, so that segments follow each other and are compacted.
+        settings.segment = 3000;
+        settings.lease = Duration::from_millis(LEASE);
+        settings.wall = wall;
+        let now = 1_700_000_000_000;
+        clock.store(now, Ordering::Relaxed);
+        Self {
+            seed,
+            chance: Chance::new(seed),
+            disk: FaultyDisk::new(seed ^ 0x5eed),
+            model: Model::default(),
+            sessions: Vec::new(),
+            lost_power: false,
+            settings,
+            lie: None,
+            now,
+            clock,
+            peer: Peer::default(),
+        }
+    }
+
+    /// Lets some time pass.
+    fn pass(&mut self) {
+        self.now += 2 + self.chance.below(STEP);
+        self.clock.store(self.now, Ordering::Relaxed);
+        self.disk.pass(self.now);
+    }
+
+    fn lives(&mut self, totals: &mut Totals) {
+        for life in 0..LIVES {
+            let is_last = life + 1 == LIVES;
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(self.life(life, is_last, totals));
+            // Threads of this life may be at work still; the disk is deaf to them.
+            runtime.shutdown_background();
+            let end = if self.chance.permille(300) {
+                End::Kill
+            } else {
+                End::PowerLoss
+            };
+            self.lost_power |= end == End::PowerLoss;
+            totals.n_crashes += u64::from(!is_last);
+            totals.n_in_the_middle += u64::from(self.disk.is_over());
+            let faults = self.faults(is_last);
+            self.disk = self.disk.next_life(end, faults);
+        }
+    }
+
+    /// What goes wrong while the next life opens its store.
+    fn faults(&mut self, is_last: bool) -> Faults {
+        let dies_early = !is_last && self.chance.permille(250);
+        Faults {
+            last_operation: dies_early.then(|| 1 + self.chance.below(60)),
+            lie: self.lie,
+            ..Faults::default()
+        }
+    }
+
+    async fn life(&mut self, life: u64, is_last: bool, totals: &mut Totals) {
+        let disk = Arc::new(self.disk.clone());
+        let opened = Store::open(self.settings.clone(), disk).await;
+        let (store, recovery) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                let seed = self.seed;
+                assert!(self.disk.is_over(), "seed {seed} life {life}: {error:?}");
+                return;
+            }
+        };
+        if self.disk.is_over() {
+            return;
+        }
+        self.disk.set_faults(Faults::default());
+        let seed = self.seed;
+        assert_eq!(recovery.missing, [], "seed {seed} life {life}");
+        self.verify(&store, totals).await;
+        if is_last {
+            return;
+        }
+        let is_rough = self.chance.permille(300);
+        let rate = |chance: &mut Chance| if is_rough { chance.below(30) } else { 0 };
+        let faults = Faults {
+            last_operation: Some(1 + self.chance.below(600)),
+            full: rate(&mut self.chance),
+            broken: rate(&mut self.chance) / 4,
+            unsynced: rate(&mut self.chance) / 4,
+            lie: self.lie,
+        };
+        self.disk.set_faults(faults);
+        for _ in 0..STEPS {
+            self.step(&store, totals).await;
+            if self.disk.is_over() {
+                return;
+            }
+        }
+        if self.chance.permille(300) {
+            store.close().await;
+        }
+    }
+
+    //--- Steps
+
+    async fn step(&mut self, store: &Store, totals: &mut Totals) {
+        self.pass();
+        let repository = self.repository();
+        match self.chance.below(100) {
+            0..18 => self.push(store, repository, totals).await,
+            18..33 => self.upload(store, repository, totals).await,
+            33..55 => self.manifest(store, repository, totals).await,
+            55..66 => self.delete(store, repository, totals).await,
+            66..71 => self.several(store, repository, totals).await,
+            71..75 => self.unlink(store, repository, totals).await,
+            75..88 => self.peer(store, repository, totals).await,
+            _ => self.among(store, totals).await,
+        }
+    }
+
+    fn repository(&mut self) -> RepositoryName {
+        format!("r{}", self.chance.below(3)).parse().unwrap()
+    }
+
+    fn content(&mut self) -> (Digest, Bytes) {
+        let number = self.chance.below(200);
+        let length = usize::try_from(number * number / 3).unwrap();
+        let octets: Bytes = number
+            .to_le_bytes()
+            .into_iter()
+            .cycle()
+            .take(length)
+            .collect();
+        let digest = Digest::of(Algorithm::Sha256, &octets);
+        self.model.content.insert(digest, octets.clone());
+        (digest, octets)
+    }
+
+    fn outcome<T: Debug>(
+        &mut self,
+        effect: &Effect,
+        result: &Result<T, StoreError>,
+        totals: &mut Totals,
+    ) {
+        match result {
+            Ok(_) => totals.n_acknowledged += 1,
+            Err(_) => totals.n_refused += 1,
+        }
+        if let Err(StoreError::MissingBlobs(_) | StoreError::DigestMismatch { .. }) = result {
+            panic!("seed {}: {result:?}", self.seed);
+        }
+        self.model.note(effect, result.is_ok());
+        if result.is_ok() {
+            self.touch(effect);
+        }
+    }
+
+    /// What was just pushed, or is needed by what was, stays for a while.
+    fn touch(&mut self, effect: &Effect) {
+        let until = self.now + LEASE;
+        for ((_, digest), is_there) in effect.blobs.iter().chain(&effect.manifests) {
+            if *is_there {
+                self.model.young_until.insert(*digest, until);
+            }
+        }
+    }
+
+    //--- Afterwards
+}

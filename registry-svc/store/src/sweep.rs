@@ -1,0 +1,357 @@
+//! The sweep: takes away what no manifest refers to, while everybody pushes.
+//!
+//! ```text
+//! mark: every manifest of every repository, and what it refers to
+//! blobs ──not marked, older than the grace──► trash ──the second grace──► gone, and no repository has it
+//!            ▲                                  │
+//!            └── a push, a mount, a HEAD ───────┘
+//! ```
+//!
+//! Whoever pushes asks first which blobs are there, and the answer has to hold until the manifest
+//! comes: so what was written, linked or asked for within the grace stays, and what is in the trash
+//! comes back when somebody wants it. A blob is moved, and deleted, only under its digest's lock,
+//! which whoever makes a reference to it holds too; what was marked is looked at again there.
+//!
+//! Among several nodes, another one may have referred to a blob while this one could not hear it. So
+//! what repositories say of a blob is taken back only while every node has been heard, and as of a
+//! moment in the past: whoever has referred to it since has stated a link that holds against that on
+//! every node. Should one have been lost all the same, by a node that comes back after long, it is
+//! stated anew where its content is; what an operator has taken back is not, for a sweep's stamps are
+//! [known](Hlc::is_last).
+//!
+//! Manifests without a tag stay unless configured otherwise: mirrors are pulled by digest.
+
+pub(crate) mod mark;
+mod report;
+
+use std::collections::HashSet;
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime};
+
+use oci::digest::{Algorithm, Digest};
+use registry_facts::hlc::Hlc;
+use registry_facts::index::key::{BLOB, MANIFEST};
+use registry_facts::record::Key;
+
+use crate::disk::Disk;
+use crate::others::Others;
+use crate::store::layout::{Layout, remove_if_there};
+use crate::store::{Store, StoreError};
+
+pub use report::{Amount, Report};
+
+/// Repositories that are looked at for one that has linked a blob of late; one that more have is
+/// needed by some of them.
+const MOST_HOLDERS: usize = 1000;
+
+/// How far in the past it is at most that links are taken back as of. Longer than news between two
+/// nodes that are connected takes and than their clocks differ, and much shorter than tombstones are
+/// remembered.
+const MOST_BACK: Duration = Duration::from_hours(24);
+
+/// How what nobody needs is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// How often; never unless given.
+    pub interval: Option<Duration>,
+    /// How long a blob that nothing refers to stays.
+    pub grace: Duration,
+    /// How long it stays in the trash after that.
+    pub trash: Duration,
+    /// Whether manifests without a tag go too.
+    pub untagged: Untagged,
+    /// How long an upload session may rest.
+    pub uploads: Duration,
+}
+
+/// What becomes of manifests without a tag.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Untagged {
+    /// They stay: mirrors are pulled by digest.
+    #[default]
+    Keep,
+    /// They go, once they are older than the grace.
+    Delete,
+}
+
+/// Whether a sweep changes anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// It does what it says.
+    Sweep,
+    /// It says what it would do.
+    DryRun,
+}
+
+/// Takes away what nobody needs; `others` are the other nodes, if there are any.
+///
+/// # Errors
+///
+/// Fails when the index or the disk does; what was done until then stands. After the journal has
+/// failed nothing is swept: a manifest that was refused then may be there after the next start.
+pub async fn sweep(
+    store: &Store,
+    others: Option<&dyn Others>,
+    settings: &Settings,
+    mode: Mode,
+) -> Result<Report, StoreError> {
+    let begun = now();
+    let mut report = Report {
+        is_dry_run: mode == Mode::DryRun,
+        ..Report::default()
+    };
+    if store.is_in_doubt() {
+        return Err(StoreError::ReadOnly);
+    }
+    if mode == Mode::Sweep {
+        report.n_sessions = store.expire_sessions(settings.uploads).await;
+    }
+    if settings.untagged == Untagged::Delete {
+        mark::delete_untagged(store, settings.grace, mode, &mut report).await?;
+    }
+    let restates = others.is_some() && mode == Mode::Sweep;
+    let marked = mark::marked(store, restates, &mut report).await?;
+    let sweep = Sweep {
+        store,
+        others,
+        settings,
+        mode,
+        marked,
+    };
+    sweep.empty_trash(&mut report).await?;
+    for algorithm in Algorithm::ALL {
+        for shard in 0..=u8::MAX {
+            sweep.shard(algorithm, shard, &mut report).await?;
+        }
+    }
+    report.took = begun.elapsed();
+    Ok(report)
+}
+
+struct Sweep<'a> {
+    store: &'a Store,
+    others: Option<&'a dyn Others>,
+    settings: &'a Settings,
+    mode: Mode,
+    marked: HashSet<Digest>,
+}
+
+/// A file of the store.
+struct Found {
+    digest: Digest,
+    size: u64,
+    modified: SystemTime,
+}
+
+/// What becomes of a blob that has been in the trash for long enough.
+enum Fate {
+    Deleted,
+    /// It stays there: another node has not been heard.
+    Waits,
+    Wanted,
+}
+
+impl Sweep<'_> {
+    /// Moves what nobody needs of one directory to the trash.
+    async fn shard(
+        &self,
+        algorithm: Algorithm,
+        shard: u8,
+        report: &mut Report,
+    ) -> Result<(), StoreError> {
+        let directory = self.store.layout().shard(algorithm, shard);
+        let parse = move |name: &str| format!("{algorithm}:{name}").parse().ok();
+        let found = self.list(directory, parse).await?;
+        report.n_examined += found.len() as u64;
+        let mut n_moved = 0;
+        for blob in found {
+            if self.marked.contains(&blob.digest) {
+                continue;
+            }
+            if self.is_younger(blob.modified, self.settings.grace) {
+                report.young.add(blob.size);
+                continue;
+            }
+            if self.mode == Mode::DryRun {
+                match self.is_wanted(&blob.digest)? {
+                    true => report.wanted.add(blob.size),
+                    false => report.trashed.add(blob.size),
+                }
+                continue;
+            }
+            let _alone = self.store.alone(&blob.digest).await;
+            if self.is_wanted(&blob.digest)? {
+                report.wanted.add(blob.size);
+                continue;
+            }
+            if self.move_to_trash(blob.digest).await? {
+                report.trashed.add(blob.size);
+                n_moved += 1;
+            }
+        }
+        if n_moved > 0 {
+            self.store
+                .on_disk("sync what was moved", move |disk, layout| {
+                    disk.sync_directory(&layout.trash())?;
+                    disk.sync_directory(&layout.shard(algorithm, shard))
+                })
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Moves a blob to the trash, for whoever holds its digest alone. False when it is gone already: a
+    /// scrub may have put it away.
+    async fn move_to_trash(&self, digest: Digest) -> Result<bool, StoreError> {
+        let moving = move |disk: &dyn Disk, layout: &Layout| {
+            let path = layout.blob(&digest);
+            // Its second grace begins here, and before it is there: whoever dies between the two
+            // leaves a young blob and not old trash.
+            let moved = disk.touch(&path);
+            match moved.and_then(|()| disk.rename(&path, &layout.trashed(&digest))) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+                moved => moved.map(|()| true),
+            }
+        };
+        let is_moved = self
+            .store
+            .on_disk("move a blob to the trash", moving)
+            .await?;
+        self.store.forget(&digest);
+        Ok(is_moved)
+    }
+
+    /// Deletes what has been in the trash for long enough, and what repositories say of it.
+    async fn empty_trash(&self, report: &mut Report) -> Result<(), StoreError> {
+        let trash = self.store.layout().trash();
+        for blob in self.list(trash, Layout::parse_flat).await? {
+            if self.is_younger(blob.modified, self.settings.trash) {
+                report.in_trash.add(blob.size);
+                continue;
+            }
+            let fate = match self.mode {
+                Mode::DryRun if self.has_to_wait(&blob.digest)? => Fate::Waits,
+                Mode::DryRun => Fate::Deleted,
+                Mode::Sweep => self.delete(&blob.digest).await?,
+            };
+            match fate {
+                Fate::Deleted => report.deleted.add(blob.size),
+                Fate::Waits => report.waiting.add(blob.size),
+                Fate::Wanted => report.wanted.add(blob.size),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether repositories have a blob, and another node may have referred to it without this one
+    /// knowing.
+    fn has_to_wait(&self, digest: &Digest) -> Result<bool, StoreError> {
+        let is_alone = self.others.is_none_or(Others::has_heard_all);
+        Ok(!is_alone && !self.store.holders(digest, BLOB, 1)?.is_empty())
+    }
+
+    /// Deletes what is in the trash unless somebody needs it, or may.
+    async fn delete(&self, digest: &Digest) -> Result<Fate, StoreError> {
+        let _alone = self.store.alone(digest).await;
+        let wanted = *digest;
+        let is_back = move |disk: &dyn Disk, layout: &Layout| disk.status(&layout.blob(&wanted));
+        // Pushed anew meanwhile: the repositories have it.
+        let is_back = self.store.on_disk("look for a blob", is_back).await?;
+        if is_back.is_none() {
+            // A manifest that nobody saw when this was moved: a journal that failed may turn out
+            // to have kept it.
+            if self.marked.contains(digest) || self.is_wanted(digest)? {
+                self.store.take_back(digest).await?;
+                return Ok(Fate::Wanted);
+            }
+            if self.has_to_wait(digest)? {
+                return Ok(Fate::Waits);
+            }
+            // First what is said of it, then itself: repositories never have what is gone.
+            let back = self.settings.grace.min(MOST_BACK);
+            let as_of = Hlc::last_before(milliseconds(self.store.wall() - back));
+            if !self.store.unlink_everywhere(digest, as_of).await? {
+                self.store.take_back(digest).await?;
+                return Ok(Fate::Wanted);
+            }
+        }
+        self.store
+            .on_disk("empty the trash", move |disk, layout| {
+                remove_if_there(disk, &layout.trashed(&wanted))
+            })
+            .await?;
+        Ok(Fate::Deleted)
+    }
+
+    /// Whether somebody may rely on a blob, or has referred to it since everything was marked.
+    fn is_wanted(&self, digest: &Digest) -> Result<bool, StoreError> {
+        if self.store.is_leased(digest) || self.store.is_in_doubt() {
+            return Ok(true);
+        }
+        if !self.store.holders(digest, MANIFEST, 1)?.is_empty() {
+            return Ok(true);
+        }
+        let holders = self.store.holders(digest, BLOB, MOST_HOLDERS)?;
+        if holders.len() == MOST_HOLDERS {
+            return Ok(true);
+        }
+        let since = milliseconds(self.store.wall() - self.settings.grace);
+        for repository in holders {
+            let key = Key::Blob {
+                repository,
+                digest: *digest,
+            };
+            let register = self.store.register(&key)?;
+            // A manifest states its blobs again.
+            if register.is_some_and(|it| it.stamp.milliseconds() >= since) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether something was written within `age`; what was written in the future was too.
+    fn is_younger(&self, modified: SystemTime, age: Duration) -> bool {
+        let since = self.store.wall().duration_since(modified);
+        since.map_or(true, |since| since < age)
+    }
+
+    /// The files of a directory whose names are digests.
+    async fn list(
+        &self,
+        directory: PathBuf,
+        parse: impl Fn(&str) -> Option<Digest> + Send + 'static,
+    ) -> Result<Vec<Found>, StoreError> {
+        self.store
+            .on_disk("list a directory", move |disk, _| {
+                let mut found = Vec::new();
+                for name in disk.list(&directory)?.unwrap_or_default() {
+                    if let Some(digest) = parse(&name)
+                        && let Some(status) = disk.status(&directory.join(&name))?
+                    {
+                        found.push(Found {
+                            digest,
+                            size: status.size,
+                            modified: status.modified,
+                        });
+                    }
+                }
+                Ok(found)
+            })
+            .await
+    }
+}
+
+fn milliseconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH);
+    u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a shell reads the clock")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,97 @@
+//! Images in and out: archives to the store and back, and from registry to registry.
+//!
+//! ```text
+//!   archive ──┐                          ┌── store
+//!   store ────┼── Origin ── copy ── Sink ┼── registry
+//!   registry ─┘                          └── layout, distribution (directory or tar)
+//! ```
+//!
+//! Readers ([`layout`], [`docker_archive`], [`sync_directory`], [`oc_directory`], [`distribution`]) tell
+//! which images an archive has and where the bytes of each digest are said to be; they see names and
+//! small files, and never a disk. [`copy`] takes blobs first and manifests when all that they refer to
+//! is there. What is there already is never copied again, so whatever stopped is gone on with by asking
+//! for the same again.
+
+pub mod archive;
+pub mod copy;
+pub mod items;
+pub mod origin;
+pub mod progress;
+pub mod report;
+pub mod sink;
+pub mod source;
+pub mod tree;
+
+use std::io;
+use std::time::Duration;
+
+use oci::digest::Digest;
+use oci::manifest::ManifestError;
+use registry_client::{ClientError, Mismatch};
+use registry_store::StoreError;
+
+use crate::tree::TreeError;
+
+/// Why something was not copied.
+#[derive(Debug, thiserror::Error)]
+pub enum TransferError {
+    /// An entry of an archive cannot be read.
+    #[error("cannot be read")]
+    Read(#[source] io::Error),
+    /// Something else than what its name says.
+    #[error(transparent)]
+    Digest(Box<Mismatch>),
+    /// Not a manifest.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// What a manifest needs is nowhere.
+    #[error("{0} is needed, and neither comes with it nor is there")]
+    Missing(Digest),
+    /// Indexes in indexes without an end.
+    #[error("indexes are nested more than {} deep", copy::MAX_DEPTH)]
+    Nested,
+    /// The size of a blob is not known, and has to be.
+    #[error("nothing says how long {0} is")]
+    Unsized(Digest),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Another registry.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// An export.
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    /// A directory that has something else.
+    #[error("there is an index.json that is none")]
+    OtherIndex,
+}
+
+impl TransferError {
+    /// Whether nothing else can be copied either.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        match self {
+            Self::Store(error) => {
+                matches!(
+                    error,
+                    StoreError::Full | StoreError::ReadOnly | StoreError::Io { .. }
+                )
+            }
+            Self::Tree(error) => matches!(error, TreeError::Write { .. }),
+            Self::Client(error) => matches!(
+                error,
+                ClientError::Unauthorized { .. } | ClientError::Connection(_)
+            ),
+            _ => false,
+        }
+    }
+}
+
+/// How long to wait before trying again: half a second, then twice as long each time.
+fn pause(attempt: usize) -> Duration {
+    let times = u32::try_from(attempt.min(6)).unwrap_or(6);
+    FIRST_PAUSE * 2_u32.pow(times)
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
