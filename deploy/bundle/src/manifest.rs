@@ -363,7 +363,8 @@ pub(super) mod tests {
         }
         for name in ["", "..", "-x", "a b", "a/b", "a\n"] {
             assert!(
-                refused(|manifest| manifest.nodes[0].name = name.to_owned()).contains("not a valid name")
+                refused(|manifest| manifest.nodes[0].name = name.to_owned())
+                    .contains("not a valid name")
             );
             assert!(
                 refused(|manifest| manifest.nodes[0].units[0].name = name.to_owned())
@@ -379,7 +380,10 @@ pub(super) mod tests {
             let said = refused(|manifest| {
                 manifest.members.insert(name.to_owned(), member);
             });
-            assert!(said.contains("not a valid name of a member"), "{name:?}: {said}");
+            assert!(
+                said.contains("not a valid name of a member"),
+                "{name:?}: {said}"
+            );
         }
         let said = refused(|manifest| manifest.nodes[0].files[0].mode = 0o4755);
         assert!(said.contains("no permissions"), "{said}");

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::io::{self, Cursor, Read};
 
+use oci::digest::Digest;
 use registry_archive::catalogue::{Catalogue, Files, Place, Problems};
 use registry_archive::entries::{Entries, Entry, File};
 use registry_archive::format::Format;
 use registry_archive::name::{ImageName, Naming, Selection};
 use registry_archive::tar::{Forward, Kind, Reader};
-use oci::digest::Digest;
 use registry_transfer::items;
 
 /// What begins a list of files, each a name and a line below it all that is in the file.

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use registry_archive::name::Selection;
 use oci::digest::Digest;
 use oci::manifest;
 use oci::reference::{Reference, RepositoryName, Tag};
+use registry_archive::name::Selection;
 use registry_client::Registry;
 use registry_client::endpoint::Remote;
 use registry_facts::record::{Fact, Key};
