@@ -25,9 +25,8 @@
 //! Never decides, logs, or knows a protocol.
 
 #![warn(missing_docs)]
-#![allow(
+#![expect(
     unsafe_code,
-    clippy::allow_attributes,
     reason = "the one crate that makes system calls without a safe wrapper; each call says why it is sound"
 )]
 

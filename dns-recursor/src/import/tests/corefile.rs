@@ -1,3 +1,5 @@
+//! Imported Corefiles: the configuration that results, and what its own check says.
+
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

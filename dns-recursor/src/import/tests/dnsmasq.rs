@@ -1,3 +1,5 @@
+//! Imported dnsmasq.conf files: the configuration that results, and what its own check says.
+
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
