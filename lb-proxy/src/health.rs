@@ -6,12 +6,13 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use balance::pool::Server;
-use daemon::snapshot::Cell;
+use daemon::latest::Latest;
 use l4::relay::Report;
+use parking_lot::Mutex;
 use proto::endpoint::Endpoint;
 use proto::health::{Snapshot, Target};
 use proto::report::Reporter;
@@ -105,7 +106,7 @@ impl Link {
 /// Tells healthd of connects that failed.
 pub struct FailureReports {
     reporter: Option<Arc<Reporter>>,
-    targets: Arc<Cell<Targets>>,
+    targets: Arc<Latest<Targets>>,
     /// When each target was reported last; no larger than the targets there are.
     told: Mutex<HashMap<Target, Instant>>,
 }
@@ -113,7 +114,7 @@ pub struct FailureReports {
 impl FailureReports {
     /// Over this stream, for these servers.
     #[must_use]
-    pub fn new(link: &Link, targets: Arc<Cell<Targets>>) -> Self {
+    pub fn new(link: &Link, targets: Arc<Latest<Targets>>) -> Self {
         Self {
             reporter: link.reporter.clone(),
             targets,
@@ -123,7 +124,7 @@ impl FailureReports {
 
     fn is_due(&self, target: &Target, n_targets: usize) -> bool {
         let now = now();
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.told.lock();
         if told.len() > n_targets {
             told.clear();
         }

@@ -335,11 +335,11 @@ impl Proxy {
         let engine = Arc::clone(&self.engine);
         let readiness = context.readiness.clone();
         let kernel = self.kernel.clone();
-        let mut views = self.builder.subscribe();
+        let mut views = self.builder.reader();
         self.tasks.push(tokio::spawn(async move {
             let mut told = Vec::new();
             loop {
-                let view = Arc::clone(&views.borrow_and_update());
+                let view = views.shared();
                 engine.notice();
                 kernel.apply(&view);
                 let unable: Vec<Arc<str>> = view
@@ -356,9 +356,7 @@ impl Proxy {
                     readiness.set_reason(&**name, Some(reason));
                 }
                 told = unable;
-                if views.changed().await.is_err() {
-                    return;
-                }
+                views.changed().await;
             }
         }));
     }

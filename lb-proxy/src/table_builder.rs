@@ -12,15 +12,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use balance::limits::Limits;
 use balance::pool::{Registry, ServerSettings, Settings};
 use balance::table::{Backend, Frontend, FrontendTally, Names, Route, Table};
-use daemon::snapshot::Cell;
+use daemon::latest::{Latest, Reader};
+use parking_lot::Mutex;
 use proto::health::{AdminState, Snapshot, Target};
-use tokio::sync::watch;
 
 use crate::config::{self, Config, Path};
 use crate::server_state::{History, Override, Verdict};
@@ -34,9 +34,9 @@ pub type ServerKey = (Arc<str>, Arc<str>);
 /// Keeps the table up to date.
 pub struct TableBuilder {
     inner: Mutex<Inner>,
-    cell: Arc<Cell<Table>>,
-    targets: Arc<Cell<Targets>>,
-    view: watch::Sender<Arc<View>>,
+    cell: Arc<Latest<Table>>,
+    targets: Arc<Latest<Targets>>,
+    view: Arc<Latest<View>>,
 }
 
 /// What a table was made from, and what follows from it.
@@ -88,45 +88,45 @@ impl TableBuilder {
     #[must_use]
     pub fn new(config: Config, snapshot: Arc<Snapshot>, seed: u64) -> Arc<Self> {
         let mut inner = Inner::new(config, snapshot, seed);
-        let view = Arc::new(inner.make());
+        let view = inner.make();
         Arc::new(Self {
-            cell: Cell::new(Table {
+            cell: Latest::new(Table {
                 frontends: view.table.frontends.clone(),
                 backends: view.table.backends.clone(),
             }),
-            targets: Cell::new(inner.targets()),
-            view: watch::Sender::new(view),
+            targets: Latest::new(inner.targets()),
+            view: Latest::new(view),
             inner: Mutex::new(inner),
         })
     }
 
     /// Where the table is.
     #[must_use]
-    pub fn cell(&self) -> Arc<Cell<Table>> {
+    pub fn cell(&self) -> Arc<Latest<Table>> {
         Arc::clone(&self.cell)
     }
 
     /// Where the targets of servers are.
     #[must_use]
-    pub fn targets(&self) -> Arc<Cell<Targets>> {
+    pub fn targets(&self) -> Arc<Latest<Targets>> {
         Arc::clone(&self.targets)
     }
 
     /// What there is; changes with every table.
     #[must_use]
-    pub fn subscribe(&self) -> watch::Receiver<Arc<View>> {
-        self.view.subscribe()
+    pub fn reader(&self) -> Reader<View> {
+        self.view.reader()
     }
 
     /// What there is at this moment.
     #[must_use]
     pub fn view(&self) -> Arc<View> {
-        Arc::clone(&self.view.borrow())
+        self.view.current()
     }
 
     /// Takes up another configuration; what an operator said of a server that stays is kept.
     pub fn adopt(&self, config: Config) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.config = Arc::new(config);
         self.targets.publish(inner.targets());
         self.publish(&mut inner);
@@ -134,13 +134,13 @@ impl TableBuilder {
 
     /// Takes up what healthd says. Nothing is published when it changes nothing.
     pub fn observe(&self, snapshot: Arc<Snapshot>) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.snapshot = snapshot;
         if inner.would_change() {
             self.publish(&mut inner);
         } else {
             // The reasons and latencies in it are for status alone.
-            let view = Arc::clone(&self.view.borrow());
+            let view = self.view.current();
             let view = View {
                 table: Arc::clone(&view.table),
                 abilities: view.abilities.clone(),
@@ -150,7 +150,7 @@ impl TableBuilder {
                 snapshot: Arc::clone(&inner.snapshot),
                 config: view.config.clone(),
             };
-            self.view.send_replace(Arc::new(view));
+            self.view.publish(view);
         }
     }
 
@@ -200,7 +200,7 @@ impl TableBuilder {
     /// Takes over what operators told a predecessor, in place of all that is known; servers that are not
     /// here are passed over.
     pub fn take_over(&self, overrides: impl IntoIterator<Item = (ServerKey, Override)>) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let config = Arc::clone(&inner.config);
         let is_here = |key: &ServerKey| config.server(&key.0, &key.1).is_some();
         inner.overrides = overrides
@@ -216,7 +216,7 @@ impl TableBuilder {
         server: &str,
         change: impl FnOnce(&mut Override, bool),
     ) -> Result<(), NoSuchServer> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let Some(configured) = inner.config.server(backend, server) else {
             return Err(NoSuchServer(backend.to_owned(), server.to_owned()));
         };
@@ -236,11 +236,7 @@ impl TableBuilder {
     fn publish(&self, inner: &mut Inner) {
         let view = Arc::new(inner.make());
         self.cell.publish_shared(Arc::clone(&view.table));
-        self.view.send_replace(view);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.view.publish_shared(view);
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use daemon::config::Problem;
 use daemon::exit;
+use daemon::latest::{Latest, Reader};
 use daemon::run::StartError;
 use l4::relay::Engine;
 use tokio::sync::{Mutex, watch};
@@ -30,7 +31,7 @@ pub(crate) struct Vips {
     vrrp: Mutex<Option<Vrrp>>,
     board: watch::Sender<Option<Arc<Board>>>,
     hooks: Hooks,
-    observations: watch::Receiver<Arc<Observations>>,
+    observations: Reader<Observations>,
     follower: JoinHandle<()>,
 }
 
@@ -51,19 +52,13 @@ impl Vips {
         let hooks = Hooks {
             reset_flows: Arc::new(move |addresses| flows.reset(addresses)),
         };
-        let mut views = builder.subscribe();
-        let first = Arc::new(views.borrow_and_update().abilities.clone());
-        let (sender, observations) = watch::channel(first);
+        let mut views = builder.reader();
+        let latest = Latest::new(views.get().abilities.clone());
+        let observations = latest.reader();
         let follower = tokio::spawn(async move {
-            while views.changed().await.is_ok() {
-                let abilities = Arc::new(views.borrow_and_update().abilities.clone());
-                sender.send_if_modified(|known| {
-                    let is_new = *known != abilities;
-                    if is_new {
-                        *known = abilities;
-                    }
-                    is_new
-                });
+            loop {
+                views.changed().await;
+                latest.publish_if_changed(views.get().abilities.clone());
             }
         });
         let vips = Self {

@@ -18,9 +18,11 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::pool::mix;
 
@@ -196,7 +198,7 @@ impl Limits {
         let clock = self.clock(now);
         let mut sources = Vec::new();
         for group in &self.groups {
-            for entry in group.lock().iter() {
+            for entry in group.entries.lock().iter() {
                 let rate = entry.rate(clock);
                 if entry.key != FREE && (entry.connections > 0 || rate > 0) {
                     sources.push(Source {
@@ -223,7 +225,7 @@ impl Limits {
         let key = key(source);
         let clock = self.clock(now);
         let (group_number, group) = self.group(key);
-        let mut entries = group.lock();
+        let mut entries = group.entries.lock();
         let Some(at) = self.place(&mut entries, key, clock) else {
             drop(entries);
             self.tally.uncounted.fetch_add(1, Ordering::Relaxed);
@@ -324,7 +326,7 @@ impl Drop for Admission {
             return;
         };
         // A place with connections is nobody else's.
-        if let Some(entry) = group.lock().get_mut(usize::from(at)) {
+        if let Some(entry) = group.entries.lock().get_mut(usize::from(at)) {
             entry.connections = entry.connections.saturating_sub(1);
         }
     }
@@ -356,12 +358,7 @@ struct Group {
     entries: Mutex<[Entry; WAYS]>,
 }
 
-impl Group {
-    fn lock(&self) -> MutexGuard<'_, [Entry; WAYS]> {
-        // An entry is whole after each statement that changes it.
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+impl Group {}
 
 /// What is known of one source.
 #[derive(Debug, Clone, Copy, Default)]

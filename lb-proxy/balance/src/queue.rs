@@ -22,8 +22,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 /// How a worker hears that one of its connections is called.
 pub trait Wake: fmt::Debug + Send + Sync {
@@ -115,7 +117,7 @@ impl Queue {
         if self.waiting() == 0 {
             return;
         }
-        let mut line = self.lock();
+        let mut line = self.line.lock();
         let call = self.call_first(&mut line);
         drop(line);
         make(call);
@@ -123,7 +125,7 @@ impl Queue {
 
     /// Takes a place at the end of the line; none when it is as long as it may be.
     pub(crate) fn enter(self: &Arc<Self>, wake: &Arc<dyn Wake>, token: u64) -> Option<Ticket> {
-        let mut line = self.lock();
+        let mut line = self.line.lock();
         let waiting = line.len();
         if waiting >= self.limit() {
             drop(line);
@@ -167,13 +169,13 @@ impl Queue {
             if self.waiting.load(Ordering::SeqCst) == 0 {
                 return;
             }
-            let mut line = self.lock();
+            let mut line = self.line.lock();
             let call = self.call_first(&mut line);
             drop(line);
             make(call);
             return;
         }
-        let mut line = self.lock();
+        let mut line = self.line.lock();
         // Called before the room is there: nobody slips in between.
         let call = self.call_first(&mut line);
         end();
@@ -203,11 +205,6 @@ impl Queue {
         self.called.store(called, Ordering::SeqCst);
         called
     }
-
-    fn lock(&self) -> MutexGuard<'_, Line> {
-        // Every change of the line is complete before anything in it can panic.
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Ticket {
@@ -215,14 +212,14 @@ impl Ticket {
     #[must_use]
     #[inline]
     pub fn is_called(&self) -> bool {
-        self.queue.lock().called.contains_key(&self.number)
+        self.queue.line.lock().called.contains_key(&self.number)
     }
 
     /// Back to waiting, because there was no room after all; with `hand_on`, because there was none
     /// for this connection, though there may be some for others.
     pub(crate) fn decline(&self, hand_on: bool) {
         let queue = &self.queue;
-        let mut line = queue.lock();
+        let mut line = queue.line.lock();
         let Some(place) = line.called.remove(&self.number) else {
             return;
         };
@@ -246,7 +243,7 @@ impl Ticket {
             return;
         }
         let queue = &self.queue;
-        let mut line = queue.lock();
+        let mut line = queue.line.lock();
         let was_called = line.called.remove(&self.number).is_some();
         line.waiting.remove(&self.number);
         queue.waiting.store(line.len(), Ordering::SeqCst);

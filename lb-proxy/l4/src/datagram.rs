@@ -35,8 +35,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use balance::table::Table;
+use daemon::latest::{Latest, Reader};
 use daemon::run::Heartbeat;
-use daemon::snapshot::{Cell, Reader};
 use daemon::udp::{Engine, EngineOptions};
 use l4_core::flow::{Counts, FlowInfo, Settings};
 use tracing::{error, warn};
@@ -107,7 +107,7 @@ impl Balancer {
     /// When a socket cannot be used or a thread cannot be made.
     pub fn start(
         listeners: Vec<Listener>,
-        cell: &Arc<Cell<Table>>,
+        cell: &Arc<Latest<Table>>,
         report: &Arc<dyn Report>,
     ) -> io::Result<Self> {
         let mut balancer = Self::new(listeners, cell, report)?;
@@ -122,7 +122,7 @@ impl Balancer {
     /// When a socket cannot be used.
     pub fn new(
         listeners: Vec<Listener>,
-        cell: &Arc<Cell<Table>>,
+        cell: &Arc<Latest<Table>>,
         report: &Arc<dyn Report>,
     ) -> io::Result<Self> {
         let most = most_flows(listeners.iter().map(|listener| listener.settings.max_flows));
@@ -307,7 +307,7 @@ impl fmt::Debug for Balancer {
 impl Front {
     fn new(
         listener: Listener,
-        cell: &Arc<Cell<Table>>,
+        cell: &Arc<Latest<Table>>,
         report: &Arc<dyn Report>,
     ) -> io::Result<Self> {
         let mut front = Self {

@@ -16,13 +16,13 @@
 mod choose;
 mod command;
 mod connection;
+mod descriptors;
 mod inspect;
 mod listener;
 mod pipes;
 mod pump;
 mod session_handover;
 mod session_info;
-mod sys;
 mod worker;
 
 use std::fmt;
@@ -30,20 +30,21 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use balance::pool::Server;
 use balance::table::Table;
+use daemon::latest::Latest;
 use daemon::run::Heartbeat;
-use daemon::snapshot::Cell;
+use parking_lot::Mutex;
 
 use crate::access_log::Log;
 
+pub use descriptors::{DescriptorLimit, raise_descriptor_limit};
 pub use listener::{BindOptions, Listener, bind};
 pub use session_info::{Filter, SessionInfo, SessionState};
-pub use sys::{DescriptorLimit, raise_descriptor_limit};
 
 pub(crate) use connection::{Epoch, FrozenSession};
 pub(crate) use session_handover::Assembler;
@@ -127,7 +128,7 @@ pub struct Engine {
 
 /// What all workers see.
 pub(crate) struct Shared {
-    pub(crate) cell: Arc<Cell<Table>>,
+    pub(crate) cell: Arc<Latest<Table>>,
     pub(crate) log: Log,
     pub(crate) report: Arc<dyn Report>,
     pub(crate) counters: Arc<Counters>,
@@ -163,13 +164,13 @@ impl Engine {
     /// When a thread cannot be made or a listener cannot be watched.
     pub fn start(
         listeners: Vec<Listener>,
-        cell: Arc<Cell<Table>>,
+        cell: Arc<Latest<Table>>,
         log: Log,
         report: Arc<dyn Report>,
         options: Options,
     ) -> io::Result<Self> {
         let n_workers = options.workers.max(1);
-        let most_sessions = sys::most_sessions(options.max_connections, n_workers);
+        let most_sessions = descriptors::most_sessions(options.max_connections, n_workers);
         let mailboxes = (0..n_workers)
             .map(|_| Mailbox::new().map(Arc::new))
             .collect::<io::Result<Vec<_>>>()?;
@@ -199,7 +200,7 @@ impl Engine {
             let handle = thread::Builder::new()
                 .name(name.clone())
                 .spawn(move || worker.run())?;
-            lock(&engine.threads).push(Thread {
+            engine.threads.lock().push(Thread {
                 name,
                 handle: Some(handle),
                 heartbeat,
@@ -231,7 +232,8 @@ impl Engine {
     /// Every thread's name and heartbeat, for [`daemon::run::Progress::register_all`].
     #[must_use]
     pub fn heartbeats(&self) -> Vec<(String, Heartbeat)> {
-        lock(&self.threads)
+        self.threads
+            .lock()
             .iter()
             .map(|thread| (thread.name.clone(), Arc::clone(&thread.heartbeat)))
             .collect()
@@ -245,7 +247,7 @@ impl Engine {
     ///
     /// When an option of a socket cannot be set.
     pub fn add_listeners(&self, listeners: Vec<Listener>) -> io::Result<()> {
-        let mut open = lock(&self.open);
+        let mut open = self.open.lock();
         for listener in listeners {
             let id = self.n_listeners.fetch_add(1, Ordering::Relaxed);
             open.push(Open::new(id, listener)?);
@@ -265,7 +267,7 @@ impl Engine {
         wanted: &[(Arc<str>, SocketAddr)],
         options: BindOptions,
     ) -> Result<(), daemon::listen::ListenError> {
-        let mut open = lock(&self.open);
+        let mut open = self.open.lock();
         let mut missing = Vec::new();
         for (frontend, address) in wanted {
             if !open.iter().any(|open| open.serves(*address)) {
@@ -291,7 +293,8 @@ impl Engine {
     /// port it got.
     #[must_use]
     pub fn listening(&self) -> Vec<(Arc<str>, SocketAddr)> {
-        lock(&self.open)
+        self.open
+            .lock()
             .iter()
             .map(|open| (Arc::clone(&open.frontend), open.address))
             .collect()
@@ -300,7 +303,7 @@ impl Engine {
     /// The listening sockets, to share with a successor.
     pub(crate) fn listening_sockets(&self) -> io::Result<Vec<(Arc<str>, SocketAddr, OwnedFd)>> {
         let mut sockets = Vec::new();
-        for open in lock(&self.open).iter() {
+        for open in self.open.lock().iter() {
             for socket in &open.sockets {
                 let copy = TcpListener::try_clone(socket)?;
                 sockets.push((Arc::clone(&open.frontend), open.address, copy.into()));
@@ -423,7 +426,7 @@ impl Engine {
     /// Accepts no more: what waits in the backlog of an own socket is taken first, and a shared one is
     /// left to whom it is shared with.
     pub fn stop_accepting(&self) {
-        lock(&self.open).clear();
+        self.open.lock().clear();
         for mailbox in &self.shared.mailboxes {
             mailbox.send(Command::StopAccepting);
         }
@@ -461,7 +464,7 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         self.ask_to_stop();
-        for thread in lock(&self.threads).iter_mut() {
+        for thread in self.threads.lock().iter_mut() {
             if thread
                 .handle
                 .take()
@@ -484,11 +487,6 @@ impl fmt::Debug for Engine {
             .field("counters", &self.shared.counters)
             .finish_non_exhaustive()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Lists are changed in single steps, so a panic elsewhere cannot have left one half made.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]

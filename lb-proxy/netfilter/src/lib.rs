@@ -40,10 +40,11 @@ mod worker;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
 use tracing::error;
 
 use self::nft::Nft;
@@ -172,7 +173,7 @@ impl Path {
                 .name("kernel-path".into())
                 .spawn(move || {
                     worker.run(&shared, interval);
-                    shared.lock().has_ended = true;
+                    shared.state.lock().has_ended = true;
                     shared.changed.notify_all();
                 })
                 .map_err(PathError::Thread)?
@@ -186,7 +187,7 @@ impl Path {
     /// The rules are to be for `frontends` from now on. Returns at once; of several calls in a row the
     /// last counts.
     pub fn apply(&self, frontends: Vec<KernelFrontend>) {
-        self.shared.lock().wanted = Some(frontends);
+        self.shared.state.lock().wanted = Some(frontends);
         self.shared.changed.notify_all();
     }
 
@@ -199,7 +200,7 @@ impl Path {
     /// How the rules stand.
     #[must_use]
     pub fn status(&self) -> Status {
-        self.shared.lock().status.clone()
+        self.shared.state.lock().status.clone()
     }
 
     /// Removes the rules, and waits until they are gone. Connections that exist are reset with their
@@ -217,7 +218,7 @@ impl Path {
         let Some(thread) = self.thread.take() else {
             return;
         };
-        self.shared.lock().ending = Some(ending);
+        self.shared.state.lock().ending = Some(ending);
         self.shared.changed.notify_all();
         if thread.join().is_err() {
             error!("The thread of the kernel path has panicked");
@@ -243,24 +244,21 @@ impl Pauser {
     /// Takes it away. Waits until it is gone, which takes some milliseconds.
     #[must_use]
     pub fn pause(self) -> Pause {
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         state.pauses += 1;
         self.0.changed.notify_all();
-        // Whether it went in time is found out by whoever needs it gone.
-        let waited = self
-            .0
-            .changed
-            .wait_timeout_while(state, PAUSE_LIMIT, |state| {
-                !state.is_paused && !state.has_ended
-            });
-        drop(waited);
+        // The caller detects a flow table that is still there.
+        let is_there = |state: &mut State| !state.is_paused && !state.has_ended;
+        let changed = &self.0.changed;
+        changed.wait_while_for(&mut state, is_there, PAUSE_LIMIT);
+        drop(state);
         Pause(self.0)
     }
 }
 
 impl Drop for Pause {
     fn drop(&mut self) {
-        self.0.lock().pauses -= 1;
+        self.0.state.lock().pauses -= 1;
         self.0.changed.notify_all();
     }
 }
@@ -318,12 +316,7 @@ enum Ending {
     Leave,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Every change is one assignment, which a panic cannot leave half made.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+impl Shared {}
 
 /// True when a listener at `address` is where a packet to `destination` goes.
 fn is_at(listen: SocketAddr, destination: SocketAddr) -> bool {

@@ -4,7 +4,7 @@
 //! counters, and rules that cannot be made with it are made without, until the next look.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::{error, info, warn};
@@ -13,7 +13,7 @@ use super::conntrack::{Entry, Scope};
 use super::devices;
 use super::nft::{Nft, PathError};
 use super::ruleset::{Devices, KernelFrontend, Ruleset};
-use super::{Connections, Ending, FlowTable, Options, Shared, Status, changes, sessions};
+use super::{Connections, Ending, FlowTable, Options, Shared, State, Status, changes, sessions};
 
 /// Why there is no flow table where there could be one.
 const NO_DEVICES: &str = "no device has an address of a family that frontends listen on";
@@ -74,14 +74,13 @@ impl RuleWorker {
     /// Keeps the rules as they are wanted, until the path ends.
     pub(super) fn run(mut self, shared: &Shared, interval: Duration) {
         loop {
-            let state = shared.lock();
-            let (mut state, _) = shared
-                .changed
-                .wait_timeout_while(state, interval, |state| {
-                    let is_idle = state.wanted.is_none() && state.ending.is_none();
-                    is_idle && (state.pauses > 0) == self.is_paused
-                })
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut state = shared.state.lock();
+            let is_idle = |state: &mut State| {
+                let is_idle = state.wanted.is_none() && state.ending.is_none();
+                is_idle && (state.pauses > 0) == self.is_paused
+            };
+            let changed = &shared.changed;
+            changed.wait_while_for(&mut state, is_idle, interval);
             let (wanted, ending) = (state.wanted.take(), state.ending);
             let is_paused = state.pauses > 0;
             drop(state);
@@ -97,7 +96,7 @@ impl RuleWorker {
                 Some(frontends) => self.change(frontends),
                 None => self.look_after(),
             }
-            let mut state = shared.lock();
+            let mut state = shared.state.lock();
             state.status = self.status.clone();
             state.is_paused = self.is_paused;
             drop(state);

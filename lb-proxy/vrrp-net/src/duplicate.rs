@@ -15,7 +15,6 @@ use vrrp::announce::{
 };
 
 use super::socket::poll_any;
-use super::sys;
 
 /// What is read of a frame: a neighbour advertisement as far as its target.
 const FRAME_LENGTH: usize = 128;
@@ -52,9 +51,9 @@ impl LinkLayer {
         let socket = Socket::new(Domain::PACKET, Type::RAW.nonblocking(), None::<Protocol>)?;
         socket.attach_filter(&filter(&[]))?;
         let ethertype = if ipv6 { ETHERTYPE_IPV6 } else { ETHERTYPE_ARP };
-        socket.bind(&sys::link_address(index, ethertype))?;
+        socket.bind(&sys::link::address(index, ethertype, None))?;
         Ok(Self {
-            socket: sys::watched(socket)?,
+            socket: sys::option::watched(socket)?,
             index,
             hardware,
             ipv6,

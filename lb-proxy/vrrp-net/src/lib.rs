@@ -19,7 +19,6 @@ pub mod routers;
 mod session;
 mod socket;
 pub mod status;
-mod sys;
 
 pub use self::router::{Hooks, Observations, ResetFlows, Resetting, VirtualRouter};
 pub use self::routers::{Prepared, StartError, Vrrp};

@@ -361,7 +361,7 @@ impl Member {
         let is_owner = self.settings().priority == PRIORITY_OWNER;
         let mut all = true;
         for entry in entries {
-            let view = netlink.view().borrow().clone();
+            let view = netlink.current();
             let link = view.links().find(|link| link.index == index);
             let mut known = link.into_iter().flat_map(|link| &link.addresses);
             let is_own = is_owner
@@ -435,7 +435,7 @@ impl Member {
     /// Takes addresses off the link, also those that a process before has left there.
     pub(super) async fn remove(&mut self, entries: &[VirtualAddress], netlink: &Netlink) {
         let is_owner = self.settings().priority == PRIORITY_OWNER;
-        let view = netlink.view().borrow().clone();
+        let view = netlink.current();
         let link = view.link(&self.router.settings.interface);
         for entry in entries {
             let held = self.held.remove(&entry.address);
@@ -471,7 +471,7 @@ impl Member {
         netlink: &Netlink,
         now: Instant,
     ) -> Option<Vec<IpAddr>> {
-        let view = netlink.view().borrow().clone();
+        let view = netlink.current();
         let Some(link) = view.link(&self.router.settings.interface) else {
             return Some(Vec::new());
         };

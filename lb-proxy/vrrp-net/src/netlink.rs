@@ -14,6 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::latest::{Latest, Reader};
 use netlink_packet_route::AddressFamily;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{
@@ -25,7 +26,6 @@ use rtnetlink::packet_core::{NLM_F_ACK, NLM_F_REQUEST, NetlinkMessage, NetlinkPa
 use rtnetlink::sys::protocols::NETLINK_ROUTE;
 use rtnetlink::sys::{Socket, SocketAddr};
 use rtnetlink::{AddressMessageBuilder, Handle, MulticastGroup, RouteMessageBuilder};
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_stream::{Stream, StreamExt};
 use tracing::warn;
@@ -192,7 +192,7 @@ const OURS: AddressProtocol = AddressProtocol::Other(PROTOCOL);
 #[derive(Debug)]
 pub(super) struct Netlink {
     handle: Handle,
-    view: watch::Receiver<Arc<View>>,
+    view: Arc<Latest<View>>,
     /// Ends with this.
     _tasks: JoinSet<()>,
 }
@@ -211,9 +211,9 @@ impl Netlink {
         let (connection, _, news) = rtnetlink::new_multicast_connection(&groups)?;
         tasks.spawn(connection);
         let first = look(&handle).await.map_err(io::Error::other)?;
-        let (publish, view) = watch::channel(Arc::new(first));
+        let view = Latest::new(first);
         let news = news.map(|(message, _)| message);
-        tasks.spawn(follow(handle.clone(), news, publish));
+        tasks.spawn(follow(handle.clone(), news, Arc::clone(&view)));
         Ok(Self {
             handle,
             view,
@@ -221,9 +221,14 @@ impl Netlink {
         })
     }
 
-    /// Where the latest view is.
-    pub(super) fn view(&self) -> watch::Receiver<Arc<View>> {
-        self.view.clone()
+    /// The links and addresses of now.
+    pub(super) fn current(&self) -> Arc<View> {
+        self.view.current()
+    }
+
+    /// The links and addresses, and their changes.
+    pub(super) fn reader(&self) -> Reader<View> {
+        self.view.reader()
     }
 
     /// Puts an address on a link, or leaves it there.
@@ -353,7 +358,7 @@ pub(super) fn remove_now(entries: &[(u32, VirtualAddress)]) -> io::Result<()> {
 async fn follow(
     handle: Handle,
     mut news: impl Stream<Item = NetlinkMessage<RouteNetlinkMessage>> + Unpin,
-    publish: watch::Sender<Arc<View>>,
+    latest: Arc<Latest<View>>,
 ) {
     let mut again = tokio::time::interval(LOOK_AGAIN);
     again.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -362,7 +367,7 @@ async fn follow(
         let message = tokio::select! {
             message = news.next() => message,
             _ = again.tick() => {
-                look_again(&handle, &publish).await;
+                look_again(&handle, &latest).await;
                 continue;
             }
         };
@@ -373,7 +378,7 @@ async fn follow(
         {
             batch.push(message);
         }
-        let mut view = View::clone(&publish.borrow());
+        let mut view = View::clone(&latest.current());
         let mut is_news = false;
         let mut was_lost = false;
         for message in &batch {
@@ -384,9 +389,9 @@ async fn follow(
             }
         }
         if was_lost {
-            look_again(&handle, &publish).await;
+            look_again(&handle, &latest).await;
         } else if is_news {
-            publish.send_replace(Arc::new(view));
+            latest.publish(view);
         }
     }
 }
@@ -400,10 +405,12 @@ async fn now_or_never<T>(stream: &mut (impl Stream<Item = T> + Unpin)) -> Option
     }
 }
 
-async fn look_again(handle: &Handle, publish: &watch::Sender<Arc<View>>) {
+async fn look_again(handle: &Handle, latest: &Latest<View>) {
     match look(handle).await {
         // Published even if nothing has changed: some wait for time to have passed.
-        Ok(view) => drop(publish.send_replace(Arc::new(view))),
+        Ok(view) => {
+            latest.publish(view);
+        }
         Err(error) => warn!(%error, "Links and addresses could not be read"),
     }
 }

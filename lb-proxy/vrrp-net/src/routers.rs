@@ -5,7 +5,8 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use tokio::sync::{mpsc, oneshot, watch};
+use daemon::latest::Reader;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 use vrrp::machine::{Departure, Start};
@@ -98,7 +99,7 @@ impl Prepared {
     pub async fn new(
         routers: Vec<VirtualRouter>,
         resumed: &BTreeSet<Arc<str>>,
-        observations: watch::Receiver<Arc<Observations>>,
+        observations: Reader<Observations>,
         hooks: Hooks,
     ) -> Result<Self, StartError> {
         check_capabilities()?;
@@ -156,7 +157,7 @@ impl Vrrp {
     pub async fn start(
         routers: Vec<VirtualRouter>,
         resumed: &BTreeSet<Arc<str>>,
-        observations: watch::Receiver<Arc<Observations>>,
+        observations: Reader<Observations>,
         hooks: Hooks,
     ) -> Result<Self, StartError> {
         let prepared = Prepared::new(routers, resumed, observations, hooks).await?;
@@ -346,7 +347,7 @@ fn by_task(routers: Vec<VirtualRouter>) -> Wanted {
 /// with itself.
 async fn remove_leftovers(netlink: &Netlink, routers: &[VirtualRouter]) {
     let wanted: BTreeSet<IpAddr> = addresses(routers).collect();
-    let view = netlink.view().borrow().clone();
+    let view = netlink.current();
     for link in view.links() {
         for known in &link.addresses {
             let entry = known.entry;

@@ -22,7 +22,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{mpsc, oneshot, watch};
+use daemon::latest::Reader;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 use vrrp::address_drain::AddressDrain;
@@ -48,7 +49,7 @@ const SCRIPTS_LIMIT: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug)]
 pub(super) struct Context {
     pub(super) netlink: Arc<Netlink>,
-    pub(super) observations: watch::Receiver<Arc<Observations>>,
+    pub(super) observations: Reader<Observations>,
     pub(super) hooks: Hooks,
     pub(super) board: Arc<Board>,
     /// Random: what fails on several nodes at once is not tried again at once on all.
@@ -80,7 +81,7 @@ pub(super) struct Session {
     number: u64,
     context: Context,
     commands: mpsc::Receiver<Command>,
-    view: watch::Receiver<Arc<View>>,
+    view: Reader<View>,
     group: Group,
     /// One for each of the group's.
     members: Vec<Member>,
@@ -103,7 +104,7 @@ impl Session {
     pub(super) fn new(number: u64, context: Context, commands: mpsc::Receiver<Command>) -> Self {
         Self {
             number,
-            view: context.netlink.view(),
+            view: context.netlink.reader(),
             context,
             commands,
             group: Group::new(Vec::new()),
@@ -192,8 +193,8 @@ impl Session {
             biased;
             () = readable(members) => Wake::Readable,
             command = self.commands.recv(), if !self.is_ending => Wake::Command(command),
-            () = changed(&mut self.view) => Wake::View,
-            () = changed(&mut self.context.observations) => Wake::Observations,
+            () = self.view.changed() => Wake::View,
+            () = self.context.observations.changed() => Wake::Observations,
             () = sleep_until(deadline) => Wake::Deadline,
         }
     }
@@ -299,7 +300,8 @@ impl Session {
 
     /// Tells each machine how its link is.
     fn look_at_links(&mut self, now: Instant) {
-        let view = Arc::clone(&self.view.borrow_and_update());
+        self.view.refresh();
+        let view = self.view.shared();
         for (index, member) in self.members.iter_mut().enumerate() {
             let link = member.look_at_link(&view, now);
             // A link that is lost goes first: nothing can be said on it.
@@ -316,7 +318,8 @@ impl Session {
     }
 
     fn observe(&mut self, now: Instant) {
-        let observations = Arc::clone(&self.context.observations.borrow_and_update());
+        self.context.observations.refresh();
+        let observations = self.context.observations.shared();
         for member in &mut self.members {
             member.observe(&observations, now);
         }
@@ -397,7 +400,7 @@ impl Session {
                 let settings = Arc::clone(settings);
                 member.reconfigure(router);
                 // Sockets first: the machine says at once what has changed.
-                let view = Arc::clone(&self.view.borrow());
+                let view = self.context.netlink.current();
                 let link = member.look_at_link(&view, now);
                 self.group.handle(index, Input::Source(link.source), now);
                 self.group.handle(index, Input::Reconfigured(settings), now);
@@ -549,13 +552,6 @@ async fn readable(members: &[Member]) {
         result
     })
     .await;
-}
-
-/// Waits for a change, for ever if nobody is left to make one.
-async fn changed<T>(receiver: &mut watch::Receiver<T>) {
-    if receiver.changed().await.is_err() {
-        std::future::pending::<()>().await;
-    }
 }
 
 async fn sleep_until(deadline: Option<Instant>) {

@@ -1,8 +1,9 @@
 //! What virtual routers show of themselves, for whoever asks: `status`, metrics.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use vrrp::machine;
 
 /// One virtual router.
@@ -39,7 +40,7 @@ impl Board {
     /// All virtual routers, in the order of their names.
     #[must_use]
     pub fn routers(&self) -> Vec<RouterStatus> {
-        let mut routers: Vec<_> = self.lock().values().flatten().cloned().collect();
+        let mut routers: Vec<_> = self.tasks.lock().values().flatten().cloned().collect();
         routers.sort_by(|one, other| {
             let (one, other) = (&one.machine.settings, &other.machine.settings);
             (&one.name, one.is_ipv6()).cmp(&(&other.name, other.is_ipv6()))
@@ -49,17 +50,12 @@ impl Board {
 
     pub(super) fn publish(&self, task: u64, routers: Vec<RouterStatus>) {
         let before = if routers.is_empty() {
-            self.lock().remove(&task)
+            self.tasks.lock().remove(&task)
         } else {
-            self.lock().insert(task, routers)
+            self.tasks.lock().insert(task, routers)
         };
         // Freed outside the lock.
         drop(before);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Vec<RouterStatus>>> {
-        // Values are replaced whole.
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -17,7 +17,6 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto};
 
 use super::connection::{Session, Stage};
 use super::pump::{Readiness, Side};
-use super::sys;
 use super::worker::{Ending, REST, Worker, is_shortage};
 
 /// Between two attempts at the same server: with nobody else to go to, one that is being restarted is
@@ -468,7 +467,7 @@ fn open(address: SocketAddr, policy: &Policy) -> rustix::io::Result<OwnedFd> {
         && source.is_ipv4() == address.is_ipv4()
     {
         // Without it, ports run out with the number of all connections, not of those to one server.
-        if let Err(error) = sys::bind_address_no_port(&socket) {
+        if let Err(error) = sys::option::bind_address_no_port(&socket) {
             tracing::debug!(%error, "Ports are taken when the source address is");
         }
         rustix::net::bind(&socket, &SocketAddr::new(source, 0))?;

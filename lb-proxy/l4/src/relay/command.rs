@@ -4,10 +4,11 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 
 use balance::queue::Wake;
 use balance::table::Frontend;
+use parking_lot::Mutex;
 use rustix::event::EventfdFlags;
 
 use super::connection::FrozenSession;
@@ -51,7 +52,7 @@ pub(crate) struct Mailbox {
 
 impl Wake for Mailbox {
     fn wake(&self, token: u64) {
-        lock(&self.called).push(token);
+        self.called.lock().push(token);
         self.ring();
     }
 }
@@ -80,7 +81,7 @@ impl Mailbox {
     }
 
     pub(super) fn send(&self, command: Command) {
-        lock(&self.commands).push(command);
+        self.commands.lock().push(command);
         self.ring();
     }
 
@@ -88,13 +89,8 @@ impl Mailbox {
     pub(super) fn take(&self) -> (Vec<Command>, Vec<u64>) {
         // Emptied first: what comes after rings again.
         rustix::io::read(&self.event, &mut [0; 8]).ok();
-        let commands = std::mem::take(&mut *lock(&self.commands));
-        let called = std::mem::take(&mut *lock(&self.called));
+        let commands = std::mem::take(&mut *self.commands.lock());
+        let called = std::mem::take(&mut *self.called.lock());
         (commands, called)
     }
-}
-
-fn lock<T>(list: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A list is whole after every change of it.
-    list.lock().unwrap_or_else(PoisonError::into_inner)
 }

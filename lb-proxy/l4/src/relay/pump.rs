@@ -25,7 +25,6 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use rustix::pipe::SpliceFlags;
 
 use super::pipes::{Pipe, Pipes, ROUND};
-use super::sys;
 
 /// The scratch buffer; larger ones gain nothing, and this one stays in the cache.
 pub(super) const SCRATCH: usize = 64 << 10;
@@ -465,7 +464,7 @@ impl Flow {
 
 /// Where the mark cannot be set, it stays at one octet, and rounds are smaller.
 fn mark(source: &Side, octets: i32) {
-    sys::set_low_water_mark(&source.socket, octets).ok();
+    sys::option::set_low_water_mark(&source.socket, octets).ok();
 }
 
 /// True when a side was reset, or is about to be found so.

@@ -16,8 +16,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use balance::table::{Frontend, SideOptions, Table};
+use daemon::latest::Reader;
 use daemon::run::Heartbeat;
-use daemon::snapshot::Reader;
 use l4_core::gather::PATIENCE;
 use l4_core::slab::{Slab, Token};
 use l4_core::timers::{TICK, Wheel, ticks};

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use balance::pool::Server;
 use balance::table::Table;
-use daemon::snapshot::Reader;
+use daemon::latest::Reader;
 use daemon::udp::ReturnPath;
 use l4_core::flow::{FlowId, Flows, Known, Output};
 use rustix::event::epoll::{self, EventData, EventFlags};

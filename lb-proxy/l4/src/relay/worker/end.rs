@@ -10,7 +10,6 @@ use l4_core::timers::ticks;
 use super::Worker;
 use crate::relay::connection::{HalfClosed, Session, Stage, reset_on_close};
 use crate::relay::pump::{End, Flow, Readiness, Side, Tools, Turn};
-use crate::relay::sys;
 
 /// How long the other side of one that was reset may take none of the bytes that are left.
 const PARTING: Duration = Duration::from_secs(10);
@@ -160,7 +159,7 @@ impl Worker {
             .into_iter()
             .flatten()
             .filter(|side| !side.signs.has(Readiness::RESET))
-            .map(|side| sys::unsent(&side.socket))
+            .map(|side| sys::option::unsent(&side.socket))
             .sum();
         let left = u32::try_from(left).unwrap_or(u32::MAX);
         let until = match session.parting {
