@@ -1,6 +1,6 @@
-//! Where the records of sessions are written.
+//! The writer of session records.
 //!
-//! Workers hand records to a bounded channel and never wait; one thread writes them. What does not
+//! Workers pass records to a bounded channel and never wait; one thread writes them. Records that do not
 //! fit the channel, or cannot be written, is counted and gone: sessions are worth more than their log.
 //!
 //! The thread formats what the channel has into one buffer and writes it at once, so that a busy proxy
@@ -23,7 +23,7 @@ const CHANNEL: usize = 8192;
 /// As much is gathered before it is written.
 const BUFFER: usize = 64 * 1024;
 
-/// Where workers leave records. Cheap to clone; each worker has its own.
+/// A worker's end of the channel. Cheap to clone; each worker has its own.
 #[derive(Clone, Debug)]
 pub struct Log {
     sender: SyncSender<Message>,
@@ -45,7 +45,7 @@ impl Log {
         }
     }
 
-    /// Whether records go anywhere: who asks first need not make one.
+    /// True when records go anywhere: a caller that checks first need not make one.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.shared.is_on.load(Ordering::Relaxed)
@@ -114,7 +114,7 @@ impl Writer {
         Ok(Self { log, thread })
     }
 
-    /// Where to leave records.
+    /// The channel's end for records.
     #[must_use]
     pub fn log(&self) -> Log {
         self.log.clone()
@@ -132,7 +132,7 @@ impl Writer {
     }
 }
 
-/// What goes through the channel.
+/// A message in the channel.
 #[derive(Debug)]
 enum Message {
     Record(Box<Record>),
@@ -141,7 +141,7 @@ enum Message {
     Close,
 }
 
-/// What both sides of the channel see.
+/// The state that both sides of the channel see.
 #[derive(Debug, Default)]
 struct Shared {
     is_on: AtomicBool,

@@ -2,7 +2,7 @@
 //!
 //! One thread per core, each with its own listeners, its own edge-triggered epoll, one scratch buffer
 //! and a few pipes. A session lives and dies in one thread, as a plain struct of a few hundred bytes;
-//! threads share nothing on the way of the bytes. What changes reaches them as a new [`Table`] or as a
+//! threads share nothing on the way of the bytes. Changes reach them as a new [`Table`] or as a
 //! command in their mailbox.
 //!
 //! ```text
@@ -52,20 +52,20 @@ pub(crate) use session_handover::Assembler;
 use command::{Command, Mailbox};
 use listener::Open;
 
-/// How long to wait for a worker that is asked something: one that does not answer by then has
-/// stopped for good, and the watchdog knows.
+/// How long to wait for a worker's answer: one that does not answer by then has
+/// stopped permanently, and the watchdog knows.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
 /// How often a drain looks whether the last session has ended.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
 
-/// What a worker found out about a server by connecting to it.
+/// A worker's findings about a server that it connected to.
 pub trait Report: Send + Sync {
     /// A connection could not be made. Called on the data path: must not wait.
     fn connect_failed(&self, backend: &Arc<str>, server: &Arc<Server>, error: &io::Error);
 }
 
-/// Reports to nobody.
+/// Reports nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoReport;
 
@@ -91,7 +91,7 @@ impl Default for Options {
     }
 }
 
-/// What the workers have counted; only ever goes up, but for `sessions` and `paused_listeners`.
+/// The workers' counters; they only go up, but for `sessions` and `paused_listeners`.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Sessions that are open.
@@ -126,7 +126,7 @@ pub struct Engine {
     n_listeners: AtomicU64,
 }
 
-/// What all workers see.
+/// The state that all workers see.
 pub(crate) struct Shared {
     pub(crate) cell: Arc<Latest<Table>>,
     pub(crate) log: Log,
@@ -217,7 +217,7 @@ impl Engine {
         }
     }
 
-    /// What the workers have counted.
+    /// The workers' counters.
     #[must_use]
     pub fn counters(&self) -> Arc<Counters> {
         Arc::clone(&self.shared.counters)
@@ -256,8 +256,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Listens on exactly these addresses of these frontends, in place: what is wanted and there goes
-    /// on untouched, what is missing is bound first, and what is not wanted is closed last.
+    /// Listens on exactly these addresses of these frontends, in place: a socket that is wanted and there stays
+    /// untouched, a missing one is bound first, and one that is not wanted is closed last.
     ///
     /// # Errors
     ///
@@ -289,7 +289,7 @@ impl Engine {
         Ok(())
     }
 
-    /// What is listened on: each address and its frontend. A socket bound to port 0 is given with the
+    /// The addresses with their frontends. A socket bound to port 0 is given with the
     /// port it got.
     #[must_use]
     pub fn listening(&self) -> Vec<(Arc<str>, SocketAddr)> {
@@ -366,9 +366,9 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When a worker does not answer; then all go on.
+    /// When a worker does not answer; then all continue.
     pub(crate) fn freeze(&self) -> io::Result<Vec<FrozenSession>> {
-        // What one gives to another is on its way in the other's mailbox then, before the next command.
+        // Sessions that one gives to another are on their way in the other's mailbox then, before the next command.
         let n_workers = self.shared.mailboxes.len();
         let mut parcels = Vec::new();
         if self.ask(Command::KeepAll).len() == n_workers {
@@ -383,7 +383,7 @@ impl Engine {
         Err(io::ErrorKind::TimedOut.into())
     }
 
-    /// Spreads sessions over the workers, which go on with them.
+    /// Spreads sessions over the workers, which continue them.
     pub(crate) fn adopt(&self, parcels: Vec<FrozenSession>) {
         let n_workers = self.shared.mailboxes.len();
         let mut shares: Vec<Vec<FrozenSession>> = (0..n_workers).map(|_| Vec::new()).collect();
@@ -416,15 +416,15 @@ impl Engine {
         Assembler::new(Arc::clone(&self.shared))
     }
 
-    /// Where the clocks stood when the engine began.
+    /// The clocks' readings when the engine began.
     pub(crate) fn epoch(&self) -> Epoch {
         self.shared.epoch
     }
 
     //--- End
 
-    /// Accepts no more: what waits in the backlog of an own socket is taken first, and a shared one is
-    /// left to whom it is shared with.
+    /// Accepts no more: connections in the backlog of an own socket are taken first, and those of a shared one are
+    /// left to the process that shares it.
     pub fn stop_accepting(&self) {
         self.open.lock().clear();
         for mailbox in &self.shared.mailboxes {

@@ -1,7 +1,7 @@
-//! Which flows have to be forgotten when rules change.
+//! Flows that have to be forgotten when rules change.
 //!
 //! The kernel sends the packets of a flow where the first went, whatever rules say later. A flow of a
-//! server that went would so go on into nothing.
+//! server that went would so continue into nothing.
 
 use std::net::SocketAddr;
 
@@ -14,11 +14,11 @@ use super::ruleset::{KernelFrontend, Protocol};
 pub(super) struct Gone {
     protocol: Protocol,
     listen: Vec<SocketAddr>,
-    /// Those forwarded to this server; without one, those that are forwarded to nobody.
+    /// Those forwarded to this server; without one, those that are not forwarded.
     server: Option<SocketAddr>,
 }
 
-/// The flows to servers that kept them under `old` and do not under `new`; of TCP, only where sessions
+/// The flows to servers that kept them under `old` and do not under `new`; with TCP, only if sessions
 /// are reset when their server goes. With no `old` rules, all servers count as having kept theirs.
 pub(super) fn removed_flows(old: &[KernelFrontend], new: &[KernelFrontend]) -> Vec<Gone> {
     let mut found: Vec<Gone> = Vec::new();

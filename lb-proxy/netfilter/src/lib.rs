@@ -2,7 +2,7 @@
 //!
 //! For a frontend that looks into nothing and counts nothing (no names, no PROXY header, no queue), a
 //! rule of nftables does what a relay would, at the price of plain routing. A thread keeps one table
-//! of rules as the pools stand; each change is one transaction, and connections that exist go on
+//! of rules as the pools stand; each change is one transaction, and connections that exist continue
 //! through it.
 //!
 //! ```text
@@ -13,16 +13,16 @@
 //!
 //! - The `nft` command is driven with text. It speaks every version of the kernel's interface, checks
 //!   what it is given and names the place of a fault; a change costs some milliseconds.
-//! - Where sessions are to be reset when their server goes, clients hear it at once: those that send by
-//!   a rule, and those that wait because they are asked (`kernel/reset.rs`), for which the process needs
+//! - If sessions are to be reset when their server goes, clients hear it at once: those that send by
+//! a rule, and those that wait through a probe (`reset`), for which the process needs
 //!   `CAP_NET_RAW` besides `CAP_NET_ADMIN`.
 //! - Packets of established connections go by a flow table where the kernel has one, past all rules
 //!   (`kernel/ruleset/flow_table.rs`). Kernels before 6.4 forget nothing that is in it; it is taken away
 //!   for a moment then, and connections that stay come back by themselves.
 //! - The table is removed at the end, left alone when a successor takes over ([`Path::leave`]), and
-//!   made anew at the start, whatever a crashed predecessor left.
-//! - Somebody who flushes all rules of the machine takes ours along. It is noticed when counters are
-//!   read, and mended; connections in which nothing was sent meanwhile go on.
+//! made again at the start, whatever a crashed predecessor left.
+//! - A program that flushes all rules of the machine takes ours along. The worker notices when it reads
+//! counters, and mends it; connections in which nothing was sent meanwhile continue.
 //!
 //! Forwarding must be allowed by the system ([`forwarding_faults`]); it is never switched on here.
 //! Never waits on a caller's thread, but for [`Path::start`] and the end.
@@ -55,7 +55,7 @@ pub use self::nft::PathError;
 pub use self::ruleset::{Devices, KernelFrontend, KernelServer, Protocol, Share, TableName};
 pub use self::sessions::{Forwarded, SessionState, Sessions, kill_to};
 
-/// How long somebody waits for the flow table to go, at most: as long as a command may take on a machine
+/// The longest wait for the flow table to go: as long as a command may take on a machine
 /// that is very busy.
 const PAUSE_LIMIT: Duration = Duration::from_secs(5);
 
@@ -64,7 +64,7 @@ const PAUSE_LIMIT: Duration = Duration::from_secs(5);
 pub struct Options {
     /// The table of rules.
     pub table: TableName,
-    /// How often counters are read and the table is looked after.
+    /// The interval at which counters are read and the table is looked after.
     pub interval: Duration,
     /// Whether established connections go by a flow table, if the kernel has one.
     pub flow_table: bool,
@@ -92,7 +92,7 @@ pub struct Status {
     pub changes: u64,
     /// Transactions that failed.
     pub failures: u64,
-    /// How often the table was gone and made anew.
+    /// How often the table was gone and made again.
     pub repairs: u64,
     /// Flows that were forgotten because their server went.
     pub forgotten: u64,
@@ -184,8 +184,8 @@ impl Path {
         })
     }
 
-    /// The rules are to be for `frontends` from now on. Returns at once; of several calls in a row the
-    /// last counts.
+    /// The rules are to be for `frontends` from now on. Returns at once; the last of several calls in a row
+    /// counts.
     pub fn apply(&self, frontends: Vec<KernelFrontend>) {
         self.shared.state.lock().wanted = Some(frontends);
         self.shared.changed.notify_all();
@@ -263,7 +263,7 @@ impl Drop for Pause {
     }
 }
 
-/// What the system does not allow that `frontends` need, a sentence each.
+/// The needs of `frontends` that the system does not allow, a sentence each.
 #[must_use]
 pub fn forwarding_faults(frontends: &[KernelFrontend]) -> Vec<String> {
     let listens = || frontends.iter().flat_map(|frontend| &frontend.listen);
@@ -328,7 +328,7 @@ fn is_at(listen: SocketAddr, destination: SocketAddr) -> bool {
     is_ip && listen.port() == destination.port()
 }
 
-/// The exit code for a path that cannot start: 77 when the system refused, 78 when what is asked for
+/// The exit code for a path that cannot start: 77 when the system refused, 78 when a required part
 /// is not there.
 #[must_use]
 pub fn exit_code(error: &PathError) -> u8 {

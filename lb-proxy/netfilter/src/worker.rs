@@ -18,15 +18,15 @@ use super::{Connections, Ending, FlowTable, Options, Shared, State, Status, chan
 /// Why there is no flow table where there could be one.
 const NO_DEVICES: &str = "no device has an address of a family that frontends listen on";
 
-/// What the thread owns.
+/// The thread's own state.
 #[derive(Debug)]
 pub(super) struct RuleWorker {
     nft: Nft,
     /// The rules as they were last made.
     ruleset: Ruleset,
-    /// What could not be made yet.
+    /// The frontends that could not be made yet.
     wanted: Option<Vec<KernelFrontend>>,
-    /// What the counter of each server has counted, in tables before this one and in this one.
+    /// The counts of each server, in tables before this one and in this one.
     totals: BTreeMap<String, (u64, u64)>,
     /// There can be a flow table, and there is to be one.
     with_flow_table: bool,
@@ -120,7 +120,7 @@ impl RuleWorker {
         Ok(())
     }
 
-    /// Makes all rules anew, without a flow table if they cannot be made with it; says as which.
+    /// Makes all rules again, without a flow table if they cannot be made with it; says as which.
     fn make(&mut self, mut next: Ruleset) -> Result<Ruleset, PathError> {
         let made = self.nft.apply(&next.install());
         if let (Err(failure), Some(_)) = (&made, &next.flow_table) {
@@ -158,7 +158,7 @@ impl RuleWorker {
             ("", None) => Ok(next),
             (_, None) => match self.nft.apply(&update) {
                 Ok(()) => Ok(next),
-                // What the update builds on may be gone: make it all anew.
+                // The table that the update builds on may be gone: make it all again.
                 Err(_) => self.make(next),
             },
             (_, Some(_)) => self.make(next),
@@ -187,7 +187,7 @@ impl RuleWorker {
         self.forget(&gone);
     }
 
-    /// Reads the counters; without them there is no table, and it is made anew.
+    /// Reads the counters; without them there is no table, and it is made again.
     fn look_after(&mut self) {
         match self.nft.counters(&self.ruleset.table) {
             Ok(counters) => {

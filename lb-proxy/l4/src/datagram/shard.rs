@@ -1,4 +1,4 @@
-//! What one thread of the engine and one that waits for answers share: flows and their sockets.
+//! The state that one thread of the engine shares with the one that waits for answers: flows and their sockets.
 
 mod state;
 
@@ -37,7 +37,7 @@ const BUFFER: usize = 65_536;
 /// How long the thread sleeps at most before it looks whether it is to stop.
 const WAKE: Duration = Duration::from_millis(250);
 
-/// Where the event that wakes the thread would have its flow; there are never as many flows.
+/// The token of the event that wakes the thread; there are never as many flows.
 const WAKER: u64 = u64::MAX;
 
 /// Flows and their sockets.
@@ -157,7 +157,7 @@ impl Shard {
         self.stop.store(false, Ordering::Release);
     }
 
-    /// Every flow, for another balancer; to be called while nobody serves. They stay here as they are.
+    /// Every flow, for another balancer; call it while no thread serves. They stay here as they are.
     pub(super) fn give(&self, listener: u64) -> Vec<OutgoingFlow> {
         let state = self.state.lock();
         let time = now();
@@ -182,7 +182,7 @@ impl Shard {
         flows.collect()
     }
 
-    /// Goes on with flows whose clients send to `listener`; how many.
+    /// Continues flows whose clients send to `listener`; returns how many.
     pub(super) fn adopt(&self, flows: Vec<IncomingFlow>, listener: &Arc<UdpSocket>) -> usize {
         let mut state = self.state.lock();
         let known: Vec<Known> = flows.iter().map(|flow| flow.known.clone()).collect();

@@ -19,11 +19,11 @@ use super::connection::{Session, Stage};
 use super::pump::{Readiness, Side};
 use super::worker::{Ending, REST, Worker, is_shortage};
 
-/// Between two attempts at the same server: with nobody else to go to, one that is being restarted is
+/// Between two attempts at the same server: with no other server to go to, one that is being restarted is
 /// given this long.
 const TURNAROUND: Duration = Duration::from_secs(1);
 
-/// So many servers are asked at most when each refuses at once.
+/// The most servers that are tried when each refuses at once.
 #[expect(clippy::cast_possible_truncation, reason = "a small constant")]
 const EVERYBODY: u8 = Tried::CAPACITY as u8;
 
@@ -155,7 +155,7 @@ impl Worker {
         Some(Chosen { server, slot })
     }
 
-    /// Nobody may be chosen, or everybody who may has refused.
+    /// No server may be chosen, or all that may have refused.
     fn nobody(&mut self, index: u32) {
         self.leave_queue(index);
         let Some(session) = self.sessions.get_mut(index) else {
@@ -369,7 +369,7 @@ impl Worker {
         let limit = match error {
             // Each that is silent costs the whole timeout.
             Errno::TIMEDOUT => backend.policy.retries,
-            // Who refuses costs next to nothing: everybody is asked once, as far as can be remembered.
+            // A refusal costs next to nothing: each server is tried once, as far as can be remembered.
             _ => backend.policy.retries.max(EVERYBODY),
         };
         if session.retries <= limit {
@@ -444,7 +444,7 @@ impl Worker {
     }
 }
 
-/// Whose fault it is that nobody could be connected to.
+/// The cause when no server could be connected to.
 fn cause_of(error: Errno) -> Cause {
     match error {
         Errno::TIMEDOUT => Cause::ServerTimeout,
@@ -476,7 +476,7 @@ fn open(address: SocketAddr, policy: &Policy) -> rustix::io::Result<OwnedFd> {
 }
 
 /// True when a socket has connected to itself, as the kernel allows on a port of its own choice where
-/// nobody listens.
+/// no process listens.
 fn is_itself(session: &Session, server: &Side) -> bool {
     let Some(target) = &session.target else {
         return false;

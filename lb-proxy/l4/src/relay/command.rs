@@ -1,4 +1,4 @@
-//! What a worker is asked from outside, and how it is woken.
+//! Commands to a worker from outside, and its wake-up.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -31,7 +31,7 @@ pub(super) enum Command {
     KeepAll(mpsc::Sender<()>),
     /// Stop moving and hand out every session.
     Freeze(mpsc::Sender<Vec<FrozenSession>>),
-    /// Go on with these sessions.
+    /// Continue these sessions.
     Adopt(Vec<FrozenSession>),
     /// Accept no more.
     StopAccepting,
@@ -87,7 +87,7 @@ impl Mailbox {
 
     /// Everything that is in it: commands, and tokens that were called.
     pub(super) fn take(&self) -> (Vec<Command>, Vec<u64>) {
-        // Emptied first: what comes after rings again.
+        // Emptied first: commands that come after ring again.
         rustix::io::read(&self.event, &mut [0; 8]).ok();
         let commands = std::mem::take(&mut *self.commands.lock());
         let called = std::mem::take(&mut *self.called.lock());

@@ -38,7 +38,7 @@ pub fn raise_descriptor_limit() -> DescriptorLimit {
     }
 }
 
-/// How many sessions there may be: what is wanted, as far as descriptors go.
+/// The limit of sessions: the wanted one, as far as descriptors go.
 pub(super) fn most_sessions(wanted: Option<u64>, n_workers: usize) -> u64 {
     let limit = raise_descriptor_limit();
     let possible = sessions_within(limit.descriptors, n_workers);

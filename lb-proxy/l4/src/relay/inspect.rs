@@ -1,6 +1,6 @@
 //! Looks into what a client sends first: a PROXY header, and the name in a TLS ClientHello.
 //!
-//! What was read is kept and goes to the server first of all. It is never more than [`LONGEST`], in
+//! The octets that were read are kept and go to the server first of all. They are never more than [`LONGEST`], in
 //! however many segments it comes.
 
 use std::sync::atomic::Ordering;
@@ -19,11 +19,11 @@ use super::worker::{Ending, Worker};
 /// The most that is kept before a decision: a PROXY header and a ClientHello of any sane size.
 const LONGEST: usize = proxy_protocol::LONGEST + client_hello::LONGEST;
 
-/// What was found in the bytes so far.
+/// The findings in the bytes so far.
 enum Found {
     /// Nothing yet: more bytes may change that.
     More,
-    /// Which name was asked for, if one was.
+    /// The requested server name, if there was one.
     Name(Option<String>),
     /// A header that must not be, or one that must be and is not.
     BadHeader,
@@ -51,7 +51,7 @@ impl Worker {
         }
     }
 
-    /// The client has taken too long: what is there has to do.
+    /// The client has taken too long: the octets that are there have to do.
     pub(super) fn inspected_long_enough(&mut self, index: u32) {
         self.judge(index, Patience::Over);
     }

@@ -43,7 +43,7 @@ const EVENTS: usize = 512;
 /// are spared the calls.
 const GROWN_UP: Duration = Duration::from_secs(1);
 
-/// What is watched on both ends of every session.
+/// The events watched on both ends of every session.
 const WATCHED: EventFlags = EventFlags::IN
     .union(EventFlags::OUT)
     .union(EventFlags::RDHUP)
@@ -83,7 +83,7 @@ pub(super) struct Worker {
     pub(super) now: Micros,
     random: u64,
     life: Life,
-    /// Others are about to be frozen: what is given to them now may be lost.
+    /// Others are about to be frozen: sessions given to them now may be lost.
     keeps_all: bool,
 }
 
@@ -170,7 +170,7 @@ impl Worker {
         &self.shared.counters
     }
 
-    /// A number nobody can foresee enough to matter (xorshift64).
+    /// A number that no client can foresee enough to matter (xorshift64).
     pub(super) fn random(&mut self) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -336,7 +336,7 @@ impl Worker {
                     session.down.wait_no_longer(server);
                 }
             }
-            // Bytes only ever move the moment away: that is found out when it comes.
+            // Bytes only ever move the moment away: the look at that moment detects it.
             if session.is_gathering() {
                 self.gather(token);
             }
@@ -346,7 +346,7 @@ impl Worker {
         }
     }
 
-    /// Sees to it that a session is looked at even if the kernel reports nothing of it.
+    /// Makes sure that the worker looks at a session even if the kernel reports nothing of it.
     pub(super) fn gather(&mut self, token: Token) {
         if let Some(session) = self.sessions.get_mut(token.index)
             && !session.is_listed
