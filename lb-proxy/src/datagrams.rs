@@ -39,7 +39,7 @@ struct Inner {
     balancer: Option<Balancer>,
     /// Copies of the sockets that are served, by frontend and address.
     sockets: Vec<Bound>,
-    /// What is served, to tell whether a reload changes it.
+    /// The configured sockets, to tell whether a reload changes them.
     served: Vec<(Arc<str>, Vec<SocketAddr>, l4_core::flow::Settings)>,
     hearts: Vec<String>,
     /// A successor is about to take everything.
@@ -103,7 +103,7 @@ impl Datagrams {
         self.make(&mut inner, config).map(drop)
     }
 
-    /// Serves, and goes on with the flows of a predecessor.
+    /// Starts to serve, and continues the flows of a predecessor.
     pub(crate) fn run(&self, flows: Vec<IncomingFlow>) -> Result<(), StartError> {
         let mut inner = self.inner.lock();
         let n_flows = flows.len();

@@ -1,4 +1,4 @@
-//! healthd: what it says of servers, and what this proxy finds out itself.
+//! healthd: its findings about servers, and this proxy's own observations for it.
 //!
 //! One target for each distinct check of a server; frontends and backends share them. When healthd goes,
 //! what it said last stays in force. A connect that fails is reported, so that healthd probes at once.

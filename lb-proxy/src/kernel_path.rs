@@ -67,7 +67,7 @@ impl KernelPath {
 
     /// Takes the flow table away while this is kept, if there are rules. Blocks for some milliseconds.
     pub(crate) fn pause(&self) -> Option<Pause> {
-        // Whoever applies rules does not wait for this.
+        // The worker that applies rules does not wait for this.
         let pauser = self.path.lock().as_ref().map(Path::pauser);
         pauser.map(Pauser::pause)
     }
@@ -116,7 +116,7 @@ pub(crate) fn settle(config: &mut Config) {
     }
 }
 
-/// What the kernel is to know, as the table stands.
+/// The frontends for the kernel, by the table.
 pub(crate) fn frontends(config: &Config, table: &Table) -> Vec<KernelFrontend> {
     let all = config
         .frontends

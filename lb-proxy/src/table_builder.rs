@@ -7,7 +7,7 @@
 //!                       └─ keeps by name: loads, queues, counters, limits, histories
 //! ```
 //!
-//! Every change makes a new table; what is not changed by it keeps its counters, its sessions and its
+//! Every change makes a new table; the unchanged parts keep their counters, their sessions and their
 //! place. Never asks healthd itself, and never touches a socket.
 
 use std::collections::{BTreeMap, HashMap};
@@ -39,7 +39,7 @@ pub struct TableBuilder {
     view: Arc<Latest<View>>,
 }
 
-/// What a table was made from, and what follows from it.
+/// The sources of a table, and what follows from it.
 #[derive(Debug, Default)]
 pub struct View {
     /// The table.
@@ -47,13 +47,13 @@ pub struct View {
     /// Each frontend's and backend's name as virtual IPs track it (`frontend:api`), and whether it has
     /// a server to choose.
     pub abilities: BTreeMap<Arc<str>, bool>,
-    /// What has become of each server.
+    /// The history of each server.
     pub histories: BTreeMap<ServerKey, History>,
-    /// What has become of each backend: up as long as it has a server to choose, else down.
+    /// The history of each backend: up as long as it has a server to choose, else down.
     pub backends: BTreeMap<Arc<str>, History>,
-    /// What operators said.
+    /// The operators' overrides.
     pub overrides: BTreeMap<ServerKey, Override>,
-    /// What healthd said last.
+    /// healthd's last findings.
     pub snapshot: Arc<Snapshot>,
     /// The configuration.
     pub config: Option<Arc<Config>>,
@@ -71,7 +71,7 @@ struct Inner {
     seed: u64,
 }
 
-/// What successive frontends of one name share.
+/// The shared parts of successive frontends of one name.
 #[derive(Clone, Default)]
 struct KeptFrontend {
     tally: Arc<FrontendTally>,
@@ -100,31 +100,31 @@ impl TableBuilder {
         })
     }
 
-    /// Where the table is.
+    /// The published table.
     #[must_use]
     pub fn cell(&self) -> Arc<Latest<Table>> {
         Arc::clone(&self.cell)
     }
 
-    /// Where the targets of servers are.
+    /// The published targets of servers.
     #[must_use]
     pub fn targets(&self) -> Arc<Latest<Targets>> {
         Arc::clone(&self.targets)
     }
 
-    /// What there is; changes with every table.
+    /// The views; a new one with every table.
     #[must_use]
     pub fn reader(&self) -> Reader<View> {
         self.view.reader()
     }
 
-    /// What there is at this moment.
+    /// The current view.
     #[must_use]
     pub fn view(&self) -> Arc<View> {
         self.view.current()
     }
 
-    /// Takes up another configuration; what an operator said of a server that stays is kept.
+    /// Takes up another configuration; an operator's override for a server that stays is kept.
     pub fn adopt(&self, config: Config) {
         let mut inner = self.inner.lock();
         inner.config = Arc::new(config);
@@ -183,8 +183,8 @@ impl TableBuilder {
         self.change(backend, server, |said, _| said.weight = weight)
     }
 
-    /// Gives a server another limit of sessions, none with zero, or the configured one. Who is beyond it
-    /// stays; who waits is called when there is room.
+    /// Gives a server another limit of sessions, none with zero, or the configured one. Sessions beyond it
+    /// stay; a waiting one is called when there is room.
     ///
     /// # Errors
     /// When there is no such server.
@@ -452,7 +452,7 @@ impl Inner {
     }
 }
 
-/// What virtual IPs may track, and whether it has a server to choose.
+/// The things virtual IPs may track, and whether each has a server to choose.
 fn abilities(config: &Config, table: &Table) -> BTreeMap<Arc<str>, bool> {
     let usable: BTreeMap<&str, bool> = table
         .backends

@@ -1,4 +1,4 @@
-//! Virtual routers beside the data path: what they go by, and what they have done.
+//! Virtual routers beside the data path: the things they track, and their status.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ use crate::table_builder::TableBuilder;
 
 use crate::kernel_path::KernelPath;
 
-/// How long the address of a client that was asked where it stands stays here: what it answers is
+/// How long the address of a client that got a probe of its window stays here: its answer is
 /// refused where the address is.
 const ANSWER_TIME: Duration = Duration::from_millis(20);
 
@@ -116,12 +116,12 @@ impl Vips {
         }
     }
 
-    /// Where the routers show themselves, once there have been any.
+    /// The routers' status, once there have been any.
     pub(crate) fn board(&self) -> VipBoard {
         VipBoard(self.board.subscribe())
     }
 
-    /// What the routers show.
+    /// The status of the routers.
     pub(crate) fn routers(&self) -> Vec<RouterStatus> {
         self.board().routers()
     }
@@ -136,7 +136,7 @@ impl Vips {
 
 //--- Flows to addresses that go
 
-/// Whoever has flows to a virtual IP.
+/// The owners of flows to a virtual IP.
 struct Flows {
     engine: Arc<Engine>,
     kernel: KernelPath,
@@ -208,12 +208,12 @@ impl PreparedVips {
     }
 }
 
-/// Where virtual routers show themselves; clones share it.
+/// The status of virtual routers; clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct VipBoard(watch::Receiver<Option<Arc<Board>>>);
 
 impl VipBoard {
-    /// What they show; nothing while there are none.
+    /// The board; nothing while there are no routers.
     pub(crate) fn routers(&self) -> Vec<RouterStatus> {
         let board = self.0.borrow().clone();
         board.map(|board| board.routers()).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What lasts longer than a snapshot, by name.
+//! The state that outlives a snapshot, by name.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -20,14 +20,14 @@ pub struct Registry {
     id: u32,
 }
 
-/// What one pool is to be.
+/// The settings of one pool.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Its name.
     pub name: Arc<str>,
     /// How a server is chosen.
     pub algorithm: Algorithm,
-    /// With nobody up, choose among those that are down.
+    /// With no server up, choose among those that are down.
     pub fail_open: bool,
     /// Choose among all backup servers, not the first alone.
     pub all_backups: bool,
@@ -37,12 +37,12 @@ pub struct Settings {
     pub servers: Vec<ServerSettings>,
 }
 
-/// What one server is to be.
+/// The settings of one server.
 #[derive(Debug, Clone)]
 pub struct ServerSettings {
     /// Its name, which no other of the pool has.
     pub name: Arc<str>,
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
     /// Its share of connections, from 0 to [`MAX_WEIGHT`].
     pub weight: u16,
@@ -93,7 +93,7 @@ impl ServerSettings {
     pub const WEIGHT: u16 = 100;
 }
 
-/// What the snapshots of one pool share.
+/// The parts that the snapshots of one pool share.
 #[derive(Debug)]
 struct Kept {
     queue: Arc<Queue>,
@@ -103,7 +103,7 @@ struct Kept {
     tables: Vec<(Vec<Member>, Arc<Maglev>)>,
 }
 
-/// Whose turn it is, and how many choices there were.
+/// The turn, and how many choices there were.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     /// The turn of a round robin that comes next.
