@@ -224,7 +224,8 @@ pub enum BackendVerb {
     },
     /// Let it have more or fewer sessions at a time
     ///
-    /// Sessions beyond a smaller number continue. Sessions that nftables forwards are not counted, and have no limit.
+    /// Sessions beyond a smaller number continue. Sessions that nftables forwards are not counted, and
+    /// have no limit.
     #[command(visible_alias = "maxconn")]
     MaxConnections {
         /// The server.
@@ -232,7 +233,7 @@ pub enum BackendVerb {
         server: ServerName,
         /// How many; `none` for as many as come, `reset` for the configured number
         #[arg(value_name = "N|none|reset")]
-        most: Most,
+        most: SessionLimit,
         /// The running proxy.
         #[command(flatten)]
         status: StatusArgs,
@@ -268,7 +269,7 @@ impl std::str::FromStr for Weight {
 
 /// A number of sessions at a time, none, or the configured one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Most {
+pub enum SessionLimit {
     /// This many.
     Number(NonZeroU32),
     /// As many as come.
@@ -277,7 +278,7 @@ pub enum Most {
     Reset,
 }
 
-impl std::str::FromStr for Most {
+impl std::str::FromStr for SessionLimit {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -290,7 +291,7 @@ impl std::str::FromStr for Most {
     }
 }
 
-impl fmt::Display for Most {
+impl fmt::Display for SessionLimit {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Number(number) => number.fmt(formatter),

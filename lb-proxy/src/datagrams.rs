@@ -113,7 +113,7 @@ impl Datagrams {
                 tracing::info!(
                     flows = adopted,
                     of = n_flows,
-                    "Flows of datagrams go on here"
+                    "Flows of datagrams continue here"
                 );
             }
             balancer.run().map_err(|error| cannot(&error))?;

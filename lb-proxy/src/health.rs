@@ -23,7 +23,7 @@ use crate::table_builder::{TableBuilder, Targets};
 
 /// How long a start waits for the first word from healthd, so that the first connections are not sent to
 /// servers that are known to be down. healthd is on this node and answers within milliseconds; without
-/// it every server is taken for good.
+/// it every server counts as up.
 const FIRST_WORD: Duration = Duration::from_millis(500);
 
 /// One report of a server in this time: healthd needs to be told once.
@@ -58,7 +58,7 @@ impl Link {
         let known = |snapshot: &Arc<Snapshot>| snapshot.generation > 0;
         let word = tokio::time::timeout(FIRST_WORD, snapshots.wait_for(known)).await;
         if !matches!(word, Ok(Ok(_))) {
-            tracing::info!("Nothing was heard from healthd yet: every server is taken for good");
+            tracing::info!("No message from healthd yet: every server counts as up");
         }
         watcher.current()
     }

@@ -216,7 +216,7 @@ impl Scrape {
             }
         }
         page.gauges(FLOWS, "Flows of datagrams", flows)?;
-        page.counters(FLOW_EVENTS, "What became of flows", events)
+        page.counters(FLOW_EVENTS, "Events of flows", events)
     }
 
     fn rules(&self, page: &mut Page<'_, '_>) -> fmt::Result {
@@ -369,7 +369,7 @@ fn backends(page: &mut Page<'_, '_>, view: &View) -> fmt::Result {
         .map(|pool| (named(&pool.name), pool.queue.overflows()));
     page.counters(
         BACKEND_OVERFLOWS,
-        "Connections for whom there was no room to wait",
+        "Connections that found no room to wait",
         overflows.collect(),
     )
 }
@@ -494,8 +494,12 @@ fn vrrp(page: &mut Page<'_, '_>, routers: &[vrrp_net::status::RouterStatus]) -> 
         }
     }
     page.gauges(VRRP_STATE, "The state of virtual routers", states)?;
-    page.gauges(VRRP_PRIORITY, "What virtual routers advertise", priorities)?;
-    page.counters(VRRP_EVENTS, "What happened to virtual routers", events)
+    page.gauges(
+        VRRP_PRIORITY,
+        "The priority that virtual routers advertise",
+        priorities,
+    )?;
+    page.counters(VRRP_EVENTS, "Events of virtual routers", events)
 }
 
 fn load(counter: &AtomicU64) -> u64 {

@@ -393,7 +393,7 @@ async fn find_predecessor(path: Option<PathBuf>) -> Option<Predecessor> {
     match asked {
         Ok(Ok(predecessor)) => predecessor,
         Ok(Err(error)) => {
-            tracing::warn!(%error, "Who is at the swap socket gives nothing away");
+            tracing::warn!(%error, "The process at the swap socket hands nothing over");
             None
         }
         Err(_) => None,

@@ -301,7 +301,7 @@ fn write_kernel(text: &mut String, kernel: &Value) -> std::fmt::Result {
             let devices = devices.join(" ");
             writeln!(
                 text,
-                "what is established goes by the kernel's flow table, from {devices}"
+                "established connections use the kernel's flow table, from {devices}"
             )?;
         }
         Some(false) => writeln!(
@@ -352,8 +352,8 @@ fn write_detail(text: &mut String, detail: &Value) -> std::fmt::Result {
         Some(true) => writeln!(text, "healthd is connected"),
         Some(false) => {
             let since = match healthd["age_seconds"].as_f64() {
-                Some(age) => format!("what it said {} ago holds", seconds(age)),
-                None => "every server is taken for good".to_owned(),
+                Some(age) => format!("its findings of {} ago hold", seconds(age)),
+                None => "every server counts as up".to_owned(),
             };
             let error = word(&healthd["error"]);
             writeln!(text, "healthd is NOT connected ({error}); {since}")
@@ -429,7 +429,7 @@ fn write_vip(text: &mut String, vip: &Value) -> std::fmt::Result {
         write!(text, "  {}", faults.join("; "))?;
     }
     if number(&vip["duplicates"]) > 0 {
-        write!(text, "  SOMEBODY ELSE HAS THE ADDRESS TOO")?;
+        write!(text, "  ANOTHER NODE HAS THE ADDRESS TOO")?;
     }
     writeln!(text)
 }

@@ -66,14 +66,14 @@ struct Inner {
     registry: Registry,
     histories: BTreeMap<ServerKey, History>,
     backends: BTreeMap<Arc<str>, History>,
-    frontends: HashMap<Arc<str>, KeptFrontend>,
+    frontends: HashMap<Arc<str>, SharedFrontend>,
     /// Secret: decides where sources are in the tables of limits.
     seed: u64,
 }
 
 /// The shared parts of successive frontends of one name.
 #[derive(Clone, Default)]
-struct KeptFrontend {
+struct SharedFrontend {
     tally: Arc<FrontendTally>,
     limits: Option<Arc<Limits>>,
 }

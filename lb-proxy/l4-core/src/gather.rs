@@ -3,7 +3,7 @@
 //! A sender at full speed wakes its worker for every 64 KiB. With a low-water mark on the source
 //! (`SO_RCVLOWAT`) the kernel reports only once that much has arrived, or the end, an error, or a window
 //! that closes; the octets that arrived are acknowledged all the same. The worker itself fetches
-//! octets below the mark after [`RETRY_DELAY`], and the mark is taken away: the flow was not as steady as it
+//! octets below the mark after [`FETCH_DELAY`], and the mark is taken away: the flow was not as steady as it
 //! seemed, and has to prove it for twice as long the next time. So a flow of messages waits a few times
 //! in all, however long it lives, and one that is held up now and then is gathered most of the time.
 
@@ -13,7 +13,7 @@ use std::time::Duration;
 pub const MARK: i32 = 512 << 10;
 
 /// How long what is below the mark may wait: a flow of a Gbit/s reaches the mark in that time.
-pub const PATIENCE: Duration = Duration::from_millis(5);
+pub const FETCH_DELAY: Duration = Duration::from_millis(5);
 
 /// This many KiB through pipes prove a flow steady.
 const STEADY: u32 = 16 << 10;

@@ -18,7 +18,7 @@
 //!   answered yet goes to the next server.
 //!
 //! - Flows continue in another balancer, of this process or its successor: datagrams that a client or a server sends
-//! meanwhile wait in the sockets, which both have.
+//!   meanwhile wait in the sockets, which both have.
 //!
 //! [`l4_core::flow`] decides; nothing here does.
 

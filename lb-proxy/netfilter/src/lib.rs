@@ -14,15 +14,15 @@
 //! - The `nft` command is driven with text. It speaks every version of the kernel's interface, checks
 //!   what it is given and names the place of a fault; a change costs some milliseconds.
 //! - If sessions are to be reset when their server goes, clients hear it at once: those that send by
-//! a rule, and those that wait through a probe (`reset`), for which the process needs
+//!   a rule, and those that wait through a probe (`reset`), for which the process needs
 //!   `CAP_NET_RAW` besides `CAP_NET_ADMIN`.
 //! - Packets of established connections go by a flow table where the kernel has one, past all rules
 //!   (`kernel/ruleset/flow_table.rs`). Kernels before 6.4 forget nothing that is in it; it is taken away
 //!   for a moment then, and connections that stay come back by themselves.
 //! - The table is removed at the end, left alone when a successor takes over ([`Path::leave`]), and
-//! made again at the start, whatever a crashed predecessor left.
+//!   made again at the start, whatever a crashed predecessor left.
 //! - A program that flushes all rules of the machine takes ours along. The worker notices when it reads
-//! counters, and mends it; connections in which nothing was sent meanwhile continue.
+//!   counters, and mends it; connections in which nothing was sent meanwhile continue.
 //!
 //! Forwarding must be allowed by the system ([`forwarding_faults`]); it is never switched on here.
 //! Never waits on a caller's thread, but for [`Path::start`] and the end.

@@ -16,7 +16,7 @@
 //!
 //! - A packet from the middle of a TCP connection that the kernel knows nothing of is refused with a
 //!   reset: a client whose connection was forgotten, because its server is down or the address moved
-//! here, connects again instead of waiting.
+//!   here, connects again instead of waiting.
 //!   Only where its address is on this node: to look at what is sent on would cost every packet of
 //!   every connection a twentieth of its way.
 //! - A frontend without a server refuses too, and so do sources that are not allowed: clients hear

@@ -197,7 +197,7 @@ impl RuleWorker {
             Err(failure) => match self.install(self.ruleset.frontends.clone()) {
                 Ok(()) => {
                     self.status.repairs += 1;
-                    warn!("The table of the kernel path was gone and is made anew");
+                    warn!("The table of the kernel path was gone and is made again");
                 }
                 Err(_) => self.report(&failure, "The table of the kernel path cannot be read"),
             },
@@ -227,11 +227,11 @@ impl RuleWorker {
         self.totals = totals;
     }
 
-    fn forget(&mut self, gone: &[changes::Gone]) {
+    fn forget(&mut self, gone: &[changes::RemovedFlows]) {
         if gone.is_empty() {
             return;
         }
-        let scope = match gone.iter().all(changes::Gone::are_forwarded) {
+        let scope = match gone.iter().all(changes::RemovedFlows::are_forwarded) {
             true => Scope::Forwarded,
             false => Scope::All,
         };

@@ -1,4 +1,5 @@
-//! Legal settings that are surely not meant, by the file alone: warnings of `check`, and in the log at the start.
+//! Legal settings that are surely not meant, by the file alone: warnings of `check`, and in the log
+//! at the start.
 
 use std::time::Duration;
 
@@ -134,7 +135,7 @@ fn kernel(frontend: &str, backend: &Backend) -> Vec<String> {
     }
     if backend.policy.on_up == balance::table::OnUp::Reset {
         odd.push(format!(
-            "frontend {frontend} takes the kernel path, where sessions with backup servers of {name} go on"
+            "frontend {frontend} takes the kernel path, where sessions with backup servers of {name} continue"
         ));
     }
     if backend

@@ -1,8 +1,8 @@
 //! Links and addresses of this node, by rtnetlink.
 //!
-//! One task follows what the kernel says of them and keeps a [`View`]; whoever waits for news sees the
+//! One task follows the kernel's messages and keeps a [`View`]; a reader that waits for news sees the
 //! latest only, and acts on how things are and not on what happened. From time to time, and whenever
-//! the kernel had more news than fitted, everything is asked for again.
+//! the kernel had more news than fitted, it reads everything again.
 //!
 //! Addresses of virtual routers carry VRRP's number as their protocol (`IFA_PROTO`, `ip address ...
 //! proto 112`; kernels before 5.18 forget it), so that what a process has left behind that could not
@@ -33,7 +33,7 @@ use vrrp::PROTOCOL;
 use vrrp::announce::Hardware;
 use vrrp::settings::VirtualAddress;
 
-/// Between two complete looks: what bounds the harm of news that got lost without a word.
+/// Between two complete looks: this bounds the harm of news that got lost silently.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 /// How long the kernel may take to answer. It answers at once, or something is very wrong.
@@ -41,7 +41,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
 /// How long an address of IPv6 may take from the kernel's answer until it works: the kernel adds its route
 /// afterwards, in a task of its own, which takes tens of milliseconds on a busy machine. Announced before,
-/// it would draw traffic that nobody answers.
+/// it would draw traffic that no process answers.
 const WORKING_LIMIT: Duration = Duration::from_millis(100);
 
 /// Between two looks whether it does.
@@ -183,7 +183,7 @@ fn address_of(message: &AddressMessage) -> Option<LinkAddress> {
     })
 }
 
-/// What tells our addresses from others'.
+/// The mark that tells our addresses from others'.
 const OURS: AddressProtocol = AddressProtocol::Other(PROTOCOL);
 
 //--- Netlink
@@ -297,7 +297,7 @@ impl Netlink {
     }
 }
 
-/// Why the kernel did not do what it was told.
+/// The kernel's reason for not carrying out a request.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NetlinkError {
     /// It refused.
@@ -335,7 +335,7 @@ fn message_for(index: u32, entry: VirtualAddress) -> AddressMessage {
     }
 }
 
-/// Takes addresses off a link without a runtime: for whoever ends without time to wait.
+/// Takes addresses off a link without a runtime: for a task that ends without time to wait.
 pub(super) fn remove_now(entries: &[(u32, VirtualAddress)]) -> io::Result<()> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind_auto()?;
@@ -347,7 +347,7 @@ pub(super) fn remove_now(entries: &[(u32, VirtualAddress)]) -> io::Result<()> {
         message.finalize();
         let mut octets = vec![0; message.buffer_len()];
         message.serialize(&mut octets);
-        // The kernel is done when this returns; nobody is left to hear its answer.
+        // The kernel is done when this returns; no task is left to hear its answer.
         socket.send(&octets, 0)?;
     }
     Ok(())
@@ -396,7 +396,7 @@ async fn follow(
     }
 }
 
-/// What is there without waiting.
+/// The next item, if it is there without waiting.
 async fn now_or_never<T>(stream: &mut (impl Stream<Item = T> + Unpin)) -> Option<T> {
     tokio::select! {
         biased;

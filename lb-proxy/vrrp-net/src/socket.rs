@@ -38,7 +38,7 @@ const STRAYS: usize = 256;
 pub(super) struct Path {
     /// The interface's name.
     interface: String,
-    /// Its number: an interface that was made anew has another.
+    /// Its number: an interface that was made again has another.
     index: u32,
     /// This node's address there.
     source: IpAddr,
@@ -123,7 +123,7 @@ impl Sockets {
     }
 }
 
-/// Whether one of the sockets may have something to read; what it has is to be read to the end.
+/// Ready when one of the sockets may have something to read; read each to the end then.
 pub(super) fn poll_any<'s>(
     sockets: impl Iterator<Item = &'s AsyncFd<Socket>>,
     context: &mut Context<'_>,
@@ -139,7 +139,7 @@ pub(super) fn poll_any<'s>(
     result
 }
 
-/// Where in the buffer a message is, and what its IP header said.
+/// The place of a message in the buffer, and the facts in its IP header.
 struct Received {
     source: IpAddr,
     hop_limit: Option<u8>,

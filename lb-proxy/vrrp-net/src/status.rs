@@ -1,4 +1,4 @@
-//! What virtual routers show of themselves, for whoever asks: `status`, metrics.
+//! The status of virtual routers, for `status` and metrics.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use vrrp::machine;
 /// One virtual router.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouterStatus {
-    /// What the election shows.
+    /// The status of the election.
     pub machine: machine::Status,
-    /// What this node did for it.
+    /// The counters of this node.
     pub tally: Tally,
 }
 
@@ -22,7 +22,7 @@ pub struct Tally {
     pub announcements: u64,
     /// Advertisements that the kernel would not send.
     pub send_errors: u64,
-    /// Addresses that somebody had taken off the interface, and that were put back.
+    /// Addresses that another program had taken off the interface, and that were put back.
     pub restored: u64,
     /// Times the kernel refused an address.
     pub address_errors: u64,
@@ -30,7 +30,7 @@ pub struct Tally {
     pub notify_failures: u64,
 }
 
-/// Where each task keeps what its routers show.
+/// The status of the routers, by task.
 #[derive(Debug, Default)]
 pub struct Board {
     tasks: Mutex<BTreeMap<u64, Vec<RouterStatus>>>,
@@ -60,7 +60,7 @@ impl Board {
 }
 
 impl RouterStatus {
-    /// What people call it.
+    /// The name for people.
     #[must_use]
     pub fn name(&self) -> &Arc<str> {
         &self.machine.settings.name

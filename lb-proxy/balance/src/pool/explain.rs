@@ -164,7 +164,7 @@ impl fmt::Display for Reason {
             ),
             Self::FailOpen { share } => write!(
                 formatter,
-                "down, chosen for {} all the same: nobody is up (fail-open)",
+                "down, chosen for {} all the same: no server is up (fail-open)",
                 thousandths(*share)
             ),
             Self::Full => formatter.write_str("not chosen: as many sessions as it may have"),

@@ -15,7 +15,7 @@ use crate::queue::Queue;
 /// Holds nothing that neither a snapshot nor a session uses, once [swept](Self::sweep).
 #[derive(Debug, Default)]
 pub struct Registry {
-    pools: HashMap<Arc<str>, Kept>,
+    pools: HashMap<Arc<str>, Shared>,
     /// The last server's.
     id: u32,
 }
@@ -95,7 +95,7 @@ impl ServerSettings {
 
 /// The parts that the snapshots of one pool share.
 #[derive(Debug)]
-struct Kept {
+struct Shared {
     queue: Arc<Queue>,
     turn: Arc<Turn>,
     loads: HashMap<Arc<str>, Arc<Load>>,
@@ -129,7 +129,7 @@ impl Registry {
         let kept = self
             .pools
             .entry(Arc::clone(&settings.name))
-            .or_insert_with(|| Kept::new(settings.queue));
+            .or_insert_with(|| Shared::new(settings.queue));
         kept.queue.set_limit(settings.queue);
         let id = &mut self.id;
         let servers: Vec<Arc<Server>> = settings
@@ -171,7 +171,7 @@ impl Registry {
     }
 }
 
-impl Kept {
+impl Shared {
     fn new(limit: u32) -> Self {
         Self {
             queue: Arc::new(Queue::new(limit)),

@@ -261,7 +261,7 @@ impl Arrivals {
             });
         }
         if fds.next().is_some() {
-            return Err(io::Error::other("a descriptor is nobody's"));
+            return Err(io::Error::other("a descriptor has no owner"));
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use balance::table::{Frontend, SideOptions, Table};
 use daemon::latest::Reader;
 use daemon::run::Heartbeat;
-use l4_core::gather::PATIENCE;
+use l4_core::gather::FETCH_DELAY;
 use l4_core::slab::{Slab, Token};
 use l4_core::timers::{TICK, Wheel, ticks};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -311,7 +311,7 @@ impl Worker {
         self.sessions.iter().map(|(index, _)| index).collect()
     }
 
-    /// Fetches what has waited below a mark for [`PATIENCE`], and less than twice that. Each direction
+    /// Fetches what has waited below a mark for [`FETCH_DELAY`], and less than twice that. Each direction
     /// waits for itself: the other one may never be quiet.
     fn look_below_marks(&mut self) {
         while let Some((token, due)) = self.gathering.front().copied() {
@@ -326,7 +326,7 @@ impl Worker {
                 continue;
             };
             session.is_listed = false;
-            let is_late = session.moved_at.map(|at| self.now.since(at) >= PATIENCE);
+            let is_late = session.moved_at.map(|at| self.now.since(at) >= FETCH_DELAY);
             if let Some(server) = &mut session.server {
                 let [up, down] = is_late;
                 if up {
@@ -352,7 +352,8 @@ impl Worker {
             && !session.is_listed
         {
             session.is_listed = true;
-            self.gathering.push_back((token, self.now.after(PATIENCE)));
+            self.gathering
+                .push_back((token, self.now.after(FETCH_DELAY)));
         }
     }
 

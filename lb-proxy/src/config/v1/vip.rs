@@ -243,7 +243,7 @@ impl Reader<'_> {
                 }
                 format!("there is no backend `{name}`")
             }
-            None => "what is tracked is `frontend:NAME` or `backend:NAME`".to_owned(),
+            None => "a tracked thing is `frontend:NAME` or `backend:NAME`".to_owned(),
         };
         self.problem(what.span(), words);
         false

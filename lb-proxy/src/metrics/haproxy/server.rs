@@ -175,7 +175,7 @@ fn checks(page: &mut Page<'_, '_>, rows: &[Row<'_>], now: Instant) -> fmt::Resul
     }
     page.gauges(
         "haproxy_server_check_status",
-        "What the last probe found",
+        "The last probe's finding",
         status,
     )?;
     let help = "How long the last probe took";
