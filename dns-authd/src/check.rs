@@ -19,12 +19,11 @@ use crate::config::{Config, Zones};
 use crate::load;
 use crate::programs;
 
-/// What was found.
+/// The results of a check.
 #[derive(Debug, Default)]
 pub struct Findings {
-    /// What is wrong.
     pub problems: Vec<Problem>,
-    /// What is odd, and may be meant.
+    /// Things that are odd, and may be intended.
     pub remarks: Vec<String>,
     /// Zones that were looked at.
     pub n_zones: usize,
@@ -82,8 +81,7 @@ pub fn one(
     };
     let declared = find(zones, target, origin).ok_or_else(|| {
         Problems::from(Problem::new(format!(
-            "`{target}` is no zone of the configuration; \
-             for a master file, give the zone's name with --origin"
+            "`{target}` is not a zone of the configuration; for a master file, give the zone's name with --origin"
         )))
     })?;
     let mut findings = Findings::default();
@@ -166,7 +164,7 @@ impl Findings {
         }
     }
 
-    /// What a clean check says.
+    /// The line of a check without problems.
     #[must_use]
     pub fn summary(&self) -> String {
         let zones = counted(self.n_zones, "zone");

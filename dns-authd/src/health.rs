@@ -20,7 +20,6 @@ pub struct Link {
 }
 
 impl Link {
-    /// Of this stream, or of none.
     #[must_use]
     pub const fn new(watcher: Option<Arc<Watcher>>) -> Self {
         Self { watcher }

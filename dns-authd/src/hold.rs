@@ -26,7 +26,7 @@ use crate::random;
 
 /// Queries that may wait at a time: a burst of first queries after a start, and 4 MiB at most.
 const QUEUE: usize = 1024;
-/// How often it is looked whether something was published, while queries wait.
+/// The interval of checks for a new snapshot, while queries wait.
 const POLL: Duration = Duration::from_millis(2);
 /// How often an idle thread looks whether it is to end.
 const IDLE: Duration = Duration::from_secs(1);
@@ -48,7 +48,7 @@ pub struct Waiting {
     pub set: u32,
 }
 
-/// Where queries are sent to wait; clones share it. The thread ends with the last clone.
+/// The queue of queries that wait; clones share it. The thread ends with the last clone.
 #[derive(Clone, Debug)]
 pub struct Hold {
     queue: SyncSender<Waiting>,
@@ -56,7 +56,7 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// Starts the thread; when it has ended, whoever waited was answered.
+    /// Starts the thread; it ends after every waiting query has its answer.
     pub fn start(
         cell: Arc<Cell<Snapshot>>,
         publisher: SyncSender<Command>,
@@ -91,7 +91,7 @@ impl Hold {
     }
 }
 
-/// Where they wait.
+/// The queries that wait.
 struct Room {
     reader: Reader<Snapshot>,
     publisher: SyncSender<Command>,
@@ -123,7 +123,7 @@ impl Room {
         }
     }
 
-    /// Answers whoever can be answered, and whoever has waited long enough.
+    /// Answers the queries that can be answered, and those that have waited long enough.
     fn look(&mut self) {
         let changed = self.reader.refresh();
         let now = now();
@@ -152,7 +152,7 @@ impl Room {
             Verdict::Reply(length) => {
                 let reply = self.out.get(..length).unwrap_or_default();
                 if let Err(error) = waiting.path.send(reply) {
-                    tracing::debug!(peer = %waiting.path.peer(), %error, "Late answer is not sent");
+                    tracing::debug!(peer = %waiting.path.peer(), %error, "Cannot send a late answer");
                 }
             }
         }
@@ -167,7 +167,7 @@ fn client(waiting: &Waiting, can_wait: bool) -> Client {
         local_port: waiting.local_port,
         transport: Transport::Udp,
         can_wait,
-        // Nobody else is let wait.
+        // Only a query with access gets to wait.
         may_ask: true,
     }
 }

@@ -101,7 +101,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     if metadata.is_dir() {
         return Err(io::ErrorKind::IsADirectory.into());
     }
-    // A pipe that nobody writes to would hold up every other zone for ever.
+    // A pipe without a writer would hold up every other zone for ever.
     if !metadata.is_file() {
         return Err(io::Error::other("not a regular file"));
     }

@@ -1,14 +1,15 @@
 //! Metrics: names, help and sources.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 
 use daemon::connections::Connections;
 use daemon::metrics::{Page, float, labels};
 use daemon::snapshot::Cell;
 use dns_answer::tally::{FAMILIES, RCODES, TRANSPORTS, TYPES, Tally};
 use dns_lua::Certainty;
+use parking_lot::RwLock;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
@@ -49,7 +50,7 @@ pub const ZONE_LOADS: &str = "dns_authd_zone_loads";
 pub const ZONE_REFUSED: &str = "dns_authd_zone_failed_loads";
 /// Live sets by `certainty`.
 pub const LIVE_SETS: &str = "dns_authd_live_sets";
-/// Targets that healthd was told to watch.
+/// Targets in the list for healthd.
 pub const TARGETS: &str = "dns_authd_health_targets";
 /// Whether healthd is connected.
 pub const HEALTH_CONNECTED: &str = "dns_authd_health_connected";
@@ -101,7 +102,7 @@ impl Totals {
     #[must_use]
     pub fn add_thread(&self) -> Arc<ThreadTotals> {
         let totals = Arc::new(ThreadTotals::default());
-        let mut threads = self.threads.write().unwrap_or_else(PoisonError::into_inner);
+        let mut threads = self.threads.write();
         threads.push(Arc::clone(&totals));
         totals
     }
@@ -110,7 +111,7 @@ impl Totals {
     #[must_use]
     pub fn sum(&self) -> Tally {
         let mut sum = Tally::default();
-        let threads = self.threads.read().unwrap_or_else(PoisonError::into_inner);
+        let threads = self.threads.read();
         for thread in threads.iter() {
             thread.add_to(&mut sum);
         }
@@ -208,7 +209,7 @@ fn traffic(page: &mut Page<'_, '_>, totals: &Totals, connections: &Connections) 
     let types = types.map(|(name, count)| (labels(&[("type", name)]), count));
     page.counters(
         QUERY_TYPES,
-        "Queries by the type asked for",
+        "Queries by type",
         types.collect(),
     )?;
     let names = RCODES.iter().map(|(_, name)| *name).chain(["other"]);
@@ -219,7 +220,7 @@ fn traffic(page: &mut Page<'_, '_>, totals: &Totals, connections: &Connections) 
     page.counter(IGNORED, "Messages that got no response", sum.ignored)?;
     page.counter(
         OUTSIDERS,
-        "Messages and connections of those who may not ask",
+        "Messages and connections of clients without access",
         sum.outsiders + totals.outsiders.load(Ordering::Relaxed),
     )?;
     page.counter(LIVE_ANSWERS, "Answers drawn by liveness", sum.live)?;
@@ -230,7 +231,7 @@ fn traffic(page: &mut Page<'_, '_>, totals: &Totals, connections: &Connections) 
     )?;
     page.counter(
         TCP_REFUSED,
-        "Connections refused for want of room",
+        "Connections refused because of a limit",
         connections.refused(),
     )?;
     page.gauge(
@@ -246,19 +247,19 @@ fn zones(page: &mut Page<'_, '_>, reports: &Reports) -> fmt::Result {
         let count = zones.filter(|zone| zone.state == state).count();
         (labels(&[("state", state.name())]), float(count as u64))
     });
-    page.gauges(ZONES, "Zones by how their files are", states.into())?;
+    page.gauges(ZONES, "Zones by the state of their files", states.into())?;
     if reports.zones.len() > SINGLE_ZONES {
         return Ok(());
     }
     let named = |zone: &ZoneReport| vec![("zone", zone.name.to_string())];
     let gauges: [Reading<f64>; 3] = [
-        (ZONE_SERIAL, "Serial that is served", |zone| {
+        (ZONE_SERIAL, "Serial in service", |zone| {
             f64::from(zone.serial)
         }),
-        (ZONE_RECORDS, "Records that are served", |zone| {
+        (ZONE_RECORDS, "Records in service", |zone| {
             float(zone.records as u64)
         }),
-        (ZONE_LOAD, "How long the last load took", |zone| {
+        (ZONE_LOAD, "Duration of the last load", |zone| {
             zone.took.as_secs_f64()
         }),
     ];
@@ -295,12 +296,12 @@ fn live(page: &mut Page<'_, '_>, reports: &Reports) -> fmt::Result {
         let count = sets.filter(|set| set.certainty == certainty).count();
         (labels(&[("certainty", name)]), float(count as u64))
     });
-    page.gauges(LIVE_SETS, "Live sets by how much is known", sets.into())
+    page.gauges(LIVE_SETS, "Live sets by certainty", sets.into())
 }
 
 fn health(page: &mut Page<'_, '_>, reports: &Reports, link: &Link) -> fmt::Result {
     let targets = float(reports.n_targets as u64);
-    page.gauge(TARGETS, "Targets to be watched", targets)?;
+    page.gauge(TARGETS, "Targets in the list for healthd", targets)?;
     let state = link.state();
     let connected = state.as_ref().is_some_and(|state| state.connected);
     let connected = f64::from(u8::from(connected));

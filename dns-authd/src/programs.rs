@@ -1,7 +1,7 @@
 //! The `LUA` records of a zone: their answers, and the targets that they need watched.
 //!
-//! Between a zone, which has programs, and the data path, which has encoded records. Evaluates
-//! when it is told to, with the liveness it is given; reads no clock and opens nothing.
+//! Between a zone, which has programs, and the data path, which has encoded records. Evaluates on demand,
+//! with the liveness it is given; reads no clock and opens nothing.
 
 mod per_query;
 
@@ -311,7 +311,7 @@ impl Sum {
                 if let Some(bound) = choice.ttl_bound {
                     self.ttl = self.ttl.min(seconds(bound));
                 }
-                // Unknown is the greatest: one part that is not known makes the whole unknown.
+                // Unknown is the greatest: one unknown part makes the whole unknown.
                 self.certainty = self.certainty.max(choice.certainty);
                 (choice.select, choice.members)
             }

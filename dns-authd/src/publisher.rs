@@ -48,7 +48,7 @@ const QUEUE: usize = 256;
 /// If a load has more zones, they are not logged one by one.
 const LOGGED_ZONES: usize = 20;
 
-/// A load of so many records leaves behind enough freed memory to give it back.
+/// A load of this many records leaves behind enough freed memory to give it back.
 const MANY_RECORDS: usize = 50_000;
 /// How long a replaced snapshot is kept: idle threads of the data path look for a new one four
 /// times a second.
@@ -108,9 +108,9 @@ pub struct NoSuchZone;
 /// The publisher's inputs and outputs.
 #[derive(Debug)]
 pub struct Channels {
-    /// Where snapshots are published.
+    /// Gets the snapshots.
     pub cell: Arc<Cell<Snapshot>>,
-    /// Where reports are published.
+    /// Gets the reports.
     pub reports: Arc<Cell<Reports>>,
     /// The stream from healthd.
     pub watcher: Option<Arc<Watcher>>,
@@ -168,7 +168,7 @@ impl Handle {
             .name("zone-publisher".to_owned())
             .spawn(move || {
                 let summary = publisher.configure(plan);
-                // Who waited may have given up.
+                // The receiver may have given up.
                 drop(ready.send(summary));
                 publisher.run(&queue);
             })?;
@@ -369,7 +369,7 @@ impl Publisher {
         let loaded = load::all(&declared, &self.plan.zones, self.seed, self.plan.lua);
         let n_records: usize = loaded.iter().map(Loaded::n_records).sum();
         if n_records >= MANY_RECORDS {
-            // What zones are parsed into is several times what is kept of it.
+            // Parsing takes several times the memory that is kept.
             daemon::memory::trim();
             // And what they replace is freed later.
             self.must_trim = true;

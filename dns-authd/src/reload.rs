@@ -1,8 +1,8 @@
 //! Notices that zone files have changed: at once by inotify, and by looking every so often.
 //!
 //! Watches directories, not files: editors and configuration managers replace files, and a mounted
-//! ConfigMap swaps a link beside them. What an event says is not read; that there was one is
-//! enough for the publisher to look at the files it has read.
+//! ConfigMap swaps a link beside them. An event's contents are not read: after any event, the publisher
+//! looks at the files it has read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -104,7 +104,7 @@ impl Lookout {
         let interval = self.pace.borrow().interval;
         self.is_due |= interval.is_some_and(|interval| now.duration_since(self.looked) >= interval);
         if self.is_due {
-            // A publisher that is too busy now is told on the next turn.
+            // A publisher that is too busy now gets the command on the next turn.
             match self.commands.try_send(Command::Look) {
                 Ok(()) => {
                     self.looked = now;
@@ -124,7 +124,7 @@ impl Lookout {
             true => &*directories,
             false => &nothing,
         };
-        // What changed after a file was read and before its directory was watched, no event tells.
+        // No event tells of a change after a file was read and before its directory was watched.
         self.is_due |= self
             .watches
             .as_mut()
@@ -154,7 +154,7 @@ impl Watches {
             Ok(0) | Err(Errno::INTR) => return false,
             Ok(_) => {}
             Err(error) => {
-                tracing::warn!(%error, "Changes of zone files cannot be waited for");
+                tracing::warn!(%error, "Cannot watch zone files for changes");
                 thread::sleep(RENEW);
                 return false;
             }
@@ -204,8 +204,8 @@ impl Watches {
         has_new
     }
 
-    /// Watches anew what was replaced, and tells whether anything was: the number stays the same
-    /// where nothing was.
+    /// Watches replaced directories again. Returns whether there was any: the watch number of the others
+    /// stays the same.
     fn renew(&mut self) -> bool {
         let mut has_new = false;
         let paths: Vec<PathBuf> = self.watched.keys().cloned().collect();

@@ -186,8 +186,9 @@ impl Service for Authd {
     }
 
     async fn drain(self, deadline: Duration) -> bool {
-        // UDP answers what is queued and ends, and then who waits; connections end when they have
-        // nothing to answer. The publisher goes on until then: it publishes what is waited for.
+        // UDP answers the queued queries and ends, and then the waiting ones; connections end when they
+        // have nothing to answer. The publisher continues until then: it publishes the snapshots that those
+        // wait for.
         self.engine.ask_to_stop();
         self.streams.stop.send_replace(true);
         let ended = tokio::time::timeout(deadline, async {

@@ -77,8 +77,8 @@ impl Flags {
         Self(Self::QR | self.0 & (0x7800 | Self::RD | Self::CD))
     }
 
-    /// The same for who is asked as an authority, and checks nothing: CD stays clear
-    /// (RFC 4035 §3.1.6).
+    /// The same for a server that is queried as an authority, and does not validate: CD stays clear (RFC
+    /// 4035 §3.1.6).
     #[must_use]
     pub const fn of_authority(self) -> Self {
         Self(self.of_response().0 & !Self::CD)

@@ -47,8 +47,7 @@ impl<'a> Tsig<'a> {
         })
     }
 
-    /// Writes the unsigned record which says that the key is not known, at the start of `out`; gives its
-    /// length.
+    /// Writes the unsigned record with the error BADKEY at the start of `out`; returns its length.
     pub(crate) fn write_unknown_key(&self, out: &mut [u8]) -> Option<usize> {
         let rdata_length = self.algorithm.len() + TIME + 8;
         let [t1, t0] = Type::TSIG.0.to_be_bytes();

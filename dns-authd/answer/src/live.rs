@@ -82,14 +82,14 @@ pub struct Drawn {
     members: Box<[Member]>,
     select: Select,
     records: Box<[u8]>,
-    /// Where each member's record ends.
+    /// The end of each member's record.
     ends: Box<[u32]>,
 }
 
 /// Records written to a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Filled {
-    /// So many records; the message ends there.
+    /// `count` records; the message ends at `end`.
     Records { count: u16, end: usize },
     /// They do not fit.
     Full,

@@ -19,7 +19,7 @@ pub struct Table {
     served: Box<[Arc<Served>]>,
 }
 
-/// Where each apex is found.
+/// The index of zones by apex.
 #[derive(Debug)]
 struct Directory {
     seed: Seed,
@@ -42,7 +42,7 @@ pub struct Served {
 }
 
 impl Table {
-    /// A table of these zones. Of several with one apex, the first is found.
+    /// A table of these zones. When several have one apex, the first counts.
     #[must_use]
     pub fn new(seed: Seed, served: Vec<Arc<Served>>) -> Self {
         let mut suffixes = Suffixes::default();

@@ -1,4 +1,4 @@
-//! Which programs are broken, for `check`.
+//! Finds broken programs, for `check`.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;

@@ -23,7 +23,7 @@ pub struct Evaluation {
 /// The outcome of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// These answers, whoever asks and whatever the health of anything.
+    /// These answers, for every client and whatever the liveness of targets.
     Fixed(Vec<String>),
     /// A draw that needs no program.
     Choice(Choice),

@@ -211,7 +211,7 @@ impl Evaluator {
         if let Some(limit) = self.run.settings.instructions {
             let run = Rc::clone(&self.run);
             let triggers = HookTriggers::new().every_nth_instruction(limit.get());
-            // Setting the hook anew starts the count from nothing.
+            // Setting the hook again restarts the count from zero.
             self.sandbox.lua.set_global_hook(triggers, move |_, _| {
                 run.exhausted.set(true);
                 Err(raise(out_of_instructions(&run)))

@@ -1,9 +1,9 @@
 //! From sets of candidates and their liveness to a choice.
 //!
-//! The rules are those of `PowerDNS` 5.1: the first set that has a member up wins, and the
-//! selector draws among those of its members that are up; when nothing is up the backup selector
-//! draws from the first set that has any member. What `PowerDNS` does not know is *unknown*: to
-//! it an address that was never probed is down.
+//! The rules are those of `PowerDNS` 5.1: the first set that has a member up wins, and the selector draws
+//! among those of its members that are up; when nothing is up the backup selector draws from the first set
+//! that has any member. There is one addition, *unknown*: to `PowerDNS`, an address that was never probed
+//! is down.
 
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ use mlua::{
     BorrowedStr, Lua, LuaString, MetaMethod, Table, UserData, UserDataMethods, UserDataRef, Value,
 };
 
-use crate::places::network;
+use crate::geography::network;
 use crate::run::Run;
 use crate::values;
 

@@ -1,8 +1,7 @@
 //! The options of `ifportup`, `ifurlup` and `ifurlextup`, and the URLs they probe.
 //!
-//! Names, defaults and meanings are those of the `PowerDNS` documentation
-//! (docs/lua-records/functions.rst). Where it would quietly take a value for zero, as in
-//! `timeout='soon'`, the option is refused instead.
+//! Names, defaults and meanings are those of the `PowerDNS` documentation (docs/lua-records/functions.rst).
+//! A value that `PowerDNS` would quietly take for zero, such as `timeout='soon'`, is refused instead.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};

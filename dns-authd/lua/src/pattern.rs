@@ -287,7 +287,7 @@ impl<'a> Matcher<'a> {
         Ok(None)
     }
 
-    /// `%f[set]`: where a run of the set begins; returns the end of the set in the pattern.
+    /// `%f[set]`: matches at the beginning of a run of the set; returns the end of the set in the pattern.
     fn frontier(&self, s: usize, set: usize) -> Matched {
         if self.pattern.get(set) != Some(&b'[') {
             return Err(PatternError::Malformed("missing '[' after '%f'"));
@@ -300,7 +300,7 @@ impl<'a> Matcher<'a> {
         Ok(begins.then_some(end))
     }
 
-    /// Where the item at `p` ends: a character, a class or a set.
+    /// The end of the item at `p`: a character, a class or a set.
     fn item_end(&self, p: usize) -> Result<usize, PatternError> {
         match self.pattern.get(p) {
             Some(b'%') if p + 1 >= self.pattern.len() => {

@@ -46,7 +46,7 @@ pub(crate) fn install(lua: &Lua, globals: &Table, run: &Rc<Run>) -> mlua::Result
 fn closest(lua: &Lua, run: &Rc<Run>) -> mlua::Result<mlua::Function> {
     let run = Rc::clone(run);
     lua.create_function(move |_, list: Value| {
-        crate::places::note_no_places(&run, "pickclosest");
+        crate::geography::note_no_places(&run, "pickclosest");
         first(run.pick(plain(&list, "pickclosest")?, Select::Random)?)
     })
 }

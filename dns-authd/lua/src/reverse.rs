@@ -1,8 +1,8 @@
 //! Names made from addresses and addresses made from names: `createReverse`, `createForward`,
 //! their IPv6 twins, and `filterForward` (docs/lua-records/functions.rst of `PowerDNS`).
 //!
-//! What cannot be made is answered as `PowerDNS` answers it: the unspecified address, or the
-//! words `unknown` and `error`, which then stand for a name.
+//! Input that makes no name or address gets the answers of `PowerDNS`: the unspecified address, or the
+//! words `unknown` and `error` in place of a name.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

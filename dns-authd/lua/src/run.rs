@@ -182,8 +182,8 @@ impl Run {
         Ok(subject.snippet.owner.clone())
     }
 
-    /// Which of so many ways a decision of a survey goes; `None` if this run is no survey and
-    /// the truth is wanted.
+    /// The number of the way that a decision of a survey takes; `None` if this run is no survey: then the
+    /// truth decides.
     pub(crate) fn decision(&self, n_ways: usize) -> Option<usize> {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;

@@ -2,10 +2,10 @@
 //! what is known of the query.
 //!
 //! A program can read and write nothing but its own globals, which die with the run. Files, the
-//! environment, other code, threads, the debugger and the collector are absent. What is left is
-//! bounded: instructions by the hook, memory by the allocator, and the library functions that
-//! loop without executing instructions by refusing to loop for long. The latter work on plain
-//! tables only: a metatable could tell them that a table has 2⁶³ entries.
+//! environment, other code, threads, the debugger and the collector are absent. The rest is bounded:
+//! instructions by the hook, memory by the allocator, and the library functions that loop without executing
+//! instructions by refusing to loop for long. The latter work on plain tables only: a metatable could tell
+//! them that a table has 2⁶³ entries.
 //!
 //! Each run gets its own copies of the library tables, made when first touched, so that a program
 //! that breaks `string.format` breaks it for itself.
@@ -19,7 +19,7 @@ use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value};
 use crate::note::{Note, Severity};
 use crate::objects::{Address, DnsName, Header, Network};
 use crate::run::Run;
-use crate::{checks, hash, includes, objects, patterns, picks, places, reverse, select, values};
+use crate::{checks, geography, hash, includes, objects, patterns, picks, reverse, select, values};
 
 /// An interpreter with everything installed that programs may use.
 pub(crate) struct Sandbox {
@@ -71,9 +71,9 @@ impl Sandbox {
         objects::install(&lua, &base, run)?;
         picks::install(&lua, &base, run)?;
         checks::install(&lua, &base, run)?;
-        places::install(&lua, &base, run)?;
+        geography::install(&lua, &base, run)?;
         reverse::install(&lua, &base, run)?;
-        // What is not in `base` is looked up when it is first read.
+        // Names that are not in `base` are looked up at their first use.
         let base_meta = lua.create_table()?;
         base_meta.raw_set("__index", on_first_read(&lua, run)?)?;
         base.set_metatable(Some(base_meta))?;
@@ -205,8 +205,8 @@ fn too_many(name: &str) -> mlua::Error {
     values::refuse(format!("table.{name} over more than {MAX_REPEATS} entries"))
 }
 
-/// What Lua's library takes for an integer: strings too, in each of Lua's notations. What is none
-/// here the library refuses itself.
+/// A value that Lua's library takes for an integer: strings too, in each of Lua's notations. The library
+/// itself refuses a value for which this is `None`.
 fn integer(lua: &Lua, value: Option<&Value>) -> mlua::Result<Option<i64>> {
     value.map_or(Ok(None), |value| lua.coerce_integer(value.clone()))
 }
@@ -224,7 +224,7 @@ fn tame_strings(lua: &Lua) -> mlua::Result<()> {
         original.call::<MultiValue>(arguments)
     })?;
     string.raw_set("rep", rep)?;
-    // Methods of strings are found through this metatable, which nobody may change.
+    // Methods of strings are found through this metatable, which no program may change.
     let meta = lua.type_metatable::<mlua::LuaString>();
     if let Some(meta) = meta {
         meta.raw_set("__metatable", false)?;
@@ -328,7 +328,7 @@ fn talk(lua: &Lua, base: &Table, run: &Rc<Run>) -> mlua::Result<()> {
     base.raw_set("pdnsrandom", random)
 }
 
-//--- What is looked up when it is first read
+//--- - Names that are looked up at their first use
 
 /// The function that finds globals that are not the same for every run, and keeps what it found
 /// among the globals of this one.

@@ -1,5 +1,4 @@
-//! Drawing an answer from a set of members: what `random`, `all`, `hashed` and the weighted
-//! picks of `PowerDNS` mean.
+//! Draws an answer from a set of members: `random`, `all`, `hashed` and the weighted picks of `PowerDNS`.
 //!
 //! Everything a draw depends on is handed in: the client's address, the name asked for and a
 //! seed. The same three give the same answer, on every thread and after every restart. Nothing
@@ -27,7 +26,7 @@ pub enum Select {
     All,
     /// One member, each as likely as the next.
     Random,
-    /// So many different members in random order, or all of them if there are fewer.
+    /// This many different members in random order, or all of them if there are fewer.
     Sample(usize),
     /// One member by the hash of the client's address.
     Hashed,

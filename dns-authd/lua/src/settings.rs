@@ -51,7 +51,7 @@ impl Default for LuaSettings {
 /// The answer when every target is down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AllDown {
-    /// One member of the first set that has any, at random: what `PowerDNS` does.
+    /// One member of the first set that has any, at random, as in `PowerDNS`.
     #[default]
     Random,
     /// All members of the first set that has any.
@@ -68,6 +68,6 @@ pub enum WhileUnknown {
     /// All members that may be up, of the first set that has such.
     #[default]
     All,
-    /// The same as if they were down: what `PowerDNS` does.
+    /// Answers as if they were down, as in `PowerDNS`.
     AsDown,
 }

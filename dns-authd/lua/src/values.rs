@@ -236,7 +236,7 @@ pub(crate) fn answers(value: &Value) -> Result<Vec<String>, String> {
     }
     match value {
         Value::Nil => Err("returns nothing".to_owned()),
-        Value::Table(_) => texts(value, "what it returns").map_err(|error| error.to_string()),
+        Value::Table(_) => texts(value, "its return value").map_err(|error| error.to_string()),
         other => Err(format!("returns a {}, not a string", other.type_name())),
     }
 }

@@ -307,7 +307,7 @@ impl ZoneSpec {
         let name = Name::parse(text).map_err(|error| {
             document.problem(
                 self.name.span(),
-                format!("`{text}` is no zone name: {error}"),
+                format!("`{text}` is not a zone name: {error}"),
             )
         })?;
         // A file is beside the configuration unless a directory is named.

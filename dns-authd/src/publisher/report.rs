@@ -143,7 +143,7 @@ impl ZoneReport {
         let what = match self.state {
             State::Loaded => return None,
             State::Stale => "the new file is broken, the old zone is served",
-            State::Failed => "the file is broken, SERVFAIL is answered",
+            State::Failed => "the file is broken, queries get SERVFAIL",
         };
         Some(format!(
             "{what}: {}, the first: {first}",

@@ -92,11 +92,11 @@ impl NameTable {
     }
 }
 
-/// A table of so many entries stays in the processor's cache, and needs no filter.
+/// The most entries of a table that stays in the processor's cache and needs no filter.
 const SMALL: usize = 1 << 14;
 
-/// Entries to a word of the filter: with two bits each, one absent name in twenty is looked for in
-/// the table, and half a million names take 512 KiB.
+/// Entries to a word of the filter. With two bits each, one absent name in twenty costs a lookup in the
+/// table, and half a million names take 512 KiB.
 const PER_WORD: usize = 8;
 
 /// Tells most absent hashes from a sixteenth of the table's memory: random names of an attack are

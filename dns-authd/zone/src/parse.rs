@@ -57,7 +57,7 @@ pub struct ZoneFile {
 /// How master files are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Where `$INCLUDE` looks first.
+    /// The first directory that `$INCLUDE` searches.
     pub directory: Option<PathBuf>,
     /// The TTL of records for which no file states any.
     pub default_ttl: u32,
@@ -318,7 +318,7 @@ impl Parser<'_> {
 /// Reads a domain name from a word.
 fn name(token: Token<'_>, origin: &Name, at: usize) -> Result<Name, Fault> {
     if token.quoted {
-        return Err(Fault::new(at, "a domain name stands without quotes"));
+        return Err(Fault::new(at, "a domain name has no quotes"));
     }
     if token.text == b"@" {
         return Ok(origin.clone());
@@ -390,13 +390,13 @@ impl Parser<'_> {
         for record in &self.records {
             match record.rtype() {
                 Type::SOA if record.owner != *self.apex => {
-                    let message = format!("an SOA belongs to the apex {} alone", self.apex);
+                    let message = format!("only the apex {} may have an SOA", self.apex);
                     problem(&record.position, message);
                 }
                 Type::SOA => match first_soa {
                     None => first_soa = Some(record.position.line),
                     Some(line) => {
-                        let message = format!("a second SOA; the first stands on line {line}");
+                        let message = format!("a second SOA; the first is on line {line}");
                         problem(&record.position, message);
                     }
                 },

@@ -21,7 +21,7 @@ pub struct Program {
     pub code: Arc<str>,
     /// The strings it was written in.
     pub parts: Arc<[Box<str>]>,
-    /// Where it was written.
+    /// Its place in the file.
     pub position: Position,
 }
 
@@ -32,8 +32,8 @@ impl Program {
         wire(rtype, parts)
     }
 
-    /// The program as master files have it: the type it makes, and its strings in quotes. What no
-    /// quotes can hold is written as octets.
+    /// The LUA record's data in master-file form: the type it makes, and its strings in quotes. Octets that
+    /// quotes cannot hold are escaped.
     #[must_use]
     pub fn display(&self, rtype: Type) -> String {
         let strings: Option<Vec<String>> = self.parts.iter().map(|part| quoted(part)).collect();

@@ -1,4 +1,4 @@
-//! Responses encoded before they are asked for.
+//! Responses that are encoded before a query asks for them.
 //!
 //! A response is the question, then records. The records depend on the question's name
 //! only in their compression pointers: if the name is longer than the one a response
@@ -63,7 +63,7 @@ pub struct Rendered<'a> {
 /// The written part of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// Where the message ends.
+    /// The end of the message.
     pub end: usize,
     /// AA, TC and the response code.
     pub flags: Flags,

@@ -1,11 +1,10 @@
 //! A zone, compiled for answering: RFC 1034 §4.3.2 lookup, wildcards by RFC 4592, delegations,
 //! DNAME by RFC 6672.
 //!
-//! A zone is built once from its records and never changed: a reload builds another. Names are
-//! found by hash, and since every ancestor of a name up to the apex is in the table (RFC 4592
-//! §2.2.2 calls those without data empty non-terminals), the closest encloser of a name that does
-//! not exist is found by bisection. What lies below a delegation or a DNAME is kept apart: it is
-//! glue, or nothing, and never an answer.
+//! A zone is built once from its records and never changed: a reload builds another. A hash table finds
+//! names, and since every ancestor of a name up to the apex is in the table (RFC 4592 §2.2.2 calls those
+//! without data empty non-terminals), bisection finds the closest encloser of a name that does not exist.
+//! Names below a delegation or a DNAME are kept apart: they are glue, or nothing, and never an answer.
 //!
 //! Never reads a file, a clock or a socket, and never allocates while answering what was
 //! rendered when the zone was built.
@@ -55,7 +54,7 @@ pub struct Zone {
     nxdomain: Answer,
 }
 
-/// What the SOA record says that the server itself needs.
+/// The fields of the SOA record that the server itself needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Soa {
     /// The zone's version (RFC 1982).
@@ -67,7 +66,6 @@ pub struct Soa {
 /// An RRset that has `LUA` records, perhaps beside plain ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveSet {
-    /// Whose set it is.
     pub owner: Name,
     /// The type of its records.
     pub rtype: Type,
@@ -79,7 +77,7 @@ pub struct LiveSet {
     pub programs: Vec<Program>,
 }
 
-/// What makes up one node's data of one type.
+/// One node's data of one type.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RrSet {
     pub(crate) rtype: Type,
@@ -87,7 +85,7 @@ pub(crate) struct RrSet {
     pub(crate) data: SetData,
 }
 
-/// Where the data of an [`RrSet`] is.
+/// The place of the data of an [`RrSet`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SetData {
     /// In [`Zone::rdata`], each item behind its length in two octets.
@@ -139,11 +137,11 @@ pub enum Answer {
     Rendered(u32),
     /// With what the live set of this number says.
     Live(u32),
-    /// By resolving it anew: the response depends on more than the question's type.
+    /// By resolving it for each query: the response depends on more than the question's type.
     Resolve,
 }
 
-/// Where a name is, by RFC 1034 §4.3.2 step 3.
+/// The place of a name in the zone, by RFC 1034 §4.3.2 step 3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// The name itself exists.
@@ -166,7 +164,7 @@ impl Zone {
         &self.apex
     }
 
-    /// What the SOA record says.
+    /// The fields of the SOA record that the server needs.
     #[must_use]
     pub const fn soa(&self) -> Soa {
         self.soa
@@ -358,7 +356,7 @@ impl Zone {
         })
     }
 
-    /// Where a name within this zone is.
+    /// Finds the place of a name within this zone.
     fn locate(&self, name: &Suffixes) -> Place {
         if let Some(index) = self.visible_node(name, name.n_labels()) {
             return Place::Exact(index);

@@ -53,7 +53,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Where the lexer stands, in characters.
+    /// The place that the lexer has come to, in characters.
     pub(super) fn place(&mut self) -> Place {
         let passed = self.text.get(self.counted..self.at).unwrap_or_default();
         for octet in passed {
@@ -62,7 +62,7 @@ impl<'a> Lexer<'a> {
                     self.place.line += 1;
                     self.place.column = 1;
                 }
-                // What continues a character of UTF-8 is no column of its own.
+                // A continuation octet of UTF-8 is not a column of its own.
                 octet if *octet & 0xc0 == 0x80 => {}
                 _ => self.place.column += 1,
             }

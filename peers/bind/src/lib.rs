@@ -33,13 +33,13 @@ use tree::{Fault, Item, Statement};
 const INCLUDE_DEPTH: usize = 20;
 /// How many files may be included in all.
 const INCLUDE_FILES: usize = 10_000;
-/// Where DNS servers listen.
+/// The port of DNS servers.
 const DNS_PORT: u16 = 53;
 
 /// The zones and options of a named.conf.
 #[derive(Clone, Debug)]
 pub struct NamedConf {
-    /// Where relative files are looked for.
+    /// The directory of relative file names.
     pub directory: PathBuf,
     /// Servers to notify of changes to any zone.
     pub also_notify: Vec<SocketAddr>,
@@ -56,7 +56,7 @@ pub struct NamedConf {
 pub struct ZoneDecl {
     /// The zone's name.
     pub name: Name,
-    /// Where its data comes from.
+    /// The source of its data.
     pub kind: ZoneKind,
     /// Its file; every zone that is served has one.
     pub file: Option<PathBuf>,
@@ -64,11 +64,11 @@ pub struct ZoneDecl {
     pub primaries: Vec<SocketAddr>,
     /// Servers to notify of changes to it.
     pub also_notify: Vec<SocketAddr>,
-    /// Where its name stands.
+    /// The place of its name.
     pub position: Position,
 }
 
-/// Where a zone's data comes from.
+/// The source of a zone's data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ZoneKind {
     /// From its file; `master` in older files.
@@ -77,7 +77,7 @@ pub enum ZoneKind {
     Native,
     /// From another server; `slave` in older files.
     Secondary,
-    /// From elsewhere, or nowhere: `hint`, `forward`, `stub` and the like, or another class.
+    /// No local data: `hint`, `forward`, `stub` and other types, or another class.
     Other(String),
 }
 
@@ -149,11 +149,11 @@ pub fn parse_bytes(text: &[u8]) -> Result<NamedConf, Rejected> {
 
 struct Parser<'p> {
     load: &'p mut dyn FnMut(&Path) -> io::Result<Vec<u8>>,
-    /// Where named.conf is.
+    /// The directory of named.conf.
     home: PathBuf,
     conf: NamedConf,
     problems: Vec<Problem>,
-    /// Where each zone is declared.
+    /// The place of each zone's declaration.
     names: HashMap<Name, Position>,
     ignored: Vec<Ignored>,
     /// The files being read, each included by the one before.
@@ -470,7 +470,7 @@ impl Parser<'_> {
                 }
                 None => {
                     let name = String::from_utf8_lossy(text);
-                    let message = format!("`{name}` is no address and is left out");
+                    let message = format!("`{name}` is not an address and is left out");
                     self.warn(position(file, *place), message);
                 }
             }

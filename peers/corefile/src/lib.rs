@@ -12,9 +12,9 @@
 //! }
 //! ```
 //!
-//! Server blocks become zones of one server, which listens on the ports of all. `CoreDNS` keeps a
-//! cache for each block; here there is one, with the first block's limits. What a plugin other than
-//! `forward` and `cache` does to answers is lost, and said so.
+//! Server blocks become zones of one server, which listens on the ports of all. `CoreDNS` keeps a cache for
+//! each block; here there is one, with the first block's limits. Effects of plugins other than `forward`
+//! and `cache` are lost, and a remark says so.
 
 mod reverse;
 
@@ -27,9 +27,9 @@ use config_text::{Files, Position, Problem};
 use dns_wire::Name;
 use peer_forwarder::{Forward, Forwarder, Policy, Setting, address, name_servers, position};
 
-/// What `forward` does unless told otherwise.
+/// The default policy of `forward`.
 const DEFAULT_POLICY: Policy = Policy::Random;
-/// What `cache` does unless told otherwise: entries of either kind, and the longest TTLs.
+/// The defaults of `cache`: entries of either kind, and the longest TTLs.
 const CACHE_ENTRIES: u32 = 9984;
 const CACHE_TTL: u32 = 3600;
 const CACHE_DENIAL_TTL: u32 = 1800;
@@ -136,7 +136,7 @@ fn parse(lines: &[Line]) -> Result<Vec<Block>, Problem> {
     while let Some(line) = rest.next() {
         let opens = line.last().is_some_and(|word| word.text == "{");
         let words = line.len() - usize::from(opens);
-        // Keys may go on over lines that end with a comma.
+        // Keys may continue over lines that end with a comma.
         keys.extend(line.iter().take(words).cloned());
         let goes_on = keys.last().is_some_and(|word| word.text.ends_with(','));
         if opens {
@@ -187,7 +187,7 @@ fn wrong(line: &Line, what: &str) -> Problem {
     }
 }
 
-//--- What they mean
+//--- - Their meaning
 
 struct Reader<'f> {
     files: &'f mut dyn Files,
@@ -392,7 +392,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The zone that `forward` names; of a network that is several zones `CoreDNS` takes the first.
+    /// The zone that `forward` names; for a network that is several zones, `CoreDNS` takes the first.
     fn from(&mut self, word: &Word) -> Option<Name> {
         let mut names = names(&word.text).unwrap_or_default().into_iter();
         let first = names.next();
@@ -414,7 +414,7 @@ impl Reader<'_> {
         let text = target.text.strip_prefix("dns://").unwrap_or(&target.text);
         if text.contains("://") {
             self.found
-                .not_carried(&target.at, text, "upstreams are asked over UDP and TCP");
+                .not_carried(&target.at, text, "queries go to upstreams over UDP and TCP");
             return Vec::new();
         }
         if let Some(address) = address(text, ':', 53) {

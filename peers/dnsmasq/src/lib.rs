@@ -7,7 +7,7 @@
 //! cache-size=10000
 //! ```
 //!
-//! Only DNS is looked at; DHCP, TFTP and router advertisements are another program's.
+//! Only the DNS settings are read; DHCP, TFTP and router advertisements belong to another program.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -20,7 +20,7 @@ use peer_forwarder::{Forward, Forwarder, Setting, address, name_servers, positio
 
 /// Files that include files: more than this is a circle.
 const MAX_FILES: usize = 50;
-/// What dnsmasq reads when nobody says `no-resolv`.
+/// The file of upstreams that dnsmasq reads without `no-resolv`.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
 /// Reads a dnsmasq.conf and what it includes.
@@ -48,7 +48,7 @@ struct Reader<'f> {
     zones: BTreeMap<String, Forward>,
     listen: Vec<IpAddr>,
     port: u16,
-    /// Where the servers for everything are listed, unless `no-resolv`.
+    /// The file of the servers for all other names, unless `no-resolv`.
     resolv: Option<String>,
     errors: Vec<Problem>,
     n_files: usize,
@@ -134,7 +134,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `[/zone/[zone/]][address[#port]]`; without an address the zone is nobody's.
+    /// `[/zone/[zone/]][address[#port]]`; without an address, no upstream gets the zone.
     fn server(&mut self, value: &str, at: &Position) {
         let (zones, target) = match value
             .strip_prefix('/')
@@ -147,7 +147,7 @@ impl Reader<'_> {
         let (target, way) = target.split_once('@').unwrap_or((target, ""));
         if !way.is_empty() {
             self.found
-                .not_carried(at, value, "say source-addresses for all upstreams");
+                .not_carried(at, value, "set source-addresses, for all upstreams");
         }
         if target.is_empty() || target == "#" {
             self.found.not_carried(
@@ -240,7 +240,7 @@ impl Reader<'_> {
                 || key.starts_with("tftp")
                 || key.starts_with("enable-ra") =>
             {
-                "this server is for DNS alone"
+                "this server is for DNS only"
             }
             _ => "it has no counterpart in this server",
         };

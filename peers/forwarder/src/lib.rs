@@ -1,4 +1,4 @@
-//! What configurations of forwarding DNS servers have in common, whichever program they are for.
+//! The common parts of the configurations of all forwarding DNS servers.
 //!
 //! A reader of one format gives a [`Forwarder`], or every error of the file. Reads nothing but through
 //! [`Files`].
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use config_text::{Files, Position, Problem};
 
-/// What a file configures.
+/// The configuration in a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forwarder {
     pub listen: Vec<SocketAddr>,
@@ -35,7 +35,7 @@ pub struct Forward {
     pub tcp: bool,
 }
 
-/// Which upstream of a zone is asked first.
+/// The order of a zone's upstreams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     Sequential,
@@ -63,7 +63,7 @@ pub enum Setting {
     Version(String),
 }
 
-/// What a person should know of the file.
+/// A remark for the operator about the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remark {
     /// The file says something that is lost.

@@ -7,16 +7,16 @@ pub struct Catalogue {
     pub kept: &'static [&'static str],
     /// Those without a counterpart, by the reason for it.
     pub dropped: &'static [(&'static str, &'static [&'static str])],
-    /// What the names of whole families without a counterpart begin with, by reason.
+    /// Prefixes of names, for whole families without a counterpart, by reason.
     pub families: &'static [(&'static str, &'static [&'static str])],
-    /// What `+=` adds to when nothing is set, where that is not nothing; empty where what it is
-    /// does not matter.
+    /// The value that `+=` adds to when nothing is set, for settings that have a default; empty when the
+    /// default does not matter.
     pub defaults: &'static [(&'static str, &'static str)],
 }
 
-/// What becomes of a setting.
+/// The treatment of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum Disposition {
     /// It does here what it does there.
     Kept,
     /// It has no counterpart, for this reason.
@@ -24,11 +24,11 @@ pub enum Fate {
 }
 
 impl Catalogue {
-    /// What becomes of a setting; `None` when the server knows no such setting.
+    /// The treatment of a setting; `None` when the server knows no such setting.
     #[must_use]
-    pub fn fate(&self, key: &str) -> Option<Fate> {
+    pub fn disposition(&self, key: &str) -> Option<Disposition> {
         if self.kept.contains(&key) {
-            return Some(Fate::Kept);
+            return Some(Disposition::Kept);
         }
         let mut listed = self.dropped.iter();
         let mut families = self.families.iter();
@@ -37,7 +37,7 @@ impl Catalogue {
             .or_else(|| {
                 families.find(|(_, prefixes)| prefixes.iter().any(|it| key.starts_with(it)))
             })
-            .map(|(reason, _)| Fate::Dropped(reason))
+            .map(|(reason, _)| Disposition::Dropped(reason))
     }
 
     /// The known setting that is spelled most like this one.

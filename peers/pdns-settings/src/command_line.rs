@@ -1,15 +1,15 @@
-//! PowerDNS's command lines: where its file is, and settings such as `--daemon=no`, which are too many
+//! PowerDNS's command lines: the place of its file, and settings such as `--daemon=no`, which are too many
 //! to be flags of ours.
 //!
-//! Both stand beside our own flags on one line. Which flags are our own is asked of the parser
-//! itself, so that none can be taken for a setting.
+//! Both stand beside our own flags on one line. The parser itself says which flags are our own, so that
+//! none can be taken for a setting.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Command};
 
-/// What PowerDNS's servers are told on their command lines.
+/// Flags of PowerDNS's servers.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PeerArgs {
     /// Directory of PowerDNS's file, as its server has it
@@ -48,7 +48,7 @@ impl PeerArgs {
         }
     }
 
-    /// Every setting of the command line; of two of one name the last counts.
+    /// Every setting of the command line; when two have one name the last counts.
     #[must_use]
     pub fn all_settings(&self) -> Vec<(String, String)> {
         let mut settings = self.settings.clone();
@@ -71,7 +71,7 @@ impl PeerArgs {
     }
 }
 
-/// Takes a peer's settings off a command line: what stays, and each setting with its value.
+/// Splits a command line into our own arguments and a peer's settings with their values.
 ///
 /// Only where one of `files`, the flags that name the peer's files, is there; only in the peer's
 /// form, with `=` or without a value; and never a flag that `command` or a verb of it has.

@@ -9,12 +9,11 @@
 //! include-dir=/etc/pdns/conf.d
 //! ```
 //!
-//! Lines are read as those servers read them: `key=value`, `key+=value`, `\` at the end of a
-//! line that goes on, and comments from a `#` that begins the line or follows a blank. Settings
-//! of the command line come after those of the files. `include-dir` is followed, that of the file
-//! if it has one, else that of the command line: pdns reads the file over the command line before
-//! it looks for the directory. A setting that is not in the server's [`Catalogue`] is an error, as
-//! it is for pdns.
+//! Lines are read as those servers read them: `key=value`, `key+=value`, `\` at the end of a line that
+//! continues, and comments from a `#` that begins the line or follows a blank. Settings of the command line
+//! come after those of the files. `include-dir` is followed, that of the file if it has one, else that of
+//! the command line: pdns reads the file over the command line before it looks for the directory. A setting
+//! that is not in the server's [`Catalogue`] is an error, as it is for pdns.
 //!
 //! Reads nothing but through [`Files`], and never panics on any input.
 
@@ -28,7 +27,7 @@ use std::sync::Arc;
 
 use config_text::{Files, MAX_PROBLEMS, Position, Problem};
 
-pub use catalogue::{Catalogue, Fate};
+pub use catalogue::{Catalogue, Disposition};
 pub use values::{address, items};
 
 /// The setting that names a directory of further files.
@@ -39,7 +38,7 @@ const INCLUDE_DIR: &str = "include-dir";
 pub struct Setting {
     /// All after the `=`, without blanks around it.
     pub value: String,
-    /// Where it is set; `None` on the command line.
+    /// The place of the setting; `None` on the command line.
     pub position: Option<Position>,
 }
 
@@ -52,7 +51,7 @@ pub struct Dropped {
     pub value: String,
     /// Why there is no counterpart.
     pub reason: &'static str,
-    /// Where it is set; `None` on the command line.
+    /// The place of the setting; `None` on the command line.
     pub position: Option<Position>,
 }
 
@@ -112,14 +111,14 @@ impl Settings {
         self.load(path, setting.position.clone(), files)
     }
 
-    /// What is set and has no counterpart, in the order of the files.
+    /// The settings without a counterpart, in the order of the files.
     #[must_use]
     pub fn dropped(&self) -> Vec<Dropped> {
         let mut dropped = Vec::new();
         for (key, setting) in &self.settings {
-            let reason = match self.catalogue.fate(key) {
-                Some(Fate::Kept) => continue,
-                Some(Fate::Dropped(reason)) => reason,
+            let reason = match self.catalogue.disposition(key) {
+                Some(Disposition::Kept) => continue,
+                Some(Disposition::Dropped(reason)) => reason,
                 None => "`ignore-unknown-settings` names it",
             };
             let Setting { value, position } = setting.clone();
@@ -210,7 +209,7 @@ impl Settings {
     }
 
     fn set(&mut self, key: &str, value: String, append: bool, position: Option<Position>) {
-        match self.catalogue.fate(key) {
+        match self.catalogue.disposition(key) {
             None if self.ignores(key) => {}
             None if self.problems.len() >= MAX_PROBLEMS => return,
             None => {
@@ -278,7 +277,7 @@ impl Settings {
     }
 }
 
-/// What the command line sets; of two settings of one name the last counts.
+/// The setting on the command line; of two with one name the last counts.
 fn told(arguments: &[(String, String)], wanted: &str) -> Option<Setting> {
     let (_, value) = arguments.iter().rfind(|(key, _)| key == wanted)?;
     Some(Setting {

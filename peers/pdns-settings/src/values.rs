@@ -1,4 +1,4 @@
-//! What the value of a setting may be.
+//! Parsers for the values of settings.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -39,7 +39,7 @@ impl Settings {
             match address(item, port) {
                 Some(address) => addresses.push(address),
                 None => {
-                    let message = format!("`{key}` takes addresses, and `{item}` is none");
+                    let message = format!("`{key}` takes addresses, not `{item}`");
                     self.problem(setting.position.clone(), message);
                 }
             }

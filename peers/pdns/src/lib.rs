@@ -32,7 +32,7 @@ use pdns_settings::{Setting, Settings, items};
 /// The settings of a pdns.conf that have a counterpart here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PdnsConf {
-    /// Where queries are listened for.
+    /// The addresses to listen on for queries.
     pub listen: Vec<SocketAddr>,
     /// The zone list.
     pub bind_config: PathBuf,
@@ -327,7 +327,7 @@ impl Reader {
             match network {
                 Ok(network) => networks.push(network),
                 Err(_) => {
-                    let message = format!("`{key}` takes networks, and `{item}` is none");
+                    let message = format!("`{key}` takes networks, not `{item}`");
                     self.0.problem(setting.position.clone(), message);
                 }
             }

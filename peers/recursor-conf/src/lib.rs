@@ -11,9 +11,9 @@
 //! line come after those of the files. `include-dir`, `allow-from-file` and
 //! `forward-zones-file` are followed.
 //!
-//! A setting that pdns knows but that has no counterpart here is listed in
-//! [`RecursorConf::dropped`] with the reason; one that pdns does not know either is an error, as
-//! it is for pdns. What is not set and is `None` here is left to this server's own default.
+//! A setting that pdns knows but that has no counterpart here is listed in [`RecursorConf::dropped`] with
+//! the reason; one that pdns does not know either is an error, as it is for pdns. `None` leaves a setting
+//! to this server's own default.
 //!
 //! Reads nothing but through [`Files`], and never panics on any input.
 
@@ -34,18 +34,18 @@ use pdns_settings::{Setting, Settings, items};
 
 pub use forwards::Forward;
 
-/// What a recursor.conf says to this server.
+/// The settings of a recursor.conf that have a counterpart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecursorConf {
-    /// Where queries are listened for.
+    /// The addresses to listen on for queries.
     pub listen: Vec<SocketAddr>,
-    /// Who may ask; the most specific network decides.
+    /// The clients with access; the most specific network decides.
     pub allow_from: Vec<Network>,
-    /// `allow-notify-from`: whose NOTIFY counts.
+    /// `allow-notify-from`: the clients whose NOTIFY counts.
     pub allow_notify_from: Vec<Network>,
-    /// Who answers for which zone; no zone stands here twice.
+    /// The servers of each forwarded zone; no zone is here twice.
     pub forwards: Vec<Forward>,
-    /// `dont-query`: whom no referral may lead to; `None` when it is not set. Forwarders are
+    /// `dont-query`: the addresses that no referral may lead to; `None` when it is not set. Forwarders are
     /// exempt.
     pub dont_query: Option<Vec<Network>>,
     /// `dnssec`.
@@ -54,13 +54,11 @@ pub struct RecursorConf {
     pub cache: Cache,
     /// How clients are served.
     pub clients: Clients,
-    /// How upstreams are asked.
     pub upstreams: Upstreams,
     /// Names that are answered here.
     pub local: Local,
-    /// What is not carried over.
     pub dropped: Vec<Dropped>,
-    /// What is odd but understood, file by file and line by line.
+    /// Settings that are understood, but odd, file by file and line by line.
     pub warnings: Vec<Problem>,
     /// Every file that was read, recursor.conf itself first.
     pub files: Vec<PathBuf>,
@@ -69,7 +67,6 @@ pub struct RecursorConf {
 /// An entry of a list of networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
-    /// Which addresses.
     pub addresses: IpNet,
     /// Whether `!` takes them off the list.
     pub excluded: bool,
@@ -119,14 +116,14 @@ pub struct Cache {
     pub min_ttl: Option<Duration>,
     /// `serve-stale-extensions`, 30 s each: how long answers outlive their TTL.
     pub stale: Option<Duration>,
-    /// `refresh-on-ttl-perc`: what part of a TTL may be left when a name in demand is asked for
-    /// anew; 0 is never.
+    /// `refresh-on-ttl-perc`: refresh a name in demand when this part of its TTL is left, or less; 0 is
+    /// never.
     pub refresh_percent: Option<u8>,
     /// How whole answers are kept beside the records.
     pub packets: Packets,
 }
 
-/// How whole answers are kept: what pdns calls the packet cache.
+/// The cache of whole answers: the packet cache of pdns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Packets {
     /// `disable-packetcache`.
@@ -158,10 +155,10 @@ pub struct Clients {
     pub udp_limit: Option<u16>,
 }
 
-/// How upstreams are asked.
+/// The settings of queries to upstreams.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Upstreams {
-    /// `network-timeout`: how long one upstream is waited for.
+    /// `network-timeout`: the time that one upstream has to answer.
     pub timeout: Option<Duration>,
     /// `max-total-msec`: when a question is given up; zero is never.
     pub deadline: Option<Duration>,
@@ -169,7 +166,7 @@ pub struct Upstreams {
     pub udp_size: Option<u16>,
     /// `use-incoming-edns-subnet`: the client's subnet is passed on.
     pub client_subnet: bool,
-    /// `query-local-address`: where queries come from; the unspecified address is the kernel's
+    /// `query-local-address`: the source addresses of queries; the unspecified address is the kernel's
     /// choice.
     pub sources: Vec<IpAddr>,
 }
@@ -179,9 +176,9 @@ pub struct Upstreams {
 pub struct Local {
     /// `serve-rfc1918`: the reverse zones of private networks are empty, unless forwarded.
     pub private_reverse: bool,
-    /// `version-string`: what `version.bind` is answered with.
+    /// `version-string`: the answer to `version.bind`.
     pub version: Option<String>,
-    /// `server-id`: what `id.server` is answered with; `None` is the host's name.
+    /// `server-id`: the answer to `id.server`; `None` is the host's name.
     pub server_id: Option<String>,
     /// `export-etc-hosts`: the names of a hosts file.
     pub hosts: Option<Hosts>,
@@ -227,7 +224,7 @@ pub fn parse_bytes(text: &[u8]) -> Result<RecursorConf, Rejected> {
 const DNS_PORT: u16 = 53;
 /// No answer and no buffer is held to less (RFC 6891 §6.2.3).
 const MIN_UDP: u16 = 512;
-/// What `serve-stale-extensions` counts.
+/// The unit of `serve-stale-extensions`.
 const STALE_EXTENSION: Duration = Duration::from_secs(30);
 
 /// Settings that become a [`RecursorConf`].
@@ -287,7 +284,7 @@ impl Reader<'_> {
         let list = self.set("allow-from");
         if let Some(file) = self.filled("allow-from-file") {
             if let Some(list) = list {
-                let message = "`allow-from-file` takes the place of `allow-from`".to_owned();
+                let message = "`allow-from-file` replaces `allow-from`".to_owned();
                 self.warn(list.position, message);
             }
             return self.networks_of_file("allow-from-file", &file);
@@ -302,7 +299,7 @@ impl Reader<'_> {
         if setting.value.is_empty() {
             self.warn(
                 position,
-                "`allow-from` is empty: anybody may ask".to_owned(),
+                "`allow-from` is empty: every client has access".to_owned(),
             );
             let everybody = [Ipv4Net::default().into(), Ipv6Net::default().into()];
             return everybody.map(Network::on).to_vec();
@@ -314,8 +311,9 @@ impl Reader<'_> {
                 !network.excluded && network.addresses.network().is_ipv4() == is_v4
             };
             if heard && !networks.iter().any(allowed) {
-                let message =
-                    format!("`allow-from` names no {family} network: nobody may ask over {family}");
+                let message = format!(
+                    "`allow-from` names no {family} network: no client has access over {family}"
+                );
                 self.warn(position.clone(), message);
             }
         }
@@ -439,7 +437,7 @@ impl Reader<'_> {
             let name = Name::parse(&setting.value);
             name.map_err(|error| {
                 let message = format!(
-                    "`export-etc-hosts-search-suffix` takes a name, and `{}` is none: {error}",
+                    "`export-etc-hosts-search-suffix` takes a name, not `{}`: {error}",
                     setting.value
                 );
                 self.settings.problem(setting.position, message);
@@ -494,7 +492,7 @@ impl Reader<'_> {
 
     fn network(&mut self, key: &str, item: &str, position: Option<Position>) -> Option<Network> {
         let Some((network, rounded)) = network(item) else {
-            let message = format!("`{key}` takes networks, and `{item}` is none");
+            let message = format!("`{key}` takes networks, not `{item}`");
             self.settings.problem(position, message);
             return None;
         };

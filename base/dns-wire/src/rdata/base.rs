@@ -18,7 +18,7 @@ pub(super) fn parse_hex(
         for byte in token.text {
             let digit = hex_digit(*byte)
                 .filter(|_| !token.quoted)
-                .ok_or_else(|| RdataError::new(last, "hexadecimal digits are wanted here"))?;
+                .ok_or_else(|| RdataError::new(last, "hexadecimal digits are expected here"))?;
             match pending.take() {
                 None => pending = Some(digit),
                 Some(high) => out.push(high << 4 | digit),
@@ -102,7 +102,7 @@ pub(super) fn parse_base64(
                     n_digits += 1;
                 }
                 None if *byte == b'=' && !token.quoted => n_pads += 1,
-                None => return Err(RdataError::new(first + index, "base 64 is wanted here")),
+                None => return Err(RdataError::new(first + index, "base 64 is expected here")),
             }
         }
     }
@@ -113,7 +113,7 @@ pub(super) fn parse_base64(
         let last = first + tokens.len().saturating_sub(1);
         return Err(RdataError::new(
             last,
-            "the base 64 is cut short or wrongly padded",
+            "the base 64 is incomplete or wrongly padded",
         ));
     };
     out.extend_from_slice(&octets);

@@ -177,7 +177,7 @@ fn caa_tag(text: &mut Text<'_>, out: &mut Vec<u8>) -> Result<(), RdataError> {
     let length = u8::try_from(word.len())
         .ok()
         .filter(|length| *length > 0 && plain);
-    out.push(length.ok_or_else(|| text.error("a property name is of letters and digits"))?);
+    out.push(length.ok_or_else(|| text.error("a property name consists of letters and digits"))?);
     out.extend_from_slice(word.as_bytes());
     Ok(())
 }
@@ -234,9 +234,8 @@ fn salt(text: &mut Text<'_>, out: &mut Vec<u8>) -> Result<(), RdataError> {
     Ok(())
 }
 
-/// Character-strings to the end. One that is longer than 255 octets is cut into as many as it
-/// needs, as pdns does; together they mean the same to SPF, DKIM and the like
-/// (RFC 7208 §3.3).
+/// Character-strings to the end. One that is longer than 255 octets is cut into as many as it needs, as
+/// pdns does; SPF and DKIM join them again (RFC 7208 §3.3).
 fn strings(text: &mut Text<'_>, out: &mut Vec<u8>) -> Result<(), RdataError> {
     text.next("a string")?;
     let (first, before) = (text.position() - 1, out.len());

@@ -24,7 +24,7 @@ pub(super) fn check_node(
                 let rtype = record.rtype();
                 report.note(
                     record,
-                    format!("{} has {rtype} but is no hostname", shown(name)),
+                    format!("{} has {rtype} but is not a hostname", shown(name)),
                 );
             }
             Type::NS | Type::DNAME if wildcard => {

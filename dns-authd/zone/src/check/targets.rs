@@ -55,14 +55,14 @@ fn check_host(index: &Index<'_>, record: &Record, target: &Name, report: &mut Re
     if is_address(target) {
         report.error(
             record,
-            format!("{rtype} points to {target}: an address is no name"),
+            format!("{rtype} points to {target}: an address is not a name"),
         );
         return;
     }
     if !is_hostname(target.as_wire()) {
         report.warning(
             record,
-            format!("{rtype} points to {target}, which is no hostname"),
+            format!("{rtype} points to {target}, which is not a hostname"),
         );
     }
     if doubles(index, target) {

@@ -50,7 +50,7 @@ impl Parser<'_> {
         if ttl > MAX_TTL {
             self.warn(
                 at,
-                format!("TTL {ttl} is above {MAX_TTL} (RFC 2181 §8), which is taken"),
+                format!("TTL {ttl} is above {MAX_TTL} (RFC 2181 §8), which is used"),
             );
         }
         ttl.min(MAX_TTL)
@@ -197,7 +197,7 @@ impl Parser<'_> {
     }
 }
 
-/// Which word of a `$GENERATE` line is the owner.
+/// The word of a `$GENERATE` line that is the owner.
 const OWNER: usize = 2;
 
 /// The parts of a `$GENERATE` line that are the same for every number.
@@ -205,7 +205,7 @@ struct Line<'a> {
     owner: (Token<'a>, Template<'a>),
     head: Head,
     data: Vec<(Token<'a>, Template<'a>)>,
-    /// Which word of the line the data begins with.
+    /// The word of the line that the data begins with.
     first: usize,
 }
 

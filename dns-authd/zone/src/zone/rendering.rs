@@ -88,8 +88,8 @@ impl Renderer {
             (Kind::Plain | Kind::Dname, None) => zone.nodata,
             _ => self.answer(zone, &name, &reference, NO_TYPE),
         };
-        // A name has few types, and those asked for most come first in most files; what matters
-        // is that the order does not depend on the file's.
+        // A name has few types, and most files have the types of most queries first; what matters is that
+        // the order does not depend on the file's.
         if let Some(own) = self.answers.get_mut(start..) {
             own.sort_by_key(|answer| answer.rtype);
         }
@@ -109,8 +109,7 @@ impl Renderer {
         let rendered = match resolved {
             // The negative answer is the zone's own when no alias comes before it.
             Ok(resolution) if resolution.is_plain_nodata() => return zone.nodata,
-            // Where the alias of a wildcard leads back to it, some names are in a loop and others
-            // are not yet.
+            // If the alias of a wildcard leads back to it, some names are in a loop and others are not yet.
             Ok(resolution) if name.is_wildcard() && resolution.returns() => None,
             Ok(resolution) => self.store.render(reference, &resolution).ok(),
             Err(Unresolved::Failed | Unresolved::PerQuery) => None,

@@ -13,7 +13,8 @@ use super::{Kind, Place, RrSet, SetData, Zone};
 use crate::name_table::Index;
 use crate::resolution::{Data, Entry, Pick, Resolution, Unresolved};
 
-/// Aliases followed for one question. Longer chains are cut here: the resolver goes on by itself.
+/// The most aliases that are followed for one question. Longer chains are cut: the resolver asks for the
+/// rest itself.
 const MAX_CHAIN: usize = 16;
 /// Names whose addresses one response may carry besides.
 const MAX_ADDITIONAL: usize = 128;
@@ -25,7 +26,7 @@ struct Target {
     glue: bool,
 }
 
-/// Whether resolving goes on.
+/// The next step of resolving.
 enum Step {
     Done,
     Follow(Name),

@@ -97,7 +97,7 @@ fn install_magic(lua: &Lua, globals: &Table, run: &Rc<Run>) -> mlua::Result<()> 
 /// Tells the operator that a function has no data to judge by.
 pub(crate) fn note_no_places(run: &Run, name: &str) {
     run.note(Note::warning(format!(
-        "{name}: this server has no database of places, every client is nowhere"
+        "{name}: this server has no geographic database, so no client has a location"
     )));
 }
 
