@@ -1,4 +1,4 @@
-//! `check`: everything that can be found wrong without serving.
+//! `check`: finds every mistake that shows without serving.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub struct Findings {
     pub problems: Vec<Problem>,
     /// Things that are odd, and may be intended.
     pub remarks: Vec<String>,
-    /// Zones that were looked at.
+    /// The number of checked zones.
     pub n_zones: usize,
     /// Records in them.
     pub n_records: usize,
@@ -89,7 +89,7 @@ pub fn one(
     Ok(findings)
 }
 
-/// The zone that is meant: by its name, by its file, or a file with its name given.
+/// Finds the zone: by its name, by its file, or by a file with a given name.
 fn find(zones: &Zones, target: &str, origin: Option<&Name>) -> Option<ZoneDecl> {
     let path = Path::new(target);
     if let Some(origin) = origin {

@@ -58,7 +58,7 @@ impl Verb {
     }
 }
 
-/// Reads the configuration that the arguments name, with what they say themselves.
+/// Reads the configuration that the arguments name, and applies the arguments.
 fn read(args: &ConfigArgs) -> Result<Config, Problems> {
     let mut config = args.source().read()?;
     if let Some(healthd) = &args.healthd {

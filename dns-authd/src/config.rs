@@ -1,7 +1,7 @@
 //! The configuration, from either kind of file.
 //!
-//! [`v1`] is the TOML that people write; [`peer`] makes the same of a pdns.conf. Reads no file:
-//! the shell does.
+//! [`v1`] is the TOML that people write; [`peer`] turns a pdns.conf into the same. Reads no file: the shell
+//! does.
 
 pub mod import;
 pub mod peer;

@@ -26,15 +26,15 @@ pub const RESPONSES: &str = "dns_authd_responses";
 pub const TRUNCATED: &str = "dns_authd_truncated_responses";
 /// Messages that got no response.
 pub const IGNORED: &str = "dns_authd_ignored_messages";
-/// Messages of those who may not ask.
+/// Messages of clients without access.
 pub const OUTSIDERS: &str = "dns_authd_outsider_messages";
 /// Answers drawn from live sets.
 pub const LIVE_ANSWERS: &str = "dns_authd_live_answers";
 /// Queries that waited for first results.
 pub const HELD: &str = "dns_authd_held_queries";
-/// Connections that are open, and those refused for want of room.
+/// Open connections.
 pub const TCP_CONNECTIONS: &str = "dns_authd_tcp_connections";
-/// Connections refused because a bound was reached.
+/// Connections refused because of a limit.
 pub const TCP_REFUSED: &str = "dns_authd_tcp_refused_connections";
 /// Zones by `state`.
 pub const ZONES: &str = "dns_authd_zones";
@@ -42,11 +42,11 @@ pub const ZONES: &str = "dns_authd_zones";
 pub const ZONE_SERIAL: &str = "dns_authd_zone_serial";
 /// The number of records of each `zone`.
 pub const ZONE_RECORDS: &str = "dns_authd_zone_records";
-/// How long loading each `zone` took.
+/// The duration of the last load of each `zone`.
 pub const ZONE_LOAD: &str = "dns_authd_zone_load_duration_seconds";
-/// How often each `zone` was loaded.
+/// The number of loads of each `zone`.
 pub const ZONE_LOADS: &str = "dns_authd_zone_loads";
-/// How often the files of each `zone` were refused.
+/// The number of refused loads of each `zone`.
 pub const ZONE_REFUSED: &str = "dns_authd_zone_failed_loads";
 /// Live sets by `certainty`.
 pub const LIVE_SETS: &str = "dns_authd_live_sets";
@@ -54,10 +54,10 @@ pub const LIVE_SETS: &str = "dns_authd_live_sets";
 pub const TARGETS: &str = "dns_authd_health_targets";
 /// Whether healthd is connected.
 pub const HEALTH_CONNECTED: &str = "dns_authd_health_connected";
-/// How old what is known of targets may be; absent before the first word from healthd.
+/// The age of the last snapshot from healthd; absent before the first.
 pub const HEALTH_AGE: &str = "dns_authd_health_snapshot_age_seconds";
 
-/// With more zones there are no metrics for each zone: a scraper would choke on them.
+/// The most zones with metrics of their own: more would overload a scraper.
 const SINGLE_ZONES: usize = 1000;
 
 /// The counts of all threads together.
@@ -98,7 +98,7 @@ impl Default for ThreadTotals {
 }
 
 impl Totals {
-    /// A place for one more thread's counts.
+    /// Adds the counters of one more thread.
     #[must_use]
     pub fn add_thread(&self) -> Arc<ThreadTotals> {
         let totals = Arc::new(ThreadTotals::default());
@@ -157,7 +157,7 @@ impl ThreadTotals {
     }
 }
 
-/// Adds without a locked instruction, which a single writer does not need.
+/// Adds without a locked instruction: a single writer does not need one.
 fn add(total: &AtomicU64, count: u64) {
     if count > 0 {
         let value = total.load(Ordering::Relaxed).wrapping_add(count);

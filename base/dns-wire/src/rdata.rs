@@ -1,9 +1,8 @@
-//! RDATA as master files spell it (RFC 1035 §5.1 and each type's own RFC) and as messages carry
-//! it, in both directions.
+//! RDATA in the text form of master files (RFC 1035 §5.1 and each type's own RFC) and in the wire form of
+//! messages, in both directions.
 //!
-//! Every type is a row of one table: the list of its fields, each of which knows how it is read
-//! from text, and how it is printed. A type without a row, and any type that is written that
-//! way, is read as `\# LENGTH HEX` (RFC 3597 §5).
+//! Every type is a row of one table: the list of its fields, each of which has a parser and a printer. A
+//! type without a row, and any type in that form, is read as `\# LENGTH HEX` (RFC 3597 §5).
 //!
 //! Never compresses names, never looks at other records, and never panics on any input.
 
@@ -31,13 +30,13 @@ pub use text::{character_string, seconds, tokens};
 
 /// One word of a master file: text between blanks, or between quotes.
 ///
-/// Escapes are kept as written, for only the field that takes the word knows what they mean:
-/// `\.` in a name is not `\.` in a string. The quotes themselves are left out.
+/// Escapes are kept as written, because their meaning depends on the field that takes the word: `\.` in a
+/// name is not `\.` in a string. The quotes themselves are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token<'a> {
     /// The word, escapes unresolved.
     pub text: &'a [u8],
-    /// Whether it stood in quotes.
+    /// Whether it was in quotes.
     pub quoted: bool,
 }
 
@@ -52,7 +51,7 @@ impl<'a> Token<'a> {
     }
 }
 
-/// Why text is no RDATA of its type.
+/// The reason why text is not RDATA of its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RdataError {
     /// The number of the wrong word, counted from 0; when it is the number of words, one is missing.
@@ -156,7 +155,7 @@ pub fn is_valid(rtype: Type, rdata: &[u8]) -> bool {
     fields(rtype).is_none() || show(rtype, rdata).is_some()
 }
 
-/// The fields one after the other; `None` unless they take up the RDATA exactly.
+/// The fields one after the other; `None` unless they fill the RDATA exactly.
 fn show(rtype: Type, rdata: &[u8]) -> Option<String> {
     let mut wire = Wire::new(rdata);
     let mut text = String::new();

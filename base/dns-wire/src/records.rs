@@ -1,4 +1,4 @@
-//! Walking the records of any message, such as an upstream's response.
+//! Walks the records of any message, such as an upstream's response.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ pub enum Section {
     Additional,
 }
 
-/// A record as it stands in a message.
+/// A record in a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordRef {
     /// The section it is in.

@@ -111,7 +111,7 @@ fn url_ext_up(run: &Run, sets: &Value, options: &Value) -> mlua::Result<Vec<Stri
     conclude(run, &read, &options, name)
 }
 
-/// Names the targets, decides, and draws.
+/// Records the targets, decides, and draws.
 fn conclude(
     run: &Run,
     sets: &[Vec<Candidate>],

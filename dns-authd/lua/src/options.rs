@@ -24,21 +24,21 @@ pub(crate) struct Options {
     pub(crate) selector: Selector,
     /// The selector when all targets are down; `None` if the record leaves it to the configuration.
     pub(crate) backup: Option<Selector>,
-    /// Answer nothing at all until a check has been completed.
+    /// Give no answer until a check has been completed.
     pub(crate) fail_on_incomplete: bool,
     pub(crate) probe: ProbeOptions,
 }
 
-/// How answers are drawn from a set.
+/// The way of drawing answers from a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Selector {
-    /// As [`Select`] says.
+    /// The way of a [`Select`].
     Select(Select),
     /// No answer, though the name exists.
     Empty,
 }
 
-/// How targets are probed; `None` leaves it to the configuration.
+/// The parameters of probes; `None` leaves one to the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProbeOptions {
     pub(crate) source: Option<IpAddr>,
@@ -63,7 +63,7 @@ impl Default for Options {
     }
 }
 
-/// The longest interval or timeout that is taken seriously, in seconds.
+/// The longest interval or timeout that is accepted, in seconds.
 const MAX_SECONDS: f64 = 86_400.0;
 
 impl Options {

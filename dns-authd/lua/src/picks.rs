@@ -89,8 +89,7 @@ fn plain(list: &Value, name: &str) -> mlua::Result<Vec<Member>> {
         .collect())
 }
 
-/// The members of a list of `{weight, value}`, which must not be empty, in the order hashes are
-/// laid over them.
+/// The members of a list of `{weight, value}`, which must not be empty, in the order that hashes use.
 fn weighted(list: &Value, name: &str) -> mlua::Result<Vec<Member>> {
     let members = values::weighted(list, name)?;
     if members.is_empty() {
@@ -102,7 +101,7 @@ fn weighted(list: &Value, name: &str) -> mlua::Result<Vec<Member>> {
         .collect())
 }
 
-/// The one answer that was drawn.
+/// The single drawn answer.
 fn first(answers: Vec<String>) -> mlua::Result<String> {
     answers
         .into_iter()

@@ -23,7 +23,7 @@ pub(crate) struct Entry<'a> {
     pub(crate) tokens: Vec<Token<'a>>,
     /// The place of each word.
     pub(crate) places: Vec<Place>,
-    /// Whether its first line begins with a blank, which stands for the owner before.
+    /// Whether its first line begins with a blank, which repeats the previous owner.
     pub(crate) indented: bool,
     /// Its first error, with the column.
     pub(crate) fault: Option<(Place, &'static str)>,
@@ -39,7 +39,7 @@ pub(crate) struct Place {
 }
 
 impl<'a> Lexer<'a> {
-    /// Begins at the start of a file; a byte order mark there is passed over.
+    /// Begins at the start of a file, and skips a byte order mark.
     #[must_use]
     pub(crate) fn new(text: &'a [u8]) -> Self {
         let start = if text.starts_with(b"\xef\xbb\xbf") {
@@ -125,7 +125,7 @@ impl<'a> Lexer<'a> {
         matches!(self.text.get(self.at), Some(b' ' | b'\t'))
     }
 
-    /// Goes to the end of the line, which is not passed.
+    /// Skips to the end of the line, but not beyond.
     fn skip_line(&mut self) {
         let rest = self.text.get(self.at..).unwrap_or_default();
         self.at += rest

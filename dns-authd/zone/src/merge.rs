@@ -37,7 +37,7 @@ pub(crate) fn merge(records: &mut Vec<Record>, mut warn: impl FnMut(&Position, S
 struct Set {
     first: u32,
     lowest: u32,
-    /// The first record whose TTL is not that of the first.
+    /// The first record with another TTL than the first's.
     first_other: Option<usize>,
 }
 
@@ -99,7 +99,7 @@ fn distinct(records: &[Record], warn: &mut impl FnMut(&Position, String)) -> Vec
     keep
 }
 
-/// A record compared by owner, type and data, names in the data without regard to case.
+/// A record by owner, type and data; names in the data compare without regard to case.
 struct Content<'a>(&'a Record);
 
 impl PartialEq for Content<'_> {

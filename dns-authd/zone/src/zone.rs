@@ -6,8 +6,8 @@
 //! without data empty non-terminals), bisection finds the closest encloser of a name that does not exist.
 //! Names below a delegation or a DNAME are kept apart: they are glue, or nothing, and never an answer.
 //!
-//! Never reads a file, a clock or a socket, and never allocates while answering what was
-//! rendered when the zone was built.
+//! Never reads a file, a clock or a socket, and never allocates for an answer that was rendered when the
+//! zone was built.
 
 mod build;
 mod rendering;
@@ -28,7 +28,7 @@ use crate::store::{Rendered, Store};
 pub struct Zone {
     apex: Name,
     apex_labels: usize,
-    /// Labels of the deepest name that is no glue.
+    /// Labels of the deepest name that is not glue.
     max_labels: usize,
     soa: Soa,
     seed: Seed,
@@ -49,7 +49,7 @@ pub struct Zone {
     libraries: Vec<(Name, Program)>,
     answers: Box<[TypedAnswer]>,
     store: Store,
-    /// The answers of the whole zone: a name without the type asked for, and no such name.
+    /// The answers of the whole zone: a name without the question's type, and a name that does not exist.
     nodata: Answer,
     nxdomain: Answer,
 }
@@ -94,12 +94,12 @@ pub(crate) enum SetData {
     Live(u32),
 }
 
-/// How a node takes part in lookup.
+/// The role of a node in lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// It answers for itself, and through its wildcard for what is below.
+    /// It answers for itself, and through its wildcard for names below.
     Plain,
-    /// A delegation: it answers DS, and refers for all else, at and below it.
+    /// A delegation: it answers DS, and refers all other questions, at and below it.
     Cut,
     /// It answers for itself; names below it are redirected (RFC 6672).
     Dname,
@@ -111,7 +111,7 @@ struct Node {
     name_start: u32,
     name_length: u8,
     kind: Kind,
-    /// Not to be answered for: below a delegation or a DNAME.
+    /// Whether it is below a delegation or a DNAME, and so gives no answers.
     occluded: bool,
     /// The node of `*.` this name.
     wildcard: Option<Index>,
@@ -130,12 +130,12 @@ struct TypedAnswer {
     answer: Answer,
 }
 
-/// How a question is answered.
+/// The way in which a question is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// With the response of this number in the zone's store.
     Rendered(u32),
-    /// With what the live set of this number says.
+    /// With the current answer of the live set of this number.
     Live(u32),
     /// By resolving it for each query: the response depends on more than the question's type.
     Resolve,
@@ -146,7 +146,7 @@ pub enum Answer {
 enum Place {
     /// The name itself exists.
     Exact(Index),
-    /// A wildcard stands for it.
+    /// A wildcard matches it.
     Wildcard(Index),
     /// It is below a delegation.
     BelowCut(Index),
@@ -204,7 +204,7 @@ impl Zone {
     }
 
     /// Every record of the zone, hidden ones too, as a transfer sends them: owner, type, TTL, data.
-    /// Programs are records of `PowerDNS`'s type for them.
+    /// Programs have the record type of `PowerDNS`.
     #[must_use]
     pub fn records(&self) -> Vec<(Name, Type, u32, Vec<u8>)> {
         let mut records = self.plain_records();
@@ -214,7 +214,7 @@ impl Zone {
         records
     }
 
-    /// Every record but those that are programs.
+    /// Every record except programs.
     #[must_use]
     pub fn plain_records(&self) -> Vec<(Name, Type, u32, Vec<u8>)> {
         let mut records = Vec::with_capacity(self.n_records);
@@ -303,7 +303,7 @@ impl Zone {
         }
     }
 
-    /// The answer for a name that exists without the type asked for.
+    /// The answer for a name that exists without the question's type.
     #[inline]
     pub const fn nodata(&self) -> Answer {
         self.nodata
@@ -324,10 +324,10 @@ impl Zone {
             .map_or(node.other, |answer| answer.answer)
     }
 
-    /// The closest name above this one that exists (RFC 4592 §3.3.1): itself is known not to.
+    /// The closest ancestor that exists (RFC 4592 §3.3.1) of a name that does not.
     #[inline]
     fn closest_encloser(&self, name: &Suffixes) -> Index {
-        // The suffix of `exists` labels does, the one of `absent` does not.
+        // The suffix of `exists` labels exists, the one of `absent` does not.
         let mut exists = self.apex_labels;
         let mut absent = name.n_labels().min(self.max_labels + 1);
         let mut found = Index::FIRST;

@@ -11,7 +11,7 @@
 //! * A relative file is one of `directory`, and without that statement is beside named.conf.
 //! * Other statements are skipped with their braces, with one warning for each keyword.
 //!
-//! Reads nothing but through the loader, and never panics on any input.
+//! Reads files only through the loader, and never panics on any input.
 
 mod lexer;
 mod tree;
@@ -29,9 +29,9 @@ use dns_wire::Name;
 use lexer::Place;
 use tree::{Fault, Item, Statement};
 
-/// How deep `include` may nest.
+/// The deepest nesting of `include`.
 const INCLUDE_DEPTH: usize = 20;
-/// How many files may be included in all.
+/// The most files that may be included in all.
 const INCLUDE_FILES: usize = 10_000;
 /// The port of DNS servers.
 const DNS_PORT: u16 = 53;
@@ -73,7 +73,7 @@ pub struct ZoneDecl {
 pub enum ZoneKind {
     /// From its file; `master` in older files.
     Primary,
-    /// From its file, which something else keeps equal on all servers.
+    /// From its file, which other software keeps equal on all servers.
     Native,
     /// From another server; `slave` in older files.
     Secondary,
@@ -161,7 +161,7 @@ struct Parser<'p> {
     n_included: usize,
 }
 
-/// A keyword that means nothing here.
+/// A keyword without a meaning here.
 struct Ignored {
     keyword: String,
     within: &'static str,
@@ -328,7 +328,7 @@ fn split<'s, 'a>(statement: &'s Statement<'a>) -> Option<(Keyword, &'s [Item<'a>
     ))
 }
 
-/// The message for a malformed statement: most often its `;` is missing.
+/// The message for a malformed statement: most often a `;` is missing.
 fn unexpected(keyword: &Keyword, rest: &[Item<'_>], wanted: &str) -> Fault {
     let place = rest.get(1).map_or(keyword.place, Item::place);
     Fault::new(
@@ -445,7 +445,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// `[port N] { ADDRESS [port N] [key NAME]; ... }`; lists by name are passed over.
+    /// `[port N] { ADDRESS [port N] [key NAME]; ... }`; references to named lists are skipped.
     fn addresses(
         &mut self,
         file: &Arc<Path>,
@@ -530,7 +530,7 @@ impl Parser<'_> {
                 format!("`{keyword}`{within} is not carried over{times}"),
             );
         }
-        // `directory` counts for the zones before it too.
+        // `directory` also applies to the zones before it.
         for zone in &mut self.conf.zones {
             zone.file = zone
                 .file

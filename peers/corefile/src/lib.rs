@@ -1,4 +1,4 @@
-//! The Corefile of `CoreDNS`, as far as it forwards and caches.
+//! The Corefile of `CoreDNS`: the parts that forward and cache.
 //!
 //! ```text
 //! .:5353 {
@@ -63,14 +63,14 @@ pub fn read(path: &Path, files: &mut dyn Files) -> Result<Forwarder, Vec<Problem
 
 //--- Words and blocks
 
-/// A word and where it stands.
+/// A word and its place.
 #[derive(Clone, Debug)]
 struct Word {
     text: String,
     at: Position,
 }
 
-/// A line with something in it.
+/// A line that is not empty.
 type Line = Vec<Word>;
 
 /// A directive: its words, and the lines between its braces.
@@ -192,7 +192,7 @@ fn wrong(line: &Line, what: &str) -> Problem {
 struct Reader<'f> {
     files: &'f mut dyn Files,
     found: Forwarder,
-    /// Addresses by port; none is all.
+    /// Addresses by port; an empty list means all.
     ports: BTreeMap<u16, Vec<IpAddr>>,
     zones: BTreeMap<String, Forward>,
     errors: Vec<Problem>,
@@ -213,7 +213,7 @@ impl Reader<'_> {
                     );
                     continue;
                 }
-                // The colons of an IPv6 network are no port's: a network ends with its length.
+                // The colons of an IPv6 network do not begin a port: a network ends with its length.
                 let (zone, port) = match rest.rsplit_once(':') {
                     Some((_, end)) if end.contains('/') => (rest, Some(53)),
                     Some((zone, port)) => (zone, port.parse().ok()),
@@ -264,7 +264,7 @@ impl Reader<'_> {
         addresses
     }
 
-    /// Takes up one directive; true when it forwards.
+    /// Reads one directive; true when it forwards.
     fn directive(&mut self, directive: &Directive, zones: &[Name]) -> bool {
         let [plugin, arguments @ ..] = directive.words.as_slice() else {
             return false;
@@ -353,7 +353,7 @@ impl Reader<'_> {
                     _,
                 ) => {}
                 ("max_concurrent", Some(n)) => match n.parse::<u32>() {
-                    // CoreDNS has no bound then.
+                    // Zero means no limit in CoreDNS.
                     Ok(0) => {}
                     Ok(n) => self.found.set(Setting::MaxQuestions(n)),
                     Err(_) => self.error(option, "takes a number"),
@@ -516,7 +516,7 @@ impl Reader<'_> {
     }
 }
 
-/// The zones that a word means: one by its name, or those of a network's reverse names.
+/// The zones of a word: one by its name, or those of a network's reverse names.
 fn names(text: &str) -> Option<Vec<Name>> {
     let zones = match text.parse() {
         Ok(network) => reverse::zones(network),

@@ -1,4 +1,4 @@
-//! dnsmasq.conf, as far as dnsmasq forwards and caches.
+//! dnsmasq.conf: the parts that forward and cache.
 //!
 //! ```text
 //! no-resolv
@@ -18,12 +18,12 @@ use config_text::{Files, Position, Problem};
 use dns_wire::Name;
 use peer_forwarder::{Forward, Forwarder, Setting, address, name_servers, position};
 
-/// Files that include files: more than this is a circle.
+/// The most included files: more is a circle.
 const MAX_FILES: usize = 50;
 /// The file of upstreams that dnsmasq reads without `no-resolv`.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
-/// Reads a dnsmasq.conf and what it includes.
+/// Reads a dnsmasq.conf and its includes.
 ///
 /// # Errors
 /// Everything that is wrong with it.
@@ -143,7 +143,7 @@ impl Reader<'_> {
             Some((zones, target)) => (zones.split('/').collect(), target),
             None => (vec!["."], value),
         };
-        // Behind `@` is the way out, which is for the whole server in source-addresses.
+        // The part behind `@` is the source address; this server has one setting for all, source-addresses.
         let (target, way) = target.split_once('@').unwrap_or((target, ""));
         if !way.is_empty() {
             self.found
@@ -183,7 +183,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A name server of the system, unless it is this server: dnsmasq passes over its own addresses too.
+    /// A name server of the system, unless it is this server: dnsmasq skips its own addresses too.
     fn name_server(&mut self, server: SocketAddr, resolv: &str) {
         let ip = server.ip();
         let listens = |address: &IpAddr| {
@@ -198,7 +198,8 @@ impl Reader<'_> {
         }
     }
 
-    /// `DIR[,EXTENSION…]`: extensions with `*` are the only ones read, others are passed over.
+    /// `DIR[,EXTENSION…]`: only files with the extensions marked `*` are read; files with the others are
+    /// skipped.
     fn directory(&mut self, value: &str, at: &Position) {
         let mut parts = value.split(',').map(str::trim);
         let directory = parts.next().unwrap_or_default();

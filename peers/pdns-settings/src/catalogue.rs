@@ -1,11 +1,11 @@
-//! The settings a server knows, and what becomes of each.
+//! The settings that a server knows, and the treatment of each.
 
 /// The settings that one of PowerDNS's servers knows.
 #[derive(Clone, Copy, Debug)]
 pub struct Catalogue {
-    /// Those that do here what they do there.
+    /// Settings with the same effect here.
     pub kept: &'static [&'static str],
-    /// Those without a counterpart, by the reason for it.
+    /// Settings without a counterpart, by reason.
     pub dropped: &'static [(&'static str, &'static [&'static str])],
     /// Prefixes of names, for whole families without a counterpart, by reason.
     pub families: &'static [(&'static str, &'static [&'static str])],
@@ -17,7 +17,7 @@ pub struct Catalogue {
 /// The treatment of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disposition {
-    /// It does here what it does there.
+    /// It has the same effect here.
     Kept,
     /// It has no counterpart, for this reason.
     Dropped(&'static str),
@@ -40,10 +40,10 @@ impl Catalogue {
             .map(|(reason, _)| Disposition::Dropped(reason))
     }
 
-    /// The known setting that is spelled most like this one.
+    /// The known setting with the most similar spelling.
     #[must_use]
     pub fn nearest(&self, key: &str) -> Option<&'static str> {
-        /// More slips than this are another word.
+        /// The most differences of a similar spelling.
         const SLIPS: usize = 3;
         let close = self
             .names()
@@ -64,7 +64,7 @@ impl Catalogue {
     }
 }
 
-/// How many letters have to be put in, taken out or changed (Levenshtein).
+/// The number of letters to insert, remove or change (Levenshtein).
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (index, ours) in a.bytes().enumerate() {

@@ -12,19 +12,19 @@ use clap::{Args, Command};
 /// Flags of PowerDNS's servers.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PeerArgs {
-    /// Directory of PowerDNS's file, as its server has it
+    /// Directory of PowerDNS's configuration file
     #[arg(long, value_name = "DIR")]
     pub config_dir: Option<PathBuf>,
 
-    /// Name of a virtual server of PowerDNS, which its file's name ends in: -NAME.conf
+    /// Name of a virtual server of PowerDNS, at the end of the file's name: -NAME.conf
     #[arg(long, value_name = "NAME")]
     pub config_name: Option<String>,
 
-    /// Addresses to listen on, as PowerDNS has it; wins over its file
+    /// Addresses to listen on, in PowerDNS's form; overrides its file
     #[arg(long, value_name = "ADDRESSES")]
     pub local_address: Option<String>,
 
-    /// Port to listen on, as PowerDNS has it; wins over its file
+    /// Port to listen on, in PowerDNS's form; overrides its file
     #[arg(long, value_name = "PORT")]
     pub local_port: Option<u16>,
 
@@ -59,7 +59,7 @@ impl PeerArgs {
         settings
     }
 
-    /// Whether anything here needs the peer's file and there is none.
+    /// Whether an argument needs the peer's file while there is none.
     #[must_use]
     pub fn lacks_file(&self, named: Option<&Path>) -> bool {
         let has_file = named.is_some() || self.config_dir.is_some();
@@ -73,8 +73,8 @@ impl PeerArgs {
 
 /// Splits a command line into our own arguments and a peer's settings with their values.
 ///
-/// Only where one of `files`, the flags that name the peer's files, is there; only in the peer's
-/// form, with `=` or without a value; and never a flag that `command` or a verb of it has.
+/// Takes a setting only if one of `files`, the flags that name the peer's files, is there; only in the
+/// peer's form, with `=` or without a value; and never a flag that `command` or a verb of it has.
 #[must_use]
 pub fn split(
     arguments: Vec<String>,
@@ -90,7 +90,7 @@ pub fn split(
     if !arguments.iter().any(names_a_file) {
         return (arguments, Vec::new());
     }
-    // Flags that every verb has, such as --help, come with this.
+    // This also adds the flags that every verb has, such as --help.
     command.build();
     let own = flags(&command);
     let mut kept = Vec::new();

@@ -15,7 +15,7 @@
 //! the command line: pdns reads the file over the command line before it looks for the directory. A setting
 //! that is not in the server's [`Catalogue`] is an error, as it is for pdns.
 //!
-//! Reads nothing but through [`Files`], and never panics on any input.
+//! Reads files only through [`Files`], and never panics on any input.
 
 mod catalogue;
 pub mod command_line;
@@ -36,7 +36,7 @@ const INCLUDE_DIR: &str = "include-dir";
 /// A setting as it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// All after the `=`, without blanks around it.
+    /// The text after the `=`, without blanks around it.
     pub value: String,
     /// The place of the setting; `None` on the command line.
     pub position: Option<Position>,
@@ -49,13 +49,13 @@ pub struct Dropped {
     pub key: String,
     /// Its value.
     pub value: String,
-    /// Why there is no counterpart.
+    /// The reason why there is no counterpart.
     pub reason: &'static str,
     /// The place of the setting; `None` on the command line.
     pub position: Option<Position>,
 }
 
-/// The settings of some files and a command line, the last one of each name.
+/// The settings of the files and the command line, the last one of each name.
 #[derive(Clone, Debug)]
 pub struct Settings {
     catalogue: &'static Catalogue,
@@ -65,8 +65,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads the file at `path`, what it includes, and then `arguments`: settings of the
-    /// server's command line, without their `--`.
+    /// Reads the file at `path`, its includes, and then `arguments`: settings of the server's command line,
+    /// without their `--`.
     #[must_use]
     pub fn read(
         catalogue: &'static Catalogue,
@@ -82,7 +82,7 @@ impl Settings {
         };
         settings.file(path, files);
         let of_file = settings.settings.get(INCLUDE_DIR).cloned();
-        if let Some(directory) = of_file.or_else(|| told(arguments, INCLUDE_DIR)) {
+        if let Some(directory) = of_file.or_else(|| from_arguments(arguments, INCLUDE_DIR)) {
             settings.directory(&directory, files);
         }
         for (key, value) in arguments {
@@ -104,8 +104,8 @@ impl Settings {
         }
     }
 
-    /// Reads a file that a setting names, in lines of its own syntax; it counts among the files
-    /// that were read. When it cannot be read, that is a problem of the setting.
+    /// Reads a file that a setting names, in lines of its own syntax, and adds it to the files that were
+    /// read. A file that cannot be read is a problem of the setting.
     pub fn other_file(&mut self, setting: &Setting, files: &mut dyn Files) -> Option<Vec<u8>> {
         let path = Path::new(&setting.value);
         self.load(path, setting.position.clone(), files)
@@ -133,8 +133,7 @@ impl Settings {
         dropped
     }
 
-    /// The problems that were found, as they were found, and every file that was read or
-    /// looked for.
+    /// The problems, in the order of their discovery, and every file that was read or searched for.
     #[must_use]
     pub fn into_parts(self) -> (Vec<Problem>, Vec<PathBuf>) {
         (self.problems, self.files)
@@ -247,7 +246,7 @@ impl Settings {
         }
     }
 
-    /// Whether an unknown setting is to be passed over.
+    /// Whether to ignore an unknown setting.
     fn ignores(&self, key: &str) -> bool {
         let ignored = self.settings.get("ignore-unknown-settings");
         ignored.is_some_and(|setting| items(&setting.value).any(|item| item == key))
@@ -277,8 +276,8 @@ impl Settings {
     }
 }
 
-/// The setting on the command line; of two with one name the last counts.
-fn told(arguments: &[(String, String)], wanted: &str) -> Option<Setting> {
+/// The setting on the command line. If two have one name, the last counts.
+fn from_arguments(arguments: &[(String, String)], wanted: &str) -> Option<Setting> {
     let (_, value) = arguments.iter().rfind(|(key, _)| key == wanted)?;
     Some(Setting {
         value: value.clone(),

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::Settings;
 
 impl Settings {
-    /// A switch, which is on unless it says no.
+    /// A switch, which is on unless its value says no.
     #[must_use]
     pub fn switch(&self, key: &str, default: bool) -> bool {
         let setting = self.get(key);

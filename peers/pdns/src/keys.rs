@@ -1,5 +1,4 @@
-//! Every setting that `pdns_server` knows, from 4.7 to 5.1 with the bind backend, and what
-//! becomes of it here.
+//! Every setting that `pdns_server` knows, from 4.7 to 5.1 with the bind backend, and its treatment here.
 
 use pdns_settings::Catalogue;
 
@@ -56,7 +55,7 @@ const BACKENDS: [&str; 12] = [
     "tinydns-",
 ];
 
-/// Settings without a counterpart, by the reason for it.
+/// Settings without a counterpart, by reason.
 const DROPPED: &[(&str, &[&str])] = &[
     (
         "the process runs as the user that starts it",

@@ -14,12 +14,12 @@ use super::{DNS_PORT, Reader};
 /// The port on which pdns would speak DNS over TLS (RFC 7858).
 const TLS_PORT: u16 = 853;
 
-/// A zone and who answers for it.
+/// A zone and its servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forward {
     /// The zone's apex.
     pub zone: Name,
-    /// Whether the upstreams are recursive servers, asked with RD, or authoritative for the zone.
+    /// Whether the upstreams are recursive servers (queries with RD), or authoritative for the zone.
     pub recursive: bool,
     /// Whether NOTIFY for the zone counts (`^` in `forward-zones-file`).
     pub notify: bool,
@@ -80,8 +80,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Lines `zone=address,address`; `+` before the zone asks for recursion, `^` lets it be
-    /// notified.
+    /// Lines `zone=address,address`; `+` before the zone sets RD, `^` allows NOTIFY.
     fn file(&mut self, setting: &Setting, found: &mut Found) {
         let Some(text) = self.settings.other_file(setting, self.files) else {
             return;
@@ -148,7 +147,7 @@ impl Reader<'_> {
                 }
                 Err(reason) => {
                     slips = true;
-                    let message = format!("`{zone}` is forwarded to `{item}`, {reason}");
+                    let message = format!("`{zone}` is forwarded to `{item}`: {reason}");
                     self.settings.problem(position, message);
                 }
             }
@@ -190,24 +189,23 @@ impl Reader<'_> {
     }
 }
 
-/// An upstream that can be asked.
+/// The address of an upstream.
 fn upstream(text: &str) -> Result<SocketAddr, &'static str> {
-    let upstream = address(text, DNS_PORT).ok_or("which is not an address")?;
+    let upstream = address(text, DNS_PORT).ok_or("not an address")?;
     if upstream.port() == 0 {
-        return Err("but no server listens on port 0");
+        return Err("no server listens on port 0");
     }
     let nobody = match upstream.ip() {
         IpAddr::V4(address) => address.is_multicast() || address.is_broadcast(),
         IpAddr::V6(address) => address.is_multicast(),
     };
     if nobody || upstream.ip().is_unspecified() {
-        return Err("which cannot be the address of a server");
+        return Err("not the address of a server");
     }
     Ok(upstream)
 }
 
-/// Addresses that commas, semicolons and blanks separate, each with how many letters stand
-/// before it.
+/// Addresses that commas, semicolons and blanks separate, each with the number of letters before it.
 fn split(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut before = 0;
     let parts = text.split([',', ';', ' ', '\t']).map(move |part| {
@@ -232,8 +230,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Calls `read` with each line that says something, without blanks around it, and where it
-    /// begins.
+    /// Calls `read` with each line that is not empty, without blanks around it, and its place.
     pub(super) fn each(self, mut read: impl FnMut(&str, Position)) {
         let lines = self.text.split(|octet| *octet == b'\n');
         for (line, text) in (1..).zip(lines) {

@@ -1,4 +1,4 @@
-//! Every setting that `pdns_recursor` knows, from 4.6 to 5.1, and what becomes of it here.
+//! Every setting that `pdns_recursor` knows, from 4.6 to 5.1, and its treatment here.
 
 use pdns_settings::Catalogue;
 
@@ -82,7 +82,7 @@ const KEPT: &[&str] = &[
     "version-string",
 ];
 
-/// Settings without a counterpart, by the reason for it.
+/// Settings without a counterpart, by reason.
 const DROPPED: &[(&str, &[&str])] = &[
     (
         "the process runs as the user that starts it",

@@ -1,4 +1,4 @@
-//! The recursor.conf of the `PowerDNS` Recursor, as far as it can be honoured.
+//! The recursor.conf of the `PowerDNS` Recursor: the settings that have a counterpart.
 //!
 //! ```text
 //! local-address=0.0.0.0 ::
@@ -15,7 +15,7 @@
 //! the reason; one that pdns does not know either is an error, as it is for pdns. `None` leaves a setting
 //! to this server's own default.
 //!
-//! Reads nothing but through [`Files`], and never panics on any input.
+//! Reads files only through [`Files`], and never panics on any input.
 
 mod forwards;
 mod keys;
@@ -50,12 +50,12 @@ pub struct RecursorConf {
     pub dont_query: Option<Vec<Network>>,
     /// `dnssec`.
     pub dnssec: Option<Dnssec>,
-    /// How answers are kept.
+    /// The settings of the cache.
     pub cache: Cache,
-    /// How clients are served.
+    /// The settings for clients.
     pub clients: Clients,
     pub upstreams: Upstreams,
-    /// Names that are answered here.
+    /// Names that the server answers itself.
     pub local: Local,
     pub dropped: Vec<Dropped>,
     /// Settings that are understood, but odd, file by file and line by line.
@@ -91,11 +91,11 @@ impl fmt::Display for Network {
 /// `dnssec`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dnssec {
-    /// No DNSSEC records, even for those who ask for them.
+    /// No DNSSEC records, even for clients that ask for them.
     Off,
-    /// DNSSEC records for those who ask.
+    /// DNSSEC records for clients that ask.
     ProcessNoValidate,
-    /// Validation for those who ask.
+    /// Validation for clients that ask.
     Process,
     /// Validation of everything, and failures are logged.
     LogFail,
@@ -103,7 +103,7 @@ pub enum Dnssec {
     Validate,
 }
 
-/// How answers are kept.
+/// The settings of the cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cache {
     /// `max-cache-entries`.
@@ -114,12 +114,12 @@ pub struct Cache {
     pub max_negative_ttl: Option<Duration>,
     /// `minimum-ttl-override`.
     pub min_ttl: Option<Duration>,
-    /// `serve-stale-extensions`, 30 s each: how long answers outlive their TTL.
+    /// `serve-stale-extensions`, 30 s each: the time that answers outlive their TTL.
     pub stale: Option<Duration>,
     /// `refresh-on-ttl-perc`: refresh a name in demand when this part of its TTL is left, or less; 0 is
     /// never.
     pub refresh_percent: Option<u8>,
-    /// How whole answers are kept beside the records.
+    /// The cache of whole answers, beside that of records.
     pub packets: Packets,
 }
 
@@ -134,11 +134,11 @@ pub struct Packets {
     pub ttl: Option<Duration>,
     /// `packetcache-negative-ttl`.
     pub negative_ttl: Option<Duration>,
-    /// `packetcache-servfail-ttl`: how long a failure is remembered.
+    /// `packetcache-servfail-ttl`: the time that a failure is remembered.
     pub failure_ttl: Option<Duration>,
 }
 
-/// How clients are served.
+/// The settings for clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Clients {
     /// `threads`; never 0.
@@ -160,7 +160,7 @@ pub struct Clients {
 pub struct Upstreams {
     /// `network-timeout`: the time that one upstream has to answer.
     pub timeout: Option<Duration>,
-    /// `max-total-msec`: when a question is given up; zero is never.
+    /// `max-total-msec`: the time after which a question fails; zero is never.
     pub deadline: Option<Duration>,
     /// `edns-outgoing-bufsize`; never below 512.
     pub udp_size: Option<u16>,
@@ -171,7 +171,7 @@ pub struct Upstreams {
     pub sources: Vec<IpAddr>,
 }
 
-/// Names that are answered here.
+/// Names that the server answers itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Local {
     /// `serve-rfc1918`: the reverse zones of private networks are empty, unless forwarded.
@@ -184,17 +184,17 @@ pub struct Local {
     pub hosts: Option<Hosts>,
 }
 
-/// A hosts file whose names are answered.
+/// A hosts file with names to answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hosts {
     /// `etc-hosts-file`.
     pub file: PathBuf,
-    /// `export-etc-hosts-search-suffix`: names of one label are answered below it as well.
+    /// `export-etc-hosts-search-suffix`: also answers names of one label below it.
     pub suffix: Option<Name>,
 }
 
-/// Reads the recursor.conf at `path`, what it includes, and then `arguments`: settings of
-/// `pdns_recursor`'s command line, without their `--`.
+/// Reads the recursor.conf at `path`, its includes, and then `arguments`: settings of `pdns_recursor`'s
+/// command line, without their `--`.
 ///
 /// # Errors
 /// When a file cannot be read, a setting is unknown or its value makes no sense.
@@ -222,7 +222,7 @@ pub fn parse_bytes(text: &[u8]) -> Result<RecursorConf, Rejected> {
 //--- Values
 
 const DNS_PORT: u16 = 53;
-/// No answer and no buffer is held to less (RFC 6891 §6.2.3).
+/// The least limit of answers and buffers (RFC 6891 §6.2.3).
 const MIN_UDP: u16 = 512;
 /// The unit of `serve-stale-extensions`.
 const STALE_EXTENSION: Duration = Duration::from_secs(30);
@@ -327,7 +327,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Networks that a file lists, one on a line; `#` begins a comment anywhere.
+    /// Networks of a file, one on a line; `#` begins a comment anywhere.
     fn networks_of_file(&mut self, key: &str, setting: &Setting) -> Vec<Network> {
         let Some(text) = self.settings.other_file(setting, self.files) else {
             return Vec::new();
@@ -460,7 +460,7 @@ impl Reader<'_> {
         self.settings.get(key).cloned()
     }
 
-    /// A setting that is set to something.
+    /// A setting whose value is not empty.
     fn filled(&self, key: &str) -> Option<Setting> {
         self.set(key).filter(|setting| !setting.value.is_empty())
     }

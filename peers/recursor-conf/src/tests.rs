@@ -366,15 +366,15 @@ fn slips_in_a_file_of_forwards_are_reported_with_their_place() {
             "/f:2:1: the zone before `=` is missing; for all names, write `.`",
             "/f:3:1: the zone before `=` is missing; for all names, write `.`",
             "/f:4:1: `b` has no address to forward to",
-            "/f:5:4: `c` is forwarded to `nosuch`, which is not an address",
-            "/f:5:22: `c` is forwarded to `\u{5141}`, which is not an address",
-            "/f:5:24: `c` is forwarded to `192.0.2.2:99999`, which is not an address",
+            "/f:5:4: `c` is forwarded to `nosuch`: not an address",
+            "/f:5:22: `c` is forwarded to `\u{5141}`: not an address",
+            "/f:5:24: `c` is forwarded to `192.0.2.2:99999`: not an address",
             "/f:6:1: `d..e` is not a zone name: empty label in a domain name",
             "/f:7:1: `f` has no address to forward to",
-            "/f:8:3: `g` is forwarded to `0.0.0.0`, which cannot be the address of a server",
-            "/f:8:11: `g` is forwarded to `224.0.0.1`, which cannot be the address of a server",
-            "/f:8:21: `g` is forwarded to `[ff02::1]:53`, which cannot be the address of a server",
-            "/f:8:34: `g` is forwarded to `255.255.255.255`, which cannot be the address of a server",
+            "/f:8:3: `g` is forwarded to `0.0.0.0`: not the address of a server",
+            "/f:8:11: `g` is forwarded to `224.0.0.1`: not the address of a server",
+            "/f:8:21: `g` is forwarded to `[ff02::1]:53`: not the address of a server",
+            "/f:8:34: `g` is forwarded to `255.255.255.255`: not the address of a server",
         ]
     );
     assert_eq!(rejected.files, ["/r", "/f"].map(PathBuf::from));
@@ -529,8 +529,8 @@ fn every_slip_is_reported_with_its_place() {
             "recursor.conf:7:1: `forward-zones` takes `zone=address`, not `b`; no blanks \
              go around `=`",
             "recursor.conf:7:1: the zone before `=` is missing; for all names, write `.`",
-            "recursor.conf:7:1: `c` is forwarded to `192.0.2.3:0`, but no server listens on port 0",
-            "recursor.conf:7:1: `c` is forwarded to `x`, which is not an address",
+            "recursor.conf:7:1: `c` is forwarded to `192.0.2.3:0`: no server listens on port 0",
+            "recursor.conf:7:1: `c` is forwarded to `x`: not an address",
             "recursor.conf:7:1: `d` has no address to forward to",
             "recursor.conf:8:1: `a..b` is not a zone name: empty label in a domain name",
             "recursor.conf:9:1: `max-cache-ttl` takes a number, not `1h`",

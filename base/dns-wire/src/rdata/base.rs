@@ -5,7 +5,7 @@ use super::{RdataError, Token};
 
 //--- Base 16
 
-/// Appends what the words say in hex; `first` is the number of the first of them.
+/// Appends the octets that the words spell in hex; `first` is the number of the first of them.
 pub(super) fn parse_hex(
     tokens: &[Token<'_>],
     first: usize,
@@ -85,7 +85,7 @@ pub(super) fn push_base32(octets: &[u8], out: &mut String) {
 
 //--- Base 64
 
-/// Appends what the words say in base 64; `first` is the number of the first of them.
+/// Appends the octets that the words spell in base 64; `first` is the number of the first of them.
 pub(super) fn parse_base64(
     tokens: &[Token<'_>],
     first: usize,

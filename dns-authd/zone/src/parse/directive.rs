@@ -45,7 +45,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The TTL, or the longest there is.
+    /// The TTL, or the longest legal one.
     pub(super) fn bounded(&mut self, ttl: u32, at: &Position) -> u32 {
         if ttl > MAX_TTL {
             self.warn(
@@ -152,7 +152,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// The record that a line stands for with one number.
+    /// The record of a line for one number.
     fn generated(
         &mut self,
         number: u32,
@@ -222,7 +222,7 @@ impl<'a> Line<'a> {
             data.push((*token, template(*token, first + index)?));
         }
         let owner = (*owner, template(*owner, OWNER)?);
-        // The record is read from its data alone.
+        // The record is read from its data only.
         Ok(Self {
             owner,
             head: Head { next: 0, ..head },

@@ -104,7 +104,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Data that is stated.
+    /// Reads plain data.
     fn plain(
         &mut self,
         head: &Head,
@@ -171,7 +171,7 @@ impl Parser<'_> {
         let code = String::from_utf8(code);
         let code = code.map_err(|_| Fault::new(first + 1, "the program is not UTF-8"))?;
         if written.len() < parts.len() {
-            // A string that ends within a letter is no text of its own.
+            // A string that ends inside a character is not text of its own.
             written = vec![code.as_str().into()];
         }
         Ok(RecordData::Lua {
@@ -181,7 +181,7 @@ impl Parser<'_> {
         })
     }
 
-    /// The TTL of a record, stated or not.
+    /// The TTL of a record, given or not.
     fn ttl(&mut self, head: &Head, data: &RecordData, at: &Position) -> u32 {
         if let Some(stated) = head.ttl {
             let ttl = self.bounded(stated, at);
