@@ -1,4 +1,4 @@
-//! Walking the records of any message, such as an upstream's response.
+//! Walks the records of any message, such as an upstream's response.
 
 use std::ops::Range;
 
@@ -18,12 +18,12 @@ pub enum Section {
     Additional,
 }
 
-/// A record as it stands in a message.
+/// A record in a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordRef {
     /// The section it is in.
     pub section: Section,
-    /// Where its owner name begins; where the record begins.
+    /// The offset of its owner name, which is the start of the record.
     pub name_offset: usize,
     /// Its type.
     pub rtype: Type,
@@ -31,9 +31,9 @@ pub struct RecordRef {
     pub class: Class,
     /// Its TTL; for OPT response code, version and flags.
     pub ttl: u32,
-    /// Where its TTL stands.
+    /// The offset of its TTL.
     pub ttl_offset: usize,
-    /// Where its RDATA stands.
+    /// The range of its RDATA.
     pub rdata: Range<usize>,
 }
 
