@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use daemon::connections::Connections;
 use daemon::metrics::{Page, float, labels};
 use daemon::snapshot::Cell;
 use dns_answer::tally::{FAMILIES, RCODES, TRANSPORTS, TYPES, Tally};
 use dns_lua::Certainty;
+use dns_serve::Counters;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
@@ -169,7 +169,7 @@ pub struct Scrape {
     /// The counts.
     pub totals: Totals,
     /// Connections.
-    pub connections: Arc<Connections>,
+    pub connections: Counters,
     /// The zones.
     pub reports: Arc<Cell<Reports>>,
     /// The stream from healthd.
@@ -193,7 +193,7 @@ impl Collector for Scrape {
     }
 }
 
-fn traffic(page: &mut Page<'_, '_>, totals: &Totals, connections: &Connections) -> fmt::Result {
+fn traffic(page: &mut Page<'_, '_>, totals: &Totals, connections: &Counters) -> fmt::Result {
     let sum = totals.sum();
     let mut queries = Vec::new();
     for ((_, transport), row) in TRANSPORTS.iter().zip(sum.queries) {
@@ -231,12 +231,12 @@ fn traffic(page: &mut Page<'_, '_>, totals: &Totals, connections: &Connections) 
     page.counter(
         TCP_REFUSED,
         "Connections refused for want of room",
-        connections.refused(),
+        connections.tcp.refused(),
     )?;
     page.gauge(
         TCP_CONNECTIONS,
         "Open connections",
-        float(connections.open()),
+        float(connections.tcp.open()),
     )
 }
 

@@ -8,11 +8,11 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use daemon::connections::Connections;
 use daemon::metrics::{Histogram, Labels, Page, float, labels};
 use dns_cache::cache::Cache;
 use dns_front::front::Source;
 use dns_resolve::forward::Fitness;
+use dns_serve::Counters;
 use dns_wire::Rcode;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
@@ -80,7 +80,7 @@ pub struct Scrape {
     /// What the driver sees.
     pub observed: Arc<Mutex<Observed>>,
     /// What is counted of connections.
-    pub connections: Arc<Connections>,
+    pub connections: Counters,
     /// The stream from healthd.
     pub link: Link,
     /// The `server` label: where the server listens.
@@ -187,8 +187,8 @@ impl Scrape {
     }
 
     fn connections(&self, page: &mut Page<'_, '_>) -> fmt::Result {
-        let open = self.connections.open();
-        let refused = self.connections.refused();
+        let open = self.connections.tcp.open();
+        let refused = self.connections.tcp.refused();
         page.gauge(TCP_CONNECTIONS, "Open connections", float(open))?;
         page.counter(TCP_REFUSED, "Connections turned away", refused)?;
         match self.link.state() {
