@@ -12,13 +12,13 @@
 //!                                               │
 //!                          dns_answer::Responder (one for each thread)
 //!                            ▲                  ▲
-//!                     server (UDP)     shared: tcp, https, quic
+//!                     server (UDP)     shared (TCP, TLS, HTTPS, QUIC: dns-serve)
 //! ```
 //!
 //! * The cores are crates: `dns_zone`, `dns_lua`, `dns_answer`. The foreign formats are `peer_pdns` and
 //!   `peer_bind`. One core is here: [`programs`] turns the programs of a zone into its live sets.
-//! * The shells ([`publisher`], [`load`], [`reload`], [`health`], [`hold`], [`server`], [`tcp`],
-//!   [`https`], [`quic`]) decide no answer.
+//! * The shells ([`publisher`], [`load`], [`reload`], [`health`], [`hold`], [`server`], [`shared`])
+//!   decide no answer.
 //! * [`service`] starts and ends all of it.
 
 pub mod access;
@@ -28,12 +28,10 @@ pub mod commands;
 pub mod config;
 pub mod health;
 pub mod hold;
-pub mod https;
 pub mod load;
 pub mod metrics;
 pub mod programs;
 pub mod publisher;
-pub mod quic;
 mod random;
 pub mod reload;
 pub mod routes;
@@ -42,4 +40,3 @@ pub mod server;
 pub mod service;
 pub mod shared;
 pub mod status;
-pub mod tcp;

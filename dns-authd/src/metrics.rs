@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use daemon::connections::Connections;
 use daemon::metrics::{Page, float, labels};
 use daemon::snapshot::Cell;
 use dns_answer::tally::{FAMILIES, RCODES, TRANSPORTS, TYPES, Tally};
 use dns_lua::Certainty;
+use dns_serve::Counters;
 use parking_lot::RwLock;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
@@ -170,7 +170,7 @@ pub struct Scrape {
     /// The counts.
     pub totals: Totals,
     /// Connections.
-    pub connections: Arc<Connections>,
+    pub connections: Counters,
     /// The zones.
     pub reports: Arc<Cell<Reports>>,
     /// The stream from healthd.
@@ -194,7 +194,7 @@ impl Collector for Scrape {
     }
 }
 
-fn traffic(page: &mut Page<'_, '_>, totals: &Totals, connections: &Connections) -> fmt::Result {
+fn traffic(page: &mut Page<'_, '_>, totals: &Totals, connections: &Counters) -> fmt::Result {
     let sum = totals.sum();
     let mut queries = Vec::new();
     for ((_, transport), row) in TRANSPORTS.iter().zip(sum.queries) {
@@ -207,11 +207,7 @@ fn traffic(page: &mut Page<'_, '_>, totals: &Totals, connections: &Connections) 
     let names = TYPES.iter().map(|(_, name)| *name).chain(["other"]);
     let types = names.zip(sum.types);
     let types = types.map(|(name, count)| (labels(&[("type", name)]), count));
-    page.counters(
-        QUERY_TYPES,
-        "Queries by type",
-        types.collect(),
-    )?;
+    page.counters(QUERY_TYPES, "Queries by type", types.collect())?;
     let names = RCODES.iter().map(|(_, name)| *name).chain(["other"]);
     let rcodes = names.zip(sum.rcodes);
     let rcodes = rcodes.map(|(name, count)| (labels(&[("rcode", name)]), count));
@@ -232,12 +228,12 @@ fn traffic(page: &mut Page<'_, '_>, totals: &Totals, connections: &Connections) 
     page.counter(
         TCP_REFUSED,
         "Connections refused because of a limit",
-        connections.refused(),
+        connections.tcp.refused(),
     )?;
     page.gauge(
         TCP_CONNECTIONS,
         "Open connections",
-        float(connections.open()),
+        float(connections.tcp.open()),
     )
 }
 

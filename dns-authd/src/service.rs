@@ -1,7 +1,6 @@
 //! Starts the parts of the server in order, reloads them, and ends them.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -15,36 +14,28 @@ use daemon::tls::{CertificateError, Certificates};
 use daemon::udp::{self, Engine};
 use dns_answer::Snapshot;
 use dns_answer::table::Table;
+use dns_serve::{DOQ, DOT, HTTPS_PROTOCOLS, Protocol, Service as _, Site};
 use dns_wire::hash::Seed;
 use proto::watch::Watcher;
 use serde_json::Value;
-use tokio::runtime::Builder;
 use tokio::sync::{oneshot, watch};
-use tokio_rustls::TlsAcceptor;
 
 use crate::access::Access;
 use crate::config::{Config, Fixed, Network, Tls};
 use crate::health::{self, Link};
 use crate::hold::Hold;
-use crate::https::{self, Site};
 use crate::metrics::{Scrape, Totals};
 use crate::programs::LiveSettings;
 use crate::publisher::{self, Channels, Command, Plan, Reports};
-use crate::quic::Quic;
 use crate::reload::{self, Pace};
 use crate::server::Supply;
-use crate::shared::{self, Shared};
-use crate::tcp::{self, Spoken};
+use crate::shared::Shared;
 use crate::{random, routes, self_check, server, status};
 
 /// The name of the DNS sockets among inherited ones.
 const SOCKETS: &str = "dns";
-/// The ALPN name of DNS over TLS (RFC 7858's entry in the IANA registry).
-const DOT: &[u8] = b"dot";
 /// The time between attempts to reach a publisher with a full queue.
 const RETRY: Duration = Duration::from_millis(5);
-/// The part of the drain that QUIC connections have to end, when no query is held for longer.
-const QUIC_DRAIN: Duration = Duration::from_secs(1);
 /// The interval of checks for open connections while draining.
 const DRAIN_POLL: Duration = Duration::from_millis(10);
 
@@ -71,11 +62,10 @@ struct Stock {
     pace: watch::Sender<Pace>,
 }
 
-/// The thread of all stream transports.
+/// All stream transports.
 #[derive(Debug)]
 struct Streams {
-    stop: watch::Sender<bool>,
-    thread: JoinHandle<()>,
+    running: dns_serve::Streams,
     certificates: Option<Certificates>,
 }
 
@@ -116,7 +106,7 @@ impl Service for Authd {
             let checked = self_check::run(&asked, &cell.current().table);
             async move { checked }
         });
-        let connections = shared.connections();
+        let connections = shared.counters().clone();
         let streams = Streams::start(listeners.tcp, listeners.encrypted, shared)?;
         let supply = Supply {
             cell: Arc::clone(&stock.cell),
@@ -190,9 +180,9 @@ impl Service for Authd {
         // have nothing to answer. The publisher continues until then: it publishes the snapshots that those
         // wait for.
         self.engine.ask_to_stop();
-        self.streams.stop.send_replace(true);
+        self.streams.running.ask_to_stop();
         let ended = tokio::time::timeout(deadline, async {
-            while !(self.streams.thread.is_finished() && self.waiting.is_finished()) {
+            while !(self.streams.running.is_finished() && self.waiting.is_finished()) {
                 tokio::time::sleep(DRAIN_POLL).await;
             }
         });
@@ -343,96 +333,52 @@ impl EncryptedListeners {
     }
 }
 
-/// A listener and its protocol.
-type Door = (tokio::net::TcpListener, Spoken);
-
-fn door(listener: std::net::TcpListener, spoken: &Spoken) -> io::Result<Door> {
-    Ok((tokio::net::TcpListener::from_std(listener)?, spoken.clone()))
-}
-
-/// The listeners of encrypted transports.
-#[derive(Default)]
-struct Secured {
-    certificates: Option<Certificates>,
-    doors: Vec<Door>,
-    quic: Option<Quic>,
-}
-
-impl Secured {
-    fn start(listeners: EncryptedListeners, shared: &Arc<Shared>) -> Result<Self, StartError> {
-        let EncryptedListeners { tls, dot, doh, doq } = listeners;
-        let certificates = Certificates::read(&[tls.files()])
+impl EncryptedListeners {
+    /// Adds each listener with its protocol, and gives the certificates that they show.
+    fn add_to(self, listeners: &mut dns_serve::Listeners) -> Result<Certificates, StartError> {
+        let certificates = Certificates::read(&[self.tls.files()])
             .map_err(|error| StartError::new(exit::CONFIG, error))?;
-        let acceptor = |protocols: &[&[u8]]| match certificates.server_config(protocols) {
-            Ok(config) => Ok(TlsAcceptor::from(Arc::new(config))),
+        let config = |protocols: &[&[u8]]| match certificates.server_config(protocols) {
+            Ok(config) => Ok(Arc::new(config)),
             Err(error) => Err(StartError::new(exit::CONFIG, error)),
         };
-        let spoken = Spoken::Tls(acceptor(&[DOT])?);
-        let dot = dot.into_iter().map(|listener| door(listener, &spoken));
-        let spoken = Spoken::Https(Site {
-            tls: acceptor(&https::PROTOCOLS)?,
-            path: tls.doh_path.into(),
+        let dot = Protocol::Tls(config(&[DOT])?.into());
+        let doh = Protocol::Https(Site {
+            tls: config(&HTTPS_PROTOCOLS)?.into(),
+            path: self.tls.doh_path.into(),
         });
-        let doh = doh.into_iter().map(|listener| door(listener, &spoken));
-        let doors = dot.chain(doh).collect::<io::Result<_>>()?;
-        let quic = match doq.is_empty() {
-            true => None,
-            false => Some(Quic::start(
-                &certificates,
-                doq,
-                shared::ask(Arc::clone(shared)),
-            )?),
-        };
-        tokio::spawn(certificates.clone().follow());
-        Ok(Self {
-            certificates: Some(certificates),
-            doors,
-            quic,
-        })
+        let quic = config(&[DOQ])?;
+        let dot = self.dot.into_iter().map(|listener| (listener, dot.clone()));
+        let doh = self.doh.into_iter().map(|listener| (listener, doh.clone()));
+        listeners.tcp.extend(dot.chain(doh));
+        let doq = self.doq.into_iter();
+        let doq = doq.map(|socket| (socket, Arc::clone(&quic)));
+        listeners.quic.extend(doq);
+        Ok(certificates)
     }
 }
 
 impl Streams {
     /// Starts the thread that runs all connections.
     fn start(
-        listeners: Vec<std::net::TcpListener>,
+        tcp: Vec<std::net::TcpListener>,
         encrypted: Option<EncryptedListeners>,
         shared: Arc<Shared>,
     ) -> Result<Self, StartError> {
-        let (stop, mut stopped) = watch::channel(false);
-        let runtime = Builder::new_current_thread().enable_all().build()?;
-        let guard = runtime.enter();
-        let plain = listeners.into_iter();
-        let plain = plain.map(|listener| door(listener, &Spoken::Plain));
-        let mut all: Vec<Door> = plain.collect::<io::Result<_>>()?;
-        let secured = encrypted.map(|encrypted| Secured::start(encrypted, &shared));
-        let Secured {
-            certificates,
-            doors,
-            quic,
-        } = secured.transpose()?.unwrap_or_default();
-        all.extend(doors);
-        drop(guard);
-        let run = async move {
-            let mut tasks = tokio::task::JoinSet::new();
-            for (listener, spoken) in all {
-                let shared = Arc::clone(&shared);
-                tasks.spawn(tcp::serve(listener, spoken, shared, stopped.clone()));
-            }
-            while tasks.join_next().await.is_some() {}
-            // An error means that the sender is gone, and with it the service.
-            drop(stopped.wait_for(|stop| *stop).await);
-            if let Some(quic) = quic {
-                quic.drain(QUIC_DRAIN.max(shared.last_answer())).await;
-            }
-            shared.wait_until_closed().await;
+        let plain = tcp.into_iter().map(|listener| (listener, Protocol::Plain));
+        let mut listeners = dns_serve::Listeners {
+            tcp: plain.collect(),
+            ..dns_serve::Listeners::default()
         };
-        let thread = thread::Builder::new()
-            .name("dns-streams".to_owned())
-            .spawn(move || runtime.block_on(run))?;
+        let certificates = encrypted
+            .map(|encrypted| encrypted.add_to(&mut listeners))
+            .transpose()?;
+        let running = dns_serve::Streams::start("dns-streams", listeners, shared)?;
+        if let Some(certificates) = &certificates {
+            tokio::spawn(certificates.clone().follow());
+        }
         Ok(Self {
-            stop,
-            thread,
+            running,
             certificates,
         })
     }

@@ -1,41 +1,49 @@
-//! Shared by the connections of all stream transports: snapshot, bounds, counters and one responder.
+//! Answers the queries of all stream transports: snapshot, access lists, counters and one responder.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use daemon::connections::{Connections, Place};
+use daemon::connections::Connections;
 use daemon::snapshot::Cell;
+use dns_answer::transfer::Transfer;
 use dns_answer::{Client, Responder, Snapshot, Transport, Verdict};
-use dns_wire::Rcode;
+use dns_serve::{Admission, Answer, Counters, Limits, Messages, Replies, Service};
+use dns_wire::{Name, Rcode};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::access::Access;
 use crate::config::TcpLimits;
 use crate::metrics::{ThreadTotals, Totals};
 use crate::programs::LuaPrograms;
-use crate::quic::Ask;
 use crate::random;
 
-/// The longest query that is read: a query with every option there is does not come near.
-pub(crate) const MAX_QUERY: usize = 4096;
 /// The time between two attempts to answer a waiting query.
-pub(crate) const POLL: Duration = Duration::from_millis(2);
+const POLL: Duration = Duration::from_millis(2);
 /// How long connections are still read when the server stops, so that queries on their way are answered.
-pub(crate) const LAST: Duration = Duration::from_millis(500);
+const LAST: Duration = Duration::from_millis(500);
+/// How long a handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+/// How long a connection of QUIC may be idle.
+const QUIC_IDLE: Duration = Duration::from_secs(10);
+/// The shortest time for the last answers of QUIC.
+const QUIC_DRAIN: Duration = Duration::from_secs(1);
 
 /// Shared by all connections. One thread runs them all.
 #[derive(Debug)]
 pub struct Shared {
-    pub(crate) cell: Arc<Cell<Snapshot>>,
-    pub(crate) limits: TcpLimits,
-    pub(crate) hold: Duration,
-    pub(crate) access: Arc<Cell<Access>>,
-    connections: Arc<Connections>,
+    cell: Arc<Cell<Snapshot>>,
+    limits: Limits,
+    hold: Duration,
+    access: Arc<Cell<Access>>,
+    counters: Counters,
     totals: Totals,
     thread: Arc<ThreadTotals>,
     responder: Mutex<Responder<LuaPrograms>>,
+    /// Where replies are made.
+    scratch: Mutex<Vec<u8>>,
 }
 
 impl Shared {
@@ -48,13 +56,25 @@ impl Shared {
         totals: Totals,
     ) -> Arc<Self> {
         let responder = Responder::new(LuaPrograms, random::seed());
+        let limits = Limits {
+            connections: limits.connections,
+            per_client: limits.per_client,
+            pipeline: limits.pipeline,
+            idle: limits.idle,
+            quic_idle: QUIC_IDLE,
+            handshake: HANDSHAKE,
+            write: limits.idle,
+            last: LAST,
+            answer: QUIC_DRAIN.max(hold + LAST),
+        };
         Arc::new(Self {
             responder: Mutex::new(responder),
+            scratch: Mutex::new(vec![0; dns_answer::MAX_MESSAGE]),
             cell,
             limits,
             hold,
             access,
-            connections: Connections::new(limits.connections, limits.per_client),
+            counters: Counters::new(&limits),
             thread: totals.add_thread(),
             totals,
         })
@@ -75,75 +95,163 @@ impl Shared {
         verdict
     }
 
-    /// Answers one message, after a wait while nothing is known yet; `None` is silence.
-    pub(crate) async fn answer(
-        &self,
-        message: &[u8],
-        peer: SocketAddr,
-        transport: Transport,
-    ) -> Option<Vec<u8>> {
-        let deadline = now() + self.hold;
-        let mut out = vec![0; dns_answer::MAX_MESSAGE];
-        let length = loop {
-            let client = Client {
-                peer,
-                local: None,
-                local_port: 0,
-                transport,
-                can_wait: now() < deadline,
-                may_ask: self.access.current().may_ask(peer.ip()),
-            };
-            match self.respond(message, &client, &mut out) {
-                Verdict::Reply(length) => break length,
-                Verdict::Wait { .. } => tokio::time::sleep(POLL).await,
-                Verdict::Silent => return None,
-                // Transfers are for TCP, or TLS with a protocol of its own (RFC 9103).
-                Verdict::Transfer { .. } => {
-                    break dns_answer::refuse(message, Rcode::REFUSED, &mut out)?;
-                }
-            }
-        };
-        out.truncate(length);
-        Some(out)
+    fn scratch(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The longest time from the last query to its answer: the wait for first results, and the sending.
-    pub(crate) fn last_answer(&self) -> Duration {
-        self.hold + LAST
-    }
-
-    /// How many connections there are.
-    #[must_use]
-    pub fn connections(&self) -> Arc<Connections> {
-        Arc::clone(&self.connections)
-    }
-
-    /// Waits until no connection is open.
-    pub async fn wait_until_closed(&self) {
-        while self.connections.open() > 0 {
-            tokio::time::sleep(POLL).await;
+    /// A client as the responder sees it. A reload may change who may ask while a connection lasts.
+    fn client(&self, client: &dns_serve::Client, can_wait: bool) -> Client {
+        Client {
+            peer: client.peer,
+            local: client.local.map(|local| local.ip()),
+            local_port: client.local.map_or(0, |local| local.port()),
+            transport: match client.transport {
+                dns_serve::Transport::Tcp => Transport::Tcp,
+                dns_serve::Transport::Tls => Transport::Tls,
+                dns_serve::Transport::Https => Transport::Https,
+                dns_serve::Transport::Quic => Transport::Quic,
+            },
+            can_wait,
+            may_ask: self.access.current().may_ask(client.peer.ip()),
         }
     }
 
-    /// Takes a place for a client, unless the access list excludes it or a bound is reached.
-    pub(crate) fn admit(&self, client: IpAddr) -> Option<Place> {
+    /// Answers a query that waits for first results, when they come or the wait is over.
+    async fn answer_later(
+        self: Arc<Self>,
+        message: Vec<u8>,
+        client: dns_serve::Client,
+        later: mpsc::Sender<Vec<u8>>,
+    ) {
+        let deadline = now() + self.hold;
+        let reply = loop {
+            if later.is_closed() {
+                return;
+            }
+            match self.reply(&message, &self.client(&client, now() < deadline)) {
+                Some(reply) => break reply,
+                None => tokio::time::sleep(POLL).await,
+            }
+        };
+        if later.send(reply).await.is_err() {
+            tracing::debug!(peer = %client.peer, "Client is gone before its answer");
+        }
+    }
+
+    /// A reply, empty when there is none; `None` while the query has to wait.
+    fn reply(&self, message: &[u8], client: &Client) -> Option<Vec<u8>> {
+        let mut scratch = self.scratch();
+        match self.respond(message, client, &mut scratch) {
+            Verdict::Reply(length) => Some(scratch.get(..length).unwrap_or_default().to_vec()),
+            Verdict::Wait { .. } => None,
+            Verdict::Silent | Verdict::Transfer { .. } => Some(Vec::new()),
+        }
+    }
+
+    /// Begins to send a whole zone, if the client may have it.
+    fn transfer(
+        &self,
+        message: &[u8],
+        apex: &Name,
+        client: &dns_serve::Client,
+        replies: &mut Replies,
+    ) -> Answer {
+        let peer = client.peer;
+        // Transfers are for TCP, or TLS with a protocol of its own (RFC 9103).
+        let is_allowed = client.transport == dns_serve::Transport::Tcp
+            && self.access.current().may_transfer(peer.ip());
+        let snapshot = self.cell.current();
+        let zone = snapshot
+            .table
+            .zone(apex)
+            .and_then(|served| served.zone.clone())
+            .filter(|_| is_allowed);
+        let Some(zone) = zone else {
+            let mut scratch = self.scratch();
+            return match dns_answer::refuse(message, Rcode::REFUSED, &mut scratch) {
+                Some(length) => {
+                    replies.push(scratch.get(..length).unwrap_or_default());
+                    Answer::Now
+                }
+                None => Answer::Silence,
+            };
+        };
+        tracing::info!(zone = %apex, %peer, serial = zone.soa().serial, "Zone is transferred");
+        Answer::Messages(Box::new(ZoneMessages {
+            transfer: Transfer::new(&zone, message),
+            scratch: vec![0; dns_answer::MAX_MESSAGE],
+        }))
+    }
+}
+
+impl Service for Shared {
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    fn admit(&self, client: IpAddr, connections: &Arc<Connections>) -> Option<Admission> {
         if !self.access.current().may_ask(client) {
             self.totals.outsiders.fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        self.connections.admit(client)
+        Some(Admission {
+            place: connections.admit(client)?,
+            is_refusal: false,
+        })
+    }
+
+    fn answer(
+        self: &Arc<Self>,
+        message: &[u8],
+        client: &dns_serve::Client,
+        later: &mpsc::Sender<Vec<u8>>,
+        replies: &mut Replies,
+    ) -> Answer {
+        let asker = self.client(client, true);
+        let mut scratch = self.scratch();
+        match self.respond(message, &asker, &mut scratch) {
+            Verdict::Reply(length) => {
+                replies.push(scratch.get(..length).unwrap_or_default());
+                Answer::Now
+            }
+            Verdict::Silent => Answer::NotDns,
+            Verdict::Wait { .. } => {
+                let message = message.to_vec();
+                tokio::spawn(Arc::clone(self).answer_later(message, *client, later.clone()));
+                Answer::Later
+            }
+            Verdict::Transfer { apex } => {
+                drop(scratch);
+                self.transfer(message, &apex, client, replies)
+            }
+        }
     }
 }
 
-/// Answers for QUIC.
-#[must_use]
-pub fn ask(shared: Arc<Shared>) -> Ask {
-    Arc::new(move |message, peer| {
-        let shared = Arc::clone(&shared);
-        Box::pin(async move { shared.answer(&message, peer, Transport::Quic).await })
-    })
+/// The messages of a zone.
+#[derive(Debug)]
+struct ZoneMessages {
+    transfer: Transfer,
+    scratch: Vec<u8>,
 }
 
-pub(crate) fn now() -> Instant {
+impl Messages for ZoneMessages {
+    fn next(&mut self, replies: &mut Replies) -> bool {
+        let next = self.transfer.next_message(&mut self.scratch);
+        if let Some(length) = next {
+            replies.push(self.scratch.get(..length).unwrap_or_default());
+        }
+        next.is_some()
+    }
+}
+
+fn now() -> Instant {
     Instant::now()
 }
+
+#[cfg(test)]
+mod tests;

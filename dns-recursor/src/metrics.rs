@@ -8,11 +8,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use daemon::connections::Connections;
 use daemon::metrics::{Histogram, Labels, Page, float, labels};
 use dns_cache::cache::Cache;
 use dns_front::front::Source;
 use dns_resolve::forward::Fitness;
+use dns_serve::Counters;
 use dns_wire::Rcode;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
@@ -81,7 +81,7 @@ pub struct Scrape {
     /// The counters of the driver.
     pub observed: Arc<Mutex<Observed>>,
     /// The counters of connections.
-    pub connections: Arc<Connections>,
+    pub connections: Counters,
     /// The stream from healthd.
     pub link: Link,
     /// The `server` label: the addresses that the server listens on.
@@ -160,11 +160,7 @@ impl Scrape {
         page.gauges(CACHE_OCTETS, "Memory of the cache", floats(octets))?;
         let hits = [Source::Positive, Source::Negative].map(|source| sum.from_source(source));
         page.counters(CACHE_HITS, "Answers from the cache", by_pool(hits))?;
-        page.counters(
-            CACHE_EVICTIONS,
-            "Entries evicted",
-            by_pool(usage.evictions),
-        )?;
+        page.counters(CACHE_EVICTIONS, "Entries evicted", by_pool(usage.evictions))?;
         let one = |value| vec![(self.labels(&[]), value)];
         let stale = sum.from_source(Source::Stale);
         let known = hits.iter().sum::<u64>() + stale + sum.from_source(Source::Failure);
@@ -188,8 +184,8 @@ impl Scrape {
     }
 
     fn connections(&self, page: &mut Page<'_, '_>) -> fmt::Result {
-        let open = self.connections.open();
-        let refused = self.connections.refused();
+        let open = self.connections.tcp.open();
+        let refused = self.connections.tcp.refused();
         page.gauge(TCP_CONNECTIONS, "Open connections", float(open))?;
         page.counter(TCP_REFUSED, "Connections turned away", refused)?;
         match self.link.state() {

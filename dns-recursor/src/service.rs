@@ -17,13 +17,13 @@ use dns_front::front::View;
 use dns_front::local::Local;
 use dns_resolve::exchange::Entropy as _;
 use dns_resolve::forward::Table;
+use dns_serve::{Counters, DOT, Listeners, Protocol, Streams};
 use dns_wire::Type;
 use parking_lot::Mutex;
 use proto::endpoint::Endpoint;
 use rustix::io::Errno;
 use serde_json::Value;
 use tokio::task::JoinHandle;
-use tokio_rustls::TlsAcceptor;
 
 use crate::clock::Clock;
 use crate::config::{Allow, Config, DEFAULT_LISTEN, Network, Source};
@@ -33,16 +33,13 @@ use crate::healthd::{Healthd, Link};
 use crate::metrics::Scrape;
 use crate::server::{Resources, Responder, Snapshot};
 use crate::status::Report;
-use crate::tcp::{Listeners, Streams};
 use crate::totals::Totals;
-use crate::{load, routes, self_check};
+use crate::{load, routes, self_check, tcp};
 
 /// The name of the DNS sockets among inherited ones.
 const SOCKETS: &str = "dns";
 /// The name of the sockets of DNS over TLS.
 const TLS_SOCKETS: &str = "dns-tls";
-/// The ALPN name of DNS over TLS (RFC 7858's entry in the IANA registry).
-const ALPN: &[u8] = b"dot";
 /// The interval of lookups of the node's own networks, for the default of `allow-from`.
 const NETWORKS_LOOK: Duration = Duration::from_secs(60);
 /// The interval of checks of the certificate's files.
@@ -58,6 +55,7 @@ const DRAIN_POLL: Duration = Duration::from_millis(10);
 pub struct Recursor {
     engine: Engine,
     streams: Streams,
+    connections: Counters,
     driver: driver::Handle,
     cell: Arc<Cell<Snapshot>>,
     cache: Arc<Cache>,
@@ -154,7 +152,7 @@ impl Service for Recursor {
             jobs: driver.jobs(),
             totals: totals.clone(),
         };
-        let streams = Streams::start(
+        let (streams, connections) = tcp::start(
             sockets.streams,
             config.network.tcp,
             Responder::new(&resources),
@@ -180,6 +178,7 @@ impl Service for Recursor {
             networks: tokio::spawn(follow_networks(Arc::clone(&cell), Arc::clone(&allow))),
             engine,
             streams,
+            connections,
             driver,
             cell,
             cache,
@@ -283,7 +282,7 @@ impl Recursor {
             totals: self.totals.clone(),
             cache: Arc::clone(&self.cache),
             observed: self.driver.observed(),
-            connections: self.streams.connections(),
+            connections: self.connections.clone(),
             link: self.link(),
             server: first.map_or_else(String::new, |address| format!("dns://{address}")),
         }));
@@ -393,27 +392,28 @@ impl Sockets {
             }
         }
         let tcp = listen::tcp(inherited, SOCKETS, &addresses)?;
-        let mut certificates = None;
-        let tls = match &network.tls {
-            None => None,
-            Some(tls) => {
-                let read = Certificates::read(&[tls.files()])
-                    .map_err(|error| StartError::new(exit::CONFIG, error))?;
-                let config = read
-                    .server_config(&[ALPN])
-                    .map_err(|error| StartError::new(exit::CONFIG, error))?;
-                let acceptor = TlsAcceptor::from(Arc::new(config));
-                certificates = Some(read);
-                let listeners = listen::tcp(inherited, TLS_SOCKETS, &tls.listen)?;
-                for listener in &listeners {
-                    tracing::info!(address = %listener.local_addr()?, "Listening (TLS)");
-                }
-                Some((listeners, acceptor))
-            }
+        let plain = tcp.into_iter().map(|listener| (listener, Protocol::Plain));
+        let mut streams = Listeners {
+            tcp: plain.collect(),
+            ..Listeners::default()
         };
+        let mut certificates = None;
+        if let Some(tls) = &network.tls {
+            let read = Certificates::read(&[tls.files()])
+                .map_err(|error| StartError::new(exit::CONFIG, error))?;
+            let config = read
+                .server_config(&[DOT])
+                .map_err(|error| StartError::new(exit::CONFIG, error))?;
+            let protocol = Protocol::Tls(Arc::new(config).into());
+            certificates = Some(read);
+            for listener in listen::tcp(inherited, TLS_SOCKETS, &tls.listen)? {
+                tracing::info!(address = %listener.local_addr()?, "Listening (TLS)");
+                streams.tcp.push((listener, protocol.clone()));
+            }
+        }
         Ok(Self {
             udp,
-            streams: Listeners { tcp, tls },
+            streams,
             addresses,
             certificates,
         })

@@ -714,7 +714,7 @@ async fn draining_answers_a_query_that_is_still_on_its_way() {
         let mut rest = Vec::new();
         (answer, connection.read_to_end(&mut rest).unwrap())
     });
-    let connections = server.recursor.streams.connections();
+    let connections = &server.recursor.connections.tcp;
     while connections.open() == 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

@@ -118,10 +118,7 @@ impl Parser<'_> {
         outcome.map_err(|error| Fault::new(head.next + error.token, error.to_string()))?;
         let long = |token: &Token<'_>| token.text.len() > 255;
         if matches!(rtype, Type::TXT | Type::SPF) && data.iter().any(long) {
-            self.warn(
-                at,
-                "a string of more than 255 octets is split".to_owned(),
-            );
+            self.warn(at, "a string of more than 255 octets is split".to_owned());
         }
         let parsed = match rtype {
             Type::LUA => program_of_wire(&octets, head.next)?,

@@ -271,7 +271,10 @@ fn broken_programs_are_refused() {
     refused("a LUA A \" \"", &["1:9 the program is missing"]);
     refused("a LUA ifportup", &["1:7 `ifportup` is no record type"]);
     refused("a LUA ANY x", &["1:7 `ANY` is no record type"]);
-    refused(r"a LUA \# 1 00", &["1:7 these octets are not valid LUA data"]);
+    refused(
+        r"a LUA \# 1 00",
+        &["1:7 these octets are not valid LUA data"],
+    );
     refused(
         r"a LUA \# 4 0001 0578",
         &["1:7 these octets are not valid LUA data"],
@@ -555,10 +558,7 @@ fn other_classes_and_meta_types_are_refused() {
     refused("a 1 2 A 192.0.2.1", &["1:5 `2` is no record type"]);
     refused("a IN IN A 192.0.2.1", &["1:6 `IN` is no record type"]);
     refused("a \"A\" 192.0.2.1", &["1:3 `A` is no record type"]);
-    refused(
-        "\"a\" A 192.0.2.1",
-        &["1:1 a domain name has no quotes"],
-    );
+    refused("\"a\" A 192.0.2.1", &["1:1 a domain name has no quotes"]);
     refused("a", &["1:1 the record's type is missing"]);
 }
 

@@ -1,7 +1,7 @@
 //! DNS over HTTPS (RFC 8484), by HTTP/2 and HTTP/1.1: a connection is handed over once it has its place
 //! among those of TCP, and hyper carries it.
 //!
-//! Decides no answer: [`Shared`] does, and `exchange` maps it to HTTP.
+//! Decides no answer: [`Service`] does, and `exchange` maps it to HTTP.
 
 mod exchange;
 
@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use dns_answer::Transport;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
@@ -29,7 +28,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use self::exchange::{Place, Refusal};
-use crate::shared::{LAST, MAX_QUERY, Shared};
+use crate::service::{Client, Limits, MAX_QUERY, Service, Transport, ask};
 
 /// The protocols offered in TLS, the preferred first (RFC 8484 §5.2).
 pub const PROTOCOLS: [&[u8]; 2] = [H2, b"http/1.1"];
@@ -68,8 +67,8 @@ impl std::fmt::Debug for Site {
 }
 
 /// A connection as its requests see it.
-struct Caller {
-    shared: Arc<Shared>,
+struct Caller<S> {
+    service: Arc<S>,
     path: Arc<str>,
     peer: SocketAddr,
     /// Requests that have come, and those that were answered or given up.
@@ -78,23 +77,23 @@ struct Caller {
 }
 
 /// Serves a connection until it ends, is idle for too long, or `stop` is set.
-pub(crate) async fn serve(
+pub(crate) async fn serve<S: Service>(
     stream: TlsStream<TcpStream>,
     peer: SocketAddr,
     path: Arc<str>,
-    shared: Arc<Shared>,
+    service: Arc<S>,
     stop: watch::Receiver<bool>,
 ) {
-    let limits = shared.limits;
+    let limits = *service.limits();
     let is_h2 = stream.get_ref().1.alpn_protocol() == Some(H2);
     let caller = Arc::new(Caller {
-        shared,
+        service,
         path,
         peer,
         begun: AtomicU64::new(0),
         ended: AtomicU64::new(0),
     });
-    let service = {
+    let requests = {
         let caller = Arc::clone(&caller);
         service_fn(move |request| {
             let caller = Arc::clone(&caller);
@@ -110,18 +109,18 @@ pub(crate) async fn serve(
             .initial_connection_window_size(WINDOW)
             .max_concurrent_streams(u32::try_from(limits.pipeline).unwrap_or(u32::MAX))
             .max_header_list_size(MAX_HEAD.into());
-        let connection = pin!(builder.serve_connection(stream, service));
+        let connection = pin!(builder.serve_connection(stream, requests));
         let end = http2::Connection::graceful_shutdown;
-        caller.watch_over(connection, limits.idle, stop, end).await
+        caller.watch_over(connection, &limits, stop, end).await
     } else {
         let mut builder = http1::Builder::new();
         builder
             .timer(TokioTimer::new())
             .header_read_timeout(limits.idle)
             .max_header_size(MAX_HEAD.into());
-        let connection = pin!(builder.serve_connection(stream, service));
+        let connection = pin!(builder.serve_connection(stream, requests));
         let end = http1::Connection::graceful_shutdown;
-        caller.watch_over(connection, limits.idle, stop, end).await
+        caller.watch_over(connection, &limits, stop, end).await
     };
     match served {
         Some(Ok(())) => {}
@@ -130,12 +129,12 @@ pub(crate) async fn serve(
     }
 }
 
-impl Caller {
+impl<S: Service> Caller<S> {
     /// Drives a connection; asks it to end when it has been idle, or is to stop. `None` when it does not.
     async fn watch_over<C: Future>(
         &self,
         mut connection: Pin<&mut C>,
-        idle: Duration,
+        limits: &Limits,
         mut stop: watch::Receiver<bool>,
         end: impl Fn(Pin<&mut C>),
     ) -> Option<C::Output> {
@@ -146,12 +145,12 @@ impl Caller {
                 // An error means that the service is gone.
                 () = async { drop(stop.wait_for(|stop| *stop).await) } => {
                     // Queries that are on their way are still answered.
-                    if let Ok(output) = timeout(LAST, connection.as_mut()).await {
+                    if let Ok(output) = timeout(limits.last, connection.as_mut()).await {
                         return Some(output);
                     }
                     break;
                 }
-                () = tokio::time::sleep(idle) => {
+                () = tokio::time::sleep(limits.idle) => {
                     let before = std::mem::replace(&mut begun, self.begun.load(Ordering::Relaxed));
                     if begun == before && begun == self.ended.load(Ordering::Relaxed) {
                         break;
@@ -160,12 +159,12 @@ impl Caller {
             }
         }
         end(connection.as_mut());
-        let closing = CLOSING.max(self.shared.last_answer());
+        let closing = CLOSING.max(limits.answer);
         timeout(closing, connection).await.ok()
     }
 
     async fn handle(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
-        let _under_way = UnderWay::new(self);
+        let _under_way = UnderWay::new(&self.begun, &self.ended);
         let (head, mut body) = request.into_parts();
         match self.answer(&head, &mut body).await {
             Ok(octets) => message(octets),
@@ -182,7 +181,7 @@ impl Caller {
             Place::Target(query) => query.into(),
             Place::Body => {
                 let body = Limited::new(body, MAX_QUERY).collect();
-                match timeout(self.shared.limits.idle, body).await {
+                match timeout(self.service.limits().idle, body).await {
                     Ok(Ok(body)) => body.to_bytes(),
                     Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(Refusal::LONG),
                     Ok(Err(_)) => return Err(Refusal::BROKEN),
@@ -190,7 +189,12 @@ impl Caller {
                 }
             }
         };
-        let answer = self.shared.answer(&query, self.peer, Transport::Https);
+        let client = Client {
+            peer: self.peer,
+            local: None,
+            transport: Transport::Https,
+        };
+        let answer = ask(&self.service, &query, &client);
         answer.await.ok_or(Refusal::NO_QUERY)
     }
 }
@@ -214,9 +218,9 @@ async fn discard(mut body: Incoming) {
 struct UnderWay<'a>(&'a AtomicU64);
 
 impl<'a> UnderWay<'a> {
-    fn new(caller: &'a Caller) -> Self {
-        caller.begun.fetch_add(1, Ordering::Relaxed);
-        Self(&caller.ended)
+    fn new(begun: &AtomicU64, ended: &'a AtomicU64) -> Self {
+        begun.fetch_add(1, Ordering::Relaxed);
+        Self(ended)
     }
 }
 

@@ -2,6 +2,7 @@
 //! other.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use daemon::snapshot::Cell;
@@ -10,13 +11,17 @@ use dns_answer::Snapshot;
 use dns_answer::live::{LiveAnswer, LiveSets};
 use dns_answer::table::{Served, Table};
 use dns_answer::testing::{query, records, snapshot};
+use dns_serve::{MAX_QUERY, Protocol, converse, serve};
 use dns_wire::Type;
 use dns_wire::hash::Seed;
 use rustls::pki_types::ServerName;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore, pki_types::CertificateDer};
 use tempfile::TempDir;
-use tokio_rustls::TlsConnector;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::*;
 use crate::access::Access;
@@ -106,7 +111,7 @@ async fn start(certificates: &Certificates, limits: TcpLimits) -> SocketAddr {
     let (stop, stopped) = watch::channel(false);
     let acceptor = TlsAcceptor::from(Arc::new(config));
     tokio::spawn(async move {
-        serve(listener, Spoken::Tls(acceptor), shared, stopped).await;
+        serve(listener, Protocol::Tls(acceptor), shared, stopped).await;
         drop(stop);
     });
     address
@@ -195,7 +200,7 @@ async fn listen(shared: Arc<Shared>) -> (SocketAddr, watch::Sender<bool>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = watch::channel(false);
-    tokio::spawn(serve(listener, Spoken::Plain, shared, stopped));
+    tokio::spawn(serve(listener, Protocol::Plain, shared, stopped));
     (address, stop)
 }
 
@@ -267,7 +272,7 @@ async fn queries_that_wait_when_the_connection_has_had_its_time_are_answered() {
         let (address, stop) = listen(Arc::clone(&shared)).await;
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(&pipelined(3)).await.unwrap();
-        while shared.connections().open() == 0 {
+        while shared.counters().tcp.open() == 0 {
             tokio::time::sleep(POLL).await;
         }
         if idle == long {
@@ -285,11 +290,14 @@ async fn who_may_ask_no_more_is_refused_on_a_connection_of_before() {
     let (shared, access) = waiting(Duration::ZERO, Duration::from_secs(60));
     // The node itself may always ask.
     let peer = "192.0.2.7:5353".parse().unwrap();
-    let connection = Connection::new(Transport::Tcp, peer, None, shared);
+    let from = dns_serve::Client {
+        peer,
+        local: None,
+        transport: dns_serve::Transport::Tcp,
+    };
     let (mut client, server) = tokio::io::duplex(MAX_QUERY);
-    let (reader, writer) = tokio::io::split(server);
     let (_stop, stopped) = watch::channel(false);
-    tokio::spawn(connection.run(reader, writer, stopped));
+    tokio::spawn(converse(server, from, false, shared, stopped));
     let query = query(&"example.".parse().unwrap(), Type::SOA);
     let rcode = |reply: Vec<u8>| reply[3] & 15;
     assert_eq!(rcode(exchange(&mut client, &query).await), 0);

@@ -1,0 +1,115 @@
+//! Accepts connections over TCP within the bounds of a service, and makes their handshakes.
+//!
+//! A connection beyond a bound is closed at once. [`daemon::accept`] lets it wait in the kernel's queue instead;
+//! a resolver that is turned away asks the next server sooner.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+use crate::framed::converse;
+use crate::https::{self, Site};
+use crate::service::{Admission, Client, Service, Transport};
+
+/// The pause after a failed accept. The usual cause is a lack of file descriptors.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The protocol of a listener's connections.
+#[derive(Clone)]
+pub enum Protocol {
+    /// DNS.
+    Plain,
+    /// DNS over TLS.
+    Tls(TlsAcceptor),
+    /// DNS over HTTPS.
+    Https(Site),
+}
+
+impl fmt::Debug for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Plain => f.write_str("Plain"),
+            Self::Tls(_) => f.write_str("Tls"),
+            Self::Https(site) => f.debug_tuple("Https").field(site).finish(),
+        }
+    }
+}
+
+/// Accepts connections until `stop` is set.
+pub async fn serve<S: Service>(
+    listener: TcpListener,
+    protocol: Protocol,
+    service: Arc<S>,
+    mut stop: watch::Receiver<bool>,
+) {
+    loop {
+        let accepted = tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => return,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                if let Some(admission) = service.admit(peer.ip(), &service.counters().tcp) {
+                    let arrival = (stream, peer, admission);
+                    let (protocol, service) = (protocol.clone(), Arc::clone(&service));
+                    tokio::spawn(begin(arrival, protocol, service, stop.clone()));
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "Cannot accept a connection");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Serves one connection, from its handshake to its end.
+async fn begin<S: Service>(
+    (stream, peer, admission): (TcpStream, SocketAddr, Admission),
+    protocol: Protocol,
+    service: Arc<S>,
+    stop: watch::Receiver<bool>,
+) {
+    let Admission {
+        place: _place,
+        is_refusal,
+    } = admission;
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%peer, %error, "Connection cannot be set up");
+    }
+    let mut client = Client {
+        peer,
+        local: stream.local_addr().ok(),
+        transport: Transport::Tcp,
+    };
+    let (acceptor, site) = match &protocol {
+        Protocol::Plain => return converse(stream, client, is_refusal, service, stop).await,
+        Protocol::Tls(acceptor) => (acceptor, None),
+        Protocol::Https(site) => (&site.tls, Some(site)),
+    };
+    let handshake = acceptor.accept(stream);
+    let stream = match timeout(service.limits().handshake, handshake).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => {
+            tracing::debug!(%peer, %error, "TLS handshake failed");
+            return;
+        }
+        Err(_) => {
+            tracing::debug!(%peer, "TLS handshake timed out");
+            return;
+        }
+    };
+    match site {
+        Some(site) => https::serve(stream, peer, Arc::clone(&site.path), service, stop).await,
+        None => {
+            client.transport = Transport::Tls;
+            converse(stream, client, is_refusal, service, stop).await;
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The two sides of this crate: what a DNS server implements, and what it sets.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use daemon::connections::{Connections, Place};
+use tokio::sync::mpsc;
+
+/// The longest query that is read. A query with every option is far shorter.
+pub const MAX_QUERY: usize = 4096;
+
+/// A DNS server, as its connections see it.
+pub trait Service: Send + Sync + 'static {
+    /// The bounds of connections.
+    fn limits(&self) -> &Limits;
+
+    /// The counters of connections.
+    fn counters(&self) -> &Counters;
+
+    /// Admits a client's connection among these, or not.
+    fn admit(&self, client: IpAddr, connections: &Arc<Connections>) -> Option<Admission>;
+
+    /// Answers a message. `later` is for [`Answer::Later`]. It has room for one message of each query that
+    /// waits, and it is closed when the client has gone.
+    fn answer(
+        self: &Arc<Self>,
+        message: &[u8],
+        client: &Client,
+        later: &mpsc::Sender<Vec<u8>>,
+        replies: &mut Replies,
+    ) -> Answer;
+}
+
+/// The bounds of connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections in all.
+    pub connections: usize,
+    /// Connections of one client.
+    pub per_client: usize,
+    /// Queries of one connection that may wait for answers.
+    pub pipeline: usize,
+    /// How long a connection may send no whole query while no answer is due.
+    pub idle: Duration,
+    /// How long a connection of QUIC may be idle.
+    pub quic_idle: Duration,
+    /// How long a handshake may take. A connection has its place from its beginning.
+    pub handshake: Duration,
+    /// How long one write may take.
+    pub write: Duration,
+    /// How long connections are still read after a stop: queries on their way are answered.
+    pub last: Duration,
+    /// The longest time from the last query to its answer.
+    pub answer: Duration,
+}
+
+/// The counters of connections.
+#[derive(Clone, Debug)]
+pub struct Counters {
+    /// Connections over TCP: plain, TLS and HTTPS.
+    pub tcp: Arc<Connections>,
+    /// Connections over QUIC.
+    pub quic: Arc<Connections>,
+}
+
+impl Counters {
+    /// No connections yet, and these bounds.
+    #[must_use]
+    pub fn new(limits: &Limits) -> Self {
+        let connections = || Connections::new(limits.connections, limits.per_client);
+        Self {
+            tcp: connections(),
+            quic: connections(),
+        }
+    }
+}
+
+/// A client's connection that is let in.
+#[derive(Debug)]
+pub struct Admission {
+    /// Its place, for as long as it lasts.
+    pub place: Place,
+    /// Whether the connection ends after the first reply, which is a refusal.
+    pub is_refusal: bool,
+}
+
+/// The client of a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Client {
+    pub peer: SocketAddr,
+    /// The address that it has connected to, of TCP and TLS.
+    pub local: Option<SocketAddr>,
+    pub transport: Transport,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    Tcp,
+    Tls,
+    Https,
+    Quic,
+}
+
+/// What becomes of a message.
+#[derive(Debug)]
+pub enum Answer {
+    /// The reply is among the replies.
+    Now,
+    /// The reply comes by the channel, once; an empty one is no reply.
+    Later,
+    /// These are the reply. Only TCP and TLS carry several messages.
+    Messages(Box<dyn Messages>),
+    /// There is no reply.
+    Silence,
+    /// The message is not DNS, and the connection ends.
+    NotDns,
+}
+
+/// A reply of many messages.
+pub trait Messages: std::fmt::Debug + Send {
+    /// Adds the next message; false when there is none.
+    fn next(&mut self, replies: &mut Replies) -> bool;
+}
+
+/// Replies to write, each behind its length (RFC 1035 §4.2.2).
+#[derive(Debug, Default)]
+pub struct Replies(Vec<u8>);
+
+impl Replies {
+    pub fn push(&mut self, message: &[u8]) {
+        if let Ok(length) = u16::try_from(message.len()) {
+            self.0.extend_from_slice(&length.to_be_bytes());
+            self.0.extend_from_slice(message);
+        }
+    }
+
+    pub(crate) fn octets(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// Answers one message; `None` when there is no reply.
+pub(crate) async fn ask<S: Service>(
+    service: &Arc<S>,
+    message: &[u8],
+    client: &Client,
+) -> Option<Vec<u8>> {
+    let (later, mut ready) = mpsc::channel(1);
+    let mut replies = Replies::default();
+    let reply = match service.answer(message, client, &later, &mut replies) {
+        Answer::Now => replies.0.split_off(2.min(replies.0.len())),
+        Answer::Later => {
+            drop(later);
+            ready.recv().await?
+        }
+        Answer::Messages(_) | Answer::Silence | Answer::NotDns => return None,
+    };
+    (!reply.is_empty()).then_some(reply)
+}
