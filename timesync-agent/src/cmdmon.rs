@@ -2,13 +2,14 @@
 //!
 //! On the runtime's thread, which sees snapshots alone; what is to be done goes to whoever [does it](Control).
 
+use parking_lot::Mutex;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use daemon::snapshot::Cell;
@@ -250,7 +251,7 @@ impl Shared {
         if !policy.client_log {
             return true;
         }
-        let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut random = self.random.lock();
         self.tables.command(from, now(), limit, &mut random)
     }
 

@@ -4,10 +4,11 @@ mod controller;
 mod ntp_listeners;
 pub(crate) mod sockets;
 
+use parking_lot::Mutex;
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use daemon::admin::{Reply, Routes};
@@ -315,7 +316,7 @@ fn check_self(context: &Context, agent: &Agent, supply: &Supply, random: &mut Ra
     let beat = Arc::downgrade(&agent.heartbeat());
     let (supply, random) = (supply.clone(), Mutex::new(random.fork()));
     context.admin.self_check(move || {
-        let random = random.lock().unwrap_or_else(PoisonError::into_inner).fork();
+        let random = random.lock().fork();
         self_check::run(Weak::clone(&beat), supply.clone(), random)
     });
 }
@@ -390,7 +391,7 @@ fn warn_all(config: &Config) {
 fn add_page(admin: &Routes, views: &Arc<Cell<View>>, history: &Arc<Mutex<History>>) {
     let (views, history) = (Arc::clone(views), Arc::clone(history));
     admin.get("/", move |_| {
-        let history = history.lock().unwrap_or_else(PoisonError::into_inner);
+        let history = history.lock();
         let page = page::render(&views.current(), &history);
         async move { Reply::html(page) }
     });
@@ -425,7 +426,7 @@ impl Follower {
         self.health.tell(view);
         let reason = (!labels::is_ready(view)).then(|| labels::summary(view));
         self.readiness.set_unready("clock", reason);
-        let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut history = self.history.lock();
         history.note(view);
     }
 }

@@ -4,15 +4,17 @@
 //! and `timerfd`, one buffer per message. No `epoll`, no `sendmmsg`, nothing of std's network, no system call of its own.
 
 pub mod clock;
+mod datagram;
 pub mod other_daemons;
 pub mod socket;
-mod sys;
 pub mod timer;
 
 use std::io;
 use std::os::fd::RawFd;
 
-pub use sys::Events;
+use rustix::rand::{GetRandomFlags, getrandom};
+
+pub use sys::wait::Events;
 
 /// Waits until one of these has something, without end. What each has is written beside it.
 ///
@@ -20,7 +22,7 @@ pub use sys::Events;
 ///
 /// The kernel refuses; a signal is no error.
 pub fn wait(descriptors: &mut [(RawFd, Events)]) -> io::Result<()> {
-    sys::poll(descriptors)
+    sys::wait::poll(descriptors)
 }
 
 /// From here on SIGTERM and SIGINT do not end the process but wake [`wait`], and [`is_stopped`] says so.
@@ -29,13 +31,13 @@ pub fn wait(descriptors: &mut [(RawFd, Events)]) -> io::Result<()> {
 ///
 /// The kernel refuses.
 pub fn stop_on_signals() -> io::Result<()> {
-    sys::stop_on_signals()
+    sys::wait::stop_on_signals()
 }
 
 /// Whether one of these came.
 #[must_use]
 pub fn is_stopped() -> bool {
-    sys::is_stopped()
+    sys::wait::is_stopped()
 }
 
 /// A seed that nobody can guess.
@@ -44,5 +46,10 @@ pub fn is_stopped() -> bool {
 ///
 /// The kernel has none.
 pub fn seed() -> io::Result<[u8; 16]> {
-    sys::random()
+    let mut octets = [0_u8; 16];
+    if getrandom(&mut octets, GetRandomFlags::empty())? == octets.len() {
+        Ok(octets)
+    } else {
+        Err(io::ErrorKind::UnexpectedEof.into())
+    }
 }

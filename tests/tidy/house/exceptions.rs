@@ -9,12 +9,6 @@ const SYS: &str = "base/sys/";
 const BESIDES: &[&str] = &[
     "lb-proxy/l4/src/relay/sys.rs",
     "lb-proxy/vrrp-net/src/sys.rs",
-    "timesync-agent/drivers/src/nic.rs",
-    "timesync-agent/drivers/src/ptp/sys.rs",
-    "timesync-agent/drivers/src/sys.rs",
-    "timesync-agent/examples/ntp_load/sys.rs",
-    "timesync-agent/sandbox/src/sys.rs",
-    "timesync-agent/src/system/sys.rs",
 ];
 
 #[test]

@@ -3,13 +3,13 @@
 //! It lives in the thread that keeps the time and never waits: a driver is read when its time has come, a socket when the poll
 //! loop says that it has something. A slave of PTP has a thread of its own, and what it tells is read like any other driver.
 
+mod local;
 pub mod nic;
 pub mod phc_device;
 #[cfg(feature = "ptp")]
 pub mod ptp;
 mod ptp4l;
 mod pulses;
-mod sys;
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -30,10 +30,19 @@ use pulses::Pulses;
 
 use phc_device::Phc;
 use ptp4l::Ptp4l;
-use sys::reading;
+use sys::device;
 
 /// Datagrams taken from one socket before the loop goes on; the rest waits for its next turn.
 const AT_ONCE: usize = 64;
+
+/// The raw and the wall clock at one moment, as nearly as can be.
+fn reading() -> Reading {
+    let (raw, wall) = sys::clock::raw_and_wall();
+    Reading {
+        raw: RawTime(raw),
+        wall: UnixTime(wall),
+    }
+}
 
 /// What comes of a clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -200,7 +209,7 @@ impl Clocks {
 enum Driver {
     Phc(Phc),
     Pulses(Box<Pulses>),
-    Shm(sys::Segment),
+    Shm(Segment),
     Sock {
         socket: OwnedFd,
         path: PathBuf,
@@ -223,7 +232,7 @@ impl Driver {
             }
             RefclockDriver::Shm { segment, mode } => {
                 let key = shm::FIRST_KEY.wrapping_add(*segment);
-                sys::Segment::attach(key, *mode).map(Self::Shm)
+                Segment::attach(key, *mode).map(Self::Shm)
             }
             RefclockDriver::Sock { path } => listen(path),
             RefclockDriver::Pps { device, clear } => Pps::open(device, *clear).map(Self::Pps),
@@ -311,11 +320,26 @@ fn told(wall: UnixTime, clock: UnixTime, leap: Leap, rate: f64) -> Observation {
 
 //--- SHM
 
-fn shared(segment: &sys::Segment, rate: f64) -> Option<Observation> {
-    let (copy, count) = segment.copy();
-    let decoded = shm::decode(&copy, count);
+/// A segment that another program writes to.
+type Segment = sys::shared::Segment<{ shm::SIZE / 4 }>;
+
+/// The words of a segment as octets, in the order of memory.
+fn octets(words: &[u32; shm::SIZE / 4]) -> [u8; shm::SIZE] {
+    let mut octets = [0; shm::SIZE];
+    for (place, word) in octets.chunks_exact_mut(4).zip(words) {
+        place.copy_from_slice(&word.to_ne_bytes());
+    }
+    octets
+}
+
+fn shared(segment: &Segment, rate: f64) -> Option<Observation> {
+    let copy = segment.copy();
+    // Read once more: a writer that has counted meanwhile has changed the copy under way.
+    let count = segment.word(shm::COUNT / 4).cast_signed();
+    let decoded = shm::decode(&octets(&copy), count);
     if decoded != Err(shm::NoSample::NotValid) {
-        segment.take();
+        // Tells the writer that the sample was read.
+        segment.set_word(shm::VALID / 4, 0);
     }
     let sample = decoded.ok()?;
     Some(told(sample.received, sample.clock, sample.leap, rate))
@@ -329,7 +353,7 @@ fn listen(path: &Path) -> io::Result<Driver> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
     }
-    let socket = sys::bind(Some(path))?;
+    let socket = local::bind(Some(path))?;
     let path = path.to_owned();
     Ok(Driver::Sock { socket, path })
 }
@@ -339,7 +363,7 @@ fn received(socket: &OwnedFd, rate: f64) -> Vec<Observation> {
     let mut buffer = [0; sock::SIZE + 1];
     let mut all = Vec::new();
     for _ in 0..AT_ONCE {
-        let Ok(length) = sys::receive(socket, &mut buffer) else {
+        let Ok(length) = local::receive(socket, &mut buffer) else {
             break;
         };
         let Some(sample) = buffer.get(..length).and_then(sock::decode) else {
@@ -368,9 +392,9 @@ struct Pps {
 
 impl Pps {
     fn open(device: &Path, clear: bool) -> io::Result<Self> {
-        let device = sys::open(device)?;
+        let device = device::open(device)?;
         let mut parameters = pps::parameters(clear);
-        sys::request(&device, pps::SET_PARAMETERS, &mut parameters)?;
+        device::request(&device, pps::SET_PARAMETERS, &mut parameters)?;
         Ok(Self {
             device,
             clear,
@@ -380,7 +404,7 @@ impl Pps {
 
     fn read(&mut self, rate: f64) -> Option<Observation> {
         let mut answer = pps::request();
-        sys::request(&self.device, pps::FETCH, &mut answer).ok()?;
+        device::request(&self.device, pps::FETCH, &mut answer).ok()?;
         let pulse = pps::decode(&answer, self.clear)?;
         if pulse.sequence == std::mem::replace(&mut self.last, pulse.sequence) {
             return None;

@@ -8,7 +8,8 @@ use clocks::refclock::{Observation, Observed, Scale, phc};
 use time_model::time::{RawTime, Span, UnixTime};
 use time_model::view::Leap;
 
-use crate::sys::{self, reading};
+use crate::reading;
+use sys::device as requests;
 
 /// A hardware clock.
 #[derive(Debug)]
@@ -28,7 +29,7 @@ enum Way {
 impl Phc {
     /// Opens it, and finds out how it can be read.
     pub fn open(device: &Path, no_cross: bool) -> io::Result<Self> {
-        let device = sys::open(device)?;
+        let device = requests::open(device)?;
         let ways = [Way::Precise, Way::Extended, Way::Plain];
         let mut refused = io::ErrorKind::Unsupported.into();
         for way in ways.into_iter().skip(usize::from(no_cross)) {
@@ -50,19 +51,19 @@ impl Phc {
         match self.way {
             Way::Precise => {
                 let mut answer = [0; phc::PRECISE_SIZE];
-                sys::request(&self.device, phc::PRECISE, &mut answer)?;
+                requests::request(&self.device, phc::PRECISE, &mut answer)?;
                 Ok(phc::precise(&answer))
             }
             Way::Extended => {
                 let mut answer = [0; phc::EXTENDED_SIZE];
                 begin(&mut answer, &head);
-                sys::request(&self.device, phc::EXTENDED, &mut answer)?;
+                requests::request(&self.device, phc::EXTENDED, &mut answer)?;
                 Ok(phc::extended(&answer))
             }
             Way::Plain => {
                 let mut answer = [0; phc::PLAIN_SIZE];
                 begin(&mut answer, &head);
-                sys::request(&self.device, phc::PLAIN, &mut answer)?;
+                requests::request(&self.device, phc::PLAIN, &mut answer)?;
                 Ok(phc::plain(&answer))
             }
         }

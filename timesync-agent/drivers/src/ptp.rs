@@ -11,20 +11,20 @@
 //! the raw clock as soon as they are picked up, so that what is done to the wall clock meanwhile does not count as delay.
 
 mod socket;
-mod sys;
 
+use parking_lot::Mutex;
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use crate::sys::reading;
+use crate::reading;
 use clocks::refclock::Observation;
 use random::Random;
 use time_model::settings::PtpSettings;
@@ -92,8 +92,7 @@ impl Slave {
     /// What others see of it.
     #[must_use]
     pub fn view(&self) -> PtpView {
-        let view = self.shared.lock();
-        view.unwrap_or_else(PoisonError::into_inner).clone()
+        self.shared.lock().clone()
     }
 }
 
@@ -209,7 +208,7 @@ impl Worker {
     /// Hands on what was measured.
     fn publish(&self, machine: &mut Machine<'_>) {
         let view = machine.view(self.clock, &self.settings, reading());
-        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = self.shared.lock();
         if *shared != view {
             *shared = view;
         }

@@ -20,12 +20,22 @@ pub(super) enum Rule {
 
 /// An instruction (linux/filter.h, `struct sock_filter`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
 pub(super) struct Instruction {
     code: u16,
     if_true: u8,
     if_false: u8,
     value: u32,
+}
+
+impl From<Instruction> for libc::sock_filter {
+    fn from(instruction: Instruction) -> Self {
+        Self {
+            code: instruction.code,
+            jt: instruction.if_true,
+            jf: instruction.if_false,
+            k: instruction.value,
+        }
+    }
 }
 
 /// Loads four octets of `struct seccomp_data`.

@@ -11,9 +11,10 @@
 
 mod calls;
 mod filter;
-mod sys;
 
 use std::io;
+
+use sys::privilege;
 
 /// The capabilities that keeping the time may need (`capabilities(7)`); all others are dropped.
 #[expect(
@@ -40,9 +41,9 @@ impl Capabilities {
     /// The kernel refuses.
     pub fn keep(self) -> io::Result<()> {
         let kept = self.bits();
-        sys::drop_bounds(kept);
-        sys::set_capabilities(sys::permitted()? & kept)?;
-        sys::no_new_privileges()
+        privilege::drop_bounds(kept);
+        privilege::keep_capabilities(privilege::permitted()? & kept)?;
+        privilege::no_new_privileges()
     }
 
     /// As the kernel numbers them (linux/capability.h).
@@ -65,8 +66,10 @@ impl Capabilities {
 ///
 /// The kernel knows no seccomp, or refuses.
 pub fn forbid() -> io::Result<()> {
-    sys::no_new_privileges()?;
-    sys::install(&filter::program(&calls::allowed(std::process::id())))
+    privilege::no_new_privileges()?;
+    let program = filter::program(&calls::allowed(std::process::id()));
+    let program: Vec<_> = program.into_iter().map(Into::into).collect();
+    privilege::install_filter(&program)
 }
 
 #[cfg(test)]

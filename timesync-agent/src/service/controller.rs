@@ -1,6 +1,7 @@
 //! Does what chronyc asks for: tells the thread that keeps the time, reads files again, ends the process.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 
 use daemon::disk::Disk;
 use rustix::process::{Signal, getpid, kill_process};
@@ -139,14 +140,14 @@ impl Controller {
         let (commander, known) = (self.commander.clone(), Arc::clone(&self.known));
         Box::pin(async move {
             let reply = commander.command(command.clone()).await;
-            let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = known.lock();
             remember(&mut known.settings, &command, &reply);
             reply.into()
         })
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 }
 

@@ -2,8 +2,9 @@
 //!
 //! What was opened stays open when nobody is allowed any more; whoever asks then gets no answer.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::net::UdpSocket;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use daemon::listen::Inherited;
 use daemon::metrics::Metrics;
@@ -122,6 +123,6 @@ impl NtpListeners {
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock()
     }
 }

@@ -11,10 +11,6 @@ use time_model::time::{RawTime, Reading, SECOND, Span, UnixTime};
 use time_model::view::Leap;
 use timekeeper::Status;
 
-use super::sys;
-
-/// How often both clocks are read; the reading that was disturbed least counts.
-const TRIES: usize = 3;
 /// Readings by which the precision of the wall clock is measured.
 const N_READINGS: usize = 100;
 /// The best precision that is believed, in seconds.
@@ -35,24 +31,17 @@ const FOREIGN_STATUS: i32 = libc::STA_PLL | libc::STA_FLL | libc::STA_PPSFREQ | 
 /// Both clocks at one moment, as nearly as can be.
 #[must_use]
 pub fn read() -> Reading {
-    let mut best = (i64::MAX, Reading::default());
-    for _ in 0..TRIES {
-        let before = sys::clock(libc::CLOCK_MONOTONIC_RAW);
-        let wall = sys::clock(libc::CLOCK_REALTIME);
-        let took = sys::clock(libc::CLOCK_MONOTONIC_RAW) - before;
-        if took < best.0 {
-            let raw = RawTime(before + took / 2);
-            let wall = UnixTime(wall);
-            best = (took, Reading { raw, wall });
-        }
+    let (raw, wall) = sys::clock::raw_and_wall();
+    Reading {
+        raw: RawTime(raw),
+        wall: UnixTime(wall),
     }
-    best.1
 }
 
 /// The wall clock.
 #[must_use]
 pub fn wall() -> UnixTime {
-    UnixTime(sys::clock(libc::CLOCK_REALTIME))
+    UnixTime(sys::clock::read(sys::clock::Clock::Wall))
 }
 
 /// The smallest step of the wall clock that a process can see, in seconds.
@@ -205,7 +194,7 @@ impl Clock {
         }
         self.look()?;
         let rate = Rate::nearest(parts_per_billion);
-        let mut adjustment = sys::no_adjustment();
+        let mut adjustment = sys::clock::no_adjustment();
         adjustment.modes = libc::ADJ_FREQUENCY | libc::ADJ_TICK;
         adjustment.freq = rate.frequency;
         adjustment.tick = rate.tick;
@@ -230,7 +219,7 @@ impl Clock {
             return Ok(());
         }
         self.look()?;
-        let mut adjustment = sys::no_adjustment();
+        let mut adjustment = sys::clock::no_adjustment();
         adjustment.modes = libc::ADJ_SETOFFSET | libc::ADJ_NANO;
         adjustment.time.tv_sec = span.0.div_euclid(SECOND);
         // With ADJ_NANO these are nanoseconds, and never negative.
@@ -260,7 +249,7 @@ impl Clock {
         if !(status.synchronised && self.is_trusted) {
             bits |= libc::STA_UNSYNC;
         }
-        let mut adjustment = sys::no_adjustment();
+        let mut adjustment = sys::clock::no_adjustment();
         adjustment.modes = libc::ADJ_STATUS | libc::ADJ_MAXERROR | libc::ADJ_ESTERROR;
         adjustment.status = bits;
         adjustment.maxerror = microseconds(status.max_error);
@@ -271,7 +260,7 @@ impl Clock {
         if let Some(offset) = status.tai_offset
             && adjustment.tai != offset
         {
-            let mut adjustment = sys::no_adjustment();
+            let mut adjustment = sys::clock::no_adjustment();
             adjustment.modes = libc::ADJ_TAI;
             adjustment.constant = offset.into();
             adjust(&mut adjustment)?;
@@ -312,13 +301,15 @@ fn rate_of(state: &libc::timex) -> Rate {
 }
 
 fn current() -> Result<libc::timex, ClockError> {
-    let mut state = sys::no_adjustment();
+    let mut state = sys::clock::no_adjustment();
     adjust(&mut state)?;
     Ok(state)
 }
 
 fn adjust(adjustment: &mut libc::timex) -> Result<(), ClockError> {
-    sys::adjust(adjustment).map_err(ClockError::Refused)
+    sys::clock::adjust(adjustment)
+        .map(drop)
+        .map_err(ClockError::Refused)
 }
 
 /// In microseconds, rounded up, as a bound has to be.

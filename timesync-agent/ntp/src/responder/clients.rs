@@ -3,9 +3,9 @@
 //! A client belongs into one set of the table, by a hash of its address that others cannot aim at. When the set is full, whoever
 //! has been quiet longest is forgotten. Each set has its own lock, so that threads hardly ever meet.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::place::place;
 use super::rate::{Bucket, Limit, Verdict};
@@ -261,7 +261,7 @@ fn mapped(address: IpAddr) -> Ipv6Addr {
 
 fn lock(set: &Mutex<Vec<Client>>) -> MutexGuard<'_, Vec<Client>> {
     // Each client is counted in one step, so a panic elsewhere leaves a table that can be used.
-    set.lock().unwrap_or_else(PoisonError::into_inner)
+    set.lock()
 }
 
 #[cfg(test)]

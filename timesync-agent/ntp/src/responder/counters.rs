@@ -1,7 +1,8 @@
 //! What responders have counted; `chronyc serverstats` and the metrics.
 
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Direction, Reason};
 use time_model::time::Span;
@@ -199,7 +200,7 @@ impl Registry {
 
     fn lock(&self) -> MutexGuard<'_, Threads> {
         // Nothing that is done under the lock stops halfway.
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+        self.threads.lock()
     }
 }
 

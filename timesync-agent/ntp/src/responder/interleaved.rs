@@ -4,8 +4,8 @@
 //! timestamps are even, so that such a request is told from others without remembering anybody: only for those who ask so is
 //! anything kept. A client has a set of places by its address, which it cannot aim at others'; in it the oldest makes room.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::place::place;
 use time_model::time::{NtpTimestamp, UnixTime};
@@ -145,7 +145,7 @@ impl Stamps {
 
 fn lock(set: &Mutex<Vec<Stamp>>) -> MutexGuard<'_, Vec<Stamp>> {
     // Stamps are put in and taken out in one step.
-    set.lock().unwrap_or_else(PoisonError::into_inner)
+    set.lock()
 }
 
 #[cfg(test)]
