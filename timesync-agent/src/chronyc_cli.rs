@@ -1,4 +1,4 @@
-//! The verbs of chronyc: what a daemon, this one or chronyd, tells of its time.
+//! The verbs of chronyc: reports of a daemon, this one or chronyd, about its time.
 
 pub mod args;
 pub mod client;
@@ -161,7 +161,7 @@ fn is_list(which: Kind) -> bool {
     )
 }
 
-/// A daemon that is asked for one report after the other.
+/// A daemon, queried for one report after the other.
 struct Asking<'a> {
     client: Client,
     args: &'a ReportArgs,
@@ -320,7 +320,7 @@ fn sources(address: Option<IpAddr>) -> Sources {
     address.map_or(Sources::ALL, Sources::one)
 }
 
-/// What chronyc prints of how a command went.
+/// The text that chronyc prints for the result of a command.
 #[must_use]
 pub const fn text(status: Status) -> &'static str {
     status.text()

@@ -1,6 +1,6 @@
 //! The command port: sockets where chronyc is answered.
 //!
-//! On the runtime's thread, which sees snapshots alone; what is to be done goes to whoever [does it](Control).
+//! Runs on the runtime's thread, and sees snapshots alone; passes commands to the [`Control`].
 
 use parking_lot::Mutex;
 use std::fs;
@@ -27,16 +27,16 @@ use time_model::settings::{AccessRule, Settings};
 use time_model::time::UnixTime;
 use time_model::view::View;
 
-/// What becomes of an errand, in a while.
+/// The future result of a command.
 pub type Outcome = Pin<Box<dyn Future<Output = Status> + Send>>;
 
-/// Who does what is asked for.
+/// Executes commands.
 pub trait Control: Send + Sync + 'static {
     /// Does it.
     fn perform(&self, errand: Errand) -> Outcome;
 }
 
-/// What of the settings decides on requests.
+/// The settings that decide on requests.
 #[derive(Clone, Debug)]
 struct Policy {
     access: Acl,
@@ -60,7 +60,7 @@ impl Policy {
 
     fn new(settings: &Settings, mut resolve: impl FnMut(&str) -> Vec<IpAddr>) -> Self {
         let commands = &settings.commands;
-        // The own node may ask unless it is told otherwise.
+        // The own node may ask unless the settings forbid it.
         let own: [IpNet; 2] = [
             IpNet::new_assert(Ipv4Addr::new(127, 0, 0, 0).into(), 8),
             IpNet::new_assert(Ipv6Addr::LOCALHOST.into(), 128),
@@ -81,7 +81,7 @@ impl Policy {
     }
 }
 
-/// What all sockets share.
+/// The state that all sockets share.
 struct Shared {
     views: Arc<Cell<View>>,
     tables: Arc<Tables>,
@@ -108,8 +108,8 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    /// Opens the sockets that the settings name, on this runtime. One that cannot be opened is told in the log, and left out:
-    /// the time is kept without chronyc, too.
+    /// Opens the sockets that the settings name, on this runtime. Logs and leaves out a socket that fails to open: the agent
+    /// keeps the time without chronyc, too.
     pub fn start(
         settings: &Settings,
         views: Arc<Cell<View>>,
@@ -150,7 +150,7 @@ impl Server {
         server
     }
 
-    /// Where requests are taken, in words.
+    /// The addresses of the sockets, as text.
     #[must_use]
     pub fn listeners(&self) -> &[String] {
         &self.listeners
@@ -182,7 +182,7 @@ impl Server {
                     continue;
                 }
                 if let Some(reply) = shared.reply(datagram, false).await {
-                    // Whoever asks again is answered again.
+                    // Answers a repeated request again.
                     let _sent = socket.send_to(&reply, from).await;
                 }
             }
@@ -203,7 +203,7 @@ impl Server {
                 "another daemon answers there",
             ));
         }
-        // What is left of a process that ended without a word.
+        // The socket of a process that ended without removing it.
         match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -235,7 +235,7 @@ impl Drop for Server {
             task.abort();
         }
         if let Some(path) = &self.path {
-            // Nobody is left to answer there.
+            // The client has gone.
             let _removed = fs::remove_file(path);
         }
     }
@@ -295,7 +295,7 @@ impl Shared {
         Some(reply.to_octets(datagram.len()))
     }
 
-    /// Has an errand done. Who may ask is known here, too.
+    /// Executes a command. The access list of commands is kept here, too.
     async fn perform(&self, errand: Errand) -> Status {
         let access = match &errand {
             Errand::Access { commands, rule } => Some((*commands, rule.clone())),

@@ -31,7 +31,7 @@ pub(crate) async fn run(
     supply: Supply,
     random: Random,
 ) -> Result<String, String> {
-    // Held for the moment only: who counts is known by holding it.
+    // Held only for an instant: the lock marks the thread that counts.
     let heartbeat = heartbeat.upgrade().ok_or("the poll loop has ended")?;
     let before = heartbeat.load(Ordering::Relaxed);
     let turning = tokio::time::timeout(TURN, async {

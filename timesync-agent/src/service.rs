@@ -1,4 +1,4 @@
-//! The agent as the life of its process sees it: what is started, in which order, and ended.
+//! The life of the agent's process: the order in which its parts start and stop.
 
 mod controller;
 mod ntp_listeners;
@@ -47,19 +47,19 @@ use time_model::view::View;
 use timekeeper::Reference;
 use timesync_sandbox::{self as sandbox, Capabilities};
 
-/// How often what is seen is looked at: people and healthd hear of a change within this.
+/// The interval between two looks at the view: people and healthd hear of a change within this.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// A running agent.
 #[derive(Debug)]
 pub struct Timesync {
     agent: Agent,
-    /// Where chronyc is answered.
+    /// The sockets for chronyc.
     chronyc: cmdmon::Server,
-    /// What does what chronyc asks for.
+    /// Executes chronyc's commands.
     controller: Controller,
     views: Arc<Cell<View>>,
-    /// Where clients are answered.
+    /// The NTP listeners.
     ntp_listeners: Arc<NtpListeners>,
     health: Arc<Health>,
     fixed: Fixed,
@@ -68,7 +68,8 @@ pub struct Timesync {
     lock: Option<Lock>,
 }
 
-/// What does not change on a reload. Of privileges that were given up nothing is told here: what takes one fails, and says so.
+/// The settings that a reload does not change. A reload does not know which privileges were given up: an operation that needs
+/// one fails, and says so.
 #[derive(Debug, PartialEq)]
 struct Fixed {
     node: String,
@@ -132,7 +133,7 @@ impl Service for Timesync {
         let leaves = leaves.and_then(StateFile::beside);
         let state = leaves.as_ref().and_then(StateFile::take);
         if let Some(state) = &state {
-            // Whoever asks from the first moment on is told the time.
+            // A client gets the time from its first request on.
             let told = state.reference(settings, !config.corrects_clock, clock::read());
             supply.reference.publish(told);
         }
@@ -254,7 +255,7 @@ async fn take_clock(config: &Config, context: &Context) -> Result<Option<Lock>, 
     };
     match succession::take(directory, &config.common, context).await {
         Ok(lock) => Ok(Some(lock)),
-        // Who leaves the clock alone is in nobody's way.
+        // An agent that leaves the clock alone competes with no program.
         Err(LockError::Held { .. }) if !config.corrects_clock => Ok(None),
         Err(error @ LockError::Held { .. }) => Err(StartError::new(exit::SOFTWARE, error)),
         Err(error @ LockError::Io { .. }) => {
@@ -292,14 +293,14 @@ fn keep_capabilities(config: &Config) -> Result<(), StartError> {
         .map_err(|error| StartError::io("privileges cannot be given up", &error))
 }
 
-/// Gives up system calls that are not needed. Where the kernel has no such thing, the rest goes on without.
+/// Gives up system calls that are not needed. On a kernel without seccomp, the agent continues without.
 fn forbid() {
     if let Err(error) = sandbox::forbid() {
         tracing::warn!(%error, "System calls that are not needed stay allowed");
     }
 }
 
-/// What clients are answered from.
+/// The data that clients are answered from.
 fn supply(settings: &Settings, keys: &KeyRing, precision: i8, random: &mut Random) -> Supply {
     Supply {
         policy: Cell::new(policy(settings, keys, precision)),
@@ -339,7 +340,7 @@ fn read_keys(settings: &Settings) -> KeyRing {
     ring
 }
 
-/// Who is answered and how. Names are looked up here: a start or a reload may wait for that, an answer may not.
+/// The access list and the form of answers. Looks up names here: a start or a reload may wait for that, a response may not.
 fn policy(settings: &Settings, keys: &KeyRing, precision: i8) -> Policy {
     let keys = Arc::new(keys.clone());
     Policy::new(&settings.server, keys, precision, resolve)

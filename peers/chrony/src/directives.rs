@@ -12,13 +12,13 @@ use time_model::settings::{
     TemperatureCompensation, TemperatureLaw,
 };
 
-/// What a directive does here.
+/// The effect of a directive here.
 enum Effect {
     /// This.
     Set(fn(&mut Reader<'_>, &Line<'_>)),
     /// Nothing; it is no use to say so either.
     Nothing,
-    /// Nothing, for this reason, which is told.
+    /// None, for this reason, which is reported.
     Told(&'static str),
 }
 

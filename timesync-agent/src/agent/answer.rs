@@ -24,7 +24,7 @@ const AT_ONCE: usize = 64;
 /// Answers whose stamp has not come yet. The kernel gives it within a millisecond, or never.
 const UNSTAMPED: usize = 64;
 
-/// What answers.
+/// The answering side of the loop.
 #[derive(Debug)]
 pub(super) struct Answerer {
     ntp_listeners: Vec<Door>,
@@ -72,14 +72,14 @@ impl Answerer {
         })
     }
 
-    /// What to wait for.
+    /// The descriptors to wait for.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = RawFd> {
         self.ntp_listeners
             .iter()
             .map(|door| door.listener.descriptor())
     }
 
-    /// What clients are told from here on.
+    /// The time that clients get from now on.
     pub(super) fn refresh(&mut self, reference: &Reference) {
         self.reference = *reference;
         self.policy.refresh();

@@ -18,7 +18,7 @@ use time_model::view::StampSource;
 
 /// `hwtimestamp *`.
 const EVERY: &str = "*";
-/// What a link is taken for that does not say how fast it is; chrony's.
+/// The assumed speed of a link that does not report one; chrony's.
 const MEGABITS: u32 = 1000;
 /// A stamp of a card that is so far from that of the kernel is not of the same packet.
 const FURTHEST: Span = Span(SECOND);
@@ -39,7 +39,7 @@ struct Card {
     megabits: u32,
 }
 
-/// Which of the two stamps of a packet it is.
+/// The choice between the two timestamps of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     /// When it left.
@@ -58,7 +58,7 @@ impl Nics {
                 name => [name.to_owned()].into(),
             };
             for name in names {
-                // Who has a line of its own is not meant by `*`.
+                // `*` leaves out interfaces that have a line of their own.
                 let is_named = wanted.iter().any(|other| other.interface == name);
                 if settings.interface == EVERY && is_named {
                     continue;

@@ -1,4 +1,4 @@
-//! What the log of the process says: each change once.
+//! The log of the process: one line for each change.
 
 use ntp::engine::{Engine, Record};
 use time_model::labels;
@@ -20,7 +20,7 @@ impl Reporter {
         }
     }
 
-    /// What the timekeeper found.
+    /// Findings of the timekeeper.
     #[expect(
         clippy::unused_self,
         reason = "notes are told apart from states, and may come to be counted"
@@ -73,7 +73,7 @@ impl Reporter {
         }
     }
 
-    /// What the engine did.
+    /// Events of the engine.
     #[expect(
         clippy::unused_self,
         reason = "records are told apart from states, and may come to be counted"

@@ -1,4 +1,4 @@
-//! What is said and does nothing.
+//! Settings without effect.
 
 use time_model::settings::{
     ClientSettings, DEFAULT_MAX_UNREACH, RefclockDriver, RefclockOptions, RefclockSettings,

@@ -1,4 +1,4 @@
-//! Settings as TOML: what differs from the defaults, and no more.
+//! Settings as TOML: values that differ from the defaults, and no more.
 
 use std::fmt::Display;
 use std::path::Path;

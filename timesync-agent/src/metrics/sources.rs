@@ -1,4 +1,4 @@
-//! What is seen of each source.
+//! The metrics of each source.
 
 use std::fmt;
 

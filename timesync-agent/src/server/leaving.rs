@@ -17,16 +17,16 @@ use time_model::time::{Span, UnixTime};
 
 /// Making or sending one takes no longer than this, in nanoseconds: a thread that lost its core says nothing of the next batch.
 const LONGEST: i64 = 20_000;
-/// Of a difference to the last so much is taken over, one part in so many, where it is less and where it is more.
+/// The part of a difference to the last value that is adopted, one in this many, for a smaller and for a larger one.
 const DOWN: i64 = 4;
 const UP: i64 = 32;
 
-/// What one takes, in 1/256 ns so that small steps are not lost.
+/// The time that one takes, in 1/256 ns so that small steps are not lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Cost(i64);
 
 impl Cost {
-    /// So many took so long together.
+    /// This many together took this long.
     fn learn(&mut self, count: usize, elapsed: Span) {
         let count = i64::try_from(count).unwrap_or(i64::MAX).max(1);
         let one = (elapsed.0 / count).clamp(0, LONGEST) << 8;
@@ -40,7 +40,7 @@ impl Cost {
     }
 }
 
-/// What is known of batches.
+/// The averages of batches.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Leaving {
     /// When the first answer of this batch was made, and how many were since.
@@ -60,7 +60,7 @@ impl Leaving {
         begin + self.making.of(to_make) + self.sending.of(turn.before)
     }
 
-    /// So many are made, and the kernel gets them now.
+    /// This many are ready, and the kernel gets them now.
     pub(super) fn made(&mut self, now: UnixTime) {
         if let Some((begin, made)) = self.begin.take() {
             self.making.learn(made, now - begin);
@@ -68,7 +68,7 @@ impl Leaving {
         self.handed_over = Some(now);
     }
 
-    /// The kernel has sent so many.
+    /// The kernel has sent this many.
     pub(super) fn sent(&mut self, count: usize, now: UnixTime) {
         if let Some(handed_over) = self.handed_over.take() {
             self.sending.learn(count, now - handed_over);

@@ -26,11 +26,11 @@ pub(super) struct Controller {
     known: Arc<Mutex<Known>>,
 }
 
-/// What the agent was told last.
+/// The settings that the agent got last.
 #[derive(Debug)]
 struct Known {
     settings: Settings,
-    /// Which sources came from directories.
+    /// The sources that came from directories.
     from_directories: Vec<SourceSettings>,
 }
 
@@ -52,7 +52,7 @@ impl std::fmt::Debug for Controller {
 }
 
 impl Controller {
-    /// Of an agent that began with these settings.
+    /// For an agent that began with these settings.
     #[must_use]
     pub(super) fn new(
         commander: Commander,
@@ -77,7 +77,7 @@ impl Controller {
         }
     }
 
-    /// The agent was told other settings.
+    /// The agent got other settings.
     pub(super) fn reload(&self, settings: &Settings) {
         *self.known() = Known::new(settings);
     }
@@ -112,7 +112,7 @@ impl Controller {
 }
 
 impl Controller {
-    /// Lets somebody in, or out, until the end of the process.
+    /// Allows or denies a network, until the end of the process.
     fn admit(&self, commands: bool, rule: AccessRule) -> Status {
         {
             let mut known = self.known();
@@ -120,14 +120,14 @@ impl Controller {
                 true => &mut known.settings.commands.access,
                 false => &mut known.settings.server.access,
             };
-            // What was said before of the same network does not count any more, and need not be kept.
+            // Removes earlier lines for the same network, which have no effect any more.
             access.retain(|other| *other != rule);
             if access.len() >= MAX_RULES {
                 return Status::Failed;
             }
             access.push(rule);
         }
-        // Who answers chronyc knows its own list.
+        // The sockets for chronyc have a list of their own.
         if commands {
             Status::Success
         } else {
@@ -160,7 +160,7 @@ impl Control for Controller {
             Errand::OnOffline => Box::pin(async move { commander.on_offline().await.into() }),
             Errand::Rekey | Errand::CycleLogs => ready(self.tell(false)),
             Errand::ReloadSources => ready(self.tell(true)),
-            // The process ends as it does when whoever started it wants it to.
+            // Ends the process as a signal would.
             Errand::Shutdown => ready(match kill_process(getpid(), Signal::TERM) {
                 Ok(()) => Status::Success,
                 Err(_) => Status::Failed,
@@ -169,7 +169,7 @@ impl Control for Controller {
     }
 }
 
-/// Has what was done stand where the configuration would say it: the agent is told its settings again with other keys, say.
+/// Repeats the settings with a change applied, such as new keys.
 fn remember(settings: &mut Settings, command: &engine::Command, reply: &Reply) {
     use engine::Command as Done;
     match (command, reply) {

@@ -1,4 +1,4 @@
-//! What other threads want of the loop: names that are resolved, commands, settings.
+//! Requests of other threads: resolved names, commands, settings.
 
 use super::super::{Reload, Request};
 use super::{Nics, Run, open_clocks, socket_options};
@@ -31,7 +31,7 @@ impl Run {
                 Request::Command(command, reply) => {
                     let done = self.engine.command(&command, now);
                     tracing::info!(?command, reply = ?done, "Told to");
-                    // Whoever asked may have gone.
+                    // The client may have disconnected.
                     reply.send(done).ok();
                 }
                 Request::OnOffline(reply) => {

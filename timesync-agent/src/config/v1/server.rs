@@ -1,4 +1,4 @@
-//! How servers are asked and clients are answered, chronyc's protocol, logs.
+//! The poll of servers, the answers to clients, chronyc's protocol, logs.
 
 use toml::Spanned;
 
