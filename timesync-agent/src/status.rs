@@ -1,4 +1,4 @@
-//! What `/status` shows as `detail`, and what `timesync-agent status` makes of it.
+//! The `detail` of `/status`, and the text that `timesync-agent status` makes from it.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -12,14 +12,14 @@ use time_model::labels;
 use time_model::time::{RawTime, UnixTime};
 use time_model::view::{SourceView, View};
 
-/// What the process is besides what it sees.
+/// Facts about the process besides its view.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
-    /// Where clients are answered.
+    /// The addresses of the NTP listeners.
     pub listeners: Vec<String>,
     /// Whether the clock is corrected; false for `--no-clock`.
     pub is_clock_corrected: bool,
-    /// How healthd is told; none when it is not.
+    /// The state of the reports to healthd; none without healthd.
     pub healthd: Option<Link>,
 }
 

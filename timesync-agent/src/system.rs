@@ -1,7 +1,7 @@
-//! What the thread that keeps the time asks of the kernel: clocks, sockets with stamps, timers.
+//! System calls of the thread that keeps the time: clocks, sockets with timestamps, timers.
 //!
-//! All of it goes through the C library by the calls that a network simulator takes the place of: plain datagram sockets, `poll`
-//! and `timerfd`, one buffer per message. No `epoll`, no `sendmmsg`, nothing of std's network, no system call of its own.
+//! All of them go through the C library, by calls that a network simulator replaces: plain datagram sockets, `poll` and
+//! `timerfd`, one buffer per message. No `epoll`, no `sendmmsg`, nothing of std's network, no system call of its own.
 
 pub mod clock;
 mod datagram;
@@ -16,7 +16,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 pub use sys::wait::Events;
 
-/// Waits until one of these has something, without end. What each has is written beside it.
+/// Waits until one of these is ready, without a timeout. Writes the state of each beside it.
 ///
 /// # Errors
 ///
@@ -40,7 +40,7 @@ pub fn is_stopped() -> bool {
     sys::wait::is_stopped()
 }
 
-/// A seed that nobody can guess.
+/// An unpredictable seed.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Commands of chronyc: what has to be done, and by whom.
+//! Commands of chronyc that change something, and the part that executes each.
 
 use ipnet::IpNet;
 
@@ -18,25 +18,25 @@ pub enum Errand {
     Rekey,
     /// Read the sources of `sourcedir` again.
     ReloadSources,
-    /// Open the logs anew.
+    /// Open the logs again.
     CycleLogs,
     /// End.
     Shutdown,
-    /// Let somebody in, or out.
+    /// Allow or deny a network.
     Access {
         /// To chronyc's protocol, not to the time.
         commands: bool,
-        /// Whom, and what is said of them.
+        /// The network, and the verdict.
         rule: AccessRule,
     },
 }
 
-/// What a request comes to.
+/// The result of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// This is told.
+    /// The reply is this.
     Reply(Status, Report),
-    /// Somebody has to do it, and what becomes of it is told.
+    /// Another part executes this, and the reply is its result.
     Errand(Errand),
 }
 
@@ -72,7 +72,7 @@ impl From<engine::Reply> for Status {
     }
 }
 
-/// What a command comes to that is no report.
+/// The result of a command that is no report.
 pub(super) fn errand(command: &Command) -> Answer {
     use engine::Command as Do;
     let for_sources = |sources: &Sources, make: fn(engine::Whom) -> Do| match whom(*sources) {
@@ -143,7 +143,7 @@ pub(super) fn errand(command: &Command) -> Answer {
     }
 }
 
-/// Who may ask, and who is asked; both until the end of the process.
+/// The access list and the sources; both until the end of the process.
 fn change(command: &Command) -> Answer {
     use engine::Command as Do;
     match command {
@@ -171,12 +171,12 @@ fn change(command: &Command) -> Answer {
         Command::DeleteSource(Address::Ip(address)) => Do::DeleteSource(*address).into(),
         // A source without an address cannot be told from others.
         Command::DeleteSource(_) => Status::NoSuchSource.into(),
-        // There is no setting of the time by hand, and no clock of the board.
+        // The time cannot be set manually, and there is no real-time clock.
         _ => Status::NotEnabled.into(),
     }
 }
 
-/// For whom a line of access is.
+/// The network of an access line.
 fn network(address: Address, bits: i32) -> Option<Whom> {
     match address {
         Address::Unspecified => (bits == 0).then_some(Whom::Everybody),

@@ -1,4 +1,5 @@
-//! Network cards that stamp packets: what one can, how its clock runs beside the raw clock, and which stamps of an exchange count.
+//! NICs that take timestamps: their abilities, the rate of their clock beside the raw clock, and the choice between timestamps
+//! of an exchange.
 //!
 //! ```text
 //!   readings of both clocks ──► NicClock ──► a stamp of the card, as a time of the raw clock
@@ -39,7 +40,7 @@ const CHECK_SEQUENCE: u32 = 4;
 /// Bits per second in a megabit, per nanosecond of a second.
 const BIT_NANOSECONDS: f64 = 1000.0;
 
-/// What the kernel says that a card can (`struct ethtool_ts_info`).
+/// The kernel's account of a NIC's abilities (`struct ethtool_ts_info`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abilities {
     /// `SOF_TIMESTAMPING_*`.
@@ -57,7 +58,7 @@ pub struct Abilities {
 pub enum Lack {
     /// It has no stamps, or not all that are needed.
     Stamps,
-    /// Nobody can read its clock.
+    /// Its clock cannot be read.
     Clock,
     /// It does not stamp what the configuration wants it to.
     Filter,
@@ -76,7 +77,7 @@ impl fmt::Display for Lack {
 impl std::error::Error for Lack {}
 
 impl Abilities {
-    /// What of that which comes it is told to stamp (`HWTSTAMP_FILTER_*`), and the number of its clock.
+    /// The receive filter (`HWTSTAMP_FILTER_*`), and the number of its clock.
     ///
     /// # Errors
     ///

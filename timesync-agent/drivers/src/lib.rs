@@ -32,7 +32,7 @@ use phc_device::Phc;
 use ptp4l::Ptp4l;
 use sys::device;
 
-/// Datagrams taken from one socket before the loop goes on; the rest waits for its next turn.
+/// Datagrams taken from one socket at one turn of the loop; the rest waits for the next turn.
 const AT_ONCE: usize = 64;
 
 /// The raw and the wall clock at one moment, as nearly as can be.
@@ -44,7 +44,7 @@ fn reading() -> Reading {
     }
 }
 
-/// What comes of a clock.
+/// The result of reading a clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Output {
     /// Its place in the configuration.
@@ -53,7 +53,7 @@ pub struct Output {
     pub sample: Option<ClockSample>,
 }
 
-/// Gives a seed that nobody can guess, for a slave of PTP.
+/// Returns an unpredictable seed, for a PTP timeReceiver.
 pub type Seed = fn() -> io::Result<[u8; 16]>;
 
 /// All reference clocks of the configuration.
@@ -75,12 +75,12 @@ struct Clock {
 pub struct Failure {
     /// Its place in the configuration.
     pub clock: usize,
-    /// What the system said.
+    /// The error of the system.
     pub error: io::Error,
 }
 
 impl Clocks {
-    /// Opens all of them; those that cannot be opened stay silent, and are told of.
+    /// Opens all of them; reports those that fail to open, which stay silent.
     #[must_use]
     pub fn open(settings: &[RefclockSettings], now: Reading, seed: Seed) -> (Self, Vec<Failure>) {
         let mut failures = Vec::new();
@@ -102,7 +102,7 @@ impl Clocks {
         (Self { clocks }, failures)
     }
 
-    /// What the poll loop waits for, beside the time: the place of a clock, and a descriptor that may get something to read.
+    /// The descriptors for the poll loop: the place of a clock, and a descriptor that may get something to read.
     pub fn descriptors(&self) -> impl Iterator<Item = (usize, RawFd)> {
         let descriptor = |clock: &Clock| clock.driver.as_ref()?.descriptor();
         self.clocks
@@ -160,12 +160,12 @@ impl Clocks {
         outputs
     }
 
-    /// The clocks themselves, for whoever shows them.
+    /// The clocks themselves, for views.
     pub fn cores(&self) -> impl Iterator<Item = &ReferenceClock> {
         self.clocks.iter().map(|clock| &clock.core)
     }
 
-    /// What each clock that follows PTP says of itself.
+    /// The view of each clock that follows PTP.
     pub fn ptp(&self) -> impl Iterator<Item = PtpView> {
         let clocks = self.clocks.iter().enumerate();
         clocks.filter_map(|(index, clock)| match clock.driver.as_ref()? {
@@ -299,13 +299,14 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         if let Self::Sock { path, .. } = self {
-            // A writer learns so that nobody listens. If it is gone, that is what was wanted.
+            // A writer notices so that the listener is gone. A path that is gone already is no error.
             drop(std::fs::remove_file(path));
         }
     }
 }
 
-/// What a clock said at a time of the wall clock, which has gained so many parts per billion since: that may be seconds ago.
+/// A reading of a clock at a time of the wall clock, which has gained this many parts per billion since: that may be seconds
+/// ago.
 fn told(wall: UnixTime, clock: UnixTime, leap: Leap, rate: f64) -> Observation {
     Observation {
         at: reading().raw_at(wall, rate),
@@ -348,7 +349,7 @@ fn shared(segment: &Segment, rate: f64) -> Option<Observation> {
 //--- SOCK
 
 fn listen(path: &Path) -> io::Result<Driver> {
-    // What is left of an earlier run is in the way.
+    // The socket of an earlier run is in the way.
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}

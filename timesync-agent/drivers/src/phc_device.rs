@@ -72,7 +72,7 @@ impl Phc {
     /// It and the raw clock, at one moment, and how long it took to read them.
     pub fn both(&self) -> Option<(UnixTime, RawTime, Span)> {
         let pair = self.pair().ok()??;
-        // What the wall clock gains since it was read, just before, is nothing.
+        // The wall clock gained next to nothing since it was read, just before.
         Some((pair.clock, raw(&pair, 0.0), pair.took))
     }
 

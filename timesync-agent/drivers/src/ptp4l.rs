@@ -34,7 +34,7 @@ impl Ptp4l {
         self.socket.as_raw_fd()
     }
 
-    /// What it says of itself, as the clock at this place of the configuration.
+    /// The view of it, as the clock at this place of the configuration.
     pub(crate) fn view(&self, clock: usize) -> PtpView {
         self.client.view(clock)
     }
@@ -64,7 +64,7 @@ impl Ptp4l {
             PathBuf::from(path)
         });
         if let Some(path) = &path {
-            // What is left of an earlier process of that number.
+            // The socket of an earlier process with that number.
             drop(std::fs::remove_file(path));
         }
         if let Ok(socket) = local::bind(path.as_deref()) {

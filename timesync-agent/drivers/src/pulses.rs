@@ -79,7 +79,7 @@ impl Drop for Pulses {
     }
 }
 
-/// What a device had to say, of one channel; of pulses far from any reading nobody knows when they came.
+/// Readings of a device, of one channel; without pulses that are far from any reading, since their time is unknown.
 fn told(octets: &[u8], settings: &ExternalPulses, line: &NicClock) -> Vec<Observation> {
     let ours = phc::stamps(octets).filter(|(_, channel)| *channel == settings.channel);
     let told = ours.filter_map(|(stamp, _)| {

@@ -1,4 +1,4 @@
-//! What this process gives up once it runs: privileges and system calls that keeping the time does not need.
+//! The privileges and system calls that this process gives up once it runs, since timekeeping does not need them.
 //!
 //! Three things. Capabilities are dropped but for those that are used ([`Capabilities`]); nothing that is executed gains any (no
 //! new privileges); and system calls that are not on a list are refused with EPERM (seccomp, over all threads). So no program is
@@ -29,12 +29,12 @@ pub struct Capabilities {
     pub bind_ports: bool,
     /// `CAP_NET_RAW`: PTP over Ethernet.
     pub raw_packets: bool,
-    /// `CAP_NET_ADMIN`: the card is told to stamp packets.
+    /// `CAP_NET_ADMIN`: to make the NIC timestamp packets.
     pub configure_cards: bool,
 }
 
 impl Capabilities {
-    /// Drops all others, of this thread and of those that it starts later. What it does not have it does not get.
+    /// Drops all others, of this thread and of those that it starts later. Adds none.
     ///
     /// # Errors
     ///

@@ -49,7 +49,7 @@ pub fn source(of: HostId, options: &SourceOptions) -> SourceSettings {
     }
 }
 
-/// What answers on a host.
+/// A responder on a host.
 #[derive(Debug)]
 struct Answers {
     responder: Responder,
@@ -174,10 +174,10 @@ pub struct Node {
     engine: Engine,
     answers: Answers,
     address: IpAddr,
-    /// Whose answer each open socket waits for.
+    /// The expected server of each open socket.
     sockets: BTreeMap<SocketId, HostId>,
     actions: VecDeque<Action>,
-    /// What it said.
+    /// The sample.
     pub notes: Vec<Note>,
     n_requests: u64,
 }

@@ -1,6 +1,6 @@
-//! Where clients are answered: sockets and threads, from the start on or once somebody is allowed.
+//! The NTP listeners: sockets and threads, from the start or once a client is allowed.
 //!
-//! What was opened stays open when nobody is allowed any more; whoever asks then gets no answer.
+//! Open sockets stay open after the last client is denied; requests then get no answer.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::net::UdpSocket;
@@ -22,7 +22,7 @@ use time_model::settings::{ServerSettings, Settings};
 pub(super) struct NtpListeners {
     supply: Supply,
     precision: i8,
-    /// Of each address as many sockets as there are threads; none if the poll loop answers itself.
+    /// The number of sockets for each address, one for each thread; none if the poll loop answers.
     threads: Option<usize>,
     progress: Progress,
     metrics: Metrics,
@@ -90,7 +90,7 @@ impl NtpListeners {
         Ok(Vec::new())
     }
 
-    /// Other settings and keys: whom is answered changes, and the first who is allowed has sockets opened.
+    /// Changes settings and keys: the access list changes, and the first allowed client makes this open sockets.
     pub(super) fn tell(&self, settings: &Settings, keys: &KeyRing) {
         let policy = policy(settings, keys, self.precision);
         self.supply.policy.publish(policy);
@@ -104,7 +104,7 @@ impl NtpListeners {
         }
     }
 
-    /// Where clients are answered, in words.
+    /// The addresses of the listeners, as text.
     pub(super) fn listeners(&self) -> Vec<String> {
         self.held().listeners.clone()
     }

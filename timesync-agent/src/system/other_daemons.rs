@@ -1,7 +1,7 @@
 //! Other programs that correct the clock: with two of them, neither can.
 //!
-//! What runs where this process can see it is looked for at start, before anything is changed. What runs elsewhere (on the host of a
-//! container, say) shows itself when the clock is not as it was left; [`Clock::look`](super::clock::Clock::look) sees that.
+//! Programs that this process can see are found at start, before anything is changed. A program that it cannot see (on the host
+//! of a container, say) is noticed by a clock that has changed; [`Clock::look`](super::clock::Clock::look) sees that.
 
 use std::fmt;
 use std::fs;
@@ -26,7 +26,7 @@ const SET_TIME: u64 = 1 << 25;
 /// A program that may correct the clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rival {
-    /// What it is called.
+    /// The name of the program.
     pub name: String,
     /// Its number.
     pub pid: u32,
@@ -64,8 +64,8 @@ pub fn find(processes: &Path, with_ptp: bool) -> Option<Rival> {
     rivals.into_iter().next()
 }
 
-/// Whether a process has what it takes, by what the kernel says of it: who may not set the clock corrects none, whatever it is. An
-/// agent whose configuration leaves the clock alone has given it up.
+/// Returns whether a process may set the clock, by the kernel's account of its capabilities: a process without them corrects no
+/// clock. An agent whose configuration leaves the clock alone has given them up.
 fn may_set_clock(status: &str) -> bool {
     let set = status
         .lines()
@@ -92,7 +92,7 @@ fn is_rival(name: &str, arguments: &[u8], with_ptp: bool) -> bool {
         "ptp4l" => argument == b"--free_running=1",
         _ => false,
     };
-    // Of a list of commands, only one that serves does.
+    // Only the commands of the list that serve correct the clock.
     let serves = name != "timesync-agent"
         || arguments
             .split(|octet| *octet == 0)

@@ -1,4 +1,5 @@
-//! Sockets that ask and are told when: each for one request, connected to one server, with stamps of the kernel both ways.
+//! Sockets that send requests and get timestamps: each for one request, connected to one server, with timestamps of the kernel
+//! both ways.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -14,19 +15,19 @@ use time_model::view::StampSource;
 use super::clock;
 use super::datagram::{self, Received};
 
-/// Bound on the error of a stamp of the kernel, in seconds: what lies between it and the wire is the path's.
+/// Bound on the error of a timestamp of the kernel, in seconds: the time between it and the wire belongs to the path.
 const KERNEL_ERROR: f64 = 0.0;
 /// A stamp of the kernel is this old at most when it is picked up; if it seems older, or is not past, the clock was stepped.
 const OLDEST_STAMP: Span = Span(time_model::time::SECOND);
 
-/// What stamps are wanted: by the kernel, on arrival and on leaving, without a copy of what left.
+/// The requested timestamps: by the kernel, on arrival and on departure, without a copy of the sent datagram.
 const STAMPS: libc::c_uint = libc::SOF_TIMESTAMPING_SOFTWARE
     | libc::SOF_TIMESTAMPING_RX_SOFTWARE
     | libc::SOF_TIMESTAMPING_TX_SOFTWARE
     | libc::SOF_TIMESTAMPING_OPT_ID
     | libc::SOF_TIMESTAMPING_OPT_TSONLY;
 
-/// By the card besides, and by which: of what is sent both stamps, each with its interface.
+/// Timestamps of the NIC besides, and its interface: for sent datagrams both timestamps, each with its interface.
 const CARD_STAMPS: libc::c_uint = libc::SOF_TIMESTAMPING_RX_HARDWARE
     | libc::SOF_TIMESTAMPING_TX_HARDWARE
     | libc::SOF_TIMESTAMPING_RAW_HARDWARE
@@ -81,7 +82,7 @@ pub struct Socket {
 /// A stamp of a card, on its own clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NicStamp {
-    /// The number of the card's interface, where it is told.
+    /// The number of the NIC's interface, if the kernel reports it.
     pub interface: Option<u32>,
     /// When.
     pub at: UnixTime,
@@ -107,7 +108,7 @@ pub fn plain() -> io::Result<OwnedFd> {
     datagram::socket(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0))
 }
 
-/// False on machines whose kernel was told to do without.
+/// Returns whether the kernel has IPv6; some kernels run without.
 #[must_use]
 pub fn has_ipv6() -> bool {
     UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok()
@@ -146,7 +147,7 @@ impl Socket {
         let mut own = options.addresses.iter().copied();
         let own = own.find(|address| address.is_ipv4() == to.is_ipv4());
         if own.is_some() || options.port != 0 {
-            // Of one port for all requests each has its own socket, told apart by the other side.
+            // If all requests share one port, each has its own socket, told apart by the server's address.
             set(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
             let any = match to {
                 SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -161,7 +162,7 @@ impl Socket {
         };
         // Without them the readings of this process have to do.
         drop(set(libc::SOL_SOCKET, libc::SO_TIMESTAMPING, stamps));
-        // Lets `poll` tell of stamps without an error. Whoever does not know the option tells of them as of errors.
+        // Makes `poll` report timestamps without an error. A kernel without the option reports them as errors.
         drop(set(libc::SOL_SOCKET, libc::SO_SELECT_ERR_QUEUE, 1));
         SockRef::from(&descriptor).connect(&to.into())?;
         Ok(Self {
@@ -170,7 +171,7 @@ impl Socket {
         })
     }
 
-    /// What to wait for.
+    /// The descriptor to wait for.
     #[must_use]
     pub fn descriptor(&self) -> RawFd {
         self.descriptor.as_raw_fd()
@@ -230,7 +231,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// The network says that nobody listens there, or that there is no way.
+    /// The network reports that no server listens there, or that there is no route.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<Arrival>> {
         match datagram::receive(&self.descriptor, buffer, libc::MSG_DONTWAIT) {
             Ok(received) => Ok(Some(Arrival {
@@ -257,9 +258,9 @@ pub struct Listener {
 pub struct Asked {
     /// How much of the buffer it is.
     pub length: usize,
-    /// Who asks.
+    /// The client.
     pub from: SocketAddr,
-    /// Whom: the own address that the answer has to come from.
+    /// The own address that the answer has to come from.
     pub to: Option<IpAddr>,
     /// When.
     pub stamp: Stamp,
@@ -286,7 +287,7 @@ impl Listener {
         Ok(listener)
     }
 
-    /// Listens at a socket that somebody else has bound.
+    /// Listens on a socket that another process has bound.
     ///
     /// # Errors
     ///
@@ -297,7 +298,7 @@ impl Listener {
         Self::prepare(descriptor, at)
     }
 
-    /// Has the kernel tell when requests come and answers leave, and whom was asked.
+    /// Requests timestamps of requests and responses, and the own address of each request.
     fn prepare(descriptor: OwnedFd, at: SocketAddr) -> io::Result<Self> {
         let set = |level, option, value| sys::option::set(&descriptor, level, option, value);
         match at {
@@ -317,7 +318,7 @@ impl Listener {
         })
     }
 
-    /// What to wait for.
+    /// The descriptor to wait for.
     #[must_use]
     pub fn descriptor(&self) -> RawFd {
         self.descriptor.as_raw_fd()

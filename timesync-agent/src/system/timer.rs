@@ -1,4 +1,4 @@
-//! What wakes the loop: a timer, and a counter that other threads add to.
+//! Wakes the loop: a timer, and a counter that other threads add to.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -35,14 +35,14 @@ impl Timer {
         wait::clear(&self.0);
     }
 
-    /// What to wait for.
+    /// The descriptor to wait for.
     #[must_use]
     pub fn descriptor(&self) -> RawFd {
         self.0.as_raw_fd()
     }
 }
 
-/// What another thread wakes the loop by.
+/// Lets another thread wake the loop.
 #[derive(Debug)]
 pub struct Waker(OwnedFd);
 
@@ -66,7 +66,7 @@ impl Waker {
         wait::clear(&self.0);
     }
 
-    /// What to wait for.
+    /// The descriptor to wait for.
     #[must_use]
     pub fn descriptor(&self) -> RawFd {
         self.0.as_raw_fd()

@@ -49,7 +49,7 @@ const CONTROL: usize = 512;
 /// Messages taken before anything else is done.
 const AT_ONCE: usize = 64;
 
-/// How often the interface is looked for, and the card's clock is read.
+/// The interval between two checks of the interface, and between two readings of the NIC's clock.
 const KEEP: Span = Span(SECOND);
 
 /// The kernel stamps what is sent and what comes, counts what is sent, and gives stamps without the message
@@ -70,7 +70,7 @@ const READINGS: Rules = Rules {
 /// and everything (`HWTSTAMP_FILTER_*`).
 const FILTERS: [u8; 4] = [12, 6, 9, 1];
 
-/// What came.
+/// A received event.
 pub(super) enum Event<'a> {
     /// A message with a stamp.
     Received { octets: &'a [u8], at: RawTime },
@@ -150,7 +150,7 @@ impl Sockets {
         self.card.is_some()
     }
 
-    /// What to wait for: event and general messages.
+    /// The descriptors to wait for: event and general messages.
     pub(super) fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
         [self.event.as_fd(), self.general.as_fd()]
     }
@@ -174,7 +174,7 @@ impl Sockets {
             return sent.map(|_| None);
         }
         if let Err(error) = sent {
-            // Nobody knows whether it was counted.
+            // The kernel may have counted it or not.
             self.ask_for_stamps()?;
             return Err(error);
         }
@@ -334,12 +334,12 @@ fn link(index: u32, ethertype: Option<u16>, peers: bool) -> io::Result<Socket> {
 
 //--- Stamps
 
-/// What control messages say.
+/// The contents of control messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Stamped {
     software: Option<UnixTime>,
     hardware: Option<UnixTime>,
-    /// Which message it was that was sent.
+    /// The number of the sent message.
     key: Option<u32>,
 }
 

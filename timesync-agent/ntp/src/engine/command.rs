@@ -1,4 +1,4 @@
-//! What chronyc may want done to sources and the clock.
+//! The commands of chronyc for sources and the clock.
 
 use super::{Command, Engine, Reply, SmoothTime, Whom};
 use crate::pool::Refused;
