@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Lines are read as chronyd 4.3 reads them: a word and its arguments, in any case; a line that begins with `!`, `;`, `#` or `%`
-//! is a comment, and there is no other comment. `include`, `confdir` and `sourcedir` are followed. Directives that chrony added later, up to
-//! 4.8, are known, too.
+//! is a comment, and there is no other comment. `include`, `confdir` and `sourcedir` are followed. Directives
+//! that chrony added later, up to 4.8, are known, too.
 //!
 //! A directive that chrony knows but that does nothing here is a [warning](ChronyConf::warnings) with the reason; one that chrony
 //! does not know either is an error, as it is for chronyd. Numbers that chronyd would silently bend into their range are bent, with
