@@ -94,7 +94,7 @@ impl Config {
         text.push_str(if settings.server.is_open() {
             ", serves clients"
         } else {
-            ", serves nobody"
+            ", serves no client"
         });
         text
     }

@@ -44,7 +44,7 @@ pub fn look(path: &Path) -> Result<Option<Drift>, Problem> {
             line: 1,
             column: 1,
         };
-        let message = "two numbers in parts per million are expected, and the second one is a bound: the frequency is learned anew";
+        let message = "two numbers in parts per million are expected, and the second one is a bound: the frequency is learned again";
         Problem::at(start, message)
     };
     parse(&text).map(Some).ok_or_else(damaged)

@@ -200,12 +200,12 @@ fn estimate(page: &mut Page<'_, '_>, view: &View) -> fmt::Result {
     let gauges = [
         (
             OFFSET,
-            "What is left to be corrected; positive if the clock is slow",
+            "Remaining correction; positive if the clock is slow",
             tracking.correction,
         ),
         (
             LAST_OFFSET,
-            "What the last update added to the correction under way",
+            "Correction that the last update added",
             tracking.last_offset,
         ),
         (
@@ -215,7 +215,7 @@ fn estimate(page: &mut Page<'_, '_>, view: &View) -> fmt::Result {
         ),
         (
             FREQUENCY,
-            "What the clock gains without correction",
+            "Gain of the clock without correction",
             tracking.frequency,
         ),
         (SKEW, "Bound on the error of the frequency", tracking.skew),
@@ -236,7 +236,7 @@ fn estimate(page: &mut Page<'_, '_>, view: &View) -> fmt::Result {
         ),
         (
             STRATUM,
-            "What clients are told; 0 for none",
+            "Stratum for clients; 0 for none",
             f64::from(tracking.stratum),
         ),
         (

@@ -40,7 +40,7 @@ pub(crate) async fn run(
         }
     });
     if turning.await.is_err() {
-        return Err("the poll loop stands still".to_owned());
+        return Err("the poll loop has stalled".to_owned());
     }
     drop(heartbeat);
     let mut datagram = [0; PACKET];

@@ -127,9 +127,9 @@ pub fn render(status: &Value) -> String {
     }
     if let Some(healthd) = detail.get("healthd").filter(|link| link.is_object()) {
         match healthd.get("connected").and_then(Value::as_bool) {
-            Some(true) => text.push_str("  healthd is told\n"),
+            Some(true) => text.push_str("  reports to healthd\n"),
             _ => text.push_str(&format!(
-                "  healthd is not told: {}\n",
+                "  does not report to healthd: {}\n",
                 word(healthd, "error")
             )),
         }
@@ -268,7 +268,7 @@ mod tests {
                 "  offset -12.000 µs now, +0.000 ns new at the last update, 0.000 ns RMS",
                 "  frequency +1.571 ppm within 0.394 ppm, root distance 0.000 ns, leap: normal",
                 "  answers at udp 0.0.0.0:123",
-                "  healthd is not told: refused",
+                "  does not report to healthd: refused",
                 "  best         ntp.example.org (192.0.2.1)  stratum 2  every 64 s, reach 377, +20.000 µs ± 1.000 ms, 17 s ago",
                 "  unselectable 192.0.2.2                    stratum 0  every 1/2 s, reach 0, no sample yet",
                 "  1 name has no address yet",

@@ -80,7 +80,7 @@ impl Reader<'_> {
         };
         self.host_makes_sense(line, host);
         if kind == Kind::Peer {
-            let message = "`peer` is asked as a `server` is; where both sides name each other, \
+            let message = "`peer` works as `server`; if both sides name each other, \
                            each follows the other as it would in symmetric mode";
             self.warn(line.start(), message);
         }

@@ -333,7 +333,7 @@ impl Replay {
             "Contrad.",
             "Deviation",
             "Prediction",
-            "of quick",
+            "Quick pred.",
             "Skew ppm"
         );
         for source in self.finish() {

@@ -185,7 +185,7 @@ pub fn endured() -> Vec<Scenario> {
         },
         Scenario {
             name: "L",
-            what: "the way there becomes 200 µs longer, which nobody can see",
+            what: "the outward path becomes 200 µs longer, invisibly",
             path: Path {
                 longer: Some((8000.0, 200e-6)),
                 ..mild.path.clone()

@@ -23,14 +23,14 @@ impl Reporter {
     /// Findings of the timekeeper.
     #[expect(
         clippy::unused_self,
-        reason = "notes are told apart from states, and may come to be counted"
+        reason = "notes differ from states, and may come to be counted"
     )]
     pub(super) fn note(&self, note: Note, engine: &Engine) {
         match note {
             Note::Selected(id) => tracing::info!(source = engine.title(id), "Source selected"),
             Note::FellBack { ppm } => tracing::info!(
                 ppm,
-                "Nothing was heard for long; the clock goes on with the frequency of a longer time"
+                "No source has answered for long; the clock continues with the frequency of a longer time"
             ),
             Note::NothingSelectable => tracing::warn!("No source can be selected"),
             Note::NoMajority => {
@@ -45,7 +45,7 @@ impl Reporter {
             ),
             Note::SourceReset(id) => tracing::warn!(
                 source = engine.title(id),
-                "Source contradicts itself; what was known of it is forgotten"
+                "Source contradicts itself; its samples are forgotten"
             ),
             Note::Offset(span) => {
                 tracing::warn!(seconds = span.seconds(), "The clock is wrong by this");
@@ -65,7 +65,7 @@ impl Reporter {
             Note::LocalEnded => tracing::info!("The own time is given no longer"),
             Note::Inherited { age } => tracing::info!(
                 age_seconds = age.seconds(),
-                "What the process before knew of the time is taken over"
+                "The time state of the previous process is taken over"
             ),
             Note::Holdover => tracing::warn!(
                 "No source is reached; the clock runs on with the frequency that was learned"
@@ -76,7 +76,7 @@ impl Reporter {
     /// Events of the engine.
     #[expect(
         clippy::unused_self,
-        reason = "records are told apart from states, and may come to be counted"
+        reason = "records differ from states, and may come to be counted"
     )]
     pub(super) fn record(&self, record: &Record) {
         match record {

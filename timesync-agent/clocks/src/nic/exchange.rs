@@ -53,7 +53,7 @@ struct Waiting {
 impl Exchange {
     /// The card has said when the request left. Take [`Self::poll_ready`] after it.
     pub fn sent(&mut self, stamp: Stamp) {
-        debug_assert_eq!(stamp.by, StampSource::Hardware, "of a card");
+        debug_assert_eq!(stamp.by, StampSource::Hardware, "by a NIC");
         self.sent_by_card = Some(stamp);
     }
 
