@@ -33,10 +33,10 @@ use tokio::sync::{oneshot, watch};
 
 use crate::drift_file;
 use crate::resolver::Resolver;
-use crate::server::Supply;
+use crate::server::AnswerData;
 use crate::state_file::StateFile;
 use crate::system::clock::{self, Clock, ClockError};
-use crate::system::other_daemons::{self, Rival};
+use crate::system::other_daemons::{self, CompetingService};
 use crate::system::timer::Waker;
 use crate::thermometer::Thermometer;
 use ntp::engine::{Command, Engine, Reply};
@@ -70,7 +70,7 @@ pub struct Options {
     /// The memory of clients; a step of the clock makes it worthless.
     pub tables: Option<Arc<Tables>>,
     /// Answer clients in the loop, from this.
-    pub supply: Option<Supply>,
+    pub supply: Option<AnswerData>,
     /// The time state of the previous process.
     pub state: Option<SavedState>,
     /// Writes the state for the next process.
@@ -100,7 +100,7 @@ impl Options {
 #[derive(Debug)]
 pub enum AgentError {
     /// Another program corrects the clock.
-    Rival(Rival),
+    CompetingService(CompetingService),
     /// The clock cannot be corrected.
     Clock(ClockError),
     /// The clock is so far off (`maxchange`) that something else is wrong.
@@ -117,9 +117,9 @@ pub enum AgentError {
 impl fmt::Display for AgentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Rival(rival) => write!(
+            Self::CompetingService(service) => write!(
                 f,
-                "{rival} corrects the clock: stop it, or leave the clock to it with --no-clock"
+                "{service} corrects the clock: stop it, or leave the clock to it with --no-clock"
             ),
             Self::Clock(error) => error.fmt(f),
             Self::GivenUp(span) => write!(
@@ -137,7 +137,7 @@ impl std::error::Error for AgentError {
         match self {
             Self::Clock(error) => error.source(),
             Self::System { source, .. } => Some(source),
-            Self::Rival(_) | Self::GivenUp(_) => None,
+            Self::CompetingService(_) | Self::GivenUp(_) => None,
         }
     }
 }
@@ -343,9 +343,9 @@ impl Parts {
             )
         });
         if options.corrects_clock
-            && let Some(rival) = other_daemons::find(Path::new(PROCESSES), with_ptp)
+            && let Some(service) = other_daemons::find(Path::new(PROCESSES), with_ptp)
         {
-            return Err(AgentError::Rival(rival));
+            return Err(AgentError::CompetingService(service));
         }
         let drift = settings
             .clock

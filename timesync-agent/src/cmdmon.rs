@@ -18,7 +18,7 @@ use tokio::net::{UdpSocket, UnixDatagram};
 use tokio::task::JoinHandle;
 
 use chronyc::MAX_LENGTH;
-use chronyc::answer::{Answer, Errand, Facts, answer, is_own};
+use chronyc::answer::{Answer, ControlRequest, Facts, answer, is_own};
 use chronyc::reply::{Reply, Report, Status};
 use chronyc::request::{Refused, Request};
 use ntp::responder::{Acl, Tables};
@@ -33,7 +33,7 @@ pub type Outcome = Pin<Box<dyn Future<Output = Status> + Send>>;
 /// Executes commands.
 pub trait Control: Send + Sync + 'static {
     /// Does it.
-    fn perform(&self, errand: Errand) -> Outcome;
+    fn perform(&self, errand: ControlRequest) -> Outcome;
 }
 
 /// The settings that decide on requests.
@@ -68,7 +68,7 @@ impl Policy {
         let own = own.map(|network| AccessRule {
             allow: true,
             all: false,
-            whom: time_model::settings::Whom::Network(network),
+            whom: time_model::settings::ClientMatch::Network(network),
         });
         let rules: Vec<AccessRule> = own.into_iter().chain(commands.access.clone()).collect();
         Self {
@@ -278,7 +278,7 @@ impl Shared {
                 };
                 let (status, report) = match answer {
                     Answer::Reply(status, report) => (status, report),
-                    Answer::Errand(errand) => {
+                    Answer::ControlRequest(errand) => {
                         tracing::debug!(command = ?request.command, "Command");
                         (self.perform(errand).await, Report::Null)
                     }
@@ -296,9 +296,9 @@ impl Shared {
     }
 
     /// Executes a command. The access list of commands is kept here, too.
-    async fn perform(&self, errand: Errand) -> Status {
+    async fn perform(&self, errand: ControlRequest) -> Status {
         let access = match &errand {
-            Errand::Access { commands, rule } => Some((*commands, rule.clone())),
+            ControlRequest::Access { commands, rule } => Some((*commands, rule.clone())),
             _ => None,
         };
         let status = self.control.perform(errand).await;

@@ -61,9 +61,9 @@ pub fn run(
     timeout: Option<Span>,
 ) -> Result<Span, MeasureError> {
     if mode == Mode::Set
-        && let Some(rival) = other_daemons::find(Path::new("/proc"), false)
+        && let Some(service) = other_daemons::find(Path::new("/proc"), false)
     {
-        return Err(MeasureError::Agent(AgentError::Rival(rival)));
+        return Err(MeasureError::Agent(AgentError::CompetingService(service)));
     }
     let mut settings = settings.clone();
     // Waits no longer than a burst takes, writes nothing, and serves no client.

@@ -5,7 +5,7 @@ use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::server::{Supply, wall_clock};
+use crate::server::{AnswerData, wall_clock};
 use ntp::responder::{Answer, LONGEST_ANSWER, Reason, Request, Responder};
 use random::Random;
 use time_model::view::StampSource;
@@ -28,7 +28,7 @@ const PACKET: usize = 48;
 /// What does not work.
 pub(crate) async fn run(
     heartbeat: Weak<AtomicU64>,
-    supply: Supply,
+    supply: AnswerData,
     random: Random,
 ) -> Result<String, String> {
     // Held only for an instant: the lock marks the thread that counts.

@@ -1,12 +1,12 @@
 //! Serves the time with threads of its own: the shared UDP engine in front of a [`Responder`].
 //!
 //! Each thread has a socket, a responder and a view of policy and reference that it renews once in a batch. The kernel
-//! timestamps requests. The departure of a response is predicted, since those before it in the batch go first ([`leaving`]);
+//! timestamps requests. The departure of a response is predicted, since those before it in the batch go first ([`transmit_times`]);
 //! for a response to a client in interleaved mode the kernel reports it afterwards.
 //!
 //! Without threads (`batch = false`) the loop that asks other servers answers too, by a responder of its own.
 
-mod leaving;
+mod transmit_times;
 
 use std::io;
 use std::net::UdpSocket;
@@ -16,8 +16,8 @@ use std::time::Duration;
 use daemon::run::Heartbeat;
 use daemon::snapshot::{Cell, Reader};
 use daemon::udp::{Counters, Datagram, Engine, EngineOptions, Fragments, Outcome, Respond};
-use leaving::Leaving;
 use rustix::time::{ClockId, clock_gettime};
+use transmit_times::TransmitTimes;
 
 use ntp::responder::{Answer, LONGEST_ANSWER, Policy, Receipt, Request, Responder, Tables};
 use ntp::wire::Packet;
@@ -36,7 +36,7 @@ const N_READINGS: u32 = 1000;
 
 /// The data that every thread answers from.
 #[derive(Clone, Debug)]
-pub struct Supply {
+pub struct AnswerData {
     /// The access list, and the form of answers.
     pub policy: Arc<Cell<Policy>>,
     /// The time for clients.
@@ -60,7 +60,7 @@ impl Server {
     pub fn start(
         sockets: Vec<UdpSocket>,
         threads: usize,
-        supply: &Supply,
+        supply: &AnswerData,
         random: &mut Random,
     ) -> io::Result<Self> {
         let engine = Engine::start(sockets, threads, options(), |_| {
@@ -115,14 +115,14 @@ fn options() -> EngineOptions {
     }
 }
 
-fn answerer(supply: &Supply, random: Random) -> Answerer {
+fn answerer(supply: &AnswerData, random: Random) -> Answerer {
     Answerer {
         policy: Reader::new(Arc::clone(&supply.policy)),
         reference: Reader::new(Arc::clone(&supply.reference)),
         responder: Responder::new(&supply.tables, random),
         tables: Arc::clone(&supply.tables),
         now: wall_clock(),
-        leaving: Leaving::default(),
+        leaving: TransmitTimes::default(),
         sent: Vec::with_capacity(BATCH),
     }
 }
@@ -146,7 +146,7 @@ struct Answerer {
     tables: Arc<Tables>,
     /// The wall clock at the beginning of the batch.
     now: UnixTime,
-    leaving: Leaving,
+    leaving: TransmitTimes,
     /// Answers of this batch of which it matters when they left.
     sent: Vec<Sent>,
 }

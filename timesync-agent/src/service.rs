@@ -32,9 +32,9 @@ use crate::keys;
 use crate::metrics::Scrape;
 use crate::page;
 use crate::self_check;
-use crate::server::{self, Supply};
+use crate::server::{self, AnswerData};
 use crate::state_file::StateFile;
-use crate::status::{self, Surroundings};
+use crate::status::{self, HostInfo};
 use crate::system;
 use crate::system::clock;
 use ntp::keys::KeyRing;
@@ -206,7 +206,7 @@ impl Service for Timesync {
     }
 
     fn status(&self) -> Value {
-        let around = Surroundings {
+        let around = HostInfo {
             listeners: listeners(&self.ntp_listeners, &self.chronyc),
             is_clock_corrected: self.fixed.corrects_clock,
             healthd: self.health.link(),
@@ -301,8 +301,8 @@ fn forbid() {
 }
 
 /// The data that clients are answered from.
-fn supply(settings: &Settings, keys: &KeyRing, precision: i8, random: &mut Random) -> Supply {
-    Supply {
+fn supply(settings: &Settings, keys: &KeyRing, precision: i8, random: &mut Random) -> AnswerData {
+    AnswerData {
         policy: Cell::new(policy(settings, keys, precision)),
         reference: Cell::new(Reference::default()),
         tables: Tables::new(
@@ -313,7 +313,7 @@ fn supply(settings: &Settings, keys: &KeyRing, precision: i8, random: &mut Rando
 }
 
 /// Lets the process be asked whether it works.
-fn check_self(context: &Context, agent: &Agent, supply: &Supply, random: &mut Random) {
+fn check_self(context: &Context, agent: &Agent, supply: &AnswerData, random: &mut Random) {
     let beat = Arc::downgrade(&agent.heartbeat());
     let (supply, random) = (supply.clone(), Mutex::new(random.fork()));
     context.admin.self_check(move || {
@@ -327,7 +327,7 @@ fn refused(error: AgentError) -> StartError {
     let code = match &error {
         AgentError::System { source, .. } => exit::code_of_io(source),
         AgentError::Clock(_) => exit::NO_PERMISSION,
-        AgentError::Rival(_) | AgentError::GivenUp(_) => exit::SOFTWARE,
+        AgentError::CompetingService(_) | AgentError::GivenUp(_) => exit::SOFTWARE,
     };
     StartError::new(code, error)
 }
@@ -361,7 +361,7 @@ fn show(
     config: &Config,
     context: &Context,
     views: &Arc<Cell<View>>,
-    supply: &Supply,
+    supply: &AnswerData,
     health: &Arc<Health>,
 ) -> Follower {
     let history = Arc::new(Mutex::new(History::default()));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use daemon::snapshot::Cell;
 
 use crate::agent::{self, AgentError, Options};
-use crate::server::{self, Supply};
+use crate::server::{self, AnswerData};
 use crate::system;
 use ntp::keys::KeyRing;
 use ntp::responder::{Policy, Tables};
@@ -47,7 +47,7 @@ pub fn run(settings: &Settings, keys: KeyRing, corrects_clock: bool) -> Result<(
             settings.server.client_log_limit,
             [random.bits(), random.bits()],
         );
-        options.supply = Some(Supply {
+        options.supply = Some(AnswerData {
             policy: Cell::new(policy),
             reference: Cell::new(Reference::default()),
             tables,

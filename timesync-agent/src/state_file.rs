@@ -26,7 +26,7 @@ pub struct StateFile {
 /// The contents.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-enum Kept {
+enum FileContents {
     V1 {
         boot: String,
         #[serde(rename = "estate")]
@@ -69,7 +69,7 @@ impl StateFile {
             return None;
         }
         match serde_json::from_str(&text) {
-            Ok(Kept::V1 { boot, state }) => (boot == self.boot).then_some(state),
+            Ok(FileContents::V1 { boot, state }) => (boot == self.boot).then_some(state),
             // Another version leaves what it likes.
             Err(error) => {
                 tracing::debug!(path = %self.path.display(), %error, "Nothing is taken over");
@@ -98,7 +98,7 @@ impl StateFile {
     ///
     /// The directory is not there or may not be written to.
     pub fn leave(&self, state: SavedState) -> io::Result<()> {
-        let kept = Kept::V1 {
+        let kept = FileContents::V1 {
             boot: self.boot.clone(),
             state,
         };

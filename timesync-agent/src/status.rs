@@ -14,7 +14,7 @@ use time_model::view::{SourceView, View};
 
 /// Facts about the process besides its view.
 #[derive(Clone, Debug, Default)]
-pub struct Surroundings {
+pub struct HostInfo {
     /// The addresses of the NTP listeners.
     pub listeners: Vec<String>,
     /// Whether the clock is corrected; false for `--no-clock`.
@@ -25,7 +25,7 @@ pub struct Surroundings {
 
 /// Everything an operator would ask.
 #[must_use]
-pub fn detail(view: &View, around: &Surroundings) -> Value {
+pub fn detail(view: &View, around: &HostInfo) -> Value {
     let tracking = &view.tracking;
     json!({
         "serves": labels::summary(view),
@@ -241,8 +241,8 @@ mod tests {
         }
     }
 
-    fn around() -> Surroundings {
-        Surroundings {
+    fn around() -> HostInfo {
+        HostInfo {
             listeners: vec!["udp 0.0.0.0:123".to_owned()],
             is_clock_corrected: false,
             healthd: Some(Link {

@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 pub use config_text::{Files, OneFile, Position, Problem, Rejected};
 use config_text::{MAX_PROBLEMS, MAX_WARNINGS};
 
-use time_model::settings::{Settings, SourceSettings, Whom};
+use time_model::settings::{ClientMatch, Settings, SourceSettings};
 
 pub use access::whom;
 pub use directives::names;
@@ -143,9 +143,9 @@ impl<'f> Reader<'f> {
         for wildcard in wildcards {
             let is_ipv4 = wildcard.is_ipv4();
             let mut bound = server.bind_addresses.iter();
-            let may_ask = |whom: &Whom| match whom {
-                Whom::Network(network) => network.addr().is_ipv4() == is_ipv4,
-                Whom::Everybody | Whom::Name(_) => true,
+            let may_ask = |whom: &ClientMatch| match whom {
+                ClientMatch::Network(network) => network.addr().is_ipv4() == is_ipv4,
+                ClientMatch::Everybody | ClientMatch::Name(_) => true,
             };
             let mut rules = server.access.iter();
             if bound.all(|address| address.is_ipv4() != is_ipv4)

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use super::errands::errand;
-pub use super::errands::{Answer, Errand};
+use super::control_requests::control_request;
+pub use super::control_requests::{Answer, ControlRequest};
 use super::reply::{
     Activity, Address, AuthData, Client, Clients, MAX_CLIENTS, NEVER, NtpData, Report, SelectData,
     ServerStats, Smoothing, SourceData, SourceStats, Status, Tracking, clock_address,
@@ -46,7 +46,7 @@ pub fn answer(command: &Command, facts: &Facts<'_>, is_local: bool) -> Answer {
     if !is_local && !is_open(command, facts.open) {
         return Status::Unauthorised.into();
     }
-    report(command, facts).unwrap_or_else(|| errand(command))
+    report(command, facts).unwrap_or_else(|| control_request(command))
 }
 
 /// Whether a report is for everybody who may ask at all.

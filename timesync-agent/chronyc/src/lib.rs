@@ -13,7 +13,7 @@
 
 pub mod answer;
 pub mod calendar;
-mod errands;
+mod control_requests;
 pub mod float;
 pub mod json;
 pub mod render;

@@ -55,7 +55,7 @@ pub struct Abilities {
 
 /// Why a card does not stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lack {
+pub enum Unsupported {
     /// It has no stamps, or not all that are needed.
     Stamps,
     /// Its clock cannot be read.
@@ -64,7 +64,7 @@ pub enum Lack {
     Filter,
 }
 
-impl fmt::Display for Lack {
+impl fmt::Display for Unsupported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Stamps => "it does not stamp packets",
@@ -74,7 +74,7 @@ impl fmt::Display for Lack {
     }
 }
 
-impl std::error::Error for Lack {}
+impl std::error::Error for Unsupported {}
 
 impl Abilities {
     /// The receive filter (`HWTSTAMP_FILTER_*`), and the number of its clock.
@@ -82,9 +82,9 @@ impl Abilities {
     /// # Errors
     ///
     /// It is of no use.
-    pub fn choose(&self, wanted: ReceiveFilter) -> Result<(u8, u32), Lack> {
+    pub fn choose(&self, wanted: ReceiveFilter) -> Result<(u8, u32), Unsupported> {
         if self.flags & NEEDED != NEEDED || self.transmit & 1 << TRANSMIT_ON == 0 {
-            return Err(Lack::Stamps);
+            return Err(Unsupported::Stamps);
         }
         let has = |filter: &u8| self.filters & 1 << filter != 0;
         let filter = match wanted {
@@ -94,8 +94,8 @@ impl Abilities {
             ReceiveFilter::Ptp => PTP.into_iter().find(has),
             ReceiveFilter::All => Some(ALL).filter(has),
         };
-        let filter = filter.ok_or(Lack::Filter)?;
-        Ok((filter, self.clock.ok_or(Lack::Clock)?))
+        let filter = filter.ok_or(Unsupported::Filter)?;
+        Ok((filter, self.clock.ok_or(Unsupported::Clock)?))
     }
 }
 
@@ -134,9 +134,9 @@ mod tests {
             (everything, Ptp, Ok((6, 2))),
             (everything, All, Ok((1, 2))),
             (card(&[1]), Any, Ok((1, 2))),
-            (card(&[1]), Ntp, Err(Lack::Filter)),
+            (card(&[1]), Ntp, Err(Unsupported::Filter)),
             // Most cards of the last decade: PTP and nothing else.
-            (ptp_alone, Any, Err(Lack::Filter)),
+            (ptp_alone, Any, Err(Unsupported::Filter)),
             (ptp_alone, Ptp, Ok((12, 2))),
             (
                 Abilities {
@@ -144,7 +144,7 @@ mod tests {
                     ..everything
                 },
                 Any,
-                Err(Lack::Clock),
+                Err(Unsupported::Clock),
             ),
             (
                 Abilities {
@@ -152,7 +152,7 @@ mod tests {
                     ..everything
                 },
                 Any,
-                Err(Lack::Stamps),
+                Err(Unsupported::Stamps),
             ),
             // What every interface can: stamps of the kernel.
             (
@@ -161,7 +161,7 @@ mod tests {
                     ..everything
                 },
                 Any,
-                Err(Lack::Stamps),
+                Err(Unsupported::Stamps),
             ),
         ] {
             assert_eq!(card.choose(wanted), expected, "{card:?} {wanted:?}");

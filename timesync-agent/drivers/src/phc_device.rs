@@ -15,12 +15,12 @@ use sys::device as requests;
 #[derive(Debug)]
 pub struct Phc {
     pub(crate) device: OwnedFd,
-    way: Way,
+    way: ReadMethod,
 }
 
 /// How it is read: the most exact way that its driver has.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+enum ReadMethod {
     Precise,
     Extended,
     Plain,
@@ -30,7 +30,7 @@ impl Phc {
     /// Opens it, and finds out how it can be read.
     pub fn open(device: &Path, no_cross: bool) -> io::Result<Self> {
         let device = requests::open(device)?;
-        let ways = [Way::Precise, Way::Extended, Way::Plain];
+        let ways = [ReadMethod::Precise, ReadMethod::Extended, ReadMethod::Plain];
         let mut refused = io::ErrorKind::Unsupported.into();
         for way in ways.into_iter().skip(usize::from(no_cross)) {
             let phc = Self {
@@ -49,18 +49,18 @@ impl Phc {
     fn pair(&self) -> io::Result<Option<phc::Pair>> {
         let head = phc::head();
         match self.way {
-            Way::Precise => {
+            ReadMethod::Precise => {
                 let mut answer = [0; phc::PRECISE_SIZE];
                 requests::request(&self.device, phc::PRECISE, &mut answer)?;
                 Ok(phc::precise(&answer))
             }
-            Way::Extended => {
+            ReadMethod::Extended => {
                 let mut answer = [0; phc::EXTENDED_SIZE];
                 begin(&mut answer, &head);
                 requests::request(&self.device, phc::EXTENDED, &mut answer)?;
                 Ok(phc::extended(&answer))
             }
-            Way::Plain => {
+            ReadMethod::Plain => {
                 let mut answer = [0; phc::PLAIN_SIZE];
                 begin(&mut answer, &head);
                 requests::request(&self.device, phc::PLAIN, &mut answer)?;

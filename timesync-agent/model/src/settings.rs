@@ -28,7 +28,7 @@ pub use refclock::{
     RefclockSettings, default_id, reference_id, reference_id_text,
 };
 pub use selection::{AuthSelectMode, SelectionSettings};
-pub use server::{AccessRule, RateLimit, ServerSettings, Whom};
+pub use server::{AccessRule, ClientMatch, RateLimit, ServerSettings};
 pub use source::{
     Connectivity, DEFAULT_MAX_UNREACH, DEFAULT_POOL_SOURCES, Family, Host, MAX_POLL,
     MAX_POOL_SOURCES, MAX_STRATUM, MAX_SUBSECOND_DELAY, MIN_POLL, SelectOptions, SourceOptions,

@@ -67,7 +67,7 @@ pub enum Outcome {
 
 /// How often the timekeeper wants a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct PollRequest {
     /// Polling interval, as a power of two in seconds.
     pub poll: i8,
     /// Continue a burst.
@@ -521,7 +521,7 @@ impl Association {
     }
 
     /// The timekeeper's verdict on a sample (tests B and C), and its wish for the poll interval.
-    pub fn judge(&mut self, verdict: Verdict, wish: Wish, now: RawTime) {
+    pub fn judge(&mut self, verdict: Verdict, wish: PollRequest, now: RawTime) {
         self.schedule.advise(wish.poll);
         let failed = match verdict {
             Verdict::DelayRatio => test::DELAY_RATIO,

@@ -17,13 +17,13 @@ mod tests;
 
 pub use exchange::{
     Command, Input, Measurement, Output, Record, ReferenceClockRecord, Reply, SmoothTime, SocketId,
-    Whom,
+    SourceMatch,
 };
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
-use crate::association::{Association, Context, Due, Outcome, RawStamp, Wish, reference_id};
+use crate::association::{Association, Context, Due, Outcome, PollRequest, RawStamp, reference_id};
 use crate::keys::KeyRing;
 use crate::pool::{Change, Pool};
 use random::Random;
@@ -373,7 +373,7 @@ impl Engine {
     /// A sample of a server.
     fn take(&mut self, id: SourceId, sample: Sample, now: Reading) {
         let verdict = self.timekeeper.sample(id, sample, now);
-        let wish = Wish {
+        let wish = PollRequest {
             poll: self.timekeeper.advise_poll(id),
             wants_more: self.timekeeper.wants_more(id),
         };

@@ -12,7 +12,7 @@ use ntp::responder::{Answer, Policy, Request, Responder, Tables};
 use random::Random;
 use time_model::sample::Stamp;
 use time_model::settings::{
-    AccessRule, Host, ServerSettings, Settings, SourceOptions, SourceSettings, Whom,
+    AccessRule, ClientMatch, Host, ServerSettings, Settings, SourceOptions, SourceSettings,
 };
 use time_model::time::{RawTime, Reading, Span};
 use time_model::view::StampSource;
@@ -63,7 +63,7 @@ impl Answers {
             access: vec![AccessRule {
                 allow: true,
                 all: true,
-                whom: Whom::Everybody,
+                whom: ClientMatch::Everybody,
             }],
             ..ServerSettings::default()
         };

@@ -12,7 +12,7 @@ use daemon::run::Heartbeat;
 use daemon::snapshot::Cell;
 
 use crate::resolver::Resolver;
-use crate::server::Supply;
+use crate::server::AnswerData;
 use crate::state_file::StateFile;
 use crate::system::clock::{self, Clock};
 use crate::system::socket::{self, Departure, Socket};
@@ -36,7 +36,7 @@ use timekeeper::{Effect, Reference};
 use super::answer::Answerer;
 use super::file_writer::FileWriter;
 use super::leaps::Leaps;
-use super::nics::{Nics, Way};
+use super::nics::{Direction, Nics};
 use super::report::Reporter;
 use super::{AgentError, Parts, Request, Seen};
 
@@ -80,7 +80,7 @@ pub(super) struct Run {
 
 /// The parts that an answering loop is made from.
 struct Own {
-    supply: Supply,
+    supply: AnswerData,
     random: Random,
 }
 
@@ -494,7 +494,7 @@ impl Run {
             let octets = buffer.get(..arrival.length).unwrap_or_default();
             let by_card = arrival
                 .card
-                .and_then(|stamp| self.cards.stamp(&stamp, Way::In, &arrival.stamp));
+                .and_then(|stamp| self.cards.stamp(&stamp, Direction::In, &arrival.stamp));
             let now = clock::read();
             let ready = asking
                 .exchange
@@ -550,7 +550,7 @@ impl Asking {
                     has_said = true;
                 }
                 Departure::Card(stamp) => {
-                    if let Some(stamp) = cards.stamp(&stamp, Way::Out, &self.sent) {
+                    if let Some(stamp) = cards.stamp(&stamp, Direction::Out, &self.sent) {
                         self.exchange.sent(stamp);
                     }
                 }

@@ -31,7 +31,7 @@ pub struct Options {
 
 /// The reason for a missing report.
 #[derive(Debug, thiserror::Error)]
-pub enum AskError {
+pub enum QueryError {
     /// There is no socket.
     #[error("Could not open connection to daemon")]
     Connect,
@@ -116,12 +116,12 @@ impl Client {
     ///
     /// # Errors
     /// When no daemon answers, or the daemon refuses.
-    pub fn ask(&mut self, command: &Command) -> Result<Report, AskError> {
+    pub fn ask(&mut self, command: &Command) -> Result<Report, QueryError> {
         let reply = self.exchange(command)?;
         if reply.status.is_success() {
             Ok(reply.report)
         } else {
-            Err(AskError::Refused(reply.status))
+            Err(QueryError::Refused(reply.status))
         }
     }
 
@@ -129,12 +129,12 @@ impl Client {
     ///
     /// # Errors
     /// When no daemon answers.
-    pub fn tell(&mut self, command: &Command) -> Result<Status, AskError> {
+    pub fn tell(&mut self, command: &Command) -> Result<Status, QueryError> {
         self.exchange(command).map(|reply| reply.status)
     }
 
-    fn exchange(&mut self, command: &Command) -> Result<Reply, AskError> {
-        let mut error = AskError::Connect;
+    fn exchange(&mut self, command: &Command) -> Result<Reply, QueryError> {
+        let mut error = QueryError::Connect;
         loop {
             if self.link.is_none() {
                 let Some(host) = self.hosts.pop() else {
@@ -162,8 +162,8 @@ impl Client {
         }
     }
 
-    fn attempts(&mut self, command: &Command) -> Result<Reply, AskError> {
-        let link = self.link.as_ref().ok_or(AskError::Connect)?;
+    fn attempts(&mut self, command: &Command) -> Result<Reply, QueryError> {
+        let link = self.link.as_ref().ok_or(QueryError::Connect)?;
         let mut timeout = self.options.timeout;
         for attempt in 0..=self.options.retries {
             self.sequence = self
@@ -183,7 +183,7 @@ impl Client {
             }
             timeout *= 2;
         }
-        Err(AskError::Silence)
+        Err(QueryError::Silence)
     }
 }
 
@@ -194,7 +194,7 @@ fn wait(
     sequence: u32,
     command: &Command,
     timeout: Duration,
-) -> Result<Option<Reply>, AskError> {
+) -> Result<Option<Reply>, QueryError> {
     let deadline = Instant::now() + timeout;
     let mut buffer = [0; MAX_LENGTH];
     loop {
@@ -211,7 +211,7 @@ fn wait(
                 return if reply.command == command.number() {
                     Ok(Some(reply))
                 } else {
-                    Err(AskError::BadReply)
+                    Err(QueryError::BadReply)
                 };
             }
             // The reply to an earlier attempt, or something else.

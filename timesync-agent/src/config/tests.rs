@@ -221,7 +221,10 @@ fn an_import_says_what_is_not_carried_over() {
     };
     let config = read(&args).unwrap();
     assert!(!config.corrects_clock);
-    assert_eq!(config.summary(), "1 server: ntp.example.org, serves no client");
+    assert_eq!(
+        config.summary(),
+        "1 server: ntp.example.org, serves no client"
+    );
 }
 
 //--- The template

@@ -10,7 +10,7 @@ use super::ntp_listeners::NtpListeners;
 use crate::agent::Commander;
 use crate::cmdmon::{Control, Outcome};
 use crate::keys;
-use chronyc::answer::Errand;
+use chronyc::answer::ControlRequest;
 use chronyc::reply::Status;
 use ntp::engine::{self, Reply};
 use peer_chrony::parse_source_directories;
@@ -152,16 +152,18 @@ impl Controller {
 }
 
 impl Control for Controller {
-    fn perform(&self, errand: Errand) -> Outcome {
+    fn perform(&self, errand: ControlRequest) -> Outcome {
         let commander = self.commander.clone();
         match errand {
-            Errand::Engine(command) => self.command(command),
-            Errand::Access { commands, rule } => ready(self.admit(commands, rule)),
-            Errand::OnOffline => Box::pin(async move { commander.on_offline().await.into() }),
-            Errand::Rekey | Errand::CycleLogs => ready(self.tell(false)),
-            Errand::ReloadSources => ready(self.tell(true)),
+            ControlRequest::Engine(command) => self.command(command),
+            ControlRequest::Access { commands, rule } => ready(self.admit(commands, rule)),
+            ControlRequest::OnOffline => {
+                Box::pin(async move { commander.on_offline().await.into() })
+            }
+            ControlRequest::Rekey | ControlRequest::CycleLogs => ready(self.tell(false)),
+            ControlRequest::ReloadSources => ready(self.tell(true)),
             // Ends the process as a signal would.
-            Errand::Shutdown => ready(match kill_process(getpid(), Signal::TERM) {
+            ControlRequest::Shutdown => ready(match kill_process(getpid(), Signal::TERM) {
                 Ok(()) => Status::Success,
                 Err(_) => Status::Failed,
             }),

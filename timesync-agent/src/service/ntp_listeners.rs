@@ -13,14 +13,14 @@ use daemon::udp;
 
 use super::{policy, sockets};
 use crate::config::Config;
-use crate::server::{Server, Supply};
+use crate::server::{AnswerData, Server};
 use ntp::keys::KeyRing;
 use random::Random;
 use time_model::settings::{ServerSettings, Settings};
 
 /// Sockets, and threads that answer there.
 pub(super) struct NtpListeners {
-    supply: Supply,
+    supply: AnswerData,
     precision: i8,
     /// The number of sockets for each address, one for each thread; none if the poll loop answers.
     threads: Option<usize>,
@@ -46,7 +46,7 @@ impl NtpListeners {
     pub(super) fn new(
         config: &Config,
         context: &Context,
-        supply: Supply,
+        supply: AnswerData,
         precision: i8,
         random: Random,
     ) -> Arc<Self> {

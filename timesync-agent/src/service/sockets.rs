@@ -68,7 +68,7 @@ pub(super) fn names(sockets: &[UdpSocket]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use time_model::settings::{AccessRule, Whom};
+    use time_model::settings::{AccessRule, ClientMatch};
 
     fn settings(bind: &[&str]) -> ServerSettings {
         ServerSettings {
@@ -80,7 +80,7 @@ mod tests {
             access: vec![AccessRule {
                 allow: true,
                 all: false,
-                whom: Whom::Everybody,
+                whom: ClientMatch::Everybody,
             }],
             ..ServerSettings::default()
         }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Timekeeper;
 use super::knowledge::{Knowledge, Root};
-use super::smoothing::Moment;
+use super::smoothing::ServedOffset;
 use super::terms::{Note, Reference};
 use time_model::settings::Settings;
 use time_model::time::{RawTime, Reading, SECOND, Span, UnixTime};
@@ -173,7 +173,7 @@ impl Timekeeper {
             self.allow_local(lead.delay / 2.0 + lead.dispersion);
         }
         if let (Some((offset, rate)), Some(smoothing)) = (state.smoothing, &mut self.smoothing) {
-            smoothing.resume(Moment { offset, rate }, RawTime(state.raw));
+            smoothing.resume(ServedOffset { offset, rate }, RawTime(state.raw));
         }
         // A node that gave its own time continues to do so until it hears a better one.
         if let Some(since) = state.local.filter(|_| self.local.is_some()) {

@@ -29,14 +29,14 @@ const NOTHING: f64 = 1e-7;
 
 /// Served time less the time of this clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Moment {
+pub(super) struct ServedOffset {
     /// In seconds.
     pub(super) offset: f64,
     /// By how much that becomes less in a second.
     pub(super) rate: f64,
 }
 
-impl Moment {
+impl ServedOffset {
     /// The length of the wander, in seconds.
     fn after(self, seconds: f64, wander: f64) -> Self {
         Self {
@@ -62,7 +62,7 @@ pub(super) struct Smoothing {
     max_wander: f64,
     is_active: bool,
     since: RawTime,
-    start: Moment,
+    start: ServedOffset,
     stages: [Stage; 3],
 }
 
@@ -77,7 +77,7 @@ impl Smoothing {
             max_wander,
             is_active: false,
             since: RawTime(0),
-            start: Moment::default(),
+            start: ServedOffset::default(),
             stages: Default::default(),
         })
     }
@@ -98,7 +98,7 @@ impl Smoothing {
             return;
         }
         let moment = self.at(now);
-        self.start = Moment {
+        self.start = ServedOffset {
             offset: moment.offset - offset,
             rate: moment.rate + frequency,
         };
@@ -107,7 +107,7 @@ impl Smoothing {
     }
 
     /// Continues from the state of another process.
-    pub(super) fn resume(&mut self, moment: Moment, since: RawTime) {
+    pub(super) fn resume(&mut self, moment: ServedOffset, since: RawTime) {
         self.is_active = true;
         (self.start, self.since) = (moment, since);
         self.plan();
@@ -115,7 +115,7 @@ impl Smoothing {
 
     /// Serves the remaining correction at once.
     fn reset(&mut self, now: RawTime) {
-        (self.start, self.since) = (Moment::default(), now);
+        (self.start, self.since) = (ServedOffset::default(), now);
         self.plan();
     }
 
@@ -147,11 +147,11 @@ impl Smoothing {
     }
 
     /// The remaining correction, if any was smoothed yet.
-    pub(super) fn moment(&self, now: RawTime) -> Option<Moment> {
+    pub(super) fn moment(&self, now: RawTime) -> Option<ServedOffset> {
         self.is_active.then(|| self.at(now))
     }
 
-    pub(super) fn at(&self, now: RawTime) -> Moment {
+    pub(super) fn at(&self, now: RawTime) -> ServedOffset {
         let mut left = (now - self.since).seconds().max(0.0);
         let mut moment = self.start;
         for stage in self.stages {
@@ -160,7 +160,7 @@ impl Smoothing {
             left -= seconds;
         }
         match left > 0.0 {
-            true => Moment::default(),
+            true => ServedOffset::default(),
             false => moment,
         }
     }

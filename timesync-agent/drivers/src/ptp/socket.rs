@@ -91,14 +91,14 @@ pub(super) struct Sockets {
     general: Socket,
     /// Messages sent since stamps were asked for: how the kernel counts them.
     n_sent: u32,
-    card: Option<Card>,
+    card: Option<Nic>,
     next_look: RawTime,
     is_there: bool,
 }
 
 /// The clock of the card.
 #[derive(Debug)]
-struct Card {
+struct Nic {
     clock: Phc,
     beside: NicClock,
 }
@@ -272,7 +272,7 @@ impl Sockets {
 }
 
 /// The card's clock, if it is to stamp and can.
-fn choose_card(settings: &PtpSettings, probe: &Socket) -> io::Result<Option<Card>> {
+fn choose_card(settings: &PtpSettings, probe: &Socket) -> io::Result<Option<Nic>> {
     let opened = match settings.stamps {
         PtpStamps::Software => return Ok(None),
         PtpStamps::Best | PtpStamps::Hardware => open_card(&settings.interface, probe),
@@ -284,7 +284,7 @@ fn choose_card(settings: &PtpSettings, probe: &Socket) -> io::Result<Option<Card
     }
 }
 
-fn open_card(interface: &str, probe: &Socket) -> io::Result<Card> {
+fn open_card(interface: &str, probe: &Socket) -> io::Result<Nic> {
     let info = nic::abilities(probe, interface)?;
     let filter = FILTERS
         .into_iter()
@@ -295,7 +295,7 @@ fn open_card(interface: &str, probe: &Socket) -> io::Result<Card> {
     let (filter, number) = chosen.ok_or(io::ErrorKind::Unsupported)?;
     let clock = Phc::open(&PathBuf::from(format!("/dev/ptp{number}")), false)?;
     nic::make_stamp(probe, interface, filter)?;
-    Ok(Card {
+    Ok(Nic {
         clock,
         beside: NicClock::new(READINGS),
     })

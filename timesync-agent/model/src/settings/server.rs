@@ -72,12 +72,12 @@ pub struct AccessRule {
     /// `all`: removes earlier lines of more specific networks.
     pub all: bool,
     /// The client.
-    pub whom: Whom,
+    pub whom: ClientMatch,
 }
 
 /// The clients of a line of an access list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Whom {
+pub enum ClientMatch {
     /// Everybody, over IPv4 and IPv6.
     Everybody,
     /// A network or an address.

@@ -162,9 +162,9 @@ pub struct ReferenceClockRecord {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     /// Poll these sources.
-    Online(Whom),
+    Online(SourceMatch),
     /// Do not poll them.
-    Offline(Whom),
+    Offline(SourceMatch),
     /// Ask these sources many times in a row.
     Burst {
         /// Good samples that are enough.
@@ -172,7 +172,7 @@ pub enum Command {
         /// Requests at most.
         total: u32,
         /// The sources.
-        whom: Whom,
+        whom: SourceMatch,
     },
     /// Step the clock by all that is left to be corrected.
     MakeStep,
@@ -189,7 +189,7 @@ pub enum Command {
     /// Change the polling intervals of these sources.
     SetPolling {
         /// The sources.
-        whom: Whom,
+        whom: SourceMatch,
         /// `minpoll`, where it changes.
         minpoll: Option<i8>,
         /// `maxpoll`, where it changes.
@@ -207,7 +207,7 @@ pub enum Command {
 
 /// The sources of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Whom {
+pub enum SourceMatch {
     /// Every source.
     #[default]
     All,

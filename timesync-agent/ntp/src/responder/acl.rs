@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use time_model::settings::{AccessRule, Whom};
+use time_model::settings::{AccessRule, ClientMatch};
 
 /// Bits between two levels of the tree.
 const LEVEL_BITS: u8 = 4;
@@ -52,9 +52,9 @@ impl Acl {
     /// Adds a line.
     pub fn add(&mut self, rule: &AccessRule, resolve: impl FnOnce(&str) -> Vec<IpAddr>) {
         match &rule.whom {
-            Whom::Everybody => self.set(rule.allow, rule.all, None),
-            Whom::Network(network) => self.set(rule.allow, rule.all, Some(*network)),
-            Whom::Name(name) => {
+            ClientMatch::Everybody => self.set(rule.allow, rule.all, None),
+            ClientMatch::Network(network) => self.set(rule.allow, rule.all, Some(*network)),
+            ClientMatch::Name(name) => {
                 for address in resolve(name) {
                     self.set(rule.allow, rule.all, Some(address.into()));
                 }

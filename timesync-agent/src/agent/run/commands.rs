@@ -5,7 +5,7 @@ use super::{Nics, Run, open_clocks, socket_options};
 use crate::system::clock;
 use crate::system::socket::Socket;
 use clock_drivers::Clocks;
-use ntp::engine::{Command, Input, Reply, Whom};
+use ntp::engine::{Command, Input, Reply, SourceMatch};
 use time_model::time::Reading;
 
 impl Run {
@@ -91,7 +91,7 @@ impl Run {
             let Some(address) = view.address else {
                 continue;
             };
-            let whom = Whom::Network(address.into());
+            let whom = SourceMatch::Network(address.into());
             let has_way = Socket::open((address, 123).into(), &self.socket_options).is_ok();
             let command = if has_way {
                 Command::Online(whom)

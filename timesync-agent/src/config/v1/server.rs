@@ -148,7 +148,7 @@ impl Reader<'_> {
                 rest => (false, rest),
             };
             let whom = match rest {
-                [] => Ok(time_model::settings::Whom::Everybody),
+                [] => Ok(time_model::settings::ClientMatch::Everybody),
                 [whom] => peer_chrony::whom(whom),
                 _ => Err("one network a line".to_owned()),
             };

@@ -42,7 +42,7 @@ impl Cost {
 
 /// The averages of batches.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Leaving {
+pub(super) struct TransmitTimes {
     /// When the first answer of this batch was made, and how many were since.
     begin: Option<(UnixTime, usize)>,
     /// Since when the kernel has the batch.
@@ -51,7 +51,7 @@ pub(super) struct Leaving {
     sending: Cost,
 }
 
-impl Leaving {
+impl TransmitTimes {
     /// When an answer leaves that is made now. The clock is read once in a batch.
     pub(super) fn foretell(&mut self, turn: Turn, clock: impl FnOnce() -> UnixTime) -> UnixTime {
         let (begin, made) = self.begin.unwrap_or_else(|| (clock(), 0));
@@ -84,7 +84,7 @@ mod tests {
     const START: UnixTime = UnixTime(1_800_000_000 * SECOND);
 
     /// One batch in which making and sending one takes so many nanoseconds; how much later than foretold each left.
-    fn batch(leaving: &mut Leaving, n: usize, making: i64, sending: i64) -> Vec<i64> {
+    fn batch(leaving: &mut TransmitTimes, n: usize, making: i64, sending: i64) -> Vec<i64> {
         let at = |made: usize, sent: usize| {
             let [made, sent] = [made, sent].map(|count| i64::try_from(count).unwrap());
             START + Span(made * making + sent * sending)
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn what_batches_take_is_learned() {
-        let mut leaving = Leaving::default();
+        let mut leaving = TransmitTimes::default();
         let late = batch(&mut leaving, 64, 200, 4_000);
         assert_eq!(late.first(), Some(&(64 * 200)));
         assert_eq!(
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn noise_makes_it_early_rather_than_late() {
-        let mut leaving = Leaving::default();
+        let mut leaving = TransmitTimes::default();
         let mut late = Vec::new();
         for round in 0..2000_i64 {
             // From 3 to 7 µs, and one in a hundred loses its core for 2 ms.
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn no_batch_is_foretold_far_ahead() {
-        let mut leaving = Leaving::default();
+        let mut leaving = TransmitTimes::default();
         for _ in 0..1000 {
             batch(&mut leaving, 64, SECOND, SECOND);
         }
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn the_clock_is_read_once_in_a_batch() {
-        let mut leaving = Leaving::default();
+        let mut leaving = TransmitTimes::default();
         let turn = Turn::default();
         let mut readings = 0;
         for _ in 0..10 {
