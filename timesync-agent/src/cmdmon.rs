@@ -134,7 +134,7 @@ impl Server {
         for address in settings.commands.listen() {
             match server.listen_udp(address, settings.commands.bind_device.as_deref()) {
                 Ok(address) => server.listeners.push(format!("commands udp {address}")),
-                Err(error) => tracing::warn!(%address, %error, "No commands are taken there"),
+                Err(error) => tracing::warn!(%address, %error, "Cannot listen for chronyc"),
             }
         }
         if let Some(path) = &settings.commands.socket {
@@ -143,7 +143,7 @@ impl Server {
                     .listeners
                     .push(format!("commands unix:{}", path.display())),
                 Err(error) => {
-                    tracing::warn!(path = %path.display(), %error, "No commands are taken there");
+                    tracing::warn!(path = %path.display(), %error, "Cannot listen for chronyc");
                 }
             }
         }

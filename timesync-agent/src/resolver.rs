@@ -8,7 +8,7 @@ use std::thread;
 
 use crate::system::timer::Waker;
 
-/// Names that wait. Each is looked up once at a time, and a configuration has no more of them.
+/// Names that wait. The resolver looks up each once at a time, and a configuration has no more of them.
 const QUEUE: usize = 256;
 /// Addresses of one name that count: four times the largest pool.
 const ADDRESSES: usize = 64;

@@ -296,7 +296,7 @@ fn keep_capabilities(config: &Config) -> Result<(), StartError> {
 /// Gives up system calls that are not needed. On a kernel without seccomp, the agent continues without.
 fn forbid() {
     if let Err(error) = sandbox::forbid() {
-        tracing::warn!(%error, "System calls that are not needed stay allowed");
+        tracing::warn!(%error, "Cannot install the filter of system calls");
     }
 }
 
@@ -335,7 +335,7 @@ fn refused(error: AgentError) -> StartError {
 fn read_keys(settings: &Settings) -> KeyRing {
     let (ring, warnings) = keys::read(settings);
     for warning in warnings {
-        tracing::warn!(warning, "Keys are odd");
+        tracing::warn!(warning, "The keys have a problem");
     }
     ring
 }

@@ -156,7 +156,7 @@ fn watch(
         let reading = read(path, law);
         if let (Err(error), false) = (&reading, has_failed) {
             let error: &dyn std::error::Error = error;
-            tracing::warn!(error, "There is no temperature");
+            tracing::warn!(error, "Cannot read the temperature");
         }
         has_failed = reading.is_err();
         if let Ok(reading) = reading

@@ -158,7 +158,7 @@ pub struct ServerStats {
     pub ntp_interleaved_hits: u64,
     pub ntp_timestamps: u64,
     pub ntp_span: u64,
-    /// Timestamps of requests by the process, by the kernel and by the NIC; of responses the same.
+    /// Timestamps of requests by the process, by the kernel and by the NIC; the same for responses.
     pub received_by: [u64; 3],
     pub transmitted_by: [u64; 3],
 }

@@ -241,7 +241,7 @@ impl ReferenceClock {
         }
     }
 
-    /// The number of the pulse: of all values of `ahead` that fit, the one next to other sources' time.
+    /// The number of the pulse: the fitting value of `ahead` that is next to other sources' time.
     fn count(
         &self,
         at: RawTime,

@@ -103,7 +103,7 @@ impl Drop for Slave {
             && let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("PTP slave has failed");
+            tracing::error!("The thread that follows PTP has failed");
         }
     }
 }

@@ -149,7 +149,7 @@ pub struct SourceView {
     pub name: String,
     /// The address; none for a reference clock.
     pub address: Option<IpAddr>,
-    /// Reference ID; of a reference clock its own, else derived from the address.
+    /// Reference ID; a reference clock has its own, a server one derived from its address.
     pub reference_id: u32,
     /// The kind.
     pub mode: SourceMode,

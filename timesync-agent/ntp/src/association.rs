@@ -504,7 +504,7 @@ impl Association {
         }
     }
 
-    /// `filter`: of this many samples the one with the shortest round trip (RFC 5905 §10), not chronyd's median: queueing on
+    /// `filter`: the sample with the shortest round trip among this many (RFC 5905 §10), not chronyd's median: queueing on
     /// the path is most of the error of a sample, and half of them queued for longer than the median.
     fn filter(&mut self, sample: Sample) -> Option<Sample> {
         let n = self.options.filter.unwrap_or(1) as usize;

@@ -105,7 +105,7 @@ struct Host {
 /// Events, in their order.
 struct Arrival {
     at: f64,
-    /// Of two at one time, the one sent first.
+    /// The order of sending decides between two at one time.
     order: u64,
     from: HostId,
     to: HostId,

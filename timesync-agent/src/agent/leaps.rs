@@ -97,7 +97,7 @@ impl Known {
         let (table, warnings) = leap_file::read(settings, clock::wall());
         if warnings != self.warnings {
             for warning in &warnings {
-                tracing::warn!(warning, "Leap seconds are not known for sure");
+                tracing::warn!(warning, "The leap second file has a problem");
             }
             self.warnings = warnings;
         }

@@ -65,14 +65,14 @@ impl Nics {
                 }
                 match Nic::open(&name, settings, now) {
                     Ok(card) => {
-                        tracing::info!(interface = name, "The card stamps packets");
+                        tracing::info!(interface = name, "The NIC timestamps packets");
                         cards.cards.push(card);
                     }
                     Err(error) if settings.interface == EVERY => {
-                        tracing::debug!(interface = name, %error, "The kernel stamps packets");
+                        tracing::debug!(interface = name, %error, "The kernel timestamps packets");
                     }
                     Err(error) => {
-                        tracing::warn!(interface = name, %error, "The kernel stamps packets, not the card");
+                        tracing::warn!(interface = name, %error, "The kernel timestamps packets, not the NIC");
                     }
                 }
             }

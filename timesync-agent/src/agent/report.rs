@@ -55,14 +55,19 @@ impl Reporter {
             }
             Note::ChangeIgnored(span) => tracing::warn!(
                 seconds = span.seconds(),
-                "A correction beyond maxchange is passed over"
+                "A correction beyond maxchange is ignored"
             ),
             Note::LeapAnnounced(leap) => tracing::info!(?leap, "A leap second is at hand"),
             Note::LeapPassed(leap) => tracing::info!(?leap, "A leap second has passed"),
             Note::LocalActivated { stratum } => {
-                tracing::warn!(stratum, "The own time is given: there is no other");
+                tracing::warn!(
+                    stratum,
+                    "There is no source: clients get the time of this clock"
+                );
             }
-            Note::LocalEnded => tracing::info!("The own time is given no longer"),
+            Note::LocalEnded => {
+                tracing::info!("Clients no longer get the time of this clock alone")
+            }
             Note::Inherited { age } => tracing::info!(
                 age_seconds = age.seconds(),
                 "The time state of the previous process is taken over"

@@ -100,7 +100,7 @@ impl Controller {
         }
         let (keys, odd) = keys::read(&known.settings);
         for warning in odd {
-            tracing::warn!(warning, "A key is odd");
+            tracing::warn!(warning, "The keys have a problem");
         }
         self.ntp_listeners.tell(&known.settings, &keys);
         if self.commander.reload(known.settings.clone(), keys) {

@@ -100,7 +100,7 @@ impl NtpListeners {
             && let Err(error) = self.open(&mut Inherited::none(), &settings.server)
         {
             let error: &dyn std::error::Error = &error;
-            tracing::error!(error, "Clients are allowed, and cannot be answered");
+            tracing::error!(error, "Cannot open the sockets for NTP clients");
         }
     }
 

@@ -49,7 +49,7 @@ impl Timekeeper {
         self.consensus.rules.reselect_distance = distance;
     }
 
-    /// Forgets the samples of a source (`None`: of all), as chronyc's `reset sources` does.
+    /// Forgets the samples of a source (all sources for `None`), as chronyc's `reset sources` does.
     pub fn reset_source(&mut self, id: Option<SourceId>, now: Reading) {
         let known = self.known_frequency();
         self.consensus.restart(id, known);

@@ -132,7 +132,7 @@ impl Consensus {
         self.sources.iter_mut().find(|source| source.id == id)
     }
 
-    /// Forgets the samples of a source (`None`: of all).
+    /// Forgets the samples of a source (all sources for `None`).
     pub(super) fn restart(&mut self, id: Option<SourceId>, known: Option<(f64, f64)>) {
         for source in &mut self.sources {
             if id.is_none_or(|id| source.id == id) {

@@ -71,7 +71,7 @@ impl Fallback {
         }
         let fresh = self.means.get(self.n_taken..n_due)?;
         self.n_taken = n_due;
-        // Of those the longest with as much data.
+        // The longest interval with as much data.
         let whole = fresh.iter().rev().find(|mean| mean.filled >= mean.seconds);
         whole.map(|mean| mean.frequency)
     }

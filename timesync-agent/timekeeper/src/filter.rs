@@ -369,7 +369,7 @@ impl Filter {
         }
     }
 
-    /// The initial frequency does not matter any more: of each belief, the better beginning stays.
+    /// The initial frequency does not matter any more: keeps the better beginning of each belief.
     fn merge_priors(&mut self) {
         let n = WANDERS.len() * NOISES.len();
         if self.bank.len() <= n {

@@ -25,7 +25,7 @@ const GAIN: f64 = 1e-3;
 /// No time is known to a frequency beyond this.
 const MOST_DRIFT: f64 = 0.5;
 
-/// The state. Times are in nanoseconds: of the raw clock, of the wall clock since 1970.
+/// The state. Times are in nanoseconds, on the raw clock, or on the wall clock since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct SavedState {

@@ -182,7 +182,7 @@ impl Source {
         taken
     }
 
-    /// Returns whether another request should follow soon, in a burst: the frequency is not known well enough to leave the
+    /// Returns whether another request should follow soon, in a burst: the frequency is too uncertain to leave the
     /// clock alone until the next poll. True after the first few polls at most, if the path is long and the interval, too.
     pub(super) fn wants_more(&self) -> bool {
         let interval = f64::from(self.options.minpoll).exp2();

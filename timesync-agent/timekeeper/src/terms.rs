@@ -32,7 +32,7 @@ pub struct Sample {
     pub reference_id: u32,
     /// When it was last told what time it is.
     pub reference_time: UnixTime,
-    /// The reference ID of the own address as seen by this server: of two orphans the smaller one is the system peer. 0 if
+    /// The reference ID of the own address as seen by this server: the smaller one of two orphans is the system peer. 0 if
     /// there is none.
     pub local_reference_id: u32,
 }

@@ -33,7 +33,7 @@ fn admitted(message: &[u8]) -> Option<()> {
         return None;
     }
     match kind & 0xf {
-        // Sync: of one step, or a Follow_Up brings its time.
+        // Sync: a one-step one, or a Follow_Up brings its time.
         0x0 => is_two_step.then_some(()).or_else(|| time(message)),
         // Pdelay_Req; its time is not used.
         0x2 => Some(()),

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 /// The polling of servers, all of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClientSettings {
-    /// `acquisitionport`: one port for all requests (0: of the system's choice); `None` is a fresh one for each.
+    /// `acquisitionport`: one port for all requests (0: the system chooses it); `None` is a fresh one for each.
     pub port: Option<u16>,
     /// `bindacqaddress`: the local addresses of requests, one of each family.
     pub bind_addresses: Vec<IpAddr>,

@@ -89,7 +89,7 @@ impl RefclockDriver {
 pub struct PhcOptions {
     /// `nocrossts`: do not use its own way to read both clocks.
     pub no_cross: bool,
-    /// `extpps`: it timestamps pulses; of these, `pin`, `channel` and `clear`.
+    /// `extpps`: it timestamps pulses; with `pin`, `channel` and `clear`.
     pub external_pulses: Option<ExternalPulses>,
 }
 

@@ -98,7 +98,7 @@ pub struct SourceOptions {
     pub asymmetry: Option<f64>,
     /// `offset`: added to every measured offset.
     pub offset: f64,
-    /// `filter`: of this many samples the one with the shortest round trip counts.
+    /// `filter`: the sample with the shortest round trip among this many counts.
     pub filter: Option<u32>,
     /// `minsamples`: does nothing, as [`super::ClientSettings::min_samples`].
     pub min_samples: Option<u32>,

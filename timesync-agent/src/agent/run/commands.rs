@@ -30,7 +30,7 @@ impl Run {
             match request {
                 Request::Command(command, reply) => {
                     let done = self.engine.command(&command, now);
-                    tracing::info!(?command, reply = ?done, "Told to");
+                    tracing::info!(?command, reply = ?done, "Command executed");
                     // The client may have disconnected.
                     reply.send(done).ok();
                 }
@@ -80,7 +80,7 @@ impl Run {
                 Ok(answerer) => self.answerer = Some(answerer),
                 Err(error) => {
                     let error: &dyn std::error::Error = &error;
-                    tracing::error!(error, "Clients are allowed, and cannot be answered");
+                    tracing::error!(error, "Cannot open the sockets for NTP clients");
                 }
             }
         }
