@@ -33,10 +33,10 @@ use tokio::sync::{oneshot, watch};
 
 use crate::drift_file;
 use crate::resolver::Resolver;
-use crate::server::Supply;
+use crate::server::AnswerData;
 use crate::state_file::StateFile;
 use crate::system::clock::{self, Clock, ClockError};
-use crate::system::other_daemons::{self, Rival};
+use crate::system::other_daemons::{self, CompetingService};
 use crate::system::timer::Waker;
 use crate::thermometer::Thermometer;
 use ntp::engine::{Command, Engine, Reply};
@@ -52,27 +52,28 @@ use file_writer::FileWriter;
 use leaps::Leaps;
 use run::Run;
 
-/// Commands that wait for the thread. It takes them within a turn of its loop; more than this is somebody's mistake.
+/// Commands that wait for the thread, which takes them within a turn of its loop. A client that queues more than this is
+/// faulty.
 const QUEUE: usize = 64;
-/// Where programs are seen that may correct the clock, too.
+/// Directories to search for programs that may correct the clock, too.
 const PROCESSES: &str = "/proc";
 
-/// What the agent is given besides its settings.
+/// The agent's dependencies besides its settings.
 #[derive(Debug)]
 pub struct Options {
-    /// Whether the clock is corrected. Otherwise nothing of it is changed, and clients are told what it lacks.
+    /// Correct the clock. Otherwise the clock stays as it is, and clients get the missing correction added.
     pub corrects_clock: bool,
-    /// Where everything that can be seen is published.
+    /// Publishes the view.
     pub views: Arc<Cell<View>>,
-    /// Where what clients are told is published.
+    /// Publishes the time for clients.
     pub reference: Arc<Cell<Reference>>,
-    /// What is remembered of clients, which a step of the clock makes worthless.
+    /// The memory of clients; a step of the clock makes it worthless.
     pub tables: Option<Arc<Tables>>,
     /// Answer clients in the loop, from this.
-    pub supply: Option<Supply>,
-    /// What another process knew of the time.
+    pub supply: Option<AnswerData>,
+    /// The time state of the previous process.
     pub state: Option<SavedState>,
-    /// Where that is left to the next one.
+    /// Writes the state for the next process.
     pub leaves: Option<StateFile>,
     /// Sockets for that which were handed over; without, the loop opens those of the settings.
     pub inherited: Vec<OwnedFd>,
@@ -99,16 +100,16 @@ impl Options {
 #[derive(Debug)]
 pub enum AgentError {
     /// Another program corrects the clock.
-    Rival(Rival),
+    CompetingService(CompetingService),
     /// The clock cannot be corrected.
     Clock(ClockError),
     /// The clock is so far off (`maxchange`) that something else is wrong.
     GivenUp(Span),
     /// The kernel does not give what is needed.
     System {
-        /// What was wanted.
+        /// The failed operation.
         what: &'static str,
-        /// What it said.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -116,9 +117,9 @@ pub enum AgentError {
 impl fmt::Display for AgentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Rival(rival) => write!(
+            Self::CompetingService(service) => write!(
                 f,
-                "{rival} corrects the clock: stop it, or leave the clock to it with --no-clock"
+                "{service} corrects the clock: stop it, or leave the clock to it with --no-clock"
             ),
             Self::Clock(error) => error.fmt(f),
             Self::GivenUp(span) => write!(
@@ -136,7 +137,7 @@ impl std::error::Error for AgentError {
         match self {
             Self::Clock(error) => error.source(),
             Self::System { source, .. } => Some(source),
-            Self::Rival(_) | Self::GivenUp(_) => None,
+            Self::CompetingService(_) | Self::GivenUp(_) => None,
         }
     }
 }
@@ -146,7 +147,7 @@ fn system(what: &'static str) -> impl FnOnce(io::Error) -> AgentError {
     move |source| AgentError::System { what, source }
 }
 
-/// What the thread is asked for.
+/// A request to the thread.
 #[derive(Debug)]
 enum Request {
     Command(Command, oneshot::Sender<Reply>),
@@ -154,7 +155,7 @@ enum Request {
     Reload(Box<Reload>),
 }
 
-/// What a reload brings. Files are read and threads made by who brings it, not by the thread that keeps the time.
+/// The changes of a reload. The caller reads files and starts threads, not the thread that keeps the time.
 #[derive(Debug)]
 struct Reload {
     settings: Settings,
@@ -205,7 +206,7 @@ impl Agent {
         })
     }
 
-    /// Who takes commands to it.
+    /// The sender of its commands.
     #[must_use]
     pub fn commander(&self) -> Commander {
         self.commander.clone()
@@ -238,7 +239,7 @@ impl Agent {
     }
 }
 
-/// What [`run_until`] shows at each turn of the loop.
+/// The view that [`run_until`] passes on at each turn of the loop.
 #[derive(Debug)]
 pub struct Seen<'a> {
     /// Everything that is known.
@@ -247,8 +248,8 @@ pub struct Seen<'a> {
     pub now: Reading,
 }
 
-/// Keeps the time in the calling thread until `end` gives something, which is looked for at each turn of the loop, several times a
-/// second: for who wants one thread alone.
+/// Keeps the time in the calling thread until `end` returns something. The loop calls `end` at each turn, several times a
+/// second. For callers that want one thread alone.
 ///
 /// # Errors
 ///
@@ -312,7 +313,7 @@ impl Commander {
     }
 }
 
-/// What the thread is made from.
+/// The parts that the thread is made from.
 struct Parts {
     engine: Engine,
     clock: Clock,
@@ -342,9 +343,9 @@ impl Parts {
             )
         });
         if options.corrects_clock
-            && let Some(rival) = other_daemons::find(Path::new(PROCESSES), with_ptp)
+            && let Some(service) = other_daemons::find(Path::new(PROCESSES), with_ptp)
         {
-            return Err(AgentError::Rival(rival));
+            return Err(AgentError::CompetingService(service));
         }
         let drift = settings
             .clock

@@ -24,12 +24,12 @@ pub const DEFAULT_CONFIG: &str = "/etc/outpost/timesync-agent.toml";
 #[derive(Debug, Parser)]
 #[command(name = "timesync-agent", version = daemon::version!(), max_term_width = 100)]
 pub struct Cli {
-    /// What to do.
+    /// The verb.
     #[command(subcommand)]
     pub verb: Verb,
 }
 
-/// What to do.
+/// The verbs.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Serve in the foreground until SIGTERM
@@ -44,22 +44,22 @@ pub enum Verb {
     Solo(SoloArgs),
     /// Check the configuration and print all problems
     ///
-    /// Each problem is printed as `file:line:column: message`, after what is legal but odd. Exits with 0 when there is no
-    /// problem, and with 78 otherwise. Nothing is changed, and nothing is asked of a running agent.
+    /// Prints each problem as `file:line:column: message`, after the lines that are legal but odd. Exits with 0 when there is
+    /// no problem, and with 78 otherwise. Changes nothing, and does not contact a running agent.
     Check(ConfigArgs),
     /// Print this agent's configuration for a peer's file
     ///
-    /// What is not carried over is printed as a comment, `# not carried: ...`. Exits with 65 when the file cannot be
+    /// Prints what the agent has no option for as a comment, `# not carried: ...`. Exits with 65 when the file cannot be
     /// understood.
     Import {
-        /// Which kind of file it is.
+        /// The kind of file.
         #[command(subcommand)]
         format: Format,
     },
     /// Put a recorded measurements log through the filter
     ///
-    /// Reads what chronyd and this agent write with `log measurements`, and prints for each source how well the filter foretold
-    /// its samples. No clock is touched and nobody is asked.
+    /// Reads logs that chronyd and this agent write with `log measurements`, and prints for each source how well the filter
+    /// predicted its samples. Touches no clock and queries no server.
     Replay {
         /// The log.
         #[arg(value_name = "FILE")]
@@ -74,7 +74,7 @@ pub enum Verb {
     /// Statistics of all sources, as `chronyc sourcestats` prints them
     #[command(name = "sourcestats")]
     SourceStats(ReportArgs),
-    /// What selection made of all sources, as `chronyc selectdata` prints it; local users alone
+    /// The result of selection for all sources, as `chronyc selectdata` prints it; local users alone
     #[command(name = "selectdata")]
     SelectData(ReportArgs),
     /// How many sources do what, as `chronyc activity` prints it
@@ -84,21 +84,21 @@ pub enum Verb {
     /// The last packet of a source, or of each, as `chronyc ntpdata` prints it; local users alone
     #[command(name = "ntpdata")]
     NtpData {
-        /// Whose.
+        /// The address of the source.
         #[arg(value_name = "ADDRESS")]
         address: Option<IpAddr>,
         /// How.
         #[command(flatten)]
         report: ReportArgs,
     },
-    /// What the server did, as `chronyc serverstats` prints it; local users alone
+    /// Counters of the server, as `chronyc serverstats` prints them; local users alone
     #[command(name = "serverstats")]
     ServerStats(ReportArgs),
-    /// Who asked for the time, as `chronyc clients` prints it; local users alone
+    /// Clients that asked for the time, as `chronyc clients` prints them; local users alone
     Clients(ReportArgs),
     /// Wait until the clock follows a source, as `chronyc waitsync` does
     ///
-    /// Exits with 0 once it does, and with 1 after so many tries.
+    /// Exits with 0 once it does, and with 1 after the given number of tries.
     #[command(name = "waitsync")]
     WaitSync(WaitSyncArgs),
     /// Step the clock by what is left to be corrected, or say when it is to be stepped from here on
@@ -110,7 +110,7 @@ pub enum Verb {
     Online(AddressArgs),
     /// Do not ask sources until they are said to be online
     Offline(AddressArgs),
-    /// Choose a source anew
+    /// Choose a source again
     Reselect(LinkArgs),
     /// Resolve names again
     Refresh(LinkArgs),
@@ -130,7 +130,7 @@ pub enum Format {
     },
 }
 
-/// Which files say what to do.
+/// The configuration files.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ConfigArgs {
     /// Configuration file (TOML, `version = "v1"`)
@@ -139,7 +139,7 @@ pub struct ConfigArgs {
 
     /// Start from this chrony.conf, with everything it includes
     ///
-    /// What is the agent's own (admin listener, healthd, logs) has its default, or comes from the other arguments.
+    /// The agent's own options (admin listener, healthd, logs) have their defaults, or come from the other arguments.
     #[arg(long, value_name = "FILE")]
     pub chrony_conf: Option<PathBuf>,
 
@@ -147,7 +147,7 @@ pub struct ConfigArgs {
     #[arg(long, short = 'x')]
     pub no_clock: bool,
 
-    /// Where healthd listens; wins over the configuration
+    /// Address of healthd; wins over the configuration
     #[arg(long, value_name = "unix:PATH|http://IP:PORT|none")]
     pub healthd: Option<HealthdArg>,
 
@@ -161,7 +161,7 @@ pub struct ConfigArgs {
 // The group of the arguments that every daemon has goes by this name.
 #[group(skip)]
 pub struct ServeArgs {
-    /// Which files say what to do, and what every daemon is told besides.
+    /// The configuration files, and the arguments of every daemon.
     #[command(flatten)]
     pub base: BaseServeArgs<ConfigArgs>,
 
@@ -173,7 +173,7 @@ pub struct ServeArgs {
     #[arg(long = "measure-once", short = 'Q', group = "once")]
     pub measure_once: bool,
 
-    /// Set or measure within so many seconds, or fail
+    /// Set or measure within this many seconds, or fail
     #[arg(long, short = 't', value_name = "SECONDS", requires = "once")]
     pub timeout: Option<u32>,
 }
@@ -181,7 +181,7 @@ pub struct ServeArgs {
 /// Arguments of `solo`.
 #[derive(Clone, Debug, Default, Args)]
 pub struct SoloArgs {
-    /// Which files say what to do.
+    /// The configuration files.
     #[command(flatten)]
     pub config: ConfigArgs,
 

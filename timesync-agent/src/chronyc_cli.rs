@@ -1,4 +1,4 @@
-//! The verbs of chronyc: what a daemon, this one or chronyd, tells of its time.
+//! The verbs of chronyc: reports of a daemon, this one or chronyd, about its time.
 
 pub mod args;
 pub mod client;
@@ -14,7 +14,7 @@ use daemon::{errln, exit, outln};
 
 use chronyc::reply::{Address, Report, SourceData, Status};
 use chronyc::request::{Command, Sources};
-use client::{AskError, Client, Options};
+use client::{Client, Options, QueryError};
 
 use args::{AddressArgs, BurstArgs, LinkArgs, MakeStepArgs, ReportArgs, WaitSyncArgs};
 use chronyc::json;
@@ -77,7 +77,7 @@ pub fn run(verb: &Verb<'_>) -> ExitCode {
         Err(error) => {
             // chronyc says it on its output, which scripts read.
             match error {
-                AskError::Connect => errln!("{error}"),
+                QueryError::Connect => errln!("{error}"),
                 error => outln!("{error}"),
             }
             ExitCode::FAILURE
@@ -94,7 +94,7 @@ fn client(link: &LinkArgs) -> Client {
     })
 }
 
-fn tell(link: &LinkArgs, command: &Command) -> Result<bool, AskError> {
+fn tell(link: &LinkArgs, command: &Command) -> Result<bool, QueryError> {
     let status = client(link).tell(command)?;
     outln!("{}", status.text());
     Ok(status.is_success())
@@ -114,7 +114,7 @@ enum Kind {
     Clients,
 }
 
-fn report(args: &ReportArgs, which: Kind) -> Result<bool, AskError> {
+fn report(args: &ReportArgs, which: Kind) -> Result<bool, QueryError> {
     let mut asking = Asking {
         client: client(&args.link),
         args,
@@ -161,7 +161,7 @@ fn is_list(which: Kind) -> bool {
     )
 }
 
-/// A daemon that is asked for one report after the other.
+/// A daemon, queried for one report after the other.
 struct Asking<'a> {
     client: Client,
     args: &'a ReportArgs,
@@ -170,7 +170,7 @@ struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    fn collect(&mut self, which: Kind) -> Result<Vec<Report>, AskError> {
+    fn collect(&mut self, which: Kind) -> Result<Vec<Report>, QueryError> {
         Ok(match which {
             Kind::Tracking => {
                 let report = self.client.ask(&Command::Tracking)?;
@@ -207,9 +207,9 @@ impl Asking<'_> {
     }
 
     /// A report on each source. Those that have no address yet are shown on demand.
-    fn each(&mut self, command: fn(u32) -> Command) -> Result<Vec<Report>, AskError> {
+    fn each(&mut self, command: fn(u32) -> Command) -> Result<Vec<Report>, QueryError> {
         let Report::NSources(n) = self.client.ask(&Command::NSources)? else {
-            return Err(AskError::BadReply);
+            return Err(QueryError::BadReply);
         };
         let mut reports = Vec::new();
         for index in 0..n {
@@ -220,7 +220,7 @@ impl Asking<'_> {
                 Report::SourceData(data) => data.address,
                 Report::SourceStats(stats) => stats.address,
                 Report::SelectData(data) => data.address,
-                _ => return Err(AskError::BadReply),
+                _ => return Err(QueryError::BadReply),
             };
             if matches!(address, Address::Id(_)) && !self.args.all {
                 continue;
@@ -231,7 +231,7 @@ impl Asking<'_> {
         Ok(reports)
     }
 
-    fn clients(&mut self) -> Result<Vec<Report>, AskError> {
+    fn clients(&mut self) -> Result<Vec<Report>, QueryError> {
         let mut reports = Vec::new();
         let mut first = 0;
         loop {
@@ -243,7 +243,7 @@ impl Asking<'_> {
             };
             let report = self.client.ask(&command)?;
             let Report::Clients(clients) = &report else {
-                return Err(AskError::BadReply);
+                return Err(QueryError::BadReply);
             };
             let (next, n) = (clients.next_index, clients.n_indices);
             reports.push(report);
@@ -274,7 +274,7 @@ impl Asking<'_> {
 }
 
 /// Waits until the clock follows a source.
-fn wait_sync(args: &WaitSyncArgs) -> Result<bool, AskError> {
+fn wait_sync(args: &WaitSyncArgs) -> Result<bool, QueryError> {
     let mut client = client(&args.link);
     let interval = Duration::try_from_secs_f64(args.interval.max(0.1)).unwrap_or(Duration::MAX);
     let mut attempt: u64 = 1;
@@ -301,7 +301,7 @@ fn wait_sync(args: &WaitSyncArgs) -> Result<bool, AskError> {
                     return Ok(true);
                 }
             }
-            Ok(_) => return Err(AskError::BadReply),
+            Ok(_) => return Err(QueryError::BadReply),
             // It may start later.
             Err(error) if args.json => outln!("{}", json::no_answer(attempt, &error)),
             Err(error) => outln!("{error}"),
@@ -320,7 +320,7 @@ fn sources(address: Option<IpAddr>) -> Sources {
     address.map_or(Sources::ALL, Sources::one)
 }
 
-/// What chronyc prints of how a command went.
+/// The text that chronyc prints for the result of a command.
 #[must_use]
 pub const fn text(status: Status) -> &'static str {
     status.text()

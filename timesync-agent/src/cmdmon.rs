@@ -1,14 +1,15 @@
 //! The command port: sockets where chronyc is answered.
 //!
-//! On the runtime's thread, which sees snapshots alone; what is to be done goes to whoever [does it](Control).
+//! Runs on the runtime's thread, and sees snapshots alone; passes commands to the [`Control`].
 
+use parking_lot::Mutex;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use daemon::snapshot::Cell;
@@ -17,7 +18,7 @@ use tokio::net::{UdpSocket, UnixDatagram};
 use tokio::task::JoinHandle;
 
 use chronyc::MAX_LENGTH;
-use chronyc::answer::{Answer, Errand, Facts, answer, is_own};
+use chronyc::answer::{Answer, ControlRequest, Facts, answer, is_own};
 use chronyc::reply::{Reply, Report, Status};
 use chronyc::request::{Refused, Request};
 use ntp::responder::{Acl, Tables};
@@ -26,16 +27,16 @@ use time_model::settings::{AccessRule, Settings};
 use time_model::time::UnixTime;
 use time_model::view::View;
 
-/// What becomes of an errand, in a while.
+/// The future result of a command.
 pub type Outcome = Pin<Box<dyn Future<Output = Status> + Send>>;
 
-/// Who does what is asked for.
+/// Executes commands.
 pub trait Control: Send + Sync + 'static {
     /// Does it.
-    fn perform(&self, errand: Errand) -> Outcome;
+    fn perform(&self, errand: ControlRequest) -> Outcome;
 }
 
-/// What of the settings decides on requests.
+/// The settings that decide on requests.
 #[derive(Clone, Debug)]
 struct Policy {
     access: Acl,
@@ -59,7 +60,7 @@ impl Policy {
 
     fn new(settings: &Settings, mut resolve: impl FnMut(&str) -> Vec<IpAddr>) -> Self {
         let commands = &settings.commands;
-        // The own node may ask unless it is told otherwise.
+        // The own node may ask unless the settings forbid it.
         let own: [IpNet; 2] = [
             IpNet::new_assert(Ipv4Addr::new(127, 0, 0, 0).into(), 8),
             IpNet::new_assert(Ipv6Addr::LOCALHOST.into(), 128),
@@ -67,7 +68,7 @@ impl Policy {
         let own = own.map(|network| AccessRule {
             allow: true,
             all: false,
-            whom: time_model::settings::Whom::Network(network),
+            whom: time_model::settings::ClientMatch::Network(network),
         });
         let rules: Vec<AccessRule> = own.into_iter().chain(commands.access.clone()).collect();
         Self {
@@ -80,7 +81,7 @@ impl Policy {
     }
 }
 
-/// What all sockets share.
+/// The state that all sockets share.
 struct Shared {
     views: Arc<Cell<View>>,
     tables: Arc<Tables>,
@@ -107,8 +108,8 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    /// Opens the sockets that the settings name, on this runtime. One that cannot be opened is told in the log, and left out:
-    /// the time is kept without chronyc, too.
+    /// Opens the sockets that the settings name, on this runtime. Logs and leaves out a socket that fails to open: the agent
+    /// keeps the time without chronyc, too.
     pub fn start(
         settings: &Settings,
         views: Arc<Cell<View>>,
@@ -133,7 +134,7 @@ impl Server {
         for address in settings.commands.listen() {
             match server.listen_udp(address, settings.commands.bind_device.as_deref()) {
                 Ok(address) => server.listeners.push(format!("commands udp {address}")),
-                Err(error) => tracing::warn!(%address, %error, "No commands are taken there"),
+                Err(error) => tracing::warn!(%address, %error, "Cannot listen for chronyc"),
             }
         }
         if let Some(path) = &settings.commands.socket {
@@ -142,14 +143,14 @@ impl Server {
                     .listeners
                     .push(format!("commands unix:{}", path.display())),
                 Err(error) => {
-                    tracing::warn!(path = %path.display(), %error, "No commands are taken there");
+                    tracing::warn!(path = %path.display(), %error, "Cannot listen for chronyc");
                 }
             }
         }
         server
     }
 
-    /// Where requests are taken, in words.
+    /// The addresses of the sockets, as text.
     #[must_use]
     pub fn listeners(&self) -> &[String] {
         &self.listeners
@@ -181,7 +182,7 @@ impl Server {
                     continue;
                 }
                 if let Some(reply) = shared.reply(datagram, false).await {
-                    // Whoever asks again is answered again.
+                    // Answers a repeated request again.
                     let _sent = socket.send_to(&reply, from).await;
                 }
             }
@@ -202,7 +203,7 @@ impl Server {
                 "another daemon answers there",
             ));
         }
-        // What is left of a process that ended without a word.
+        // The socket of a process that ended without removing it.
         match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -234,7 +235,7 @@ impl Drop for Server {
             task.abort();
         }
         if let Some(path) = &self.path {
-            // Nobody is left to answer there.
+            // The client has gone.
             let _removed = fs::remove_file(path);
         }
     }
@@ -250,7 +251,7 @@ impl Shared {
         if !policy.client_log {
             return true;
         }
-        let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut random = self.random.lock();
         self.tables.command(from, now(), limit, &mut random)
     }
 
@@ -277,7 +278,7 @@ impl Shared {
                 };
                 let (status, report) = match answer {
                     Answer::Reply(status, report) => (status, report),
-                    Answer::Errand(errand) => {
+                    Answer::ControlRequest(errand) => {
                         tracing::debug!(command = ?request.command, "Command");
                         (self.perform(errand).await, Report::Null)
                     }
@@ -294,10 +295,10 @@ impl Shared {
         Some(reply.to_octets(datagram.len()))
     }
 
-    /// Has an errand done. Who may ask is known here, too.
-    async fn perform(&self, errand: Errand) -> Status {
+    /// Executes a command. The access list of commands is kept here, too.
+    async fn perform(&self, errand: ControlRequest) -> Status {
         let access = match &errand {
-            Errand::Access { commands, rule } => Some((*commands, rule.clone())),
+            ControlRequest::Access { commands, rule } => Some((*commands, rule.clone())),
             _ => None,
         };
         let status = self.control.perform(errand).await;

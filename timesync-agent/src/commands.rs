@@ -132,7 +132,7 @@ fn keep(args: &SoloArgs) -> ExitCode {
 fn read_keys(config: &Config) -> KeyRing {
     let (ring, warnings) = keys::read(&config.settings);
     for warning in warnings {
-        tracing::warn!(warning, "Keys are odd");
+        tracing::warn!(warning, "The keys have a problem");
     }
     ring
 }

@@ -1,4 +1,4 @@
-//! What the agent does, as parsed: every value in it is legal.
+//! The parsed configuration of the agent: every value in it is legal.
 //!
 //! Fixed for the life of the process are the admin listener, where healthd is, the node's name, whether the clock is touched, the
 //! sandbox, threads, where clients and chronyc are answered, and how much is remembered of clients; everything else is taken up on
@@ -24,7 +24,7 @@ use time_model::settings::Settings;
 pub use lint::unused;
 pub use write::toml;
 
-/// Where the admin listener is unless the configuration says otherwise.
+/// The default address of the admin listener.
 pub const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9406);
 
 /// The configuration of one agent.
@@ -32,9 +32,9 @@ pub const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCAL
 pub struct Config {
     /// Log, admin listener, drain.
     pub common: Common,
-    /// What the program believes.
+    /// The settings of the program.
     pub settings: Settings,
-    /// Where healthd is, if it is told.
+    /// The address of healthd, if one is configured.
     pub health: Option<Endpoint>,
     /// The name that healthd shows and metrics carry; the host's unless given.
     pub node: String,
@@ -46,12 +46,12 @@ pub struct Config {
     pub batch: bool,
     /// Those threads; one for each processor unless given.
     pub threads: Option<usize>,
-    /// What is odd but understood.
+    /// Warnings: odd, but understood.
     pub warnings: Vec<String>,
 }
 
 impl Config {
-    /// What a chrony.conf says, and nothing else.
+    /// The settings of a chrony.conf, and nothing else.
     #[must_use]
     pub fn of_chrony(conf: ChronyConf) -> Self {
         Self {
@@ -94,7 +94,7 @@ impl Config {
         text.push_str(if settings.server.is_open() {
             ", serves clients"
         } else {
-            ", serves nobody"
+            ", serves no client"
         });
         text
     }

@@ -12,10 +12,10 @@ use timekeeper::Drift;
 
 /// The longest file that is read: two numbers, however they are written.
 const LONGEST: usize = 256;
-/// A frequency above this is nobody's, in parts per million.
+/// No crystal has a frequency above this, in parts per million.
 const MOST: f64 = 500_000.0;
 
-/// What the file says; nothing if there is none or it is damaged, which is worth a line and no more.
+/// Reads the file; returns nothing for a missing or damaged file, which is worth a line and no more.
 #[must_use]
 pub fn read(path: &Path) -> Option<Drift> {
     look(path).unwrap_or_else(|problem| {
@@ -24,7 +24,7 @@ pub fn read(path: &Path) -> Option<Drift> {
     })
 }
 
-/// What the file says; nothing if there is none.
+/// Reads the file; returns nothing if there is none.
 ///
 /// # Errors
 ///
@@ -44,7 +44,7 @@ pub fn look(path: &Path) -> Result<Option<Drift>, Problem> {
             line: 1,
             column: 1,
         };
-        let message = "two numbers in parts per million are expected, and the second one is a bound: the frequency is learned anew";
+        let message = "two numbers in parts per million are expected, and the second one is a bound: the frequency is learned again";
         Problem::at(start, message)
     };
     parse(&text).map(Some).ok_or_else(damaged)
@@ -63,7 +63,7 @@ fn format(drift: Drift) -> String {
     format!("{:20.6} {:20.6}\n", drift.ppm, drift.skew)
 }
 
-/// Writes the file as a whole or not at all: whoever reads it finds the old one or the new one, after a loss of power, too.
+/// Writes the file as a whole or not at all: a reader finds the old one or the new one, after a loss of power, too.
 ///
 /// # Errors
 ///
@@ -75,7 +75,7 @@ pub fn write(path: &Path, drift: Drift) -> io::Result<()> {
     fs::rename(&temporary, path)
 }
 
-/// The same for what is worth nothing after a loss of power: nobody waits for the disk.
+/// The same for contents that are worthless after a loss of power: does not wait for the disk.
 pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
     let (temporary, mut file) = create(path)?;
     file.write_all(text.as_bytes())?;
@@ -87,7 +87,7 @@ fn create(path: &Path) -> io::Result<(PathBuf, fs::File)> {
     let mut name = path.as_os_str().to_owned();
     name.push(".tmp");
     let temporary = PathBuf::from(name);
-    // What an earlier run left, whatever it is, is not followed but removed.
+    // Removes a file of an earlier run, and never follows a link.
     match fs::remove_file(&temporary) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}

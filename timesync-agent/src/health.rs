@@ -1,6 +1,6 @@
-//! What healthd is told of the clock.
+//! The reports about the clock to healthd.
 //!
-//! The newest value is handed over and nobody waits; [`ClockReporter`] sees to the rest.
+//! Hands over the newest value without waiting; [`ClockReporter`] does the rest.
 
 use std::time::Duration;
 

@@ -12,7 +12,7 @@ use time_model::settings::Settings;
 /// A shorter secret can be guessed; chronyd warns of it, too.
 const SHORTEST: usize = 80;
 
-/// The keys that there are. What is wrong is told, and the rest is used: a server does not stay down for a key.
+/// The configured keys. Reports a problem, and uses the rest: a server does not stay down for a key.
 pub(crate) fn read(settings: &Settings) -> (KeyRing, Vec<String>) {
     let (ring, mut warnings) = match settings.key_file.as_deref() {
         Some(path) => read_file(path),

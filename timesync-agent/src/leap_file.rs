@@ -10,7 +10,7 @@ use time_model::settings::LeapSettings;
 use time_model::time::{SECOND, UnixTime};
 use timekeeper::LeapSecond;
 
-/// Where time zones are.
+/// The directory of the time zones.
 const ZONES: [&str; 3] = [
     "/usr/share/zoneinfo",
     "/usr/lib/zoneinfo",
@@ -28,7 +28,7 @@ const FIRST_TAI_OFFSET: i32 = 10;
 /// Seconds from 1900-01-01, which the list counts from, to 1970-01-01.
 const UNIX_IN_LIST: i64 = 2_208_988_800;
 
-/// What the settings name, and what is wrong with it; `now` says whether it has expired.
+/// Reads the file of the settings, and checks it; `now` decides whether it has expired.
 #[must_use]
 pub fn read(settings: &LeapSettings, now: UnixTime) -> (Vec<LeapSecond>, Vec<String>) {
     read_below(&ZONES.map(Path::new), settings, now)
@@ -159,7 +159,7 @@ impl Header {
         })
     }
 
-    /// Where leap seconds begin after the header, with times of so many octets.
+    /// The offset of the leap seconds after the header, with times of this many octets.
     fn leaps(&self, time: usize) -> Option<usize> {
         self.n_times
             .checked_mul(time + 1)?
@@ -167,7 +167,7 @@ impl Header {
             .checked_add(self.n_letters)
     }
 
-    /// Where the data end.
+    /// The end of the data.
     fn end(&self, time: usize) -> Option<usize> {
         self.leaps(time)?
             .checked_add(self.n_leaps.checked_mul(time + 4)?)?
@@ -203,7 +203,8 @@ fn zone_leaps(octets: &[u8]) -> Option<Vec<LeapSecond>> {
             // The end of what the file is good for (version 4), and no leap second.
             continue;
         }
-        // An inserted second is told of as it begins, and has the number of the one after it; of a deleted one, the one after it is.
+        // An inserted second is listed at its beginning, and has the number of the second after it; a deleted one is listed at
+        // the second after it.
         let unix = moment.checked_sub(before.min(correction).into())?;
         leaps.push(LeapSecond {
             at: UnixTime(unix.checked_mul(SECOND)?),
@@ -214,7 +215,7 @@ fn zone_leaps(octets: &[u8]) -> Option<Vec<LeapSecond>> {
     Some(leaps)
 }
 
-/// What a list says.
+/// The contents of a list.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct List {
     leaps: Vec<LeapSecond>,
@@ -222,8 +223,8 @@ struct List {
     expires: Option<UnixTime>,
 }
 
-/// The leap seconds of a list as the IERS gives it: lines of seconds since 1900 and TAI − UTC from then on, and one that begins with
-/// `#@` and says until when it is good. `Err` is the number of a line that is none of those.
+/// The leap seconds of a list as the IERS publishes it: lines of seconds since 1900 and TAI − UTC from then on, and one that
+/// begins with `#@` and holds the date of expiry. `Err` is the number of a line with another form.
 fn list_leaps(octets: &[u8]) -> Result<List, usize> {
     let text = String::from_utf8_lossy(octets);
     let mut list = List::default();

@@ -8,9 +8,9 @@
 //!              poll loop, one thread             snapshots ──► admin, metrics, healthd: another thread
 //! ```
 //!
-//! The core is told datagrams with their stamps and the time, and gives actions; it never reads a clock. Corrections are counted
-//! on the raw clock ([`time_model::time::RawTime`]), which nobody adjusts, so that what the agent does to the clock never disturbs what
-//! it knows.
+//! The core gets datagrams with their timestamps and the time, and returns actions; it never reads a clock. Corrections are
+//! counted on the raw clock ([`time_model::time::RawTime`]), which no program adjusts, so that a correction of the clock never
+//! disturbs the measurements.
 
 pub mod agent;
 pub mod args;

@@ -1,6 +1,6 @@
 //! Lines of the logs that chrony writes, in its forms: whatever reads those reads these.
 //!
-//! Of numbers that chrony's filter has and this one has not (stress, the first sample that counts) there stands zero.
+//! Writes zero for numbers that chrony's filter has and this one has not (stress, the first sample that counts).
 
 use std::net::IpAddr;
 
@@ -17,7 +17,7 @@ use timekeeper::tempcomp::Reading;
 pub enum Log {
     /// Responses of servers.
     Measurements,
-    /// What was made of each source when one was selected.
+    /// The result for each source at a selection.
     Selection,
     /// Updates of sources.
     Statistics,
@@ -147,7 +147,7 @@ fn selection(view: &SourceView, age: f64, now: UnixTime) -> String {
         (options.require, 'R'),
     ];
     let letters = letters.map(|(is_set, letter)| if is_set { letter } else { '-' });
-    // Of who has no samples nothing is known.
+    // A source without samples has no values.
     let limit = |limit: f64| exponent(if limit.is_finite() { 0.0 - limit } else { 0.0 });
     format!(
         "{} {:<15} {} -{} {:4o} {:5.2} {} {} {}\n",

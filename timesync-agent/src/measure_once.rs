@@ -10,7 +10,7 @@ use ntp::keys::KeyRing;
 use time_model::settings::Settings;
 use time_model::time::{SECOND, Span};
 
-/// What is done with what was measured.
+/// The use of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// The clock is stepped.
@@ -19,7 +19,7 @@ pub enum Mode {
     Measure,
 }
 
-/// How long slower sources are waited for once one can be followed: a burst of the fewest requests.
+/// Time to wait for slower sources once one can be followed: a burst of the fewest requests.
 const PATIENCE: Span = Span(8 * SECOND);
 
 /// Why there is no measurement.
@@ -61,12 +61,12 @@ pub fn run(
     timeout: Option<Span>,
 ) -> Result<Span, MeasureError> {
     if mode == Mode::Set
-        && let Some(rival) = other_daemons::find(Path::new("/proc"), false)
+        && let Some(service) = other_daemons::find(Path::new("/proc"), false)
     {
-        return Err(MeasureError::Agent(AgentError::Rival(rival)));
+        return Err(MeasureError::Agent(AgentError::CompetingService(service)));
     }
     let mut settings = settings.clone();
-    // Nobody is waited for longer than a burst takes, nothing is written, and nobody is served.
+    // Waits no longer than a burst takes, writes nothing, and serves no client.
     for source in &mut settings.sources {
         source.options.iburst = true;
     }

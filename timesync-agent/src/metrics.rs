@@ -1,8 +1,8 @@
 //! Names of metrics, and what they are read from.
 //!
-//! `timesync_*` is the agent's own. What dashboards and alerts of the platform read of its PTP daemons is there under the
-//! same names (`openshift_ptp_*`, with `process="timesync-agent"`), so that a node that has this agent in their place is
-//! charted like the others.
+//! `timesync_*` is the agent's own. The metrics of the platform's PTP daemons are there under the same names
+//! (`openshift_ptp_*`, with `process="timesync-agent"`), so that its dashboards and alerts show a node with this agent like the
+//! others.
 
 mod platform;
 mod server;
@@ -26,9 +26,9 @@ use time_model::view::{Leap, View};
 pub const STATE: &str = "timesync_clock_state";
 /// 1 if clients are given time that they may follow.
 pub const SYNCHRONISED: &str = "timesync_synchronised";
-/// What is left to be corrected; positive if the clock is slow.
+/// The remaining correction; positive if the clock is slow.
 pub const OFFSET: &str = "timesync_offset_seconds";
-/// What the last update added to the correction under way.
+/// The correction that the last update added.
 pub const LAST_OFFSET: &str = "timesync_last_offset_seconds";
 /// Long-term average of the offset.
 pub const RMS_OFFSET: &str = "timesync_rms_offset_seconds";
@@ -42,7 +42,7 @@ pub const ROOT_DELAY: &str = "timesync_root_delay_seconds";
 pub const ROOT_DISPERSION: &str = "timesync_root_dispersion_seconds";
 /// Bound on the error of the clock.
 pub const ROOT_DISTANCE: &str = "timesync_root_distance_seconds";
-/// What clients are told.
+/// The time for clients.
 pub const STRATUM: &str = "timesync_stratum";
 /// Leap second at hand: 0 none, 1 insert, 2 delete, 3 not synchronised.
 pub const LEAP: &str = "timesync_leap";
@@ -124,7 +124,7 @@ pub struct Scrape {
 }
 
 impl Scrape {
-    /// Of these views and what was counted of clients, for the node of this name.
+    /// From these views and the counters of clients, for the node of this name.
     #[must_use]
     pub fn new(
         views: Arc<Cell<View>>,
@@ -200,12 +200,12 @@ fn estimate(page: &mut Page<'_, '_>, view: &View) -> fmt::Result {
     let gauges = [
         (
             OFFSET,
-            "What is left to be corrected; positive if the clock is slow",
+            "Remaining correction; positive if the clock is slow",
             tracking.correction,
         ),
         (
             LAST_OFFSET,
-            "What the last update added to the correction under way",
+            "Correction that the last update added",
             tracking.last_offset,
         ),
         (
@@ -215,7 +215,7 @@ fn estimate(page: &mut Page<'_, '_>, view: &View) -> fmt::Result {
         ),
         (
             FREQUENCY,
-            "What the clock gains without correction",
+            "Gain of the clock without correction",
             tracking.frequency,
         ),
         (SKEW, "Bound on the error of the frequency", tracking.skew),
@@ -236,7 +236,7 @@ fn estimate(page: &mut Page<'_, '_>, view: &View) -> fmt::Result {
         ),
         (
             STRATUM,
-            "What clients are told; 0 for none",
+            "Stratum for clients; 0 for none",
             f64::from(tracking.stratum),
         ),
         (

@@ -180,7 +180,7 @@ fn plots(page: &mut String, ring: &Ring) -> fmt::Result {
     )
 }
 
-/// What is drawn of a slot.
+/// The shape of a slot.
 struct Point {
     number: i64,
     low: f64,
@@ -273,7 +273,7 @@ fn band(page: &mut String, run: &[Point], scale: &Scale) -> fmt::Result {
 
 /// Points as far as they belong together: a long silence between two of them is a gap.
 fn runs(points: &[Point]) -> impl Iterator<Item = &[Point]> {
-    // Polls may be far apart, at 1024 s a hundred slots of the fine ring: what is a gap is told from what is usual.
+    // Polls may be far apart, at 1024 s a hundred slots of the fine ring: a gap is longer than the usual interval.
     let mut steps: Vec<i64> = points
         .iter()
         .zip(points.iter().skip(1))

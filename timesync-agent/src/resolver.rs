@@ -1,4 +1,4 @@
-//! Looks names up in a thread of its own: that may take as long as it likes, and the time goes on.
+//! Looks names up in a thread of its own: a lookup may take any time, and timekeeping continues.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, ToSocketAddrs as _};
@@ -8,12 +8,12 @@ use std::thread;
 
 use crate::system::timer::Waker;
 
-/// Names that wait. Each is asked for once at a time, and a configuration has no more of them.
+/// Names that wait. The resolver looks up each once at a time, and a configuration has no more of them.
 const QUEUE: usize = 256;
 /// Addresses of one name that count: four times the largest pool.
 const ADDRESSES: usize = 64;
 
-/// Who is asked for names. The thread is made when the first one is, or before if the asker must not make one.
+/// The handle of the resolver. The thread starts with the first name, or earlier if the caller must not start one.
 #[derive(Debug)]
 pub struct Resolver {
     waker: Arc<Waker>,

@@ -5,7 +5,7 @@ use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::server::{Supply, wall_clock};
+use crate::server::{AnswerData, wall_clock};
 use ntp::responder::{Answer, LONGEST_ANSWER, Reason, Request, Responder};
 use random::Random;
 use time_model::view::StampSource;
@@ -28,10 +28,10 @@ const PACKET: usize = 48;
 /// What does not work.
 pub(crate) async fn run(
     heartbeat: Weak<AtomicU64>,
-    supply: Supply,
+    supply: AnswerData,
     random: Random,
 ) -> Result<String, String> {
-    // Held for the moment only: who counts is known by holding it.
+    // Held only for an instant: the lock marks the thread that counts.
     let heartbeat = heartbeat.upgrade().ok_or("the poll loop has ended")?;
     let before = heartbeat.load(Ordering::Relaxed);
     let turning = tokio::time::timeout(TURN, async {
@@ -40,7 +40,7 @@ pub(crate) async fn run(
         }
     });
     if turning.await.is_err() {
-        return Err("the poll loop stands still".to_owned());
+        return Err("the poll loop has stalled".to_owned());
     }
     drop(heartbeat);
     let mut datagram = [0; PACKET];

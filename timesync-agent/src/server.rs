@@ -1,12 +1,12 @@
 //! Serves the time with threads of its own: the shared UDP engine in front of a [`Responder`].
 //!
-//! Each thread has a socket, a responder and a view of policy and reference that it renews once in a batch. The kernel says when a
-//! request came. When an answer leaves is foretold, since those before it in the batch go first ([`leaving`]); of an answer to a
-//! client in interleaved mode the kernel says it afterwards.
+//! Each thread has a socket, a responder and a view of policy and reference that it renews once in a batch. The kernel
+//! timestamps requests. The departure of a response is predicted, since those before it in the batch go first ([`transmit_times`]);
+//! for a response to a client in interleaved mode the kernel reports it afterwards.
 //!
 //! Without threads (`batch = false`) the loop that asks other servers answers too, by a responder of its own.
 
-mod leaving;
+mod transmit_times;
 
 use std::io;
 use std::net::UdpSocket;
@@ -16,8 +16,8 @@ use std::time::Duration;
 use daemon::run::Heartbeat;
 use daemon::snapshot::{Cell, Reader};
 use daemon::udp::{Counters, Datagram, Engine, EngineOptions, Fragments, Outcome, Respond};
-use leaving::Leaving;
 use rustix::time::{ClockId, clock_gettime};
+use transmit_times::TransmitTimes;
 
 use ntp::responder::{Answer, LONGEST_ANSWER, Policy, Receipt, Request, Responder, Tables};
 use ntp::wire::Packet;
@@ -34,14 +34,14 @@ const OLDEST_STAMP: Span = Span(SECOND);
 /// Readings of the clock by which its precision is measured.
 const N_READINGS: u32 = 1000;
 
-/// What every thread answers from.
+/// The data that every thread answers from.
 #[derive(Clone, Debug)]
-pub struct Supply {
-    /// Who is answered and how.
+pub struct AnswerData {
+    /// The access list, and the form of answers.
     pub policy: Arc<Cell<Policy>>,
-    /// What the time is.
+    /// The time for clients.
     pub reference: Arc<Cell<Reference>>,
-    /// What is remembered of clients.
+    /// The memory of clients.
     pub tables: Arc<Tables>,
 }
 
@@ -60,7 +60,7 @@ impl Server {
     pub fn start(
         sockets: Vec<UdpSocket>,
         threads: usize,
-        supply: &Supply,
+        supply: &AnswerData,
         random: &mut Random,
     ) -> io::Result<Self> {
         let engine = Engine::start(sockets, threads, options(), |_| {
@@ -75,7 +75,7 @@ impl Server {
         self.engine.heartbeats()
     }
 
-    /// What was received and sent, whatever it was.
+    /// The counters of received and sent datagrams.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.engine.counters()
@@ -115,14 +115,14 @@ fn options() -> EngineOptions {
     }
 }
 
-fn answerer(supply: &Supply, random: Random) -> Answerer {
+fn answerer(supply: &AnswerData, random: Random) -> Answerer {
     Answerer {
         policy: Reader::new(Arc::clone(&supply.policy)),
         reference: Reader::new(Arc::clone(&supply.reference)),
         responder: Responder::new(&supply.tables, random),
         tables: Arc::clone(&supply.tables),
         now: wall_clock(),
-        leaving: Leaving::default(),
+        leaving: TransmitTimes::default(),
         sent: Vec::with_capacity(BATCH),
     }
 }
@@ -146,7 +146,7 @@ struct Answerer {
     tables: Arc<Tables>,
     /// The wall clock at the beginning of the batch.
     now: UnixTime,
-    leaving: Leaving,
+    leaving: TransmitTimes,
     /// Answers of this batch of which it matters when they left.
     sent: Vec<Sent>,
 }
@@ -222,7 +222,7 @@ impl Respond for Answerer {
         }
     }
 
-    /// The batch was sent. Of what the kernel has not told stays what was foretold.
+    /// The batch was sent. Responses without a timestamp of the kernel keep the predicted one.
     fn settle(&mut self) {
         self.sent.clear();
     }
@@ -249,7 +249,7 @@ pub(crate) fn wall_clock() -> UnixTime {
     )
 }
 
-/// What the clock can tell apart, as a power of two in seconds (RFC 5905 §7.3): the least difference of two readings.
+/// The precision of the clock, as a power of two in seconds (RFC 5905 §7.3): the least difference of two readings.
 #[must_use]
 pub fn measure_precision() -> i8 {
     let mut least = Span(SECOND);

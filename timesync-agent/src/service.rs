@@ -1,13 +1,14 @@
-//! The agent as the life of its process sees it: what is started, in which order, and ended.
+//! The life of the agent's process: the order in which its parts start and stop.
 
 mod controller;
 mod ntp_listeners;
 pub(crate) mod sockets;
 
+use parking_lot::Mutex;
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use daemon::admin::{Reply, Routes};
@@ -31,9 +32,9 @@ use crate::keys;
 use crate::metrics::Scrape;
 use crate::page;
 use crate::self_check;
-use crate::server::{self, Supply};
+use crate::server::{self, AnswerData};
 use crate::state_file::StateFile;
-use crate::status::{self, Surroundings};
+use crate::status::{self, HostInfo};
 use crate::system;
 use crate::system::clock;
 use ntp::keys::KeyRing;
@@ -46,19 +47,19 @@ use time_model::view::View;
 use timekeeper::Reference;
 use timesync_sandbox::{self as sandbox, Capabilities};
 
-/// How often what is seen is looked at: people and healthd hear of a change within this.
+/// The interval between two looks at the view: people and healthd hear of a change within this.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// A running agent.
 #[derive(Debug)]
 pub struct Timesync {
     agent: Agent,
-    /// Where chronyc is answered.
+    /// The sockets for chronyc.
     chronyc: cmdmon::Server,
-    /// What does what chronyc asks for.
+    /// Executes chronyc's commands.
     controller: Controller,
     views: Arc<Cell<View>>,
-    /// Where clients are answered.
+    /// The NTP listeners.
     ntp_listeners: Arc<NtpListeners>,
     health: Arc<Health>,
     fixed: Fixed,
@@ -67,7 +68,8 @@ pub struct Timesync {
     lock: Option<Lock>,
 }
 
-/// What does not change on a reload. Of privileges that were given up nothing is told here: what takes one fails, and says so.
+/// The settings that a reload does not change. A reload does not know which privileges were given up: an operation that needs
+/// one fails, and says so.
 #[derive(Debug, PartialEq)]
 struct Fixed {
     node: String,
@@ -131,7 +133,7 @@ impl Service for Timesync {
         let leaves = leaves.and_then(StateFile::beside);
         let state = leaves.as_ref().and_then(StateFile::take);
         if let Some(state) = &state {
-            // Whoever asks from the first moment on is told the time.
+            // A client gets the time from its first request on.
             let told = state.reference(settings, !config.corrects_clock, clock::read());
             supply.reference.publish(told);
         }
@@ -204,7 +206,7 @@ impl Service for Timesync {
     }
 
     fn status(&self) -> Value {
-        let around = Surroundings {
+        let around = HostInfo {
             listeners: listeners(&self.ntp_listeners, &self.chronyc),
             is_clock_corrected: self.fixed.corrects_clock,
             healthd: self.health.link(),
@@ -253,7 +255,7 @@ async fn take_clock(config: &Config, context: &Context) -> Result<Option<Lock>, 
     };
     match succession::take(directory, &config.common, context).await {
         Ok(lock) => Ok(Some(lock)),
-        // Who leaves the clock alone is in nobody's way.
+        // An agent that leaves the clock alone competes with no program.
         Err(LockError::Held { .. }) if !config.corrects_clock => Ok(None),
         Err(error @ LockError::Held { .. }) => Err(StartError::new(exit::SOFTWARE, error)),
         Err(error @ LockError::Io { .. }) => {
@@ -291,16 +293,16 @@ fn keep_capabilities(config: &Config) -> Result<(), StartError> {
         .map_err(|error| StartError::io("privileges cannot be given up", &error))
 }
 
-/// Gives up system calls that are not needed. Where the kernel has no such thing, the rest goes on without.
+/// Gives up system calls that are not needed. On a kernel without seccomp, the agent continues without.
 fn forbid() {
     if let Err(error) = sandbox::forbid() {
-        tracing::warn!(%error, "System calls that are not needed stay allowed");
+        tracing::warn!(%error, "Cannot install the filter of system calls");
     }
 }
 
-/// What clients are answered from.
-fn supply(settings: &Settings, keys: &KeyRing, precision: i8, random: &mut Random) -> Supply {
-    Supply {
+/// The data that clients are answered from.
+fn supply(settings: &Settings, keys: &KeyRing, precision: i8, random: &mut Random) -> AnswerData {
+    AnswerData {
         policy: Cell::new(policy(settings, keys, precision)),
         reference: Cell::new(Reference::default()),
         tables: Tables::new(
@@ -311,11 +313,11 @@ fn supply(settings: &Settings, keys: &KeyRing, precision: i8, random: &mut Rando
 }
 
 /// Lets the process be asked whether it works.
-fn check_self(context: &Context, agent: &Agent, supply: &Supply, random: &mut Random) {
+fn check_self(context: &Context, agent: &Agent, supply: &AnswerData, random: &mut Random) {
     let beat = Arc::downgrade(&agent.heartbeat());
     let (supply, random) = (supply.clone(), Mutex::new(random.fork()));
     context.admin.self_check(move || {
-        let random = random.lock().unwrap_or_else(PoisonError::into_inner).fork();
+        let random = random.lock().fork();
         self_check::run(Weak::clone(&beat), supply.clone(), random)
     });
 }
@@ -325,7 +327,7 @@ fn refused(error: AgentError) -> StartError {
     let code = match &error {
         AgentError::System { source, .. } => exit::code_of_io(source),
         AgentError::Clock(_) => exit::NO_PERMISSION,
-        AgentError::Rival(_) | AgentError::GivenUp(_) => exit::SOFTWARE,
+        AgentError::CompetingService(_) | AgentError::GivenUp(_) => exit::SOFTWARE,
     };
     StartError::new(code, error)
 }
@@ -333,12 +335,12 @@ fn refused(error: AgentError) -> StartError {
 fn read_keys(settings: &Settings) -> KeyRing {
     let (ring, warnings) = keys::read(settings);
     for warning in warnings {
-        tracing::warn!(warning, "Keys are odd");
+        tracing::warn!(warning, "The keys have a problem");
     }
     ring
 }
 
-/// Who is answered and how. Names are looked up here: a start or a reload may wait for that, an answer may not.
+/// The access list and the form of answers. Looks up names here: a start or a reload may wait for that, a response may not.
 fn policy(settings: &Settings, keys: &KeyRing, precision: i8) -> Policy {
     let keys = Arc::new(keys.clone());
     Policy::new(&settings.server, keys, precision, resolve)
@@ -359,7 +361,7 @@ fn show(
     config: &Config,
     context: &Context,
     views: &Arc<Cell<View>>,
-    supply: &Supply,
+    supply: &AnswerData,
     health: &Arc<Health>,
 ) -> Follower {
     let history = Arc::new(Mutex::new(History::default()));
@@ -390,7 +392,7 @@ fn warn_all(config: &Config) {
 fn add_page(admin: &Routes, views: &Arc<Cell<View>>, history: &Arc<Mutex<History>>) {
     let (views, history) = (Arc::clone(views), Arc::clone(history));
     admin.get("/", move |_| {
-        let history = history.lock().unwrap_or_else(PoisonError::into_inner);
+        let history = history.lock();
         let page = page::render(&views.current(), &history);
         async move { Reply::html(page) }
     });
@@ -425,7 +427,7 @@ impl Follower {
         self.health.tell(view);
         let reason = (!labels::is_ready(view)).then(|| labels::summary(view));
         self.readiness.set_unready("clock", reason);
-        let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut history = self.history.lock();
         history.note(view);
     }
 }

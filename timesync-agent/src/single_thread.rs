@@ -1,7 +1,7 @@
 //! Keeps the time with one thread and nothing beside it: no admin listener, no metrics, no commands.
 //!
-//! For small machines, and for simulators that take the place of the C library's clock and network: in this thread there are no
-//! calls but those of [`system`](crate::system). Files and names, where the settings have any, still have threads of their own.
+//! For small machines, and for simulators that replace the C library's clock and network: this thread makes no calls but those
+//! of [`system`](crate::system). Files and names, where the settings have any, still have threads of their own.
 
 use std::net::ToSocketAddrs as _;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use daemon::snapshot::Cell;
 
 use crate::agent::{self, AgentError, Options};
-use crate::server::{self, Supply};
+use crate::server::{self, AnswerData};
 use crate::system;
 use ntp::keys::KeyRing;
 use ntp::responder::{Policy, Tables};
@@ -47,7 +47,7 @@ pub fn run(settings: &Settings, keys: KeyRing, corrects_clock: bool) -> Result<(
             settings.server.client_log_limit,
             [random.bits(), random.bits()],
         );
-        options.supply = Some(Supply {
+        options.supply = Some(AnswerData {
             policy: Cell::new(policy),
             reference: Cell::new(Reference::default()),
             tables,

@@ -9,24 +9,24 @@ use serde::{Deserialize, Serialize};
 use crate::drift_file;
 use timekeeper::SavedState;
 
-/// What the name of the file has after that of the drift file.
+/// The suffix of the file's name after that of the drift file.
 const EXTENSION: &str = ".reference";
-/// Where the kernel says which start of the machine this is: the raw clock begins anew with each.
+/// The kernel's identifier of a boot: the raw clock starts again with each.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 /// The longest file that is read; one is a third of this.
 const LONGEST: u64 = 4096;
 
-/// Where the state of a process lies.
+/// The path of a process's state.
 #[derive(Clone, Debug)]
 pub struct StateFile {
     path: PathBuf,
     boot: String,
 }
 
-/// What is in it.
+/// The contents.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-enum Kept {
+enum FileContents {
     V1 {
         boot: String,
         #[serde(rename = "estate")]
@@ -35,7 +35,7 @@ enum Kept {
 }
 
 impl StateFile {
-    /// Beside a drift file; none where nobody can say whether the machine has started anew.
+    /// The file beside a drift file; none where the kernel has no identifier of the boot.
     #[must_use]
     pub fn beside(drift_file: &Path) -> Option<Self> {
         let boot = match fs::read_to_string(BOOT) {
@@ -53,7 +53,7 @@ impl StateFile {
         })
     }
 
-    /// Takes what was left since the machine started. Whatever is there is gone then: nobody takes it twice.
+    /// Reads and removes the state that was left since the machine started, so that no two processes use it.
     #[must_use]
     pub fn take(&self) -> Option<SavedState> {
         let text = match self.read() {
@@ -69,7 +69,7 @@ impl StateFile {
             return None;
         }
         match serde_json::from_str(&text) {
-            Ok(Kept::V1 { boot, state }) => (boot == self.boot).then_some(state),
+            Ok(FileContents::V1 { boot, state }) => (boot == self.boot).then_some(state),
             // Another version leaves what it likes.
             Err(error) => {
                 tracing::debug!(path = %self.path.display(), %error, "Nothing is taken over");
@@ -86,7 +86,7 @@ impl StateFile {
         Ok(text)
     }
 
-    /// Where it is.
+    /// The path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -98,7 +98,7 @@ impl StateFile {
     ///
     /// The directory is not there or may not be written to.
     pub fn leave(&self, state: SavedState) -> io::Result<()> {
-        let kept = Kept::V1 {
+        let kept = FileContents::V1 {
             boot: self.boot.clone(),
             state,
         };

@@ -1,4 +1,4 @@
-//! What `/status` shows as `detail`, and what `timesync-agent status` makes of it.
+//! The `detail` of `/status`, and the text that `timesync-agent status` makes from it.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -12,20 +12,20 @@ use time_model::labels;
 use time_model::time::{RawTime, UnixTime};
 use time_model::view::{SourceView, View};
 
-/// What the process is besides what it sees.
+/// Facts about the process besides its view.
 #[derive(Clone, Debug, Default)]
-pub struct Surroundings {
-    /// Where clients are answered.
+pub struct HostInfo {
+    /// The addresses of the NTP listeners.
     pub listeners: Vec<String>,
     /// Whether the clock is corrected; false for `--no-clock`.
     pub is_clock_corrected: bool,
-    /// How healthd is told; none when it is not.
+    /// The state of the reports to healthd; none without healthd.
     pub healthd: Option<Link>,
 }
 
 /// Everything an operator would ask.
 #[must_use]
-pub fn detail(view: &View, around: &Surroundings) -> Value {
+pub fn detail(view: &View, around: &HostInfo) -> Value {
     let tracking = &view.tracking;
     json!({
         "serves": labels::summary(view),
@@ -127,9 +127,9 @@ pub fn render(status: &Value) -> String {
     }
     if let Some(healthd) = detail.get("healthd").filter(|link| link.is_object()) {
         match healthd.get("connected").and_then(Value::as_bool) {
-            Some(true) => text.push_str("  healthd is told\n"),
+            Some(true) => text.push_str("  reports to healthd\n"),
             _ => text.push_str(&format!(
-                "  healthd is not told: {}\n",
+                "  does not report to healthd: {}\n",
                 word(healthd, "error")
             )),
         }
@@ -241,8 +241,8 @@ mod tests {
         }
     }
 
-    fn around() -> Surroundings {
-        Surroundings {
+    fn around() -> HostInfo {
+        HostInfo {
             listeners: vec!["udp 0.0.0.0:123".to_owned()],
             is_clock_corrected: false,
             healthd: Some(Link {
@@ -268,7 +268,7 @@ mod tests {
                 "  offset -12.000 µs now, +0.000 ns new at the last update, 0.000 ns RMS",
                 "  frequency +1.571 ppm within 0.394 ppm, root distance 0.000 ns, leap: normal",
                 "  answers at udp 0.0.0.0:123",
-                "  healthd is not told: refused",
+                "  does not report to healthd: refused",
                 "  best         ntp.example.org (192.0.2.1)  stratum 2  every 64 s, reach 377, +20.000 µs ± 1.000 ms, 17 s ago",
                 "  unselectable 192.0.2.2                    stratum 0  every 1/2 s, reach 0, no sample yet",
                 "  1 name has no address yet",

@@ -1,26 +1,28 @@
-//! What the thread that keeps the time asks of the kernel: clocks, sockets with stamps, timers.
+//! System calls of the thread that keeps the time: clocks, sockets with timestamps, timers.
 //!
-//! All of it goes through the C library by the calls that a network simulator takes the place of: plain datagram sockets, `poll`
-//! and `timerfd`, one buffer per message. No `epoll`, no `sendmmsg`, nothing of std's network, no system call of its own.
+//! All of them go through the C library, by calls that a network simulator replaces: plain datagram sockets, `poll` and
+//! `timerfd`, one buffer per message. No `epoll`, no `sendmmsg`, nothing of std's network, no system call of its own.
 
 pub mod clock;
+mod datagram;
 pub mod other_daemons;
 pub mod socket;
-mod sys;
 pub mod timer;
 
 use std::io;
 use std::os::fd::RawFd;
 
-pub use sys::Events;
+use rustix::rand::{GetRandomFlags, getrandom};
 
-/// Waits until one of these has something, without end. What each has is written beside it.
+pub use sys::wait::Events;
+
+/// Waits until one of these is ready, without a timeout. Writes the state of each beside it.
 ///
 /// # Errors
 ///
 /// The kernel refuses; a signal is no error.
 pub fn wait(descriptors: &mut [(RawFd, Events)]) -> io::Result<()> {
-    sys::poll(descriptors)
+    sys::wait::poll(descriptors)
 }
 
 /// From here on SIGTERM and SIGINT do not end the process but wake [`wait`], and [`is_stopped`] says so.
@@ -29,20 +31,25 @@ pub fn wait(descriptors: &mut [(RawFd, Events)]) -> io::Result<()> {
 ///
 /// The kernel refuses.
 pub fn stop_on_signals() -> io::Result<()> {
-    sys::stop_on_signals()
+    sys::wait::stop_on_signals()
 }
 
 /// Whether one of these came.
 #[must_use]
 pub fn is_stopped() -> bool {
-    sys::is_stopped()
+    sys::wait::is_stopped()
 }
 
-/// A seed that nobody can guess.
+/// An unpredictable seed.
 ///
 /// # Errors
 ///
 /// The kernel has none.
 pub fn seed() -> io::Result<[u8; 16]> {
-    sys::random()
+    let mut octets = [0_u8; 16];
+    if getrandom(&mut octets, GetRandomFlags::empty())? == octets.len() {
+        Ok(octets)
+    } else {
+        Err(io::ErrorKind::UnexpectedEof.into())
+    }
 }

@@ -1,4 +1,4 @@
-//! Reads a temperature again and again, in a thread of its own: a sensor may take its time, and the time goes on.
+//! Reads a temperature periodically, in a thread of its own: a sensor may be slow, and timekeeping continues.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -16,7 +16,7 @@ use timekeeper::tempcomp::{Law, Points, Reading, TemperatureError};
 
 /// Readings that wait for the loop. It takes them at once; if it is that far behind, one more is lost.
 const QUEUE: usize = 4;
-/// Of a sensor's file so much is read.
+/// The longest content of a sensor's file.
 const LONGEST: u64 = 256;
 
 /// Why there is no temperature.
@@ -25,16 +25,16 @@ pub enum ThermometerError {
     /// The file of points or of the sensor.
     #[error("cannot read {}", path.display())]
     Read {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// Why.
         #[source]
         source: io::Error,
     },
-    /// What is in it.
+    /// The contents.
     #[error("cannot use {}", path.display())]
     Content {
-        /// Of which file.
+        /// The file of the error.
         path: PathBuf,
         /// Why.
         #[source]
@@ -56,7 +56,7 @@ struct Running {
 }
 
 impl Thermometer {
-    /// Begins to read, and wakes the loop for each reading. What hinders it is logged, and the clock goes on without.
+    /// Begins to read, and wakes the loop for each reading. Logs a failure; the clock continues without.
     #[must_use]
     pub fn start(settings: Option<&TemperatureCompensation>, waker: &Arc<Waker>) -> Self {
         let Some(settings) = settings else {
@@ -90,7 +90,7 @@ impl Thermometer {
         }
     }
 
-    /// What was read, if something was.
+    /// The last reading, if there is one.
     pub fn reading(&self) -> Option<Reading> {
         self.running.as_ref()?.readings.try_recv().ok()
     }
@@ -123,7 +123,7 @@ pub fn law(settings: &TemperatureCompensation) -> Result<Law, ThermometerError> 
         .map_err(|source| ThermometerError::Content { path, source })
 }
 
-/// What the sensor says now.
+/// Reads the sensor.
 ///
 /// # Errors
 ///
@@ -150,13 +150,13 @@ fn watch(
     stopped: &Receiver<()>,
     waker: &Waker,
 ) {
-    // Of a sensor that fails a line is said once, and again after it went well.
+    // Reports a failing sensor once, and again after a success in between.
     let mut has_failed = false;
     loop {
         let reading = read(path, law);
         if let (Err(error), false) = (&reading, has_failed) {
             let error: &dyn std::error::Error = error;
-            tracing::warn!(error, "There is no temperature");
+            tracing::warn!(error, "Cannot read the temperature");
         }
         has_failed = reading.is_err();
         if let Ok(reading) = reading

@@ -6,14 +6,14 @@ use ipnet::IpNet;
 
 use super::Reader;
 use super::line::Line;
-use time_model::settings::{AccessRule, Whom};
+use time_model::settings::{AccessRule, ClientMatch};
 
 impl Reader<'_> {
     pub(super) fn access(&mut self, line: &Line<'_>, allow: bool) -> Option<AccessRule> {
         let mut words = line.words.iter().copied().peekable();
         let all = words.next_if(|word| word.is("all")).is_some();
         let whom = match words.next() {
-            None => Whom::Everybody,
+            None => ClientMatch::Everybody,
             Some(word) => match whom(word.text) {
                 Ok(whom) => whom,
                 Err(message) => {
@@ -34,7 +34,7 @@ impl Reader<'_> {
 ///
 /// # Errors
 /// What is wrong with it, as a sentence.
-pub fn whom(text: &str) -> Result<Whom, String> {
+pub fn whom(text: &str) -> Result<ClientMatch, String> {
     let (address, length) = match text.split_once('/') {
         Some((address, length)) => (address, Some(length)),
         None => (text, None),
@@ -43,7 +43,7 @@ pub fn whom(text: &str) -> Result<Whom, String> {
         if length.is_some() {
             return Err(format!("`{text}` is no network"));
         }
-        return Ok(Whom::Name(text.to_owned()));
+        return Ok(ClientMatch::Name(text.to_owned()));
     };
     let length = match length {
         None => written,
@@ -52,7 +52,7 @@ pub fn whom(text: &str) -> Result<Whom, String> {
             .map_err(|_| format!("`{length}` is no length of a prefix"))?,
     };
     match IpNet::new(address, length) {
-        Ok(network) => Ok(Whom::Network(network.trunc())),
+        Ok(network) => Ok(ClientMatch::Network(network.trunc())),
         Err(_) => Err(format!(
             "a prefix of {length} bits is too long for {address}"
         )),

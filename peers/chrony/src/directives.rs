@@ -12,13 +12,13 @@ use time_model::settings::{
     TemperatureCompensation, TemperatureLaw,
 };
 
-/// What a directive does here.
+/// The effect of a directive here.
 enum Effect {
     /// This.
     Set(fn(&mut Reader<'_>, &Line<'_>)),
     /// Nothing; it is no use to say so either.
     Nothing,
-    /// Nothing, for this reason, which is told.
+    /// None, for this reason, which is reported.
     Told(&'static str),
 }
 
@@ -26,7 +26,7 @@ enum Effect {
 const ANY: RangeInclusive<usize> = 0..=usize::MAX;
 
 const NTS: &str = "NTS is not spoken here";
-const UNIT: &str = "whoever starts this program says it";
+const UNIT: &str = "the service manager sets it";
 const RTC: &str = "the real-time clock is left to the kernel; see `rtcsync`";
 const GONE: &str = "chrony does not know it either any more";
 
@@ -83,7 +83,7 @@ const DIRECTIVES: &[(&str, RangeInclusive<usize>, Effect)] = &[
     ("logdir", 1..=1, Effect::Set(|r, l| r.settings.logs.directory = path_of(l))),
     ("mailonchange", 2..=2, Effect::Told("no mail is sent; the log, metrics and healthd tell of it")),
     ("makestep", 2..=2, Effect::Set(|r, l| r.makestep(l))),
-    ("manual", 0..=0, Effect::Told("time is not set by hand")),
+    ("manual", 0..=0, Effect::Told("the time cannot be set manually")),
     ("maxchange", 3..=3, Effect::Set(|r, l| r.maxchange(l))),
     ("maxclockerror", 1..=1, Effect::Set(|r, l| { if let Some(x) = r.float_of(l, 0, 0.0..=1e6) { r.settings.clock.max_clock_error = x; } })),
     ("maxdistance", 1..=1, Effect::Set(|r, l| { if let Some(x) = r.float_of(l, 0, 0.0..=1e9) { r.settings.selection.max_distance = x; } })),

@@ -1,4 +1,4 @@
-//! `include`, `confdir`, `sourcedir`: which files follow.
+//! `include`, `confdir`, `sourcedir`: the files that follow.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -125,7 +125,8 @@ impl Reader<'_> {
         }
     }
 
-    /// `confdir directory…`: files of the suffix `.conf` in the order of their names; of files of one name, that of the first directory.
+    /// `confdir directory…`: files with the suffix `.conf` in the order of their names; if several files have one name, that of
+    /// the first directory.
     pub(super) fn configuration_directories(&mut self, line: &Line<'_>) {
         let Some(directories) = self.directories(line) else {
             return;
@@ -207,7 +208,7 @@ fn matches(pattern: &str, text: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let text: Vec<char> = text.chars().collect();
     let (mut p, mut t) = (0, 0);
-    // Where to go on when the last `*` has to take one letter more.
+    // The position to continue from when the last `*` has to match one letter more.
     let mut star: Option<(usize, usize)> = None;
     while t < text.len() || p < pattern.len() {
         let step = match (pattern.get(p), text.get(t)) {

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Lines are read as chronyd 4.3 reads them: a word and its arguments, in any case; a line that begins with `!`, `;`, `#` or `%`
-//! is a comment, and there is no other comment. `include`, `confdir` and `sourcedir` are followed. What chrony has taken up since, to
-//! 4.8, is known, too.
+//! is a comment, and there is no other comment. `include`, `confdir` and `sourcedir` are followed. Directives
+//! that chrony added later, up to 4.8, are known, too.
 //!
 //! A directive that chrony knows but that does nothing here is a [warning](ChronyConf::warnings) with the reason; one that chrony
 //! does not know either is an error, as it is for chronyd. Numbers that chronyd would silently bend into their range are bent, with
@@ -31,17 +31,17 @@ use std::path::{Path, PathBuf};
 pub use config_text::{Files, OneFile, Position, Problem, Rejected};
 use config_text::{MAX_PROBLEMS, MAX_WARNINGS};
 
-use time_model::settings::{Settings, SourceSettings, Whom};
+use time_model::settings::{ClientMatch, Settings, SourceSettings};
 
 pub use access::whom;
 pub use directives::names;
 
-/// What a chrony.conf says.
+/// A parsed chrony.conf.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChronyConf {
     /// To this program.
     pub settings: Settings,
-    /// What is odd but understood, and what does nothing here; file by file and line by line.
+    /// Lines that are odd but understood, and lines that have no effect here; file by file and line by line.
     pub warnings: Vec<Problem>,
     /// Every file that was read, chrony.conf itself first.
     pub files: Vec<PathBuf>,
@@ -130,7 +130,7 @@ impl<'f> Reader<'f> {
         }
     }
 
-    /// `bindaddress` of one family says nothing of the other one: chronyd has a socket of each that somebody may ask over.
+    /// A `bindaddress` of one family does not restrict the other one: chronyd opens a socket of each.
     fn bind_both_families(&mut self) {
         let server = &mut self.settings.server;
         if server.bind_addresses.is_empty() {
@@ -143,9 +143,9 @@ impl<'f> Reader<'f> {
         for wildcard in wildcards {
             let is_ipv4 = wildcard.is_ipv4();
             let mut bound = server.bind_addresses.iter();
-            let may_ask = |whom: &Whom| match whom {
-                Whom::Network(network) => network.addr().is_ipv4() == is_ipv4,
-                Whom::Everybody | Whom::Name(_) => true,
+            let may_ask = |whom: &ClientMatch| match whom {
+                ClientMatch::Network(network) => network.addr().is_ipv4() == is_ipv4,
+                ClientMatch::Everybody | ClientMatch::Name(_) => true,
             };
             let mut rules = server.access.iter();
             if bound.all(|address| address.is_ipv4() != is_ipv4)

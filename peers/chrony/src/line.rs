@@ -24,7 +24,7 @@ impl Word<'_> {
 pub(super) struct Line<'t> {
     /// The directive.
     pub(super) name: Word<'t>,
-    /// What follows.
+    /// The rest of the line.
     pub(super) words: Vec<Word<'t>>,
     /// Column behind the last word.
     end: usize,
@@ -66,17 +66,17 @@ impl<'t> Line<'t> {
         })
     }
 
-    /// Where a word stands.
+    /// The position of a word.
     pub(super) fn at(&self, word: Word<'_>) -> Position {
         self.column(word.column)
     }
 
-    /// Where the line ends: something is missing there.
+    /// The end of the line, for a missing word.
     pub(super) fn end(&self) -> Position {
         self.column(self.end)
     }
 
-    /// Where the directive stands.
+    /// The position of the directive.
     pub(super) fn start(&self) -> Position {
         self.at(self.name)
     }

@@ -1,4 +1,4 @@
-//! `server`, `pool`, `peer`: whom to ask, and how.
+//! `server`, `pool`, `peer`: the servers to query, and how.
 
 use super::Reader;
 use super::line::{Line, Word};
@@ -8,7 +8,7 @@ use time_model::settings::{
     MIN_POLL, SourceOptions, SourceSettings,
 };
 
-/// What a line of a source is.
+/// A line that names a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Server,
@@ -63,7 +63,7 @@ const MAX_RATIO: f64 = 1e6;
 /// As many samples as a source may have at least or at most; beyond that memory is wasted.
 pub(super) const MAX_SAMPLES: u32 = 1024;
 
-/// What a line said so far.
+/// A partly parsed line.
 struct Draft {
     options: SourceOptions,
     pool: u32,
@@ -80,7 +80,7 @@ impl Reader<'_> {
         };
         self.host_makes_sense(line, host);
         if kind == Kind::Peer {
-            let message = "`peer` is asked as a `server` is; where both sides name each other, \
+            let message = "`peer` works as `server`; if both sides name each other, \
                            each follows the other as it would in symmetric mode";
             self.warn(line.start(), message);
         }
@@ -275,7 +275,7 @@ impl Reader<'_> {
                 let message = format!("`extfield {}` is not sent", value.text);
                 self.warn(line.at(option), message);
             }
-            // Of NTS, and without it they say nothing.
+            // Options of NTS, without effect when NTS is off.
             "certset" | "ntsport" => {}
             _ => self.unknown_option(line, option, OPTIONS.iter().copied()),
         }

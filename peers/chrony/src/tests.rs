@@ -135,9 +135,9 @@ fn access_lists_keep_their_order() {
             let word = if rule.allow { "allow" } else { "deny" };
             let all = if rule.all { " all" } else { "" };
             let whom = match &rule.whom {
-                Whom::Everybody => String::new(),
-                Whom::Network(network) => format!(" {network}"),
-                Whom::Name(name) => format!(" {name}"),
+                ClientMatch::Everybody => String::new(),
+                ClientMatch::Network(network) => format!(" {network}"),
+                ClientMatch::Name(name) => format!(" {name}"),
             };
             format!("{word}{all}{whom}")
         })

@@ -42,7 +42,7 @@ impl Reader<'_> {
         value
     }
 
-    /// A whole number. Out of range it goes to the end of the range, as chronyd has it, and that is told.
+    /// A whole number. A number out of range is cut to the range, as chronyd does it, and reported.
     pub(super) fn integer<T>(
         &mut self,
         line: &Line<'_>,
@@ -129,7 +129,7 @@ impl Reader<'_> {
         None
     }
 
-    /// An option that nobody knows.
+    /// An unknown option.
     pub(super) fn unknown_option<'k>(
         &mut self,
         line: &Line<'_>,

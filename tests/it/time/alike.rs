@@ -15,11 +15,11 @@ use random::Random;
 use tests::scratch::{Scratch, at, loopback};
 use tests::time::{Chronyd, PATIENCE, now};
 use tests::wait;
-use time_model::settings::{AccessRule, ServerSettings, Whom};
+use time_model::settings::{AccessRule, ClientMatch, ServerSettings};
 use time_model::time::{SECOND, UnixTime};
 use time_model::view::Leap;
 use timekeeper::Reference;
-use timesync_agent::server::{Server, Supply};
+use timesync_agent::server::{AnswerData, Server};
 
 const PORT: u16 = 12_123;
 
@@ -42,12 +42,12 @@ fn keys() -> (String, KeyRing) {
 }
 
 /// Threads of ours on these addresses, which give their own time as `local stratum 8` does.
-fn ours(addresses: &[SocketAddr], keys: KeyRing) -> (Server, Supply) {
+fn ours(addresses: &[SocketAddr], keys: KeyRing) -> (Server, AnswerData) {
     let settings = ServerSettings {
         access: vec![AccessRule {
             allow: true,
             all: false,
-            whom: Whom::Network("127.0.0.0/8".parse().unwrap()),
+            whom: ClientMatch::Network("127.0.0.0/8".parse().unwrap()),
         }],
         ..ServerSettings::default()
     };
@@ -61,7 +61,7 @@ fn ours(addresses: &[SocketAddr], keys: KeyRing) -> (Server, Supply) {
         at: UnixTime(now * SECOND),
         ..Reference::default()
     };
-    let supply = Supply {
+    let supply = AnswerData {
         policy: Cell::new(policy),
         reference: Cell::new(reference),
         tables: Tables::new(1 << 16, [1, 2]),

@@ -136,7 +136,7 @@ fn the_thread_that_keeps_the_time_makes_only_calls_that_can_be_simulated() {
         server.n_requests() > n + 4
     });
     let told = daemon.log();
-    let n_told = told.matches("The kernel stamps packets, not the card");
+    let n_told = told.matches("The kernel timestamps packets, not the NIC");
     assert_eq!(n_told.count(), 1, "{told}");
     let text = end(daemon, &trace);
     let wanted = [

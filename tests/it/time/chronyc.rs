@@ -9,7 +9,7 @@ use tests::binaries::binary;
 use tests::daemon::run;
 use tests::scratch::{Scratch, loopback};
 
-use chronyc::answer::Errand;
+use chronyc::answer::ControlRequest;
 use chronyc::reply::Status;
 use ntp::responder::Tables;
 use random::Random;
@@ -31,9 +31,9 @@ const N_VIEWS: u64 = 4;
 struct Nobody;
 
 impl Control for Nobody {
-    fn perform(&self, errand: Errand) -> Outcome {
+    fn perform(&self, errand: ControlRequest) -> Outcome {
         let status = match errand {
-            Errand::Rekey => Status::Success,
+            ControlRequest::Rekey => Status::Success,
             _ => Status::NoSuchSource,
         };
         Box::pin(std::future::ready(status))

@@ -70,7 +70,7 @@ fn as_request(data: &[u8]) {
                 Answer::Reply(status, report) => {
                     (request.command.number(), request.sequence, status, report)
                 }
-                Answer::Errand(_) => return,
+                Answer::ControlRequest(_) => return,
             }
         }
     };

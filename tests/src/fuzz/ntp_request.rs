@@ -10,7 +10,7 @@ use ntp::keys::{Algorithm, Key, KeyRing};
 use ntp::responder::{Answer, Policy, Reason, Request, Responder, Tables};
 use ntp::wire::{Message, Mode, Trailer};
 use random::Random;
-use time_model::settings::{AccessRule, RateLimit, ServerSettings, Whom};
+use time_model::settings::{AccessRule, ClientMatch, RateLimit, ServerSettings};
 use time_model::time::{NtpTimestamp, SECOND, Span, UnixTime};
 use time_model::view::{Leap, StampSource};
 use timekeeper::Reference;
@@ -41,7 +41,7 @@ pub(super) fn body(data: &[u8]) {
         access: vec![AccessRule {
             allow: true,
             all: false,
-            whom: Whom::Network("192.0.2.0/24".parse().expect("a network")),
+            whom: ClientMatch::Network("192.0.2.0/24".parse().expect("a network")),
         }],
         rate_limit: (kind & 1 != 0).then_some(RateLimit {
             interval: 1,

@@ -1,7 +1,7 @@
 //! The rules of the house that a machine can hold, a family of them in each file.
 
 mod directions;
-mod exceptions;
+mod unsafe_code;
 mod leftovers;
 mod lexicon;
 mod metric_names;

@@ -1,9 +1,9 @@
-//! What a request comes to: a report on what a [`View`] shows, or an errand for somebody who can do it.
+//! The result of a request: a report from a [`View`], or a command for another part to execute.
 
 use std::net::IpAddr;
 
-use super::errands::errand;
-pub use super::errands::{Answer, Errand};
+use super::control_requests::control_request;
+pub use super::control_requests::{Answer, ControlRequest};
 use super::reply::{
     Activity, Address, AuthData, Client, Clients, MAX_CLIENTS, NEVER, NtpData, Report, SelectData,
     ServerStats, Smoothing, SourceData, SourceStats, Status, Tracking, clock_address,
@@ -23,7 +23,7 @@ const UNKNOWN_SKEW: f64 = 2000.0;
 /// In seconds.
 const UNKNOWN_DEVIATION: f64 = 4.0;
 
-/// What is known.
+/// The inputs of a report.
 #[derive(Debug)]
 pub struct Facts<'a> {
     /// Sources and the clock.
@@ -32,21 +32,21 @@ pub struct Facts<'a> {
     pub tables: &'a Tables,
     /// Whether clients are remembered.
     pub client_log: bool,
-    /// Who may ask for the time.
+    /// The clients that may ask for the time.
     pub access: &'a Acl,
-    /// Who may ask for reports.
+    /// The clients that may ask for reports.
     pub command_access: &'a Acl,
     /// `opencommands`.
     pub open: &'a [String],
 }
 
-/// What a command comes to; `is_local` for who came through the file system.
+/// The result of a command; `is_local` if it came through the file system.
 #[must_use]
 pub fn answer(command: &Command, facts: &Facts<'_>, is_local: bool) -> Answer {
     if !is_local && !is_open(command, facts.open) {
         return Status::Unauthorised.into();
     }
-    report(command, facts).unwrap_or_else(|| errand(command))
+    report(command, facts).unwrap_or_else(|| control_request(command))
 }
 
 /// Whether a report is for everybody who may ask at all.
@@ -197,7 +197,7 @@ fn source_data(source: &SourceView, index: u32, view: &View) -> SourceData {
 fn source_stats(source: &SourceView, index: u32) -> SourceStats {
     let mut statistics = source.statistics;
     if statistics.n_samples == 0 {
-        // What chronyd says of what nobody knows.
+        // chronyd's value for unknown numbers.
         (statistics.skew, statistics.deviation) = (UNKNOWN_SKEW, UNKNOWN_DEVIATION);
     }
     SourceStats {

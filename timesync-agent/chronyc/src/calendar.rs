@@ -21,7 +21,7 @@ pub fn text(time: UnixTime) -> String {
     format!("{weekday} {month} {day:02} {hour:02}:{minute:02}:{second:02} {year}")
 }
 
-/// Year, month from 0 and day of so many days since 1970-01-01.
+/// Year, month from 0 and day of a number of days since 1970-01-01.
 fn date(days: i64) -> (i64, usize, i64) {
     // Years begin in March, so that the day that comes and goes is the last one; 400 of them have 146,097 days.
     let since = days + 719_468;

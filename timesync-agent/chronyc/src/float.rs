@@ -6,7 +6,7 @@ const COEFFICIENT_BITS: i32 = 25;
 const COEFFICIENT_MIN: i32 = -(1 << 24);
 const COEFFICIENT_MAX: i32 = (1 << 24) - 1;
 
-/// What a number is in a packet. Too large ones become the largest, and NaN becomes 0.
+/// The value of a number in a packet. Too large ones become the largest, and NaN becomes 0.
 #[must_use]
 #[expect(
     clippy::cast_possible_truncation,

@@ -195,7 +195,7 @@ pub fn attempt(n: u64, tracking: &Tracking) -> Value {
     })
 }
 
-/// One look of `waitsync` at which nobody answered.
+/// One query of `waitsync` that no daemon answered.
 pub fn no_answer(n: u64, error: &impl ToString) -> Value {
     json!({ "try": n, "error": error.to_string() })
 }

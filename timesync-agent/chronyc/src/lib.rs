@@ -5,15 +5,15 @@
 //!         ◄── reply ───
 //! ```
 //!
-//! A request is 20 octets of heading and its arguments, and is padded until it is as long as its reply at least, so that nobody is
-//! made to send more than was received. A reply is 28 octets of heading and the report. Everything is big endian; numbers with
-//! fractions have chrony's own [form](float).
+//! A request is 20 octets of heading and its arguments, padded to the length of its reply at least, so that a forged request
+//! gains no amplification. A reply is 28 octets of heading and the report. Everything is big endian; numbers with fractions
+//! have chrony's own [form](float).
 //!
-//! Over UDP come reports alone, and not all of them; who may open the socket in the file system may ask for everything.
+//! UDP carries reports alone, and not all of them; a user who may open the socket in the file system may send every command.
 
 pub mod answer;
 pub mod calendar;
-mod errands;
+mod control_requests;
 pub mod float;
 pub mod json;
 pub mod render;

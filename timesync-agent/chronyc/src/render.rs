@@ -22,7 +22,7 @@ use value::{fixed, interval, leap_letter, letter, ppm, signed, signed_ppm, signe
 
 pub(crate) use value::{exponential, leap, letters, mode, stamp, timestamp};
 
-/// For whom.
+/// The client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// People.
@@ -31,7 +31,7 @@ pub enum Form {
     Csv,
 }
 
-/// What goes before the lines of a report.
+/// The heading of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heading {
     /// Nothing.
@@ -53,7 +53,7 @@ pub enum Heading {
 pub struct Names<'a>(pub &'a HashMap<IpAddr, String>);
 
 impl Names<'_> {
-    /// What a source is called.
+    /// The name of a source.
     #[must_use]
     pub fn of(self, address: Address) -> String {
         match address {
@@ -66,7 +66,7 @@ impl Names<'_> {
         }
     }
 
-    /// What a source is called that may be a reference clock.
+    /// The name of a source that may be a reference clock.
     fn of_source(self, reference_id: u32, address: Address) -> String {
         match address {
             Address::Unspecified => letters(reference_id),
@@ -78,7 +78,7 @@ impl Names<'_> {
 /// A page that grows.
 #[derive(Debug)]
 pub struct Page<'a> {
-    /// What is on it.
+    /// The content of a line.
     pub text: String,
     form: Form,
     names: Names<'a>,
@@ -95,7 +95,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// What goes before the lines.
+    /// The heading of the lines.
     pub fn heading(&mut self, heading: Heading, verbose: bool) {
         let (legend, columns) = match heading {
             Heading::None => return,

@@ -1,4 +1,4 @@
-//! What chronyc is told.
+//! The replies to chronyc.
 
 use std::net::IpAddr;
 
@@ -22,17 +22,17 @@ const SERVER_STATS_4: usize = 168;
 /// A reply.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
-    /// What was asked.
+    /// The command of the request.
     pub command: u16,
     /// The number of the request.
     pub sequence: u32,
     /// How it went.
     pub status: Status,
-    /// What is told.
+    /// The report.
     pub report: Report,
 }
 
-/// What is told; the names are chrony's, and so are the signs.
+/// The report; the names are chrony's, and so are the signs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Report {
     /// Nothing.
@@ -45,11 +45,11 @@ pub enum Report {
     Tracking(Tracking),
     /// Statistics of a source.
     SourceStats(SourceStats),
-    /// Times set by hand, of which there are none.
+    /// Times that were set manually, of which there are none.
     ManualList,
     /// How many sources do what.
     Activity(Activity),
-    /// What clients are told, if that is smoothed.
+    /// The time for clients, if it is smoothed.
     Smoothing(Smoothing),
     /// The last packet of a source.
     NtpData(Box<NtpData>),
@@ -59,9 +59,9 @@ pub enum Report {
     AuthData(AuthData),
     /// Clients.
     Clients(Clients),
-    /// What the server did.
+    /// The counters of the server.
     ServerStats(ServerStats),
-    /// What selection made of a source.
+    /// The result of selection for a source.
     SelectData(SelectData),
 }
 
@@ -83,7 +83,7 @@ impl Reply {
         output.u32(self.sequence);
         output.zeros(8);
         output.0.append(&mut body.0);
-        // Parsing has seen to it; whatever happens, nobody is sent more than came from them.
+        // Parsing has checked the length; a reply is never longer than its request all the same.
         output.0.truncate(request_length);
         output.0
     }
@@ -148,7 +148,7 @@ impl Report {
             }
             Self::NtpData(data) => {
                 data.write(to);
-                // Who left more room knows what chrony 4.4 added: by whom stamps were taken.
+                // A client that left more room knows the fields of chrony 4.4: the sources of timestamps.
                 if room > to.0.len() {
                     to.0.resize(NTP_DATA_2.min(room), 0);
                     return 26;

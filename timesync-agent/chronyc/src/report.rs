@@ -70,7 +70,7 @@ pub struct Activity {
     pub unresolved: u32,
 }
 
-/// `SMOOTHING`. The offset is positive if what clients are told is ahead of the local clock.
+/// `SMOOTHING`. The offset is positive if the time for clients is ahead of the local clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Smoothing {
     pub active: bool,
@@ -158,7 +158,7 @@ pub struct ServerStats {
     pub ntp_interleaved_hits: u64,
     pub ntp_timestamps: u64,
     pub ntp_span: u64,
-    /// Stamps of requests by the process, by the kernel and by the card; of answers the same.
+    /// Timestamps of requests by the process, by the kernel and by the NIC; the same for responses.
     pub received_by: [u64; 3],
     pub transmitted_by: [u64; 3],
 }

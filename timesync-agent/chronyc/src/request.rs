@@ -1,4 +1,4 @@
-//! What chronyc asks.
+//! The requests of chronyc.
 
 use std::net::IpAddr;
 
@@ -26,11 +26,11 @@ pub struct Request {
     pub sequence: u32,
     /// How often it was sent before.
     pub attempt: u16,
-    /// What.
+    /// The command.
     pub command: Command,
 }
 
-/// For whom a command is: sources of an address and a mask.
+/// The selection of sources for a command, by an address and a mask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sources {
     /// Bits of the address that count.
@@ -39,7 +39,7 @@ pub struct Sources {
     pub address: Address,
 }
 
-/// What is asked; the names are chrony's.
+/// The command; the names are chrony's.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     /// `NULL`
@@ -50,7 +50,7 @@ pub enum Command {
     Offline(Sources),
     /// `BURST`
     Burst {
-        /// Whom.
+        /// The sources.
         sources: Sources,
         /// Good samples that are enough.
         good: i32,
@@ -79,7 +79,7 @@ pub enum Command {
         allow: bool,
         /// `…ALL`.
         all: bool,
-        /// Whom; unspecified is everybody.
+        /// The address; unspecified means all.
         address: Address,
         /// Bits that count.
         bits: i32,
@@ -117,7 +117,7 @@ pub enum Command {
     },
     /// `SMOOTHING`
     Smoothing,
-    /// `SMOOTHTIME`: 0 begins anew, 1 smooths from here on.
+    /// `SMOOTHTIME`: 0 starts again, 1 smooths from now on.
     SmoothTime(i32),
     /// `REFRESH`
     Refresh,
@@ -154,7 +154,7 @@ pub enum Command {
         count: u32,
         /// Requests that a client made at least.
         min_hits: u32,
-        /// Whether counters begin anew.
+        /// Reset the counters.
         reset: bool,
     },
     /// `SELECT_DATA`
@@ -215,7 +215,7 @@ mod number {
     pub(super) const RELOAD_SOURCES: u16 = 70;
 }
 
-/// What may be wrong with a datagram.
+/// Faults of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// It is no request; nothing is said.
@@ -248,7 +248,7 @@ impl Request {
             input.u64()?;
             Some((version, kind, nothing, command, attempt, sequence))
         })();
-        // What has not even the length of an empty reply is not answered.
+        // A datagram shorter than an empty reply gets no answer.
         let Some((version, IS_REQUEST, 0, command, attempt, sequence)) =
             head.filter(|_| datagram.len() >= REPLY_HEADING)
         else {
@@ -547,7 +547,7 @@ pub const fn heading() -> usize {
     HEADING
 }
 
-/// Octets of the longest report that a command may have; of those with two forms, of the shorter.
+/// Octets of the longest report that a command may have; the shorter form if there are two.
 fn longest_report(command: &Command) -> usize {
     match command {
         Command::NSources => 4,

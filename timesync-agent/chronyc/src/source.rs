@@ -17,7 +17,7 @@ const MOST_ASYMMETRY: f64 = 0.5;
 /// As many samples as a source may have, in a configuration and here.
 const MOST_SAMPLES: u32 = 1024;
 
-/// `REQ_ADDSRC_*`: which kind of source it is.
+/// `REQ_ADDSRC_*`: the kind of a source.
 mod kind {
     pub(super) const SERVER: u32 = 1;
     pub(super) const PEER: u32 = 2;
@@ -42,7 +42,7 @@ mod flag {
     pub(super) const IPV6: u32 = 0x4000;
 }
 
-/// `ADD_SOURCE`; what is not said has chronyc's own default in it.
+/// `ADD_SOURCE`; options that are not given have chronyc's own default in it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NewSource {
     pub kind: u32,
@@ -143,10 +143,10 @@ impl NewSource {
     ///
     /// # Errors
     ///
-    /// What chronyc is told: a name that is none, a kind that there is not, or what only the configuration could have.
+    /// Reasons for a refusal: a malformed name, an unknown kind, or an option that only the configuration has.
     pub fn settings(&self) -> Result<SourceSettings, Status> {
         let pool = match self.kind {
-            // A peer is asked as a server is, as in a configuration.
+            // A peer is queried as a server, as in a configuration.
             kind::SERVER | kind::PEER => None,
             kind::POOL => {
                 let wanted = usize::try_from(self.max_sources).unwrap_or(usize::MAX);

@@ -1,6 +1,6 @@
 use std::net::IpAddr;
 
-use super::answer::{Answer, Errand, Facts, answer};
+use super::answer::{Answer, ControlRequest, Facts, answer};
 use super::reply::{Activity, Address, Client, Clients, Reply, Report, ServerStats, Status};
 use super::request::{Command, Refused, Request, Sources};
 use super::source::NewSource;
@@ -435,7 +435,7 @@ fn access(address: Address, bits: i32) -> Command {
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn commands_become_errands() {
     use engine::Command as Do;
-    use engine::Whom;
+    use engine::SourceMatch;
     let v6: IpAddr = "2001:db8::1".parse().unwrap();
     let network = Sources {
         mask: Address::Ip("255.255.0.0".parse().unwrap()),
@@ -443,14 +443,17 @@ fn commands_become_errands() {
     };
     for (command, expected) in [
         (Command::MakeStep, Do::MakeStep.into()),
-        (Command::Online(Sources::ALL), Do::Online(Whom::All).into()),
+        (
+            Command::Online(Sources::ALL),
+            Do::Online(SourceMatch::All).into(),
+        ),
         (
             Command::Offline(sources()),
-            Do::Offline(Whom::Network(v6.into())).into(),
+            Do::Offline(SourceMatch::Network(v6.into())).into(),
         ),
         (
             Command::Offline(network),
-            Do::Offline(Whom::Network("192.0.0.0/16".parse().unwrap())).into(),
+            Do::Offline(SourceMatch::Network("192.0.0.0/16".parse().unwrap())).into(),
         ),
         (
             Command::Burst {
@@ -461,7 +464,7 @@ fn commands_become_errands() {
             Do::Burst {
                 good: 4,
                 total: 8,
-                whom: Whom::All,
+                whom: SourceMatch::All,
             }
             .into(),
         ),
@@ -483,8 +486,14 @@ fn commands_become_errands() {
             },
             Do::SetMakeStep(None).into(),
         ),
-        (Command::Rekey, Answer::Errand(Errand::Rekey)),
-        (Command::Shutdown, Answer::Errand(Errand::Shutdown)),
+        (
+            Command::Rekey,
+            Answer::ControlRequest(ControlRequest::Rekey),
+        ),
+        (
+            Command::Shutdown,
+            Answer::ControlRequest(ControlRequest::Shutdown),
+        ),
         (Command::Dump, Status::Success.into()),
         (
             Command::Online(Sources {
@@ -527,12 +536,12 @@ fn commands_become_errands() {
         (Command::MinPoll(address(), 1000), Status::Invalid.into()),
         (
             access(Address::Ip("192.0.2.77".parse().unwrap()), 24),
-            Answer::Errand(Errand::Access {
+            Answer::ControlRequest(ControlRequest::Access {
                 commands: true,
                 rule: AccessRule {
                     allow: true,
                     all: false,
-                    whom: settings::Whom::Network("192.0.2.0/24".parse().unwrap()),
+                    whom: settings::ClientMatch::Network("192.0.2.0/24".parse().unwrap()),
                 },
             }),
         ),

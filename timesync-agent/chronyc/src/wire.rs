@@ -23,7 +23,7 @@ impl From<Option<IpAddr>> for Address {
     }
 }
 
-/// Octets to be read; what is not there reads as none.
+/// Octets to read; a read beyond the end returns none.
 pub(super) struct Input<'a>(pub(super) &'a [u8]);
 
 impl Input<'_> {

@@ -1,4 +1,5 @@
-//! Network cards that stamp packets: what one can, how its clock runs beside the raw clock, and which stamps of an exchange count.
+//! NICs that take timestamps: their abilities, the rate of their clock beside the raw clock, and the choice between timestamps
+//! of an exchange.
 //!
 //! ```text
 //!   readings of both clocks ──► NicClock ──► a stamp of the card, as a time of the raw clock
@@ -39,7 +40,7 @@ const CHECK_SEQUENCE: u32 = 4;
 /// Bits per second in a megabit, per nanosecond of a second.
 const BIT_NANOSECONDS: f64 = 1000.0;
 
-/// What the kernel says that a card can (`struct ethtool_ts_info`).
+/// The kernel's account of a NIC's abilities (`struct ethtool_ts_info`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abilities {
     /// `SOF_TIMESTAMPING_*`.
@@ -54,16 +55,16 @@ pub struct Abilities {
 
 /// Why a card does not stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lack {
+pub enum Unsupported {
     /// It has no stamps, or not all that are needed.
     Stamps,
-    /// Nobody can read its clock.
+    /// Its clock cannot be read.
     Clock,
     /// It does not stamp what the configuration wants it to.
     Filter,
 }
 
-impl fmt::Display for Lack {
+impl fmt::Display for Unsupported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Stamps => "it does not stamp packets",
@@ -73,17 +74,17 @@ impl fmt::Display for Lack {
     }
 }
 
-impl std::error::Error for Lack {}
+impl std::error::Error for Unsupported {}
 
 impl Abilities {
-    /// What of that which comes it is told to stamp (`HWTSTAMP_FILTER_*`), and the number of its clock.
+    /// The receive filter (`HWTSTAMP_FILTER_*`), and the number of its clock.
     ///
     /// # Errors
     ///
     /// It is of no use.
-    pub fn choose(&self, wanted: ReceiveFilter) -> Result<(u8, u32), Lack> {
+    pub fn choose(&self, wanted: ReceiveFilter) -> Result<(u8, u32), Unsupported> {
         if self.flags & NEEDED != NEEDED || self.transmit & 1 << TRANSMIT_ON == 0 {
-            return Err(Lack::Stamps);
+            return Err(Unsupported::Stamps);
         }
         let has = |filter: &u8| self.filters & 1 << filter != 0;
         let filter = match wanted {
@@ -93,8 +94,8 @@ impl Abilities {
             ReceiveFilter::Ptp => PTP.into_iter().find(has),
             ReceiveFilter::All => Some(ALL).filter(has),
         };
-        let filter = filter.ok_or(Lack::Filter)?;
-        Ok((filter, self.clock.ok_or(Lack::Clock)?))
+        let filter = filter.ok_or(Unsupported::Filter)?;
+        Ok((filter, self.clock.ok_or(Unsupported::Clock)?))
     }
 }
 
@@ -133,9 +134,9 @@ mod tests {
             (everything, Ptp, Ok((6, 2))),
             (everything, All, Ok((1, 2))),
             (card(&[1]), Any, Ok((1, 2))),
-            (card(&[1]), Ntp, Err(Lack::Filter)),
+            (card(&[1]), Ntp, Err(Unsupported::Filter)),
             // Most cards of the last decade: PTP and nothing else.
-            (ptp_alone, Any, Err(Lack::Filter)),
+            (ptp_alone, Any, Err(Unsupported::Filter)),
             (ptp_alone, Ptp, Ok((12, 2))),
             (
                 Abilities {
@@ -143,7 +144,7 @@ mod tests {
                     ..everything
                 },
                 Any,
-                Err(Lack::Clock),
+                Err(Unsupported::Clock),
             ),
             (
                 Abilities {
@@ -151,7 +152,7 @@ mod tests {
                     ..everything
                 },
                 Any,
-                Err(Lack::Stamps),
+                Err(Unsupported::Stamps),
             ),
             // What every interface can: stamps of the kernel.
             (
@@ -160,7 +161,7 @@ mod tests {
                     ..everything
                 },
                 Any,
-                Err(Lack::Stamps),
+                Err(Unsupported::Stamps),
             ),
         ] {
             assert_eq!(card.choose(wanted), expected, "{card:?} {wanted:?}");

@@ -29,7 +29,7 @@ const SILENCE: u32 = 4;
 /// Rounds for which a grandmaster that is gone is held over: five seconds, asked once a second, as the PTP operator has it.
 const HOLDOVER: u32 = 5;
 
-/// What was measured.
+/// A measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measured {
     /// When, on the wall clock.
@@ -40,7 +40,7 @@ pub struct Measured {
     pub leap: Leap,
 }
 
-/// What one ptp4l says, put together.
+/// The combined state of one ptp4l.
 #[derive(Debug)]
 pub struct Client {
     identity: PortIdentity,
@@ -61,7 +61,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// What is asked for in each round; what is measured last, so that it is understood when it comes.
+    /// The requests of each round; the measurement is last, so that it is understood when it comes.
     pub const WANTED: [Id; 7] = [
         Id::Default,
         Id::Parent,
@@ -93,13 +93,13 @@ impl Client {
         }
     }
 
-    /// Whether nobody has answered for some rounds; true once in so many.
+    /// Returns whether no answer came for some rounds; true once in a number of rounds.
     #[must_use]
     pub const fn is_unheard(&self) -> bool {
         self.silent > 0 && self.silent.is_multiple_of(SILENCE)
     }
 
-    /// A request. A round of them that nobody answers makes what is known older.
+    /// A request. A round of them without an answer ages the known values.
     pub fn request(&mut self, id: Id) -> Vec<u8> {
         if id == Self::WANTED[0] {
             self.silent = self.silent.saturating_add(1);
@@ -175,7 +175,7 @@ impl Client {
         ports.find(|(state, _)| matches!(state, PortState::Slave | PortState::Uncalibrated))
     }
 
-    /// TAI − UTC as the grandmaster says, in seconds; what a hardware clock that ptp4l sets needs.
+    /// TAI − UTC of the grandmaster, in seconds; a hardware clock that ptp4l sets needs it.
     #[must_use]
     pub fn utc_offset(&self) -> Option<i32> {
         let valid = |set: &TimeProperties| set.utc_offset_valid;
@@ -183,7 +183,7 @@ impl Client {
         Some(set.utc_offset.into())
     }
 
-    /// What others see of it. `clock` is its place among the reference clocks.
+    /// The view for people. `clock` is its place among the reference clocks.
     #[must_use]
     pub fn view(&self, clock: usize) -> PtpView {
         let slave = self.slave();
@@ -191,7 +191,7 @@ impl Client {
         let follows = slave.is_some() && self.status.is_some_and(|status| status.present);
         let state = match self.lost {
             _ if follows => PtpState::Locked,
-            // As soon as nobody says anything any longer, nobody knows.
+            // Without new answers, the values become unknown.
             Some(lost) if lost <= HOLDOVER && self.status.is_some() => PtpState::Holdover,
             Some(_) | None => PtpState::FreeRun,
         };
@@ -228,7 +228,7 @@ impl Client {
     }
 }
 
-/// Of nanoseconds.
+/// From nanoseconds.
 #[expect(clippy::cast_precision_loss, reason = "exact for a hundred days")]
 fn seconds(nanoseconds: i64) -> f64 {
     nanoseconds as f64 / 1e9

@@ -1,4 +1,4 @@
-//! A slave of PTP: which messages it takes, and the master's time out of them. No sockets, no clock.
+//! A PTP timeReceiver: the messages that it accepts, and the time of the timeTransmitter from them. No sockets, no clock.
 
 pub mod guard;
 pub mod machine;

@@ -5,8 +5,8 @@
 //!  once in 2^dpoll s, or whenever its descriptor has something
 //! ```
 //!
-//! [`ReferenceClock`] is the pure part: what was told is checked, put on the raw clock, corrected by the options, and made to one
-//! sample by a median filter. It never reads a clock nor a driver; the crate `clock-drivers` does.
+//! [`ReferenceClock`] is the pure part: it checks observations, puts them on the raw clock, applies the options, and makes one
+//! sample from them by a median filter. It never reads a clock nor a driver; the crate `clock-drivers` does.
 
 mod filter;
 pub mod phc;
@@ -21,12 +21,12 @@ use time_model::view::Leap;
 
 use filter::{Filter, Point};
 
-/// What a driver read.
+/// A reading of a driver.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Observation {
     /// When, on the raw clock.
     pub at: RawTime,
-    /// What the clock said.
+    /// The time of the clock.
     pub what: Observed,
     /// Bound on the error of this reading, in seconds.
     pub dispersion: f64,
@@ -34,12 +34,12 @@ pub struct Observation {
     pub leap: Leap,
 }
 
-/// What a clock said.
+/// The reading of a clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Observed {
     /// The time of day. TAI where the options or [`Scale`] say so.
     Time {
-        /// What it was.
+        /// The kind of reading.
         time: UnixTime,
         /// In which scale, as far as the clock itself says.
         scale: Scale,
@@ -61,7 +61,7 @@ pub enum Scale {
     Tai(Option<i32>),
 }
 
-/// What is known besides, when a clock is told something.
+/// The node's state when a clock is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Context {
     /// By how much the wall clock gains on the raw clock, in parts per billion.
@@ -80,9 +80,9 @@ pub enum Unusable {
     Stale,
     /// The clock says that it is not synchronised.
     Unsynchronised,
-    /// The clock keeps TAI, and nobody knows TAI − UTC.
+    /// The clock keeps TAI, and TAI − UTC is unknown.
     UnknownTai,
-    /// Nobody knows which second the pulse begins.
+    /// The second that the pulse begins is unknown.
     UnknownSecond,
     /// The pulse is too far from where a second begins.
     OutOfPhase,
@@ -102,7 +102,7 @@ pub struct ReferenceClock {
     n_unusable: u64,
 }
 
-/// What is due.
+/// Due actions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Due {
     /// The driver is to be read, before [`ReferenceClock::make`].
@@ -130,7 +130,7 @@ impl ReferenceClock {
         }
     }
 
-    /// What it was made from.
+    /// The settings that it was made from.
     #[must_use]
     pub const fn settings(&self) -> &RefclockSettings {
         &self.settings
@@ -142,7 +142,7 @@ impl ReferenceClock {
         self.next_read
     }
 
-    /// What is due now; counts it as done.
+    /// The due actions; counts them as done.
     pub fn handle_timeout(&mut self, now: Reading) -> Due {
         if now.raw < self.next_read {
             return Due::default();
@@ -170,7 +170,7 @@ impl ReferenceClock {
     ///
     /// # Errors
     ///
-    /// What was told is of no use.
+    /// The reason that a reading is of no use.
     pub fn tell(
         &mut self,
         told: &Observation,
@@ -216,7 +216,7 @@ impl ReferenceClock {
                 let ahead = ahead - i128::from(self.utc(scale, context)?) * i128::from(SECOND);
                 (ahead, !options.pulses)
             }
-            // Which second it was is to be found out.
+            // The number of the second is not given.
             Observed::Pulse { time } => (i128::from(time.0) - i128::from(at.0), false),
         };
         let ahead = ahead + i128::from(Span::from_seconds(options.offset).0);
@@ -241,7 +241,7 @@ impl ReferenceClock {
         }
     }
 
-    /// Which pulse it was: of all values of `ahead` that fit, the one next to what others say.
+    /// The number of the pulse: the fitting value of `ahead` that is next to other sources' time.
     fn count(
         &self,
         at: RawTime,
@@ -282,13 +282,13 @@ impl ReferenceClock {
         Ok(i128::from(nearby) - away)
     }
 
-    /// Of pulses with a `width`, whose other edge may come, too: how near a pulse has to be to where it is expected.
+    /// For pulses with a `width`, whose other edge may come, too: the largest distance of a pulse from the expected one.
     fn edge(&self, period: i128) -> Option<i128> {
         let width = i128::from(Span::from_seconds(self.settings.options.width).0);
         (width > 0).then(|| width.min(period - width).max(0) / 2)
     }
 
-    /// Makes what was told since the last time to one sample, if it is enough for that.
+    /// Makes one sample from the readings since the last time, if there are enough.
     pub fn make(&mut self) -> Option<ClockSample> {
         let point = self.filter.make()?;
         let options = &self.settings.options;

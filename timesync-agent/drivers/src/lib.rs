@@ -3,13 +3,13 @@
 //! It lives in the thread that keeps the time and never waits: a driver is read when its time has come, a socket when the poll
 //! loop says that it has something. A slave of PTP has a thread of its own, and what it tells is read like any other driver.
 
+mod local;
 pub mod nic;
 pub mod phc_device;
 #[cfg(feature = "ptp")]
 pub mod ptp;
 mod ptp4l;
 mod pulses;
-mod sys;
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -30,12 +30,21 @@ use pulses::Pulses;
 
 use phc_device::Phc;
 use ptp4l::Ptp4l;
-use sys::reading;
+use sys::device;
 
-/// Datagrams taken from one socket before the loop goes on; the rest waits for its next turn.
+/// Datagrams taken from one socket at one turn of the loop; the rest waits for the next turn.
 const AT_ONCE: usize = 64;
 
-/// What comes of a clock.
+/// The raw and the wall clock at one moment, as nearly as can be.
+fn reading() -> Reading {
+    let (raw, wall) = sys::clock::raw_and_wall();
+    Reading {
+        raw: RawTime(raw),
+        wall: UnixTime(wall),
+    }
+}
+
+/// The result of reading a clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Output {
     /// Its place in the configuration.
@@ -44,7 +53,7 @@ pub struct Output {
     pub sample: Option<ClockSample>,
 }
 
-/// Gives a seed that nobody can guess, for a slave of PTP.
+/// Returns an unpredictable seed, for a PTP timeReceiver.
 pub type Seed = fn() -> io::Result<[u8; 16]>;
 
 /// All reference clocks of the configuration.
@@ -66,12 +75,12 @@ struct Clock {
 pub struct Failure {
     /// Its place in the configuration.
     pub clock: usize,
-    /// What the system said.
+    /// The error of the system.
     pub error: io::Error,
 }
 
 impl Clocks {
-    /// Opens all of them; those that cannot be opened stay silent, and are told of.
+    /// Opens all of them; reports those that fail to open, which stay silent.
     #[must_use]
     pub fn open(settings: &[RefclockSettings], now: Reading, seed: Seed) -> (Self, Vec<Failure>) {
         let mut failures = Vec::new();
@@ -93,7 +102,7 @@ impl Clocks {
         (Self { clocks }, failures)
     }
 
-    /// What the poll loop waits for, beside the time: the place of a clock, and a descriptor that may get something to read.
+    /// The descriptors for the poll loop: the place of a clock, and a descriptor that may get something to read.
     pub fn descriptors(&self) -> impl Iterator<Item = (usize, RawFd)> {
         let descriptor = |clock: &Clock| clock.driver.as_ref()?.descriptor();
         self.clocks
@@ -151,12 +160,12 @@ impl Clocks {
         outputs
     }
 
-    /// The clocks themselves, for whoever shows them.
+    /// The clocks themselves, for views.
     pub fn cores(&self) -> impl Iterator<Item = &ReferenceClock> {
         self.clocks.iter().map(|clock| &clock.core)
     }
 
-    /// What each clock that follows PTP says of itself.
+    /// The view of each clock that follows PTP.
     pub fn ptp(&self) -> impl Iterator<Item = PtpView> {
         let clocks = self.clocks.iter().enumerate();
         clocks.filter_map(|(index, clock)| match clock.driver.as_ref()? {
@@ -200,7 +209,7 @@ impl Clocks {
 enum Driver {
     Phc(Phc),
     Pulses(Box<Pulses>),
-    Shm(sys::Segment),
+    Shm(Segment),
     Sock {
         socket: OwnedFd,
         path: PathBuf,
@@ -223,7 +232,7 @@ impl Driver {
             }
             RefclockDriver::Shm { segment, mode } => {
                 let key = shm::FIRST_KEY.wrapping_add(*segment);
-                sys::Segment::attach(key, *mode).map(Self::Shm)
+                Segment::attach(key, *mode).map(Self::Shm)
             }
             RefclockDriver::Sock { path } => listen(path),
             RefclockDriver::Pps { device, clear } => Pps::open(device, *clear).map(Self::Pps),
@@ -290,13 +299,14 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         if let Self::Sock { path, .. } = self {
-            // A writer learns so that nobody listens. If it is gone, that is what was wanted.
+            // A writer notices so that the listener is gone. A path that is gone already is no error.
             drop(std::fs::remove_file(path));
         }
     }
 }
 
-/// What a clock said at a time of the wall clock, which has gained so many parts per billion since: that may be seconds ago.
+/// A reading of a clock at a time of the wall clock, which has gained this many parts per billion since: that may be seconds
+/// ago.
 fn told(wall: UnixTime, clock: UnixTime, leap: Leap, rate: f64) -> Observation {
     Observation {
         at: reading().raw_at(wall, rate),
@@ -311,11 +321,26 @@ fn told(wall: UnixTime, clock: UnixTime, leap: Leap, rate: f64) -> Observation {
 
 //--- SHM
 
-fn shared(segment: &sys::Segment, rate: f64) -> Option<Observation> {
-    let (copy, count) = segment.copy();
-    let decoded = shm::decode(&copy, count);
+/// A segment that another program writes to.
+type Segment = sys::shared::Segment<{ shm::SIZE / 4 }>;
+
+/// The words of a segment as octets, in the order of memory.
+fn octets(words: &[u32; shm::SIZE / 4]) -> [u8; shm::SIZE] {
+    let mut octets = [0; shm::SIZE];
+    for (place, word) in octets.chunks_exact_mut(4).zip(words) {
+        place.copy_from_slice(&word.to_ne_bytes());
+    }
+    octets
+}
+
+fn shared(segment: &Segment, rate: f64) -> Option<Observation> {
+    let copy = segment.copy();
+    // Read once more: a writer that has counted meanwhile has changed the copy under way.
+    let count = segment.word(shm::COUNT / 4).cast_signed();
+    let decoded = shm::decode(&octets(&copy), count);
     if decoded != Err(shm::NoSample::NotValid) {
-        segment.take();
+        // Tells the writer that the sample was read.
+        segment.set_word(shm::VALID / 4, 0);
     }
     let sample = decoded.ok()?;
     Some(told(sample.received, sample.clock, sample.leap, rate))
@@ -324,12 +349,12 @@ fn shared(segment: &sys::Segment, rate: f64) -> Option<Observation> {
 //--- SOCK
 
 fn listen(path: &Path) -> io::Result<Driver> {
-    // What is left of an earlier run is in the way.
+    // The socket of an earlier run is in the way.
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
     }
-    let socket = sys::bind(Some(path))?;
+    let socket = local::bind(Some(path))?;
     let path = path.to_owned();
     Ok(Driver::Sock { socket, path })
 }
@@ -339,7 +364,7 @@ fn received(socket: &OwnedFd, rate: f64) -> Vec<Observation> {
     let mut buffer = [0; sock::SIZE + 1];
     let mut all = Vec::new();
     for _ in 0..AT_ONCE {
-        let Ok(length) = sys::receive(socket, &mut buffer) else {
+        let Ok(length) = local::receive(socket, &mut buffer) else {
             break;
         };
         let Some(sample) = buffer.get(..length).and_then(sock::decode) else {
@@ -368,9 +393,9 @@ struct Pps {
 
 impl Pps {
     fn open(device: &Path, clear: bool) -> io::Result<Self> {
-        let device = sys::open(device)?;
+        let device = device::open(device)?;
         let mut parameters = pps::parameters(clear);
-        sys::request(&device, pps::SET_PARAMETERS, &mut parameters)?;
+        device::request(&device, pps::SET_PARAMETERS, &mut parameters)?;
         Ok(Self {
             device,
             clear,
@@ -380,7 +405,7 @@ impl Pps {
 
     fn read(&mut self, rate: f64) -> Option<Observation> {
         let mut answer = pps::request();
-        sys::request(&self.device, pps::FETCH, &mut answer).ok()?;
+        device::request(&self.device, pps::FETCH, &mut answer).ok()?;
         let pulse = pps::decode(&answer, self.clear)?;
         if pulse.sequence == std::mem::replace(&mut self.last, pulse.sequence) {
             return None;

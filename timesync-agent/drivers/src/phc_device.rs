@@ -8,18 +8,19 @@ use clocks::refclock::{Observation, Observed, Scale, phc};
 use time_model::time::{RawTime, Span, UnixTime};
 use time_model::view::Leap;
 
-use crate::sys::{self, reading};
+use crate::reading;
+use sys::device as requests;
 
 /// A hardware clock.
 #[derive(Debug)]
 pub struct Phc {
     pub(crate) device: OwnedFd,
-    way: Way,
+    way: ReadMethod,
 }
 
 /// How it is read: the most exact way that its driver has.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+enum ReadMethod {
     Precise,
     Extended,
     Plain,
@@ -28,8 +29,8 @@ enum Way {
 impl Phc {
     /// Opens it, and finds out how it can be read.
     pub fn open(device: &Path, no_cross: bool) -> io::Result<Self> {
-        let device = sys::open(device)?;
-        let ways = [Way::Precise, Way::Extended, Way::Plain];
+        let device = requests::open(device)?;
+        let ways = [ReadMethod::Precise, ReadMethod::Extended, ReadMethod::Plain];
         let mut refused = io::ErrorKind::Unsupported.into();
         for way in ways.into_iter().skip(usize::from(no_cross)) {
             let phc = Self {
@@ -48,21 +49,21 @@ impl Phc {
     fn pair(&self) -> io::Result<Option<phc::Pair>> {
         let head = phc::head();
         match self.way {
-            Way::Precise => {
+            ReadMethod::Precise => {
                 let mut answer = [0; phc::PRECISE_SIZE];
-                sys::request(&self.device, phc::PRECISE, &mut answer)?;
+                requests::request(&self.device, phc::PRECISE, &mut answer)?;
                 Ok(phc::precise(&answer))
             }
-            Way::Extended => {
+            ReadMethod::Extended => {
                 let mut answer = [0; phc::EXTENDED_SIZE];
                 begin(&mut answer, &head);
-                sys::request(&self.device, phc::EXTENDED, &mut answer)?;
+                requests::request(&self.device, phc::EXTENDED, &mut answer)?;
                 Ok(phc::extended(&answer))
             }
-            Way::Plain => {
+            ReadMethod::Plain => {
                 let mut answer = [0; phc::PLAIN_SIZE];
                 begin(&mut answer, &head);
-                sys::request(&self.device, phc::PLAIN, &mut answer)?;
+                requests::request(&self.device, phc::PLAIN, &mut answer)?;
                 Ok(phc::plain(&answer))
             }
         }
@@ -71,7 +72,7 @@ impl Phc {
     /// It and the raw clock, at one moment, and how long it took to read them.
     pub fn both(&self) -> Option<(UnixTime, RawTime, Span)> {
         let pair = self.pair().ok()??;
-        // What the wall clock gains since it was read, just before, is nothing.
+        // The wall clock gained next to nothing since it was read, just before.
         Some((pair.clock, raw(&pair, 0.0), pair.took))
     }
 

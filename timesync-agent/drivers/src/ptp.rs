@@ -6,25 +6,25 @@
 //!     └───────────── Delay_Req ◄──────────────┘             a thread of its own, for each [[ptp]] of the configuration
 //! ```
 //!
-//! statime elects the master and runs the exchange of messages; what it measures goes no further than `clocks::ptp`, which makes the
-//! master's time of it. statime steers no clock: the one that it is given is the raw clock, which cannot be set. Stamps are put on
-//! the raw clock as soon as they are picked up, so that what is done to the wall clock meanwhile does not count as delay.
+//! statime elects the master and runs the exchange of messages; its measurements go no further than `clocks::ptp`, which makes
+//! the master's time from them. statime steers no clock: its clock is the raw clock, which cannot be set. Timestamps are put on
+//! the raw clock as soon as they arrive, so that a correction of the wall clock meanwhile does not count as delay.
 
 mod socket;
-mod sys;
 
+use parking_lot::Mutex;
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use crate::sys::reading;
+use crate::reading;
 use clocks::refclock::Observation;
 use random::Random;
 use time_model::settings::PtpSettings;
@@ -36,7 +36,7 @@ use clocks::ptp::machine::{self, Machine};
 use socket::{Event, Sockets};
 
 /// Measurements that wait for the thread that keeps the time, which reads them once in `driver-poll`. A second of the fastest
-/// profile has 128; what is more is lost, which says that nobody reads.
+/// profile has 128; more are lost, which means that the thread does not read.
 const QUEUE: usize = 1024;
 
 /// The longest that the thread sleeps: interfaces come and go, and are looked for so often.
@@ -51,8 +51,8 @@ pub struct Slave {
 }
 
 impl Slave {
-    /// Opens the sockets and starts the thread. `clock` is its place among the reference clocks, `seed` makes its requests come at
-    /// times that nobody else's do. An interface that is not there is waited for.
+    /// Opens the sockets and starts the thread. `clock` is its place among the reference clocks; `seed` gives its requests
+    /// times that differ from other nodes'. Waits for an interface that is not there.
     ///
     /// # Errors
     ///
@@ -89,11 +89,10 @@ impl Slave {
         Ok((slave, receiver))
     }
 
-    /// What others see of it.
+    /// The view for people.
     #[must_use]
     pub fn view(&self) -> PtpView {
-        let view = self.shared.lock();
-        view.unwrap_or_else(PoisonError::into_inner).clone()
+        self.shared.lock().clone()
     }
 }
 
@@ -104,7 +103,7 @@ impl Drop for Slave {
             && let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("PTP slave has failed");
+            tracing::error!("The thread that follows PTP has failed");
         }
     }
 }
@@ -209,14 +208,14 @@ impl Worker {
     /// Hands on what was measured.
     fn publish(&self, machine: &mut Machine<'_>) {
         let view = machine.view(self.clock, &self.settings, reading());
-        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = self.shared.lock();
         if *shared != view {
             *shared = view;
         }
         drop(shared);
         while let Some(told) = machine.poll_observation() {
             match self.sender.try_send(told) {
-                // Who does not read has gone, or will.
+                // A reader that does not read has gone, or will.
                 Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
             }
         }
@@ -239,8 +238,8 @@ fn wait(descriptors: &[std::os::fd::BorrowedFd<'_>], longest: Span) -> io::Resul
     Ok(polled.iter().map(|fd| !fd.revents().is_empty()).collect())
 }
 
-/// Where a stamp of the wall clock lies on the raw clock; nothing if the wall clock was stepped between, as it must have been if
-/// the stamp is not from a moment ago.
+/// The raw time of a timestamp of the wall clock; nothing if the wall clock was stepped between, as it must have been if the
+/// timestamp is not recent.
 fn on_raw(wall: time_model::time::UnixTime) -> Option<RawTime> {
     let now = reading();
     let age = now.wall - wall;

@@ -8,7 +8,7 @@ use clocks::pmc;
 use clocks::refclock::Observation;
 use time_model::view::PtpView;
 
-use crate::{AT_ONCE, sys, told};
+use crate::{AT_ONCE, local, told};
 
 /// ptp4l, which says by how much its clock is off.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(crate) struct Ptp4l {
 impl Ptp4l {
     pub(crate) fn open(server: &Path, domain: u8) -> io::Result<Self> {
         Ok(Self {
-            socket: sys::bind(None)?,
+            socket: local::bind(None)?,
             server: server.to_owned(),
             client: pmc::Client::new(domain),
             beside: None,
@@ -34,7 +34,7 @@ impl Ptp4l {
         self.socket.as_raw_fd()
     }
 
-    /// What it says of itself, as the clock at this place of the configuration.
+    /// The view of it, as the clock at this place of the configuration.
     pub(crate) fn view(&self, clock: usize) -> PtpView {
         self.client.view(clock)
     }
@@ -47,7 +47,7 @@ impl Ptp4l {
         for id in pmc::Client::WANTED {
             let request = self.client.request(id);
             // ptp4l may be away; then nothing comes.
-            drop(sys::send(&self.socket, &request, &self.server));
+            drop(local::send(&self.socket, &request, &self.server));
         }
     }
 
@@ -64,10 +64,10 @@ impl Ptp4l {
             PathBuf::from(path)
         });
         if let Some(path) = &path {
-            // What is left of an earlier process of that number.
+            // The socket of an earlier process with that number.
             drop(std::fs::remove_file(path));
         }
-        if let Ok(socket) = sys::bind(path.as_deref()) {
+        if let Ok(socket) = local::bind(path.as_deref()) {
             self.socket = socket;
             self.beside = path;
         }
@@ -77,7 +77,7 @@ impl Ptp4l {
         let mut buffer = [0; pmc::LONGEST];
         let mut all = Vec::new();
         for _ in 0..AT_ONCE {
-            let Ok(length) = sys::receive(&self.socket, &mut buffer) else {
+            let Ok(length) = local::receive(&self.socket, &mut buffer) else {
                 break;
             };
             let datagram = buffer.get(..length).unwrap_or_default();

@@ -13,7 +13,7 @@ use time_model::time::UnixTime;
 use time_model::view::Leap;
 
 use crate::phc_device::Phc;
-use crate::sys;
+use sys::device;
 
 /// How the hardware clock is followed: a line takes two readings.
 const RULES: Rules = Rules {
@@ -46,10 +46,10 @@ impl Pulses {
 
     fn set(&self, on: bool) -> io::Result<()> {
         if let Some(mut pin) = phc::pin(&self.settings, on) {
-            sys::request(&self.phc.device, phc::PIN, &mut pin)?;
+            device::request(&self.phc.device, phc::PIN, &mut pin)?;
         }
         let mut request = phc::pulses(&self.settings, on);
-        sys::request(&self.phc.device, phc::PULSES, &mut request)
+        device::request(&self.phc.device, phc::PULSES, &mut request)
     }
 
     pub(super) fn descriptor(&self) -> RawFd {
@@ -66,7 +66,7 @@ impl Pulses {
     /// Its descriptor has something.
     pub(super) fn receive(&mut self) -> Vec<Observation> {
         let mut octets = [0; AT_ONCE * phc::PULSE_SIZE];
-        let length = sys::read(&self.phc.device, &mut octets).unwrap_or(0);
+        let length = device::read(&self.phc.device, &mut octets).unwrap_or(0);
         let octets = octets.get(..length).unwrap_or_default();
         told(octets, &self.settings, &self.line)
     }
@@ -79,7 +79,7 @@ impl Drop for Pulses {
     }
 }
 
-/// What a device had to say, of one channel; of pulses far from any reading nobody knows when they came.
+/// Readings of a device, of one channel; without pulses that are far from any reading, since their time is unknown.
 fn told(octets: &[u8], settings: &ExternalPulses, line: &NicClock) -> Vec<Observation> {
     let ours = phc::stamps(octets).filter(|(_, channel)| *channel == settings.channel);
     let told = ours.filter_map(|(stamp, _)| {

@@ -136,7 +136,7 @@ fn an_old_stamp_is_put_on_the_raw_clock_by_the_rate_in_force() {
 fn samples_come_through_shared_memory() {
     // Nobody else uses segments so high.
     let segment = 0x0100_0000 + std::process::id();
-    let writer = sys::Segment::attach(shm::FIRST_KEY.wrapping_add(segment), 0o600).unwrap();
+    let writer = Segment::attach(shm::FIRST_KEY.wrapping_add(segment), 0o600).unwrap();
     let mut clocks = open(RefclockDriver::Shm {
         segment,
         mode: 0o600,
@@ -153,7 +153,9 @@ fn samples_come_through_shared_memory() {
     put(&mut octets, 24, now);
     octets[..4].copy_from_slice(&1_i32.to_ne_bytes());
     octets[shm::VALID..shm::VALID + 4].copy_from_slice(&1_i32.to_ne_bytes());
-    writer.write(&octets);
+    for (index, word) in octets.chunks(4).enumerate() {
+        writer.set_word(index, u32::from_ne_bytes(word.try_into().unwrap()));
+    }
     let mut clocks = open(RefclockDriver::Shm {
         segment,
         mode: 0o600,
@@ -162,12 +164,12 @@ fn samples_come_through_shared_memory() {
     let off = behind(&made) + 3 * SECOND;
     assert!(off.abs() < NOISE, "{off} ns");
     assert_eq!(
-        writer.copy().0[shm::VALID..shm::VALID + 4],
-        [0; 4],
+        writer.word(shm::VALID / 4),
+        0,
         "it is told that it was read"
     );
     assert_eq!(sample(&mut clocks), None, "nothing counts twice");
-    writer.remove(shm::FIRST_KEY.wrapping_add(segment)).unwrap();
+    Segment::remove(shm::FIRST_KEY.wrapping_add(segment)).unwrap();
 }
 
 #[test]
@@ -204,10 +206,10 @@ fn a_device_that_has_nothing_is_not_waited_for() {
     let (reader, writer) = UnixDatagram::pair().unwrap();
     let device = OwnedFd::from(reader);
     let mut buffer = [0; 8];
-    let nothing = sys::read(&device, &mut buffer).unwrap_err();
+    let nothing = device::read(&device, &mut buffer).unwrap_err();
     assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
     writer.send(b"pulse").unwrap();
-    assert_eq!(sys::read(&device, &mut buffer).unwrap(), 5);
+    assert_eq!(device::read(&device, &mut buffer).unwrap(), 5);
 }
 
 #[test]

@@ -3,13 +3,13 @@
 //! Each socket has a window of requests on the way; an answer makes room for the next. Requests and answers go in batches, so that
 //! one core asks more than one core answers. What is printed is one line of JSON.
 
-mod sys;
+mod batch;
 
 use std::net::{SocketAddr, UdpSocket};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use sys::Batch;
+use batch::Batch;
 
 /// Nothing for this long, and what is on the way is given up.
 const PATIENCE: Duration = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! What the clock did: a bounded memory of offset and frequency.
+//! The history of the clock: a bounded memory of offset and frequency.
 //!
 //! Two rings of slots, one fine and short, one coarse and long. A slot says between which values the offset moved
 //! while it was open, and what the frequency was at its end. Slots are laid on the raw clock, so that a step of the
@@ -35,7 +35,7 @@ pub struct Ring {
     pub seconds: u32,
     /// How many there may be.
     pub capacity: usize,
-    /// What this stretch is called.
+    /// The name of this stretch.
     pub title: &'static str,
     slots: VecDeque<Slot>,
 }
@@ -85,7 +85,7 @@ impl Ring {
     }
 }
 
-/// What the clock did, over an hour and over two days.
+/// The history of the clock, over an hour and over two days.
 #[derive(Clone, Debug)]
 pub struct History {
     /// Ten seconds a slot.

@@ -1,4 +1,4 @@
-//! A view in words: what status, the page, logs and healthd say alike.
+//! A view as text, for status, the page, logs and healthd alike.
 
 use crate::time::RawTime;
 use crate::view::{ClockState, Leap, SourceMode, SourceState, View};
@@ -24,7 +24,7 @@ pub const STATES: [ClockState; 5] = [
     ClockState::Local,
 ];
 
-/// What selection said of a source.
+/// The result of selection for a source.
 #[must_use]
 pub const fn source_state(state: SourceState) -> &'static str {
     match state {
@@ -58,7 +58,7 @@ pub const fn leap(leap: Leap) -> &'static str {
     }
 }
 
-/// What a source is.
+/// The kind of a source.
 #[must_use]
 pub const fn mode(mode: SourceMode) -> &'static str {
     match mode {
@@ -90,7 +90,7 @@ pub fn n_selectable(view: &View) -> usize {
         .count()
 }
 
-/// Who leads, as people name it: a name where the configuration has one.
+/// The name of the system peer: the configured name if there is one.
 #[must_use]
 pub fn reference(view: &View) -> Option<String> {
     let best = view

@@ -1,4 +1,4 @@
-//! What all parts of the time service speak of: moments and spans, settings, and what is shown of the service.
+//! The vocabulary of all parts of the time service: instants and spans, settings, and the view of the service.
 //!
 //! Values only. Reads no clock, no file and no socket, and decides nothing about the time.
 

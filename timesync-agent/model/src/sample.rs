@@ -1,4 +1,4 @@
-//! What clocks and cards give: when a packet passed, and what time a reference clock has.
+//! Samples of clocks and NICs: when a packet passed, and the time of a reference clock.
 
 use crate::time::{RawTime, UnixTime};
 use crate::view::{Leap, StampSource};
@@ -10,7 +10,7 @@ pub struct Stamp {
     pub wall: UnixTime,
     /// The same on the raw clock, where that was measured and not the wall clock.
     pub raw: Option<RawTime>,
-    /// Who read the clock.
+    /// The reader of the clock.
     pub by: StampSource,
     /// Bound on the error of the reading, in seconds.
     pub error: f64,

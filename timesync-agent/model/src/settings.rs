@@ -1,4 +1,4 @@
-//! What the program believes: every value in it is legal, and whatever is not said has chrony 4.3's default.
+//! The settings of the program: every value in it is legal, and options that are not given have chrony 4.3's default.
 //!
 //! Both ways to write a configuration, TOML and chrony.conf, end here. Spans, delays and distances are in seconds and
 //! frequencies in parts per million (as chrony's are), polls are powers of two in seconds. Offsets are positive if the local clock is slow.
@@ -28,7 +28,7 @@ pub use refclock::{
     RefclockSettings, default_id, reference_id, reference_id_text,
 };
 pub use selection::{AuthSelectMode, SelectionSettings};
-pub use server::{AccessRule, RateLimit, ServerSettings, Whom};
+pub use server::{AccessRule, ClientMatch, RateLimit, ServerSettings};
 pub use source::{
     Connectivity, DEFAULT_MAX_UNREACH, DEFAULT_POOL_SOURCES, Family, Host, MAX_POLL,
     MAX_POOL_SOURCES, MAX_STRATUM, MAX_SUBSECOND_DELAY, MIN_POLL, SelectOptions, SourceOptions,
@@ -42,17 +42,17 @@ pub struct Settings {
     pub sources: Vec<SourceSettings>,
     /// Clocks of this machine.
     pub refclocks: Vec<RefclockSettings>,
-    /// `sourcedir`: directories of `*.sources` files, read again on `reload sources`. What they hold stands in `sources`, too.
+    /// `sourcedir`: directories of `*.sources` files, read again on `reload sources`. Their sources stand in `sources`, too.
     pub source_directories: Vec<PathBuf>,
-    /// Whom to believe.
+    /// Selection of sources.
     pub selection: SelectionSettings,
-    /// What is done to the clock.
+    /// The clock discipline.
     pub clock: ClockSettings,
     /// Leap seconds.
     pub leap: LeapSettings,
     /// `local`: give the own time when there is no other.
     pub local: Option<Local>,
-    /// How servers are asked.
+    /// The polling of servers.
     pub client: ClientSettings,
     /// How clients are answered.
     pub server: ServerSettings,

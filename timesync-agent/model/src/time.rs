@@ -60,7 +60,7 @@ pub struct RawTime(pub i64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnixTime(pub i64);
 
-/// Both clocks, read at one moment. What `now` is in this crate.
+/// Both clocks, read at one instant; the `now` of this crate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     /// The clock that measures.
@@ -70,8 +70,8 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// What the wall clock showed, or would have if it had not been touched since, where it gains so many parts per billion on the
-    /// raw clock.
+    /// The wall time of a raw time, if the wall clock was not touched since and gains this many parts per billion on the raw
+    /// clock.
     #[inline]
     #[must_use]
     pub fn wall_at(self, raw: RawTime, rate: f64) -> UnixTime {
@@ -80,7 +80,7 @@ impl Reading {
         self.wall - elapsed - gained
     }
 
-    /// What the raw clock showed.
+    /// The raw time of a wall time.
     #[inline]
     #[must_use]
     pub fn raw_at(self, wall: UnixTime, rate: f64) -> RawTime {

@@ -1,4 +1,4 @@
-//! What others see of the engine: one value, made at one moment and never changed.
+//! The view of the engine: one value, made at one instant and never changed.
 //!
 //! The poll loop publishes it; status, metrics, chronyc's protocol and healthd read it. Words are chronyc's where it has one.
 
@@ -63,7 +63,7 @@ pub struct SmoothingView {
     pub active: bool,
     /// Leap seconds alone are.
     pub leap_only: bool,
-    /// What clients are told less what the clock shows, in seconds.
+    /// The time for clients less the time of the clock, in seconds.
     pub offset: f64,
     /// By how much that becomes less, in parts per million.
     pub frequency: f64,
@@ -82,23 +82,23 @@ pub struct Tracking {
     pub reference_id: u32,
     /// Address of the source that leads.
     pub address: Option<IpAddr>,
-    /// Stratum that is told to clients; 0 for none.
+    /// Stratum for clients; 0 for none.
     pub stratum: u8,
     /// Leap second at hand.
     pub leap: Leap,
     /// When the clock was last told what time it is.
     pub reference_time: UnixTime,
-    /// What is left to be corrected, in seconds; positive if the clock is slow (behind true time).
+    /// The remaining correction, in seconds; positive if the clock is slow (behind true time).
     pub correction: f64,
-    /// What it was at the last update, before that was corrected.
+    /// The remaining correction at the last update, before the update.
     pub update_offset: f64,
-    /// What the last update added to that, in seconds; positive if the clock was slow.
+    /// The part that the last update added, in seconds; positive if the clock was slow.
     pub last_offset: f64,
     /// Long-term average of the offset, in seconds.
     pub rms_offset: f64,
     /// By how much the clock would gain without correction, in parts per million; positive if fast.
     pub frequency: f64,
-    /// What the leading source would add to the frequency, in parts per million.
+    /// The frequency that the system peer would add, in parts per million.
     pub residual_frequency: f64,
     /// Bound on the error of the frequency, in parts per million.
     pub skew: f64,
@@ -114,7 +114,7 @@ pub struct Tracking {
     pub n_steps: u64,
 }
 
-/// What a source is.
+/// The kind of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SourceMode {
     /// An NTP server.
@@ -124,7 +124,7 @@ pub enum SourceMode {
     ReferenceClock,
 }
 
-/// What selection said of a source; chronyc's second column.
+/// The result of selection for a source; chronyc's second column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SourceState {
     /// `?`: no reply, or none that can be used, or not allowed to be selected.
@@ -147,13 +147,13 @@ pub enum SourceState {
 pub struct SourceView {
     /// As the configuration has it: name, address or reference clock.
     pub name: String,
-    /// Where it is; none for a reference clock.
+    /// The address; none for a reference clock.
     pub address: Option<IpAddr>,
-    /// Reference ID; of a reference clock its own, else derived from the address.
+    /// Reference ID; a reference clock has its own, a server one derived from its address.
     pub reference_id: u32,
-    /// What it is.
+    /// The kind.
     pub mode: SourceMode,
-    /// What selection said.
+    /// The result of selection.
     pub state: SourceState,
     /// Its stratum.
     pub stratum: u8,
@@ -175,7 +175,7 @@ pub struct SourceView {
     pub sample_error: f64,
     /// Statistics of its samples.
     pub statistics: SourceStatistics,
-    /// What selection made of it.
+    /// The details of selection.
     pub selection: SelectionView,
     /// The key that its packets are signed with, if they are to be.
     pub key: Option<KeyView>,
@@ -183,7 +183,7 @@ pub struct SourceView {
     pub packet: Option<PacketView>,
 }
 
-/// What selection made of a source; `chronyc selectdata`.
+/// The details of selection for a source; `chronyc selectdata`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SelectionView {
     /// Why it is selected or not.
@@ -340,7 +340,7 @@ pub struct PacketView {
     pub delay: f64,
     /// Dispersion of the sample, in seconds.
     pub dispersion: f64,
-    /// What the server took to answer, in seconds.
+    /// The time that the server took to answer, in seconds.
     pub response_time: f64,
     /// Asymmetry of jitter, from −0.5 to 0.5.
     pub jitter_asymmetry: f64,
@@ -369,11 +369,11 @@ pub struct PacketView {
 pub struct PtpView {
     /// Its place among the reference clocks.
     pub clock: usize,
-    /// Who speaks the protocol: `ptp4l`, or this program.
+    /// The program that speaks the protocol: `ptp4l`, or this one.
     pub process: &'static str,
-    /// The interface; empty as long as it is not known.
+    /// The interface; empty while it is unknown.
     pub interface: String,
-    /// What the port is.
+    /// The role of the port.
     pub role: PtpRole,
     /// Whether the grandmaster is followed.
     pub state: PtpState,
@@ -399,7 +399,7 @@ pub struct PtpView {
     pub n_measured: u64,
 }
 
-/// What a port is; numbers and names of `openshift_ptp_interface_role`.
+/// The role of a port; numbers and names of `openshift_ptp_interface_role`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PtpRole {
     /// PASSIVE.

@@ -5,8 +5,8 @@
 //!   T4 ◄─── response: our number, T2, T3 ───────── T3      interleaved: the next response has T3 as the server measured it
 //! ```
 //!
-//! T1 and T4 are on the raw clock, so that nothing done to the wall clock between them matters. Never sends, and never reads a
-//! clock: [`Association::handle_timeout`] gives the octets, and whoever sends them tells when they left.
+//! T1 and T4 are on the raw clock, so that a correction of the wall clock between them does not matter. Never sends, and never
+//! reads a clock: [`Association::handle_timeout`] returns the octets, and the caller reports the time of departure.
 
 mod context;
 mod measure;
@@ -35,9 +35,9 @@ pub use measure::reference_id;
 const LONGEST_SERVICE: f64 = 4.0;
 /// The longest root distance that a server may tell (RFC 5905 §7.2, MAXDISP), in seconds.
 const LONGEST_DISTANCE: f64 = 16.0;
-/// The first stratum that is none (RFC 5905 §7.2, MAXSTRAT).
+/// The lowest stratum that is not valid (RFC 5905 §7.2, MAXSTRAT).
 const NO_STRATUM: u8 = 16;
-/// No clock that was ever set is before this, 2026-01-01: where the own one is, timestamps are read as of here.
+/// No clock that was ever set is before this, 2026-01-01: if the own clock is, timestamps are read as from that date on.
 const EPOCH: UnixTime = UnixTime(1_767_225_600 * SECOND);
 
 /// Why a datagram is no answer. Nothing is changed by it, and the answer is still waited for.
@@ -53,12 +53,12 @@ pub enum Ignored {
     Unauthenticated,
 }
 
-/// What became of a datagram.
+/// The result of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Outcome {
     /// Nothing.
     Ignored(Ignored),
-    /// It answers the request, and gives a sample unless a test failed. What the timekeeper says of that is to be told with
+    /// It answers the request, and gives a sample unless a test failed. The caller passes the timekeeper's verdict to
     /// [`Association::judge`].
     Answered(Option<Sample>),
     /// The server wants to be asked less or not at all (RFC 5905 §7.4).
@@ -67,14 +67,14 @@ pub enum Outcome {
 
 /// How often the timekeeper wants a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct PollRequest {
     /// Polling interval, as a power of two in seconds.
     pub poll: i8,
-    /// A burst under way should go on.
+    /// Continue a burst.
     pub wants_more: bool,
 }
 
-/// What is due.
+/// Due actions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Due {
     /// Send this from a socket of its own.
@@ -109,9 +109,9 @@ pub struct Association {
 /// A request that waits for its answer.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
-    /// What a basic response repeats.
+    /// The timestamps that a basic response repeats.
     transmit: NtpTimestamp,
-    /// What an interleaved one repeats, if one was asked for.
+    /// The timestamps that an interleaved response repeats, if one was requested.
     receive: Option<NtpTimestamp>,
     /// When it left, as far as that is known.
     sent: RawStamp,
@@ -120,7 +120,7 @@ struct Pending {
     until: RawTime,
 }
 
-/// One that was answered; what interleaved mode needs of it.
+/// An answered request; interleaved mode needs its times.
 #[derive(Clone, Copy, Debug)]
 struct Exchange {
     sent: RawStamp,
@@ -145,7 +145,7 @@ struct Counters {
 }
 
 impl Association {
-    /// A server that is asked from `start` on, if it is to be online.
+    /// A server that is polled from `start` on, if it is to be online.
     #[must_use]
     pub fn new(
         address: IpAddr,
@@ -176,13 +176,13 @@ impl Association {
         }
     }
 
-    /// Whom it asks.
+    /// The server's address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// How it is asked.
+    /// The polling options.
     #[must_use]
     pub fn options(&self) -> &SourceOptions {
         &self.options
@@ -214,13 +214,13 @@ impl Association {
         self.counters.n_valid > 0
     }
 
-    /// Whether it is asked.
+    /// Returns whether it is polled.
     #[must_use]
     pub fn is_online(&self) -> bool {
         self.schedule.is_online()
     }
 
-    /// Whether it is asked many times in a row.
+    /// Returns whether a burst is running.
     #[must_use]
     pub fn is_bursting(&self) -> bool {
         self.schedule.is_bursting()
@@ -244,7 +244,7 @@ impl Association {
         self.schedule.poll()
     }
 
-    //--- What is due
+    //--- Timeouts
 
     /// When [`Self::handle_timeout`] is to be called.
     #[must_use]
@@ -304,7 +304,7 @@ impl Association {
         };
         let packet = &message.packet;
         let is_interleaved = pending.receive == Some(packet.origin);
-        // Tests 1 to 3. Who does not see our requests cannot guess the number, and each is answered once.
+        // Tests 1 to 3. A sender that does not see our requests cannot guess the number, and each request has one response.
         if !(is_interleaved || packet.origin == pending.transmit)
             || packet.receive == NtpTimestamp::ZERO
             || packet.transmit == NtpTimestamp::ZERO
@@ -356,19 +356,19 @@ impl Association {
         }
     }
 
-    /// RFC 5905 §7.4. The request was repeated in it, so whoever sent it has seen that.
+    /// RFC 5905 §7.4. It repeats the request, so its sender has seen that.
     fn kissed(&mut self, code: [u8; 4], packet: &Packet, context: &Context<'_>) -> Outcome {
         self.count_poll(false);
         match &code {
             b"RATE" => self.schedule.slow_down(packet.poll, context.now.raw),
-            // Anybody on the way could say so to part us from a server for good.
+            // Any attacker on the path could send it, to cut us off from a server permanently.
             b"DENY" | b"RSTR" if self.options.key.is_some() => self.schedule.go_offline(),
             _ => self.schedule.answered(context.now.raw),
         }
         Outcome::KissOfDeath(code)
     }
 
-    /// Which exchange a response tells of; none if its sample was taken when it was less exact.
+    /// The exchange that a response reports; none if its sample was taken when it was less exact.
     fn times(
         &self,
         packet: &Packet,
@@ -442,7 +442,7 @@ impl Association {
         if tests & test::GOOD != test::GOOD {
             return None;
         }
-        // Of a source that is copied, its own source is this node's.
+        // A source with `copy` passes its own source off as this node's.
         let stratum = packet.stratum.saturating_sub(self.options.copy.into());
         self.shortest = self.shortest.min(measured.delay);
         self.schedule.is_near(self.shortest);
@@ -471,7 +471,7 @@ impl Association {
         context: &Context<'_>,
     ) -> PacketView {
         let packet = &message.packet;
-        // Where this response gave nothing new, the last measurement still stands.
+        // This response gave nothing new; the last measurement is still valid.
         let before = self.packet.unwrap_or_default();
         PacketView {
             port: self.address.port(),
@@ -504,8 +504,8 @@ impl Association {
         }
     }
 
-    /// `filter`: of so many samples the one with the shortest round trip (RFC 5905 §10), not chronyd's median: what it waited on its
-    /// way is most of the error of a sample, and half of them waited for longer than the median.
+    /// `filter`: the sample with the shortest round trip among this many (RFC 5905 §10), not chronyd's median: queueing on
+    /// the path is most of the error of a sample, and half of them queued for longer than the median.
     fn filter(&mut self, sample: Sample) -> Option<Sample> {
         let n = self.options.filter.unwrap_or(1) as usize;
         if n <= 1 {
@@ -520,8 +520,8 @@ impl Association {
             .min_by(|one, other| one.delay.total_cmp(&other.delay))
     }
 
-    /// What the timekeeper says of a sample (tests B and C), and how often it wants one.
-    pub fn judge(&mut self, verdict: Verdict, wish: Wish, now: RawTime) {
+    /// The timekeeper's verdict on a sample (tests B and C), and its wish for the poll interval.
+    pub fn judge(&mut self, verdict: Verdict, wish: PollRequest, now: RawTime) {
         self.schedule.advise(wish.poll);
         let failed = match verdict {
             Verdict::DelayRatio => test::DELAY_RATIO,
@@ -570,7 +570,7 @@ impl Association {
         self.schedule.limit(options.minpoll, options.maxpoll);
     }
 
-    /// What others see of it.
+    /// The view for people.
     pub fn show(&self, view: &mut SourceView) {
         view.address = Some(self.address.ip());
         view.reference_id = reference_id(self.address.ip());

@@ -17,13 +17,13 @@ mod tests;
 
 pub use exchange::{
     Command, Input, Measurement, Output, Record, ReferenceClockRecord, Reply, SmoothTime, SocketId,
-    Whom,
+    SourceMatch,
 };
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
-use crate::association::{Association, Context, Due, Outcome, RawStamp, Wish, reference_id};
+use crate::association::{Association, Context, Due, Outcome, PollRequest, RawStamp, reference_id};
 use crate::keys::KeyRing;
 use crate::pool::{Change, Pool};
 use random::Random;
@@ -70,7 +70,7 @@ pub struct Engine {
     outputs: VecDeque<Output>,
 }
 
-/// A server that is asked.
+/// A polled server.
 #[derive(Debug)]
 struct Member {
     name: String,
@@ -118,14 +118,14 @@ impl Engine {
         engine
     }
 
-    /// Goes on from what another process knew, as a timekeeper [does](Timekeeper::inherit).
+    /// Continues from the state of another process, as a timekeeper [does](Timekeeper::inherit).
     pub fn inherit(&mut self, state: &SavedState, now: Reading) -> bool {
         let is_taken = self.timekeeper.inherit(state, now);
         self.settle(now);
         is_taken
     }
 
-    /// Other settings from here on. Sources that are in both go on undisturbed.
+    /// Changes the settings. Sources that are in both continue undisturbed.
     pub fn configure(&mut self, settings: &Settings, keys: KeyRing, now: Reading) {
         self.timekeeper.configure(settings, now);
         self.take_up(settings, keys, now);
@@ -158,7 +158,7 @@ impl Engine {
         self.keys = keys;
     }
 
-    /// Precision of the wall clock, as measured, in seconds. What the configuration says comes before it.
+    /// The measured precision of the wall clock, in seconds. The configured precision overrides it.
     pub fn set_precision(&mut self, precision: f64) {
         self.measured_precision = precision;
     }
@@ -167,7 +167,7 @@ impl Engine {
         self.given_precision.unwrap_or(self.measured_precision)
     }
 
-    //--- What happened
+    //--- Events
 
     /// Something happened.
     pub fn handle(&mut self, input: Input<'_>, now: Reading) {
@@ -233,7 +233,7 @@ impl Engine {
         self.settle(now);
     }
 
-    /// What is to be done; ask until there is nothing.
+    /// The next action; call again until there is none.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
@@ -256,13 +256,13 @@ impl Engine {
         self.settle(now);
     }
 
-    /// What clients are told.
+    /// The time for clients.
     #[must_use]
     pub fn reference(&self, now: Reading) -> Reference {
         self.timekeeper.reference(now)
     }
 
-    /// What time it is.
+    /// The time of day.
     #[must_use]
     pub fn timekeeper(&self) -> &Timekeeper {
         &self.timekeeper
@@ -348,13 +348,13 @@ impl Engine {
         let has_no_time = member.association.has_no_time();
         let address = member.association.address().ip();
         match outcome {
-            // Somebody else may have sent it: the answer can still come.
+            // Another host may have sent it: the answer can still come.
             Outcome::Ignored(_) => return,
             Outcome::KissOfDeath(code) => self
                 .outputs
                 .push_back(Output::Log(Record::KissOfDeath { address, code })),
             Outcome::Answered(sample) => {
-                // Who has no time is none of those that are wanted.
+                // A source without time is not selectable.
                 if reach & 1 != 0 {
                     self.pool.confirm(id);
                 }
@@ -373,7 +373,7 @@ impl Engine {
     /// A sample of a server.
     fn take(&mut self, id: SourceId, sample: Sample, now: Reading) {
         let verdict = self.timekeeper.sample(id, sample, now);
-        let wish = Wish {
+        let wish = PollRequest {
             poll: self.timekeeper.advise_poll(id),
             wants_more: self.timekeeper.wants_more(id),
         };
@@ -483,7 +483,7 @@ impl Engine {
         }
     }
 
-    //--- What follows
+    //--- Consequences
 
     /// Does what the pool decided, and passes on what the timekeeper did.
     fn settle(&mut self, now: Reading) {
@@ -573,7 +573,7 @@ impl Engine {
         Weighing {
             mode: SourceMode::ReferenceClock,
             select: SelectOptions {
-                // It is steady and not right: nobody may have the time from it.
+                // It is steady and not right: no client may take the time from it.
                 noselect: options.select.noselect || options.local,
                 ..options.select
             },

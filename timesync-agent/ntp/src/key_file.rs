@@ -19,7 +19,7 @@ pub fn parse(octets: &[u8], path: &Path) -> (KeyRing, Vec<Problem>) {
     let text = String::from_utf8_lossy(octets);
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim();
-        // What a comment begins with in every file of chrony.
+        // The first letter of a comment in every file of chrony.
         if line.is_empty() || line.starts_with(['#', '%', ';', '!']) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Symmetric keys: what signs a packet and verifies it (RFC 5905 §7.3, RFC 8573; chrony's `keyfile`).
+//! Symmetric keys, which sign packets and verify them (RFC 5905 §7.3, RFC 8573; chrony's `keyfile`).
 //!
 //! A hash signs by hashing key and packet together; AES signs by CMAC (RFC 4493). A digest of more than 160 bits is cut to that in
 //! version 4, so that a MAC is never taken for an extension field (RFC 7822 §7.5.1.4); in version 3 it is whole.
@@ -144,9 +144,9 @@ pub enum KeyError {
     Empty,
     /// Not the length that the algorithm wants.
     Length {
-        /// What it wants.
+        /// The expected form.
         wanted: usize,
-        /// What there was.
+        /// The found form.
         found: usize,
     },
 }
@@ -226,7 +226,7 @@ impl Key {
         }
     }
 
-    /// The version that a client asks with unless it is told: 3 if version 4 would cut the digest (as chronyd does).
+    /// The version that a client asks with unless one is configured: 3 if version 4 would cut the digest (as chronyd does).
     #[must_use]
     pub fn suggested_version(&self) -> u8 {
         if self.algorithm.digest_length() > LONGEST_DIGEST_V4 {
@@ -300,7 +300,7 @@ impl Digested {
         }
     }
 
-    /// What a packet of `version` has of it.
+    /// The part of it that a packet of `version` has.
     fn of_version(&self, version: u8) -> &[u8] {
         let longest = if version >= 4 {
             LONGEST_DIGEST_V4
@@ -373,7 +373,7 @@ impl KeyRing {
         Some(signature.len())
     }
 
-    /// True if `mac` was made with the key it names. For a server, whom any of its keys is good enough.
+    /// True if `mac` was made with the key that it names. For a server, which accepts any of its keys.
     #[must_use]
     pub fn verify(&self, mac: &Mac<'_>) -> bool {
         let Some(key) = self.get(mac.key) else {
@@ -384,8 +384,8 @@ impl KeyRing {
         wanted.len() >= SHORTEST_DIGEST && is_same(wanted, mac.digest)
     }
 
-    /// True if `mac` was made with key `id` and no other: a source is bound to its key, or else whoever has another key of this
-    /// node could speak for it.
+    /// True if `mac` was made with key `id` and no other: a source is bound to its key, since the holder of another key of this
+    /// node could otherwise speak for it.
     #[must_use]
     pub fn verify_with(&self, id: u32, mac: &Mac<'_>) -> bool {
         mac.key == id && self.verify(mac)

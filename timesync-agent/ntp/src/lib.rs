@@ -1,4 +1,4 @@
-//! NTP: packets and their signatures, the servers that are asked, and what clients are answered.
+//! NTP: packets and their signatures, the polling of servers, and the answers to clients.
 //!
 //! ```text
 //!  Resolved ─► pool ─► association ◄── datagrams        request ─► responder ─► answer
@@ -7,7 +7,7 @@
 //!                      timekeeper ────────────────────────────────────┘
 //! ```
 //!
-//! Never opens a socket, reads a clock or waits: `engine` and `responder` are told datagrams with their stamps and the time.
+//! Never opens a socket, reads a clock or waits: `engine` and `responder` get datagrams with their timestamps and the time.
 
 pub mod association;
 pub mod engine;

@@ -1,4 +1,4 @@
-//! From the configuration's hosts to servers: names, pools, and who takes the place of a bad server.
+//! From the configuration's hosts to servers: names, pools, and the replacement of bad servers.
 //!
 //! ```text
 //!            ┌─ resolve ──► addresses ──► servers, tentative in a pool until they answer
@@ -6,7 +6,7 @@
 //!            └─ a bad server: resolve again, at most once in 30 min, and put another address in its place
 //! ```
 //!
-//! Decides which addresses are asked, and asks nobody.
+//! Decides which addresses are polled, and polls none.
 
 #[cfg(test)]
 mod tests;
@@ -27,31 +27,31 @@ const REPLACEMENT_INTERVAL: Span = Span(RESOLVE_UNIT.0 << 8);
 /// Servers in all; a configuration that names more is a mistake, or an attack on a resolver.
 const MAX_SERVERS: usize = 256;
 
-/// What is to be done.
+/// Actions.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// Look a name up, and tell [`Pool::resolved`].
     Resolve(String),
     /// Ask this server, too.
     Add {
-        /// What it is called from here on.
+        /// The number of the server from now on.
         id: SourceId,
         /// As the configuration has it.
         name: String,
-        /// Where it is.
+        /// The address.
         address: IpAddr,
-        /// How it is asked.
+        /// The polling options.
         options: Box<SourceOptions>,
     },
     /// Do not ask it any more.
     Remove(SourceId),
-    /// Of what was said before this, one server takes the place of another.
+    /// After the actions before this, one server replaces another.
     Replaced {
         /// As the configuration has it.
         name: String,
-        /// Which one is gone.
+        /// The server that has gone.
         old: IpAddr,
-        /// Which one came.
+        /// The server that replaces it.
         new: IpAddr,
     },
 }
@@ -59,7 +59,7 @@ pub enum Change {
 /// Why a host is not asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// Its address is asked already.
+    /// Its address is polled already.
     AlreadyPresent,
     /// There are as many as can be.
     TooMany,
@@ -86,7 +86,7 @@ struct Entry {
     replaced: Option<RawTime>,
 }
 
-/// A server that is asked.
+/// A polled server.
 #[derive(Clone, Copy, Debug)]
 struct Server {
     id: SourceId,
@@ -119,7 +119,7 @@ impl Entry {
         self.settings.pool.unwrap_or(1)
     }
 
-    /// Servers that are asked to find these.
+    /// The servers that find these.
     fn tentative(&self) -> usize {
         match self.settings.pool {
             Some(wanted) => (2 * wanted).min(MAX_POOL_SOURCES),
@@ -149,7 +149,7 @@ impl Pool {
         pool
     }
 
-    /// Others from here on. What has not changed goes on undisturbed.
+    /// Changes the hosts. Unchanged ones continue undisturbed.
     pub fn configure(&mut self, sources: &[SourceSettings], now: RawTime) {
         let mut old = std::mem::take(&mut self.entries);
         let mut kept = Vec::new();
@@ -191,7 +191,7 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// Its address is asked already, whatever the port, or there are as many as can be.
+    /// Its address is polled already, at any port, or there are as many as can be.
     pub fn append(&mut self, settings: &SourceSettings, now: RawTime) -> Result<(), Refused> {
         if let Host::Address(address) = settings.host
             && self.has(address)
@@ -205,7 +205,7 @@ impl Pool {
         Ok(())
     }
 
-    /// chronyc's `delete`: false if nobody of this address is asked. A pool goes on with one server less.
+    /// chronyc's `delete`: false if no server has this address. A pool continues with one server less.
     pub fn delete(&mut self, address: IpAddr) -> bool {
         let of_address = |server: &Server| server.address == address;
         let has = |entry: &Entry| entry.servers.iter().any(of_address);
@@ -237,7 +237,7 @@ impl Pool {
         servers.any(|server| server.address == address)
     }
 
-    /// Who is asked, in the order of the configuration.
+    /// The servers, in the order of the configuration.
     pub fn ids(&self) -> impl Iterator<Item = SourceId> {
         let servers = self.entries.iter().flat_map(|entry| &entry.servers);
         servers.map(|server| server.id)
@@ -250,7 +250,7 @@ impl Pool {
         self.entries.iter().map(missing).sum()
     }
 
-    /// What is to be done; ask until there is nothing.
+    /// The next action; call again until there is none.
     pub fn poll_change(&mut self) -> Option<Change> {
         self.changes.pop_front()
     }
@@ -373,7 +373,7 @@ impl Pool {
         }
     }
 
-    /// Nobody is asked twice; and of names the family may be said.
+    /// No server is polled twice; and a name may be restricted to one family.
     fn is_free(&self, place: usize, address: IpAddr) -> bool {
         let family = self
             .entries
@@ -448,7 +448,7 @@ impl Pool {
         }
     }
 
-    /// chronyc's `refresh`: every name is looked up again, and a server that its name does not stand for any more is replaced.
+    /// chronyc's `refresh`: looks up every name again, and replaces a server whose name has other addresses by now.
     pub fn refresh(&mut self, now: RawTime) {
         for entry in &mut self.entries {
             if entry.name().is_some() && !matches!(entry.resolution, Resolution::Asked(_)) {

@@ -5,8 +5,8 @@
 //!               wire            acl                    clients, rate     keys         interleaved, reference
 //! ```
 //!
-//! Only requests are answered, in their own version, by what is never longer than they are: nothing that is sent here can be made
-//! to hit somebody else harder than the sender could. What is remembered of clients is bounded.
+//! The responder answers only requests, in their own version, and never with more octets than they have: a sender cannot use it
+//! to hit a victim harder than the sender could alone. The memory of clients is bounded.
 //!
 //! Reads no clock and sends nothing: stamps come with the request, and the time of sending from a function that is called last.
 
@@ -59,9 +59,9 @@ const UNSYNCHRONISED_DISTANCE: f64 = 1.0;
 /// A datagram and what is known of how it came.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// What it holds.
+    /// The datagram.
     pub datagram: &'a [u8],
-    /// Who sent it.
+    /// The sender.
     pub from: SocketAddr,
     /// When it came, on the wall clock of this node.
     pub received: UnixTime,
@@ -69,10 +69,10 @@ pub struct Request<'a> {
     pub stamp: StampSource,
 }
 
-/// What becomes of a datagram.
+/// The result of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The first so many octets of the buffer are sent back.
+    /// Send the first octets of the buffer back, this many.
     Reply {
         /// How many.
         length: usize,
@@ -100,7 +100,7 @@ pub enum Reason {
     TooLong,
 }
 
-/// What all responders of a node share: memory of clients and of answers, and what was counted.
+/// The state that all responders of a node share: memory of clients and of answers, and counters.
 #[derive(Debug)]
 pub struct Tables {
     clients: Clients,
@@ -161,7 +161,7 @@ impl Tables {
         self.clients.at(place)
     }
 
-    /// Begins to count anew for the client at a place.
+    /// Resets the counters of the client at a place.
     pub fn reset_client(&self, place: usize) {
         self.clients.reset(place);
     }
@@ -178,13 +178,13 @@ impl Tables {
         }
     }
 
-    /// Begins to count anew.
+    /// Resets the counters.
     pub fn reset_statistics(&self) {
         self.counters.reset();
     }
 }
 
-/// What answers: one for each thread.
+/// A responder: one for each thread.
 #[derive(Debug)]
 pub struct Responder {
     tables: Arc<Tables>,
@@ -306,12 +306,13 @@ impl Responder {
     }
 }
 
-/// A timestamp whose digits below the precision of the clock are random: they are not known, and nobody shall guess them.
+/// A timestamp whose digits below the precision of the clock are random: their true values are unknown, and an attacker shall
+/// not guess them.
 fn blurred(time: UnixTime, random: u64, policy: &Policy) -> NtpTimestamp {
     NtpTimestamp(NtpTimestamp::of(time).0 ^ (random & policy.blur))
 }
 
-/// What a stamp was taken of.
+/// The event of a timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
     Received,
@@ -334,7 +335,7 @@ fn is_request(packet: &Packet, port: u16) -> bool {
 
 /// The key of a request that is signed, if it is good.
 fn authenticate(message: &Message<'_>, policy: &Policy) -> Result<Option<u32>, Reason> {
-    // NTS is not spoken here: who wants it would not believe an answer without.
+    // NTS is not supported: a client that requires it would not accept an answer without it.
     if message
         .extension(NTS_COOKIE)
         .or_else(|| message.extension(NTS_AUTHENTICATOR))
@@ -361,7 +362,7 @@ fn told(request: &Packet, policy: &Policy, reference: &Reference, now: UnixTime)
         root_dispersion: NtpShort::from_seconds(UNSYNCHRONISED_DISTANCE),
         ..Packet::default()
     };
-    // Stratum 16 is told as 0 (RFC 5905 §7.3).
+    // Stratum 16 is sent as 0 (RFC 5905 §7.3).
     if !reference.is_synchronised() || reference.stratum >= UNSYNCHRONISED_STRATUM {
         return packet;
     }

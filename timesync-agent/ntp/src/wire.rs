@@ -28,7 +28,8 @@ pub const LONGEST_PACKET: usize = HEADER_LENGTH + 1024 + KEY_ID_LENGTH + LONGEST
 pub const KEY_ID_LENGTH: usize = 4;
 /// The shortest digest that is taken for one: MD5's.
 pub const SHORTEST_DIGEST: usize = 16;
-/// The longest digest of a version 4 packet: what is longer is cut, so that a MAC is told from an extension field (RFC 7822 §7.5.1.4).
+/// The longest digest of a version 4 packet: a longer one is cut, so that a MAC differs from an extension field (RFC 7822
+/// §7.5.1.4).
 pub const LONGEST_DIGEST_V4: usize = 20;
 /// The longest digest of all: that of SHA-512.
 pub const LONGEST_DIGEST: usize = 64;
@@ -53,7 +54,7 @@ pub enum Malformed {
     Length(usize),
     /// Version 0, or newer than 4.
     Version(u8),
-    /// What follows the header of version 4 is neither extension field nor MAC.
+    /// The octets behind the header of version 4 are neither extension field nor MAC.
     Extension,
 }
 
@@ -74,7 +75,7 @@ impl std::error::Error for Malformed {}
 pub struct Message<'a> {
     /// The header.
     pub packet: Packet,
-    /// What lies between header and trailer; empty below version 4.
+    /// The octets between header and trailer; empty below version 4.
     pub extensions: ExtensionFields<'a>,
     /// How it ends.
     pub trailer: Trailer<'a>,
@@ -98,9 +99,9 @@ pub enum Trailer<'a> {
 /// A message authentication code (RFC 5905 §7.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mac<'a> {
-    /// Which key.
+    /// The number of the key.
     pub key: u32,
-    /// What was computed with it.
+    /// The digest.
     pub digest: &'a [u8],
     /// Over what: all that stands before.
     pub covered: &'a [u8],
@@ -111,8 +112,8 @@ pub struct Mac<'a> {
 impl<'a> Message<'a> {
     /// Reads a whole datagram.
     ///
-    /// What follows the header of a version 4 packet is a MAC if it has the length of one (20 or 24 octets with the key ID), else
-    /// an extension field: RFC 7822 §7.5.1 makes both readings possible, and forbids what would be ambiguous.
+    /// The octets behind the header of a version 4 packet are a MAC if they have the length of one (20 or 24 octets with the
+    /// key ID), else an extension field: RFC 7822 §7.5.1 makes both readings possible, and forbids ambiguous lengths.
     ///
     /// # Errors
     ///
@@ -201,7 +202,7 @@ impl<'a> Trailer<'a> {
     }
 }
 
-/// Puts a packet together in a buffer that is given; what does not fit is refused and leaves the buffer as it was.
+/// Writes a packet into a given buffer; refuses a part that does not fit, and leaves the buffer as it was.
 #[derive(Debug)]
 pub struct Writer<'a> {
     buffer: &'a mut [u8],
@@ -229,8 +230,8 @@ impl<'a> Writer<'a> {
         true
     }
 
-    /// Appends a key ID and what `sign` makes of all that stands before: it is given that and room for the digest, and returns the
-    /// digest's length. False when there is no room or nothing was signed.
+    /// Appends a key ID and the digest from `sign`, which gets all octets before it and room for the digest, and returns the
+    /// digest's length. False when there is no room or no digest.
     pub fn mac(&mut self, key: u32, sign: impl FnOnce(&[u8], &mut [u8]) -> Option<usize>) -> bool {
         let Some((covered, rest)) = self.buffer.split_at_mut_checked(self.length) else {
             return false;

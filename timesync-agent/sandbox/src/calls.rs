@@ -1,7 +1,7 @@
 //! The system calls that keeping the time makes, once everything is open.
 //!
-//! Names and numbers are those of the machine that this is compiled for. What the thread that keeps the time calls in every round
-//! comes first: older kernels walk the list.
+//! Names and numbers are those of the machine that this is compiled for. The calls of every round of the timekeeping thread
+//! come first: older kernels walk the list.
 
 use super::filter::Rule;
 
@@ -126,7 +126,7 @@ const ALWAYS: &[libc::c_long] = &[
     libc::SYS_restart_syscall,
     libc::SYS_exit,
     libc::SYS_exit_group,
-    // What it is and what it may use.
+    // The process's identity and limits.
     libc::SYS_getrandom,
     libc::SYS_getrusage,
     libc::SYS_prlimit64,
@@ -183,7 +183,7 @@ const FAMILIES: &[i64] = &[
 
 /// Requests to descriptors: none that types into a terminal or changes a card but for its stamps.
 const REQUESTS: &[i64] = &[
-    // What a descriptor is, and whether it waits.
+    // The kind of a descriptor, and its flags.
     0x5401,
     0x5413,
     0x541b,
@@ -234,7 +234,7 @@ pub(super) fn allowed(process: u32) -> Vec<Rule> {
         Rule::Argument(libc::SYS_socket, 0, FAMILIES),
         Rule::Argument(libc::SYS_ioctl, 1, REQUESTS),
         Rule::Argument(libc::SYS_prctl, 0, PROCESS),
-        // A process that is to end tells itself, and sends signals to nobody else.
+        // A process that is to end signals itself, and no other process.
         Rule::Only(libc::SYS_kill, 0, process),
         // A thread, never a process.
         Rule::Bit(libc::SYS_clone, 0, libc::CLONE_THREAD.cast_unsigned()),

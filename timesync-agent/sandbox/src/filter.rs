@@ -1,9 +1,9 @@
 //! The list of system calls as a program of the kernel's packet filter (`seccomp(2)`).
 //!
-//! A program for each list is forty lines; what a crate for it would add are tables of names and another format. It looks at the
-//! architecture, then at the number of the call, then at one argument where the rule wants that.
+//! A program for each list is forty lines; a crate for it would add tables of names and another format. It looks at the
+//! architecture, then at the number of the call, then at one argument if the rule names one.
 
-/// What may be called.
+/// An allowed call.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Rule {
     /// This call.
@@ -20,12 +20,22 @@ pub(super) enum Rule {
 
 /// An instruction (linux/filter.h, `struct sock_filter`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
 pub(super) struct Instruction {
     code: u16,
     if_true: u8,
     if_false: u8,
     value: u32,
+}
+
+impl From<Instruction> for libc::sock_filter {
+    fn from(instruction: Instruction) -> Self {
+        Self {
+            code: instruction.code,
+            jt: instruction.if_true,
+            jf: instruction.if_false,
+            k: instruction.value,
+        }
+    }
 }
 
 /// Loads four octets of `struct seccomp_data`.
@@ -46,11 +56,11 @@ const FAIL: u32 = 0x0005_0000;
 /// The process ends.
 const KILL: u32 = 0x8000_0000;
 
-/// Where the number of the call is.
+/// The offset of the number of the call.
 const NUMBER: u32 = 0;
-/// Where the architecture is.
+/// The offset of the architecture.
 const ARCHITECTURE: u32 = 4;
-/// Where the arguments are, eight octets each; of ours the lower half counts, which comes first.
+/// The offset of the arguments, eight octets each; the filter compares the lower half, which comes first.
 const ARGUMENTS: u32 = 16;
 
 /// `AUDIT_ARCH_*` of this machine (linux/audit.h).
@@ -60,7 +70,7 @@ const OURS: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
 const OURS: u32 = 0xc000_00b7;
 
-/// The program. What no rule names fails with EPERM.
+/// The program. A call that no rule names fails with EPERM.
 pub(super) fn program(rules: &[Rule]) -> Vec<Instruction> {
     let mut program = vec![
         load(ARCHITECTURE),
@@ -135,7 +145,7 @@ fn number(call: libc::c_long) -> u32 {
     low(call)
 }
 
-/// A call of which one argument is looked at.
+/// A call with a test of one argument.
 fn one(call: libc::c_long, argument: u32, passes: Instruction) -> [Instruction; 5] {
     [
         test(EQUAL, number(call), 0, 4),

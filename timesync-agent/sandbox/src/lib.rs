@@ -1,4 +1,4 @@
-//! What this process gives up once it runs: privileges and system calls that keeping the time does not need.
+//! The privileges and system calls that this process gives up once it runs, since timekeeping does not need them.
 //!
 //! Three things. Capabilities are dropped but for those that are used ([`Capabilities`]); nothing that is executed gains any (no
 //! new privileges); and system calls that are not on a list are refused with EPERM (seccomp, over all threads). So no program is
@@ -11,9 +11,10 @@
 
 mod calls;
 mod filter;
-mod sys;
 
 use std::io;
+
+use sys::privilege;
 
 /// The capabilities that keeping the time may need (`capabilities(7)`); all others are dropped.
 #[expect(
@@ -28,21 +29,21 @@ pub struct Capabilities {
     pub bind_ports: bool,
     /// `CAP_NET_RAW`: PTP over Ethernet.
     pub raw_packets: bool,
-    /// `CAP_NET_ADMIN`: the card is told to stamp packets.
+    /// `CAP_NET_ADMIN`: to make the NIC timestamp packets.
     pub configure_cards: bool,
 }
 
 impl Capabilities {
-    /// Drops all others, of this thread and of those that it starts later. What it does not have it does not get.
+    /// Drops all others, of this thread and of those that it starts later. Adds none.
     ///
     /// # Errors
     ///
     /// The kernel refuses.
     pub fn keep(self) -> io::Result<()> {
         let kept = self.bits();
-        sys::drop_bounds(kept);
-        sys::set_capabilities(sys::permitted()? & kept)?;
-        sys::no_new_privileges()
+        privilege::drop_bounds(kept);
+        privilege::keep_capabilities(privilege::permitted()? & kept)?;
+        privilege::no_new_privileges()
     }
 
     /// As the kernel numbers them (linux/capability.h).
@@ -65,8 +66,10 @@ impl Capabilities {
 ///
 /// The kernel knows no seccomp, or refuses.
 pub fn forbid() -> io::Result<()> {
-    sys::no_new_privileges()?;
-    sys::install(&filter::program(&calls::allowed(std::process::id())))
+    privilege::no_new_privileges()?;
+    let program = filter::program(&calls::allowed(std::process::id()));
+    let program: Vec<_> = program.into_iter().map(Into::into).collect();
+    privilege::install_filter(&program)
 }
 
 #[cfg(test)]

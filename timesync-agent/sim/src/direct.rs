@@ -12,7 +12,7 @@ use timekeeper::{Drift, Effect, Note, Sample, SourceId, Timekeeper, Weighing};
 /// A server of stratum 1 that believes its clock.
 #[derive(Debug)]
 pub struct Server {
-    /// What it is wrong by, in seconds.
+    /// The error, in seconds.
     pub error: f64,
     /// A leap second that it announces, and that its clock has at midnight.
     pub leap: Leap,
@@ -20,7 +20,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// It is wrong by so many seconds.
+    /// It is wrong by this many seconds.
     #[must_use]
     pub fn new(error: f64) -> Self {
         Self {
@@ -37,7 +37,7 @@ impl Server {
         self
     }
 
-    /// What its clock shows, and what it announces, when the wall clock shows `time`.
+    /// The time and the announcement of the source when the wall clock shows `time`.
     pub(super) fn leap(&self, time: UnixTime) -> (UnixTime, Leap) {
         let since = (time - EPOCH).seconds() - MIDNIGHT;
         match self.leap {
@@ -103,11 +103,11 @@ const BURST_GOOD: u32 = 4;
 /// A client: the timekeeper and as much around it as there has to be. It answers, too.
 #[derive(Debug)]
 pub struct Client {
-    /// What it believes.
+    /// The estimate.
     pub timekeeper: Timekeeper,
     polled: BTreeMap<SourceId, Polled>,
     actions: VecDeque<Action>,
-    /// What it said.
+    /// The sample.
     pub notes: Vec<Note>,
     n_requests: u64,
     options: Weighing,
@@ -186,7 +186,7 @@ impl Client {
     }
 }
 
-/// Of a host, in place of an address.
+/// The number of a host, in place of an address.
 fn reference_id(host: HostId) -> u32 {
     u32::try_from(host)
         .unwrap_or(u32::MAX)

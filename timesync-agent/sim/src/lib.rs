@@ -23,7 +23,7 @@ use timekeeper::Timekeeper;
 /// A host, by its number.
 pub type HostId = usize;
 
-/// What hosts send each other.
+/// A packet between hosts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Payload {
     /// A question, with a number that comes back.
@@ -36,10 +36,10 @@ pub enum Payload {
     Answer(u64, Vec<u8>),
 }
 
-/// What an NTP response says.
+/// The contents of an NTP response.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reply {
-    /// Of the request.
+    /// The number of the request.
     pub number: u64,
     /// When the request came, on the server's clock.
     pub received: UnixTime,
@@ -57,14 +57,14 @@ pub struct Reply {
     pub root_dispersion: f64,
 }
 
-/// What a program does to its host and the network.
+/// The actions of a program on its host and the network.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Sends.
     Send {
-        /// To whom.
+        /// The receiver.
         to: HostId,
-        /// What.
+        /// The packet.
         payload: Payload,
     },
     /// Sets the rate of the wall clock, in parts per billion of the raw clock.
@@ -75,7 +75,7 @@ pub enum Action {
     Arm(Leap),
 }
 
-/// What runs on a host.
+/// A program that runs on a host.
 pub trait Program {
     /// When there is something to do.
     fn poll_timeout(&self, now: Reading) -> Option<RawTime>;
@@ -83,13 +83,13 @@ pub trait Program {
     fn handle_timeout(&mut self, now: Reading);
     /// Something came.
     fn receive(&mut self, from: HostId, payload: &Payload, now: Reading);
-    /// What is to be done; asked until there is nothing.
+    /// The next action; called again until there is none.
     fn poll_action(&mut self) -> Option<Action>;
     /// Requests so far.
     fn n_requests(&self) -> u64 {
         0
     }
-    /// What it believes, if it believes.
+    /// The program's estimate of the time, if it has one.
     fn timekeeper(&self) -> Option<&Timekeeper> {
         None
     }
@@ -102,10 +102,10 @@ struct Host {
     alive: bool,
 }
 
-/// What happens, in its order.
+/// Events, in their order.
 struct Arrival {
     at: f64,
-    /// Of two at once, the one sent first.
+    /// The order of sending decides between two at one time.
     order: u64,
     from: HostId,
     to: HostId,
@@ -133,7 +133,7 @@ impl std::fmt::Debug for World {
     }
 }
 
-/// Who watches the clocks, once a second.
+/// Observes the clocks, once a second.
 pub trait Observer {
     /// `offset` and `frequency` of each wall clock against true time, in seconds and in seconds per second.
     fn second(&mut self, now: f64, host: HostId, offset: f64, frequency: f64);
@@ -142,7 +142,7 @@ pub trait Observer {
 }
 
 impl World {
-    /// Nobody lives here yet.
+    /// No program runs here yet.
     #[must_use]
     pub fn new(seed: u64, network: Network) -> Self {
         Self {
@@ -166,7 +166,7 @@ impl World {
         self.hosts.len() - 1
     }
 
-    /// What both clocks of a host show.
+    /// The time of both clocks of a host.
     #[must_use]
     pub fn reading(&self, host: HostId) -> Reading {
         self.hosts
@@ -190,7 +190,7 @@ impl World {
             .map_or(0, |host| host.program.n_requests())
     }
 
-    /// What the program of a host believes.
+    /// The estimate of a host's program.
     #[must_use]
     pub fn timekeeper(&self, host: HostId) -> Option<&Timekeeper> {
         self.hosts.get(host)?.program.timekeeper()

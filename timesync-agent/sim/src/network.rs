@@ -1,4 +1,4 @@
-//! What packets meet on their way.
+//! The delays of packets.
 
 use super::HostId;
 use super::random::Random;
@@ -32,9 +32,9 @@ pub struct Congestion {
     pub period: f64,
     /// How long it lasts, in seconds.
     pub duration: f64,
-    /// What it adds to the way there.
+    /// The delay of the outward path.
     pub there: Jitter,
-    /// What it adds to the way back.
+    /// The delay of the return path.
     pub back: Jitter,
 }
 
@@ -45,9 +45,9 @@ pub struct Path {
     pub base: f64,
     /// More of it on the way there, from a moment on: that moment and how much, in seconds.
     pub longer: Option<(f64, f64)>,
-    /// What is added to that.
+    /// The added delay.
     pub jitter: Jitter,
-    /// What is added at times.
+    /// The occasional added delay.
     pub congestion: Option<Congestion>,
     /// Probability that a packet is lost.
     pub loss: f64,

@@ -14,7 +14,7 @@ const UPTIME: i64 = 1000 * SECOND;
 /// The clocks of a machine.
 #[derive(Clone, Debug)]
 pub struct LocalClock {
-    /// What the crystal gains in a second.
+    /// The gain of the crystal in a second.
     frequency: f64,
     /// Deviation of what that gains in a second.
     wander: f64,
@@ -25,7 +25,7 @@ pub struct LocalClock {
     raw: f64,
     /// Wall time less true time 0, in nanoseconds.
     wall: f64,
-    /// What the kernel adds to the rate.
+    /// The kernel's change of the rate.
     rate: f64,
     /// The kernel inserts or deletes a second at midnight.
     leap: Leap,
@@ -76,7 +76,7 @@ impl LocalClock {
         self.wall / 1e9 - now
     }
 
-    /// What the wall clock gains in a second.
+    /// The gain of the wall clock in a second.
     #[must_use]
     pub fn frequency(&self) -> f64 {
         (1.0 + self.crystal()) * (1.0 + self.rate) - 1.0

@@ -12,7 +12,7 @@ use ntp::responder::{Answer, Policy, Request, Responder, Tables};
 use random::Random;
 use time_model::sample::Stamp;
 use time_model::settings::{
-    AccessRule, Host, ServerSettings, Settings, SourceOptions, SourceSettings, Whom,
+    AccessRule, ClientMatch, Host, ServerSettings, Settings, SourceOptions, SourceSettings,
 };
 use time_model::time::{RawTime, Reading, Span};
 use time_model::view::StampSource;
@@ -49,7 +49,7 @@ pub fn source(of: HostId, options: &SourceOptions) -> SourceSettings {
     }
 }
 
-/// What answers on a host.
+/// A responder on a host.
 #[derive(Debug)]
 struct Answers {
     responder: Responder,
@@ -63,7 +63,7 @@ impl Answers {
             access: vec![AccessRule {
                 allow: true,
                 all: true,
-                whom: Whom::Everybody,
+                whom: ClientMatch::Everybody,
             }],
             ..ServerSettings::default()
         };
@@ -174,10 +174,10 @@ pub struct Node {
     engine: Engine,
     answers: Answers,
     address: IpAddr,
-    /// Whose answer each open socket waits for.
+    /// The expected server of each open socket.
     sockets: BTreeMap<SocketId, HostId>,
     actions: VecDeque<Action>,
-    /// What it said.
+    /// The sample.
     pub notes: Vec<Note>,
     n_requests: u64,
 }

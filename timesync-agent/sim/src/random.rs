@@ -37,12 +37,12 @@ impl Random {
         ((self.bits() >> 11) as f64 + 0.5) / 9_007_199_254_740_992.0
     }
 
-    /// Of mean 1.
+    /// With mean 1.
     pub fn exponential(&mut self) -> f64 {
         -self.uniform().ln()
     }
 
-    /// Of mean 0 and deviation 1 (Box and Muller).
+    /// With mean 0 and deviation 1 (Box and Muller).
     pub fn normal(&mut self) -> f64 {
         if let Some(spare) = self.spare.take() {
             return spare;

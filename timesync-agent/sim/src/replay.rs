@@ -1,7 +1,7 @@
-//! A recorded measurements log, through the filter: what the timekeeper would have made of it.
+//! Puts a recorded measurements log through the filter, and shows the timekeeper's results.
 //!
-//! Lines are chrony's `measurements.log`, which this agent writes, too. The clock that was recorded was corrected meanwhile, and
-//! nobody knows by how much: it is taken as it was, and its corrections are wander to the filter.
+//! Lines are chrony's `measurements.log`, which this agent writes, too. The recorded clock was corrected meanwhile by an
+//! unknown amount: the replay takes it as it was, and its corrections are wander to the filter.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -24,7 +24,7 @@ const COLUMNS: usize = 18;
 pub struct Measurement {
     /// When, on the clock that was recorded.
     pub at: UnixTime,
-    /// Who answered.
+    /// The server that answered.
     pub address: IpAddr,
     /// LI.
     pub leap: Leap,
@@ -44,7 +44,7 @@ pub struct Measurement {
     pub root_delay: f64,
     /// In seconds.
     pub root_dispersion: f64,
-    /// Whom it followed.
+    /// The reference ID of the server.
     pub reference_id: u32,
 }
 
@@ -54,15 +54,15 @@ pub enum LineError {
     /// There are too few columns.
     #[error("{n} columns instead of {COLUMNS} or more")]
     Columns {
-        /// So many.
+        /// The number of samples.
         n: usize,
     },
     /// A column is not what it should be.
     #[error("{what} cannot be {text:?}")]
     Column {
-        /// Which one.
+        /// The source.
         what: &'static str,
-        /// What it is.
+        /// The value.
         text: String,
     },
     /// There are more sources than anybody has.
@@ -195,7 +195,7 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
     365 * year + year / 4 - year / 100 + year / 400 + day_of_year - 719_468
 }
 
-/// What was made of a source.
+/// The results for a source.
 #[derive(Clone, Debug, Default)]
 pub struct Replayed {
     /// As at the end of the log.
@@ -255,7 +255,7 @@ impl Replay {
         if n == MAX_SOURCES && !self.sources.contains_key(&measurement.address) {
             return Err(LineError::Sources);
         }
-        // Nobody corrects the clock that was recorded here, and so it is the raw one, too.
+        // No program corrects the recorded clock in a replay, and so it is the raw one, too.
         let raw = RawTime(measurement.at.0);
         self.now = Reading {
             raw,
@@ -295,7 +295,7 @@ impl Replay {
         Ok(())
     }
 
-    /// What was made of each source.
+    /// The results for each source.
     #[must_use]
     pub fn finish(&self) -> Vec<Replayed> {
         self.sources
@@ -333,7 +333,7 @@ impl Replay {
             "Contrad.",
             "Deviation",
             "Prediction",
-            "of quick",
+            "Quick pred.",
             "Skew ppm"
         );
         for source in self.finish() {

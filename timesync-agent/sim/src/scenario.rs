@@ -1,4 +1,4 @@
-//! Scenarios in which chronyd's figures are known, and some in which nobody may diverge.
+//! Scenarios with known figures of chronyd, and some in which the clock must not diverge.
 
 use super::network::{Congestion, Jitter, Network, Path};
 use super::oscillator::LocalClock;
@@ -12,9 +12,9 @@ use timekeeper::Weighing;
 pub struct Scenario {
     /// A letter or two.
     pub name: &'static str,
-    /// What it is.
+    /// The description.
     pub what: &'static str,
-    /// The clock is ahead by so many seconds.
+    /// The clock is ahead by this many seconds.
     pub offset: f64,
     /// It gains so much in a second.
     pub frequency: f64,
@@ -24,7 +24,7 @@ pub struct Scenario {
     pub wave: Option<(f64, f64)>,
     /// Between the client and each server.
     pub path: Path,
-    /// What each server is wrong by.
+    /// The error of each server.
     pub servers: &'static [f64],
 }
 
@@ -185,7 +185,7 @@ pub fn endured() -> Vec<Scenario> {
         },
         Scenario {
             name: "L",
-            what: "the way there becomes 200 µs longer, which nobody can see",
+            what: "the outward path becomes 200 µs longer, invisibly",
             path: Path {
                 longer: Some((8000.0, 200e-6)),
                 ..mild.path.clone()

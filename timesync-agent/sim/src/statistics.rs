@@ -31,7 +31,7 @@ pub struct Summary {
 }
 
 impl Record {
-    /// Of this host.
+    /// A record of this host.
     #[must_use]
     pub fn new(host: HostId) -> Self {
         Self {

@@ -5,7 +5,7 @@ use super::packets::{Node, Server, source};
 use super::scenario::{self, POLLS, Scenario};
 use super::statistics::{Record, Summary, median};
 use super::{HostId, Observer, World};
-use time_model::settings::{AccessRule, LeapMode, Local, Settings, SourceOptions, Whom};
+use time_model::settings::{AccessRule, ClientMatch, LeapMode, Local, Settings, SourceOptions};
 use time_model::time::{SECOND, Span, UnixTime};
 use time_model::view::{ClockState, Leap, SourceState};
 use timekeeper::LeapSecond;
@@ -153,7 +153,7 @@ fn asking(hosts: impl Iterator<Item = HostId>) -> Settings {
     settings.server.access = vec![AccessRule {
         allow: true,
         all: true,
-        whom: Whom::Everybody,
+        whom: ClientMatch::Everybody,
     }];
     settings
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use daemon::snapshot::Reader;
 
-use crate::server::Supply;
+use crate::server::AnswerData;
 use crate::system::Events;
 use crate::system::clock;
 use crate::system::socket::{Listener, has_ipv6};
@@ -24,10 +24,10 @@ const AT_ONCE: usize = 64;
 /// Answers whose stamp has not come yet. The kernel gives it within a millisecond, or never.
 const UNSTAMPED: usize = 64;
 
-/// What answers.
+/// The answering side of the loop.
 #[derive(Debug)]
 pub(super) struct Answerer {
-    ntp_listeners: Vec<Door>,
+    ntp_listeners: Vec<AnsweringSocket>,
     responder: Responder,
     policy: Reader<Policy>,
     tables: Arc<Tables>,
@@ -36,7 +36,7 @@ pub(super) struct Answerer {
 
 /// A socket, and answers from it whose stamp has not come yet, by their numbers.
 #[derive(Debug)]
-struct Door {
+struct AnsweringSocket {
     listener: Listener,
     n_sent: u32,
     unstamped: VecDeque<(u32, Receipt)>,
@@ -47,7 +47,7 @@ impl Answerer {
     pub(super) fn open(
         settings: &ServerSettings,
         inherited: Vec<OwnedFd>,
-        supply: Supply,
+        supply: AnswerData,
         random: Random,
     ) -> Result<Self, AgentError> {
         let listeners = match inherited.is_empty() {
@@ -58,7 +58,7 @@ impl Answerer {
                 .collect::<io::Result<_>>()
                 .map_err(system("use a socket that was handed over"))?,
         };
-        let ntp_listeners = listeners.into_iter().map(|listener| Door {
+        let ntp_listeners = listeners.into_iter().map(|listener| AnsweringSocket {
             listener,
             n_sent: 0,
             unstamped: VecDeque::new(),
@@ -72,14 +72,14 @@ impl Answerer {
         })
     }
 
-    /// What to wait for.
+    /// The descriptors to wait for.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = RawFd> {
         self.ntp_listeners
             .iter()
             .map(|door| door.listener.descriptor())
     }
 
-    /// What clients are told from here on.
+    /// The time that clients get from now on.
     pub(super) fn refresh(&mut self, reference: &Reference) {
         self.reference = *reference;
         self.policy.refresh();

@@ -16,12 +16,12 @@ use time_model::settings::{LogSettings, Settings};
 use time_model::time::UnixTime;
 use timekeeper::{Drift, SavedState};
 
-/// Lines that wait for the disk. When it is that slow, lines are lost and the time goes on.
+/// Lines that wait for the disk. When the disk is slower, lines are lost, and timekeeping continues.
 const QUEUE: usize = 1024;
 /// Mode of a log directory that has to be made: others have no business there.
 const DIRECTORY_MODE: u32 = 0o750;
 
-/// What is to be written.
+/// Something to write.
 #[derive(Debug)]
 enum Work {
     Drift(PathBuf, Drift),
@@ -29,7 +29,7 @@ enum Work {
     Line(PathBuf, Log, String),
 }
 
-/// Who has things written. Without drift file and logs there is no thread.
+/// The handle of the file writer. Without drift file and logs there is no thread.
 #[derive(Debug, Default)]
 pub(super) struct FileWriter {
     drift_file: Option<PathBuf>,
@@ -104,7 +104,7 @@ impl FileWriter {
 
 fn write_all(work: &Receiver<Work>, banner: u32) {
     let mut n_lines: BTreeMap<Log, u32> = BTreeMap::new();
-    // Of a disk that is full or a directory that is not ours a line is said once, and again after it went well.
+    // Reports a full disk or a foreign directory once, and again after a success in between.
     let mut has_failed = false;
     while let Ok(work) = work.recv() {
         let (path, result) = match work {
@@ -131,7 +131,7 @@ fn write_all(work: &Receiver<Work>, banner: u32) {
     }
 }
 
-/// Appends to a file, opened anew each time: whoever rotates logs has nobody to tell.
+/// Appends to a file, and opens it again each time, so that log rotation needs no signal.
 fn append(path: &Path, text: &str) -> io::Result<()> {
     let mut options = File::options();
     options.append(true).create(true);

@@ -1,5 +1,5 @@
-//! Leap seconds that are known, read again and again in a thread of its own: their files come anew with the system's updates, while
-//! the time is kept for years.
+//! Known leap seconds, read again periodically in a thread of its own: updates of the system replace their files, while the
+//! time is kept for years.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
@@ -32,8 +32,8 @@ struct Running {
 }
 
 impl Leaps {
-    /// Reads what is known, and begins to look whether it has changed, which wakes the loop. No table is told where files are named
-    /// and give none just now: what was known before stays.
+    /// Reads the leap seconds, and starts to watch the files; a change wakes the loop. Returns no table when files are named
+    /// that have none at the moment: the earlier table stays valid.
     pub(super) fn start(settings: &LeapSettings, waker: &Arc<Waker>) -> (Self, Option<Table>) {
         Self::start_with(settings, waker, AGAIN)
     }
@@ -83,7 +83,7 @@ impl Leaps {
     }
 }
 
-/// What was read last.
+/// The table that was read last.
 #[derive(Debug, Default)]
 struct Known {
     table: Table,
@@ -91,13 +91,13 @@ struct Known {
 }
 
 impl Known {
-    /// Reads again; gives whether the table is another one. What is wrong is told once. Of files that are gone or broken what was
-    /// in them stays known.
+    /// Reads again; returns whether the table has changed. Reports a problem once. Files that are missing or broken leave the
+    /// table as it was.
     fn read(&mut self, settings: &LeapSettings) -> bool {
         let (table, warnings) = leap_file::read(settings, clock::wall());
         if warnings != self.warnings {
             for warning in &warnings {
-                tracing::warn!(warning, "Leap seconds are not known for sure");
+                tracing::warn!(warning, "The leap second file has a problem");
             }
             self.warnings = warnings;
         }

@@ -18,18 +18,18 @@ use time_model::view::StampSource;
 
 /// `hwtimestamp *`.
 const EVERY: &str = "*";
-/// What a link is taken for that does not say how fast it is; chrony's.
+/// The assumed speed of a link that does not report one; chrony's.
 const MEGABITS: u32 = 1000;
 /// A stamp of a card that is so far from that of the kernel is not of the same packet.
 const FURTHEST: Span = Span(SECOND);
 /// All cards that stamp.
 #[derive(Debug, Default)]
 pub(super) struct Nics {
-    cards: Vec<Card>,
+    cards: Vec<Nic>,
 }
 
 #[derive(Debug)]
-struct Card {
+struct Nic {
     /// The number of its interface.
     index: u32,
     settings: HardwareStamps,
@@ -39,9 +39,9 @@ struct Card {
     megabits: u32,
 }
 
-/// Which of the two stamps of a packet it is.
+/// The choice between the two timestamps of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Direction {
     /// When it left.
     Out,
     /// When it came.
@@ -58,21 +58,21 @@ impl Nics {
                 name => [name.to_owned()].into(),
             };
             for name in names {
-                // Who has a line of its own is not meant by `*`.
+                // `*` leaves out interfaces that have a line of their own.
                 let is_named = wanted.iter().any(|other| other.interface == name);
                 if settings.interface == EVERY && is_named {
                     continue;
                 }
-                match Card::open(&name, settings, now) {
+                match Nic::open(&name, settings, now) {
                     Ok(card) => {
-                        tracing::info!(interface = name, "The card stamps packets");
+                        tracing::info!(interface = name, "The NIC timestamps packets");
                         cards.cards.push(card);
                     }
                     Err(error) if settings.interface == EVERY => {
-                        tracing::debug!(interface = name, %error, "The kernel stamps packets");
+                        tracing::debug!(interface = name, %error, "The kernel timestamps packets");
                     }
                     Err(error) => {
-                        tracing::warn!(interface = name, %error, "The kernel stamps packets, not the card");
+                        tracing::warn!(interface = name, %error, "The kernel timestamps packets, not the NIC");
                     }
                 }
             }
@@ -100,7 +100,12 @@ impl Nics {
     }
 
     /// A card's stamp as one of this machine's clocks; nothing if it cannot be of the packet that the kernel stamped.
-    pub(super) fn stamp(&mut self, stamp: &NicStamp, way: Way, by_kernel: &Stamp) -> Option<Stamp> {
+    pub(super) fn stamp(
+        &mut self,
+        stamp: &NicStamp,
+        way: Direction,
+        by_kernel: &Stamp,
+    ) -> Option<Stamp> {
         let is_alone = self.cards.len() == 1;
         let mut cards = self.cards.iter_mut();
         let card = match stamp.interface {
@@ -110,8 +115,8 @@ impl Nics {
         };
         card.pace.stamped();
         let compensation = match way {
-            Way::Out => Span::from_seconds(card.settings.transmit_compensation),
-            Way::In => {
+            Direction::Out => Span::from_seconds(card.settings.transmit_compensation),
+            Direction::In => {
                 on_the_wire(stamp.frame_length, card.megabits)
                     - Span::from_seconds(card.settings.receive_compensation)
             }
@@ -129,7 +134,7 @@ impl Nics {
     }
 }
 
-impl Card {
+impl Nic {
     fn open(interface: &str, settings: &HardwareStamps, now: Reading) -> io::Result<Self> {
         let socket = socket::plain()?;
         let index = nic::index(&socket, interface)?;
@@ -193,6 +198,6 @@ mod tests {
             wall: now.wall,
             ..Stamp::default()
         };
-        assert_eq!(cards.stamp(&stamp, Way::In, &by_kernel), None);
+        assert_eq!(cards.stamp(&stamp, Direction::In, &by_kernel), None);
     }
 }

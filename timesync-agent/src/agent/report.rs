@@ -1,4 +1,4 @@
-//! What the log of the process says: each change once.
+//! The log of the process: one line for each change.
 
 use ntp::engine::{Engine, Record};
 use time_model::labels;
@@ -20,17 +20,17 @@ impl Reporter {
         }
     }
 
-    /// What the timekeeper found.
+    /// Findings of the timekeeper.
     #[expect(
         clippy::unused_self,
-        reason = "notes are told apart from states, and may come to be counted"
+        reason = "notes differ from states, and may come to be counted"
     )]
     pub(super) fn note(&self, note: Note, engine: &Engine) {
         match note {
             Note::Selected(id) => tracing::info!(source = engine.title(id), "Source selected"),
             Note::FellBack { ppm } => tracing::info!(
                 ppm,
-                "Nothing was heard for long; the clock goes on with the frequency of a longer time"
+                "No source has answered for long; the clock continues with the frequency of a longer time"
             ),
             Note::NothingSelectable => tracing::warn!("No source can be selected"),
             Note::NoMajority => {
@@ -45,7 +45,7 @@ impl Reporter {
             ),
             Note::SourceReset(id) => tracing::warn!(
                 source = engine.title(id),
-                "Source contradicts itself; what was known of it is forgotten"
+                "Source contradicts itself; its samples are forgotten"
             ),
             Note::Offset(span) => {
                 tracing::warn!(seconds = span.seconds(), "The clock is wrong by this");
@@ -55,17 +55,22 @@ impl Reporter {
             }
             Note::ChangeIgnored(span) => tracing::warn!(
                 seconds = span.seconds(),
-                "A correction beyond maxchange is passed over"
+                "A correction beyond maxchange is ignored"
             ),
             Note::LeapAnnounced(leap) => tracing::info!(?leap, "A leap second is at hand"),
             Note::LeapPassed(leap) => tracing::info!(?leap, "A leap second has passed"),
             Note::LocalActivated { stratum } => {
-                tracing::warn!(stratum, "The own time is given: there is no other");
+                tracing::warn!(
+                    stratum,
+                    "There is no source: clients get the time of this clock"
+                );
             }
-            Note::LocalEnded => tracing::info!("The own time is given no longer"),
+            Note::LocalEnded => {
+                tracing::info!("Clients no longer get the time of this clock alone")
+            }
             Note::Inherited { age } => tracing::info!(
                 age_seconds = age.seconds(),
-                "What the process before knew of the time is taken over"
+                "The time state of the previous process is taken over"
             ),
             Note::Holdover => tracing::warn!(
                 "No source is reached; the clock runs on with the frequency that was learned"
@@ -73,10 +78,10 @@ impl Reporter {
         }
     }
 
-    /// What the engine did.
+    /// Events of the engine.
     #[expect(
         clippy::unused_self,
-        reason = "records are told apart from states, and may come to be counted"
+        reason = "records differ from states, and may come to be counted"
     )]
     pub(super) fn record(&self, record: &Record) {
         match record {

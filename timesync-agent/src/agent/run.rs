@@ -12,7 +12,7 @@ use daemon::run::Heartbeat;
 use daemon::snapshot::Cell;
 
 use crate::resolver::Resolver;
-use crate::server::Supply;
+use crate::server::AnswerData;
 use crate::state_file::StateFile;
 use crate::system::clock::{self, Clock};
 use crate::system::socket::{self, Departure, Socket};
@@ -36,13 +36,13 @@ use timekeeper::{Effect, Reference};
 use super::answer::Answerer;
 use super::file_writer::FileWriter;
 use super::leaps::Leaps;
-use super::nics::{Nics, Way};
+use super::nics::{Direction, Nics};
 use super::report::Reporter;
 use super::{AgentError, Parts, Request, Seen};
 
 /// How often the heartbeat is counted at least: the rest of the process looks for it.
 const BEAT: Span = Span(SECOND / 4);
-/// How often what can be seen is published at least, and the clock is looked at for what others did to it.
+/// The longest interval between two published views, and between two checks of the clock for changes by other programs.
 const PUBLISH: Span = Span(SECOND);
 /// Datagrams that are taken from one socket before others have their turn.
 const AT_ONCE: usize = 16;
@@ -78,9 +78,9 @@ pub(super) struct Run {
     has_changed: bool,
 }
 
-/// What an answerer of the loop is made from.
+/// The parts that an answering loop is made from.
 struct Own {
-    supply: Supply,
+    supply: AnswerData,
     random: Random,
 }
 
@@ -163,19 +163,19 @@ impl Run {
         Ok(run)
     }
 
-    /// Keeps the time until it is told to stop.
+    /// Keeps the time until it is stopped.
     pub(super) fn until_stopped(&mut self) -> Result<(), AgentError> {
         self.until(|_| None::<()>).map(drop)
     }
 
-    /// Keeps the time until it is told to stop, or `end` gives something.
+    /// Keeps the time until it is stopped, or `end` returns something.
     pub(super) fn until<T>(
         &mut self,
         end: impl FnMut(&Seen<'_>) -> Option<T>,
     ) -> Result<Option<T>, AgentError> {
         let ended = self.turns(end);
         let left = self.leave();
-        // What ended it says more than what failed after it.
+        // The first error says more than the errors that follow it.
         ended.and_then(|ended| left.map(|()| ended))
     }
 
@@ -206,7 +206,7 @@ impl Run {
         }
         if let Some(drift) = self.engine.timekeeper().drift() {
             self.file_writer.save(drift);
-            // Nobody will end a slew that is under way: the clock runs on with its frequency alone.
+            // No process will end the current slew: let the clock run with its frequency alone.
             let frequency = self.engine.timekeeper().frequency();
             let set = self.clock.set_rate(frequency * 1e9);
             left = set.map(drop).map_err(AgentError::Clock);
@@ -215,7 +215,7 @@ impl Run {
         left
     }
 
-    /// What time brings, and what follows from it.
+    /// Handles the timeouts, and the actions that follow from them.
     fn turn(&mut self) -> Result<Reading, AgentError> {
         self.heartbeat.fetch_add(1, Ordering::Relaxed);
         let now = clock::read();
@@ -251,7 +251,7 @@ impl Run {
         if is_stale {
             self.clock.look().map_err(AgentError::Clock)?;
             if !self.clock.corrects() {
-                // Whoever corrects it changes its rate.
+                // The program that corrects the clock changes its rate.
                 let rate = self.clock.rate().map_err(AgentError::Clock)?;
                 self.engine.applied(rate, now);
             }
@@ -275,7 +275,7 @@ impl Run {
         self.views.publish(view);
     }
 
-    /// What reference clocks are told of the time.
+    /// The time as reference clocks need it.
     fn context(&self, now: Reading) -> Context {
         let timekeeper = self.engine.timekeeper();
         let is_known = matches!(
@@ -494,7 +494,7 @@ impl Run {
             let octets = buffer.get(..arrival.length).unwrap_or_default();
             let by_card = arrival
                 .card
-                .and_then(|stamp| self.cards.stamp(&stamp, Way::In, &arrival.stamp));
+                .and_then(|stamp| self.cards.stamp(&stamp, Direction::In, &arrival.stamp));
             let now = clock::read();
             let ready = asking
                 .exchange
@@ -550,7 +550,7 @@ impl Asking {
                     has_said = true;
                 }
                 Departure::Card(stamp) => {
-                    if let Some(stamp) = cards.stamp(&stamp, Way::Out, &self.sent) {
+                    if let Some(stamp) = cards.stamp(&stamp, Direction::Out, &self.sent) {
                         self.exchange.sent(stamp);
                     }
                 }
@@ -564,7 +564,7 @@ fn socket_options(settings: &Settings, cards: &Nics) -> socket::Options {
     socket::Options::from(&settings.client).with_cards(cards.is_any())
 }
 
-/// Opens reference clocks; of those that cannot be opened the log tells.
+/// Opens reference clocks; logs those that fail to open.
 fn open_clocks(refclocks: &[RefclockSettings], now: Reading) -> Clocks {
     let (clocks, failures) = Clocks::open(refclocks, now, system::seed);
     for failure in failures {

@@ -8,7 +8,7 @@ use clap::Args;
 use super::client::DEFAULT_HOSTS;
 use chronyc::request::{Command, Sources};
 
-/// Where the daemon is
+/// The daemon to query
 #[derive(Clone, Debug, Args)]
 pub struct LinkArgs {
     /// Addresses, names and sockets that are tried in this order
@@ -19,7 +19,7 @@ pub struct LinkArgs {
     #[arg(long, short, default_value_t = chronyc::PORT)]
     pub port: u16,
 
-    /// How long a reply is waited for, in milliseconds; twice as long at each further attempt
+    /// Time to wait for a reply, in milliseconds; twice as long at each further attempt
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     pub timeout: u64,
 
@@ -28,14 +28,14 @@ pub struct LinkArgs {
     pub retries: u32,
 }
 
-/// What a report looks like
+/// The format of a report
 #[derive(Clone, Debug, Args)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a flag of the command line"
 )]
 pub struct ReportArgs {
-    /// Where the daemon is.
+    /// The daemon to query.
     #[command(flatten)]
     pub link: LinkArgs,
 
@@ -67,7 +67,7 @@ pub struct ReportArgs {
 /// Arguments of `waitsync`.
 #[derive(Clone, Debug, Args)]
 pub struct WaitSyncArgs {
-    /// Where the daemon is.
+    /// The daemon to query.
     #[command(flatten)]
     pub link: LinkArgs,
 
@@ -83,7 +83,7 @@ pub struct WaitSyncArgs {
     #[arg(value_name = "MAX-TRIES", default_value_t = 0)]
     pub max_tries: u64,
 
-    /// What may be left to be corrected, in seconds; 0 is anything
+    /// The largest remaining correction, in seconds; 0 is any
     #[arg(value_name = "MAX-CORRECTION", default_value_t = 0.0)]
     pub max_correction: f64,
 
@@ -99,7 +99,7 @@ pub struct WaitSyncArgs {
 /// Arguments of `makestep`.
 #[derive(Clone, Debug, Args)]
 pub struct MakeStepArgs {
-    /// Where the daemon is.
+    /// The daemon to query.
     #[command(flatten)]
     pub link: LinkArgs,
 
@@ -107,7 +107,7 @@ pub struct MakeStepArgs {
     #[arg(value_name = "THRESHOLD", requires = "limit")]
     pub threshold: Option<f64>,
 
-    /// In so many updates; negative is always
+    /// Number of updates that may step; negative is always
     #[arg(value_name = "LIMIT", allow_hyphen_values = true)]
     pub limit: Option<i32>,
 }
@@ -124,7 +124,7 @@ impl MakeStepArgs {
 /// Arguments of `burst`.
 #[derive(Clone, Debug, Args)]
 pub struct BurstArgs {
-    /// Where the daemon is.
+    /// The daemon to query.
     #[command(flatten)]
     pub link: LinkArgs,
 
@@ -132,7 +132,7 @@ pub struct BurstArgs {
     #[arg(value_name = "GOOD/MAX")]
     pub count: BurstCount,
 
-    /// Of this source alone
+    /// This source alone
     #[arg(value_name = "ADDRESS")]
     pub address: Option<IpAddr>,
 }
@@ -169,7 +169,7 @@ impl FromStr for BurstCount {
 /// Arguments of `online` and `offline`.
 #[derive(Clone, Debug, Args)]
 pub struct AddressArgs {
-    /// Where the daemon is.
+    /// The daemon to query.
     #[command(flatten)]
     pub link: LinkArgs,
 

@@ -13,32 +13,32 @@ use chronyc::MAX_LENGTH;
 use chronyc::reply::{Reply, Report, Status};
 use chronyc::request::{Command, Request};
 
-/// Where daemons may be, in this order; chronyc's own.
+/// Addresses of daemons, in the order of the attempts; chronyc's own.
 pub const DEFAULT_HOSTS: &str = "/run/chrony/chronyd.sock,127.0.0.1,::1";
 
-/// Where and how a daemon is asked.
+/// The address and the options of a query.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Addresses, names and paths with commas between them.
     pub hosts: String,
     /// The port, over UDP.
     pub port: u16,
-    /// How long the first reply is waited for; twice as long for each further attempt.
+    /// Time to wait for the first reply; twice as long for each further attempt.
     pub timeout: Duration,
     /// How often a request is sent again.
     pub retries: u32,
 }
 
-/// Why nothing was told.
+/// The reason for a missing report.
 #[derive(Debug, thiserror::Error)]
-pub enum AskError {
+pub enum QueryError {
     /// There is no socket.
     #[error("Could not open connection to daemon")]
     Connect,
-    /// There is nobody.
+    /// No daemon answers.
     #[error("506 Cannot talk to daemon")]
     Silence,
-    /// Somebody says something else.
+    /// The daemon answers with something else.
     #[error("508 Bad reply from daemon")]
     BadReply,
     /// It is refused.
@@ -87,7 +87,7 @@ impl Link {
     }
 }
 
-/// A daemon that is asked.
+/// A daemon to query.
 #[derive(Debug)]
 pub struct Client {
     options: Options,
@@ -107,34 +107,34 @@ impl Client {
             hosts,
             options,
             link: None,
-            // Nobody who does not see the request is to guess its number.
+            // Only a program that sees the request can know its number.
             sequence: RandomState::new().hash_one(0_u8),
         }
     }
 
-    /// What is told.
+    /// The reply.
     ///
     /// # Errors
-    /// When nobody answers, or it is refused.
-    pub fn ask(&mut self, command: &Command) -> Result<Report, AskError> {
+    /// When no daemon answers, or the daemon refuses.
+    pub fn ask(&mut self, command: &Command) -> Result<Report, QueryError> {
         let reply = self.exchange(command)?;
         if reply.status.is_success() {
             Ok(reply.report)
         } else {
-            Err(AskError::Refused(reply.status))
+            Err(QueryError::Refused(reply.status))
         }
     }
 
     /// How a command went.
     ///
     /// # Errors
-    /// When nobody answers.
-    pub fn tell(&mut self, command: &Command) -> Result<Status, AskError> {
+    /// When no daemon answers.
+    pub fn tell(&mut self, command: &Command) -> Result<Status, QueryError> {
         self.exchange(command).map(|reply| reply.status)
     }
 
-    fn exchange(&mut self, command: &Command) -> Result<Reply, AskError> {
-        let mut error = AskError::Connect;
+    fn exchange(&mut self, command: &Command) -> Result<Reply, QueryError> {
+        let mut error = QueryError::Connect;
         loop {
             if self.link.is_none() {
                 let Some(host) = self.hosts.pop() else {
@@ -146,7 +146,7 @@ impl Client {
                 }
             }
             match self.attempts(command) {
-                // Once somebody has answered, nobody else is asked.
+                // After the first daemon that answers, the client queries no other.
                 Ok(reply) => {
                     self.hosts.clear();
                     return Ok(reply);
@@ -162,8 +162,8 @@ impl Client {
         }
     }
 
-    fn attempts(&mut self, command: &Command) -> Result<Reply, AskError> {
-        let link = self.link.as_ref().ok_or(AskError::Connect)?;
+    fn attempts(&mut self, command: &Command) -> Result<Reply, QueryError> {
+        let link = self.link.as_ref().ok_or(QueryError::Connect)?;
         let mut timeout = self.options.timeout;
         for attempt in 0..=self.options.retries {
             self.sequence = self
@@ -183,18 +183,18 @@ impl Client {
             }
             timeout *= 2;
         }
-        Err(AskError::Silence)
+        Err(QueryError::Silence)
     }
 }
 
 #[expect(clippy::disallowed_methods, reason = "the shell of the command line")]
-/// Waits for the reply to a request; `None` when the time is over or nobody is there.
+/// Waits for the reply to a request; `None` when the time is over or no daemon is there.
 fn wait(
     link: &Link,
     sequence: u32,
     command: &Command,
     timeout: Duration,
-) -> Result<Option<Reply>, AskError> {
+) -> Result<Option<Reply>, QueryError> {
     let deadline = Instant::now() + timeout;
     let mut buffer = [0; MAX_LENGTH];
     loop {
@@ -211,7 +211,7 @@ fn wait(
                 return if reply.command == command.number() {
                     Ok(Some(reply))
                 } else {
-                    Err(AskError::BadReply)
+                    Err(QueryError::BadReply)
                 };
             }
             // The reply to an earlier attempt, or something else.
@@ -242,7 +242,7 @@ fn open(host: &str, port: u16) -> Option<Link> {
 }
 
 fn open_unix(path: &Path) -> Option<Link> {
-    // Beside the daemon's, as chronyc has it: who may write there may command.
+    // Beside the daemon's socket, as chronyc does it: a user who may write there may command.
     let own = path.with_file_name(format!("chronyc.{}.sock", std::process::id()));
     let _stale = fs::remove_file(&own);
     let socket = UnixDatagram::bind(&own).ok()?;

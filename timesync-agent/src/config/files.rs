@@ -1,7 +1,8 @@
 //! The files that the settings name, looked at before anything is started.
 //!
-//! Points of `tempcomp` are a part of the configuration: chronyd does not start without them, and neither does this agent. Keys,
-//! leap seconds, the drift file and a sensor may be wrong or missing, and the time is kept all the same: of those people are told.
+//! Points of `tempcomp` are a part of the configuration: chronyd does not start without them, and neither does this agent.
+//! Keys, leap seconds, the drift file and a sensor may be wrong or missing; the agent reports that and keeps the time all the
+//! same.
 
 use daemon::config::{Position, Problem, Problems};
 use daemon::exit;
@@ -14,7 +15,7 @@ use crate::thermometer::{self, ThermometerError};
 use time_model::settings::Settings;
 use timekeeper::tempcomp::TemperatureError;
 
-/// What the agent does not start with.
+/// Problems that prevent a start.
 #[must_use]
 pub fn problems(settings: &Settings) -> Problems {
     let temperature = settings.clock.temperature.as_ref();
@@ -24,7 +25,7 @@ pub fn problems(settings: &Settings) -> Problems {
     }
 }
 
-/// What the agent goes on without.
+/// Problems that the agent can run with.
 #[must_use]
 pub fn warnings(settings: &Settings) -> Vec<String> {
     let (_, mut warnings) = keys::read(settings);
@@ -43,7 +44,7 @@ pub fn warnings(settings: &Settings) -> Vec<String> {
     warnings
 }
 
-/// What is wrong with points, with its line where it has one.
+/// A problem with the points, with its line where it has one.
 fn of_points(error: ThermometerError) -> Problem {
     let (path, source) = match error {
         ThermometerError::Read { .. } => return Problem::new(exit::chain(&error)),

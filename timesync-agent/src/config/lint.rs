@@ -1,4 +1,4 @@
-//! What is said and does nothing.
+//! Settings without effect.
 
 use time_model::settings::{
     ClientSettings, DEFAULT_MAX_UNREACH, RefclockDriver, RefclockOptions, RefclockSettings,
@@ -60,7 +60,7 @@ pub fn unused(settings: &Settings) -> Vec<String> {
         ),
         (
             !settings.server.is_open() && settings.local.is_some() && settings.sources.is_empty(),
-            "`local` is for clients, and nobody is allowed to ask: say `allow`",
+            "`local` is for clients, and no client is allowed: add `allow`",
         ),
     ];
     let said = said.into_iter().filter(|(is_said, _)| *is_said);

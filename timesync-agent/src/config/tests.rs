@@ -211,7 +211,7 @@ fn an_import_says_what_is_not_carried_over() {
     let path: PathBuf = directory.path().join("chrony.conf");
     std::fs::write(&path, "server ntp.example.org iburst\nuser chrony\n").unwrap();
     let (text, remarks) = import(&path).unwrap();
-    let expected = "# not carried: line 2: `user` does nothing: whoever starts this program says it\n\
+    let expected = "# not carried: line 2: `user` does nothing: the service manager sets it\n\
                     version = \"v1\"\n\n[[server]]\nhost = \"ntp.example.org\"\niburst = true\n";
     assert_eq!((text.as_str(), remarks.len()), (expected, 1));
     let args = ConfigArgs {
@@ -221,7 +221,10 @@ fn an_import_says_what_is_not_carried_over() {
     };
     let config = read(&args).unwrap();
     assert!(!config.corrects_clock);
-    assert_eq!(config.summary(), "1 server: ntp.example.org, serves nobody");
+    assert_eq!(
+        config.summary(),
+        "1 server: ntp.example.org, serves no client"
+    );
 }
 
 //--- The template

@@ -49,7 +49,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn config(&mut self, spec: Spec, files: &mut dyn Files) -> Config {
-        // What stands in this file comes on top of what a chrony.conf says.
+        // The values of this file override those of a chrony.conf.
         let mut settings = Settings::default();
         if let Some(path) = &spec.chrony_conf {
             match peer_chrony::parse(path.get_ref(), files) {

@@ -1,4 +1,4 @@
-//! Settings as TOML: what differs from the defaults, and no more.
+//! Settings as TOML: values that differ from the defaults, and no more.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -8,9 +8,9 @@ use config_text::toml::{line, list, quoted};
 use daemon::config::HumanDuration;
 
 use time_model::settings::{
-    AccessRule, AuthSelectMode, ClockSettings, Connectivity, Family, LeapMode, Local, PtpDelay,
-    PtpSettings, PtpStamps, PtpTransport, RateLimit, ReceiveFilter, RefclockDriver,
-    RefclockOptions, SelectOptions, Settings, SourceOptions, SourceSettings, TemperatureLaw, Whom,
+    AccessRule, AuthSelectMode, ClientMatch, ClockSettings, Connectivity, Family, LeapMode, Local,
+    PtpDelay, PtpSettings, PtpStamps, PtpTransport, RateLimit, ReceiveFilter, RefclockDriver,
+    RefclockOptions, SelectOptions, Settings, SourceOptions, SourceSettings, TemperatureLaw,
     reference_id_text,
 };
 
@@ -500,9 +500,9 @@ impl Page {
             let verb = if rule.allow { "allow" } else { "deny" };
             let all = if rule.all { " all" } else { "" };
             match &rule.whom {
-                Whom::Everybody => format!("{verb}{all}"),
-                Whom::Network(network) => format!("{verb}{all} {network}"),
-                Whom::Name(name) => format!("{verb}{all} {name}"),
+                ClientMatch::Everybody => format!("{verb}{all}"),
+                ClientMatch::Network(network) => format!("{verb}{all} {network}"),
+                ClientMatch::Name(name) => format!("{verb}{all} {name}"),
             }
         });
         let rules: Vec<String> = rules.collect();

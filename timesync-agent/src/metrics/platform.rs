@@ -1,6 +1,6 @@
-//! What the platform's dashboards and alerts read of its PTP daemons, of this program.
+//! The metrics that the platform's dashboards and alerts read from its PTP daemons, for this program.
 //!
-//! Two clocks have series: the system's, which is followed by whatever source leads, and each PTP port that is looked at.
+//! Two clocks have series: the system's, which follows the system peer, and each observed PTP port.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What clients were told, and what not.
+//! Answers to clients, and refusals.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ const DROPPED: [(&str, Counter); 6] = [
     ("unauthenticated", Counter::Unauthenticated),
 ];
 
-/// Who took the times of requests and answers.
+/// The sources of the timestamps of requests and responses.
 const STAMPS: [(&str, &str, Counter); 6] = [
     ("received", "daemon", Counter::ReceivedDaemon),
     ("received", "hardware", Counter::ReceivedHardware),

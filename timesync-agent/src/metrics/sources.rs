@@ -1,4 +1,4 @@
-//! What is seen of each source.
+//! The metrics of each source.
 
 use std::fmt;
 
@@ -37,7 +37,7 @@ pub(super) fn write(page: &mut Page<'_, '_>, sources: &[SourceView]) -> fmt::Res
     });
     page.gauges(
         SOURCE_STATE,
-        "What selection said of a source",
+        "Result of selection for a source",
         states.collect(),
     )?;
     let gauges: [(&str, &str, Reading); 7] = [

@@ -6,11 +6,11 @@ use super::*;
 use ntp::keys::{Algorithm, Key, KeyRing};
 use ntp::responder::Counter;
 use ntp::wire::{Message, Mode, Packet, Writer};
-use time_model::settings::{AccessRule, ServerSettings, Whom};
+use time_model::settings::{AccessRule, ClientMatch, ServerSettings};
 use time_model::time::NtpTimestamp;
 use time_model::view::Leap;
 
-fn supply() -> Supply {
+fn supply() -> AnswerData {
     let mut keys = KeyRing::new();
     let key = Key::new(Algorithm::Aes128, &[7; 16]).unwrap();
     assert!(keys.insert(5, key).unwrap().is_none());
@@ -18,7 +18,7 @@ fn supply() -> Supply {
         access: vec![AccessRule {
             allow: true,
             all: false,
-            whom: Whom::Everybody,
+            whom: ClientMatch::Everybody,
         }],
         ..ServerSettings::default()
     };
@@ -30,14 +30,14 @@ fn supply() -> Supply {
         at: wall_clock(),
         ..Reference::default()
     };
-    Supply {
+    AnswerData {
         policy: Cell::new(policy),
         reference: Cell::new(reference),
         tables: Tables::new(settings.client_log_limit, [1, 2]),
     }
 }
 
-fn start(sockets: Vec<UdpSocket>, threads: usize, supply: &Supply) -> Server {
+fn start(sockets: Vec<UdpSocket>, threads: usize, supply: &AnswerData) -> Server {
     Server::start(sockets, threads, supply, &mut Random::new([1; 16])).unwrap()
 }
 

@@ -1,6 +1,7 @@
 //! Does what chronyc asks for: tells the thread that keeps the time, reads files again, ends the process.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 
 use daemon::disk::Disk;
 use rustix::process::{Signal, getpid, kill_process};
@@ -9,7 +10,7 @@ use super::ntp_listeners::NtpListeners;
 use crate::agent::Commander;
 use crate::cmdmon::{Control, Outcome};
 use crate::keys;
-use chronyc::answer::Errand;
+use chronyc::answer::ControlRequest;
 use chronyc::reply::Status;
 use ntp::engine::{self, Reply};
 use peer_chrony::parse_source_directories;
@@ -25,11 +26,11 @@ pub(super) struct Controller {
     known: Arc<Mutex<Known>>,
 }
 
-/// What the agent was told last.
+/// The settings that the agent got last.
 #[derive(Debug)]
 struct Known {
     settings: Settings,
-    /// Which sources came from directories.
+    /// The sources that came from directories.
     from_directories: Vec<SourceSettings>,
 }
 
@@ -51,7 +52,7 @@ impl std::fmt::Debug for Controller {
 }
 
 impl Controller {
-    /// Of an agent that began with these settings.
+    /// For an agent that began with these settings.
     #[must_use]
     pub(super) fn new(
         commander: Commander,
@@ -76,7 +77,7 @@ impl Controller {
         }
     }
 
-    /// The agent was told other settings.
+    /// The agent got other settings.
     pub(super) fn reload(&self, settings: &Settings) {
         *self.known() = Known::new(settings);
     }
@@ -99,7 +100,7 @@ impl Controller {
         }
         let (keys, odd) = keys::read(&known.settings);
         for warning in odd {
-            tracing::warn!(warning, "A key is odd");
+            tracing::warn!(warning, "The keys have a problem");
         }
         self.ntp_listeners.tell(&known.settings, &keys);
         if self.commander.reload(known.settings.clone(), keys) {
@@ -111,7 +112,7 @@ impl Controller {
 }
 
 impl Controller {
-    /// Lets somebody in, or out, until the end of the process.
+    /// Allows or denies a network, until the end of the process.
     fn admit(&self, commands: bool, rule: AccessRule) -> Status {
         {
             let mut known = self.known();
@@ -119,14 +120,14 @@ impl Controller {
                 true => &mut known.settings.commands.access,
                 false => &mut known.settings.server.access,
             };
-            // What was said before of the same network does not count any more, and need not be kept.
+            // Removes earlier lines for the same network, which have no effect any more.
             access.retain(|other| *other != rule);
             if access.len() >= MAX_RULES {
                 return Status::Failed;
             }
             access.push(rule);
         }
-        // Who answers chronyc knows its own list.
+        // The sockets for chronyc have a list of their own.
         if commands {
             Status::Success
         } else {
@@ -139,28 +140,30 @@ impl Controller {
         let (commander, known) = (self.commander.clone(), Arc::clone(&self.known));
         Box::pin(async move {
             let reply = commander.command(command.clone()).await;
-            let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = known.lock();
             remember(&mut known.settings, &command, &reply);
             reply.into()
         })
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 }
 
 impl Control for Controller {
-    fn perform(&self, errand: Errand) -> Outcome {
+    fn perform(&self, errand: ControlRequest) -> Outcome {
         let commander = self.commander.clone();
         match errand {
-            Errand::Engine(command) => self.command(command),
-            Errand::Access { commands, rule } => ready(self.admit(commands, rule)),
-            Errand::OnOffline => Box::pin(async move { commander.on_offline().await.into() }),
-            Errand::Rekey | Errand::CycleLogs => ready(self.tell(false)),
-            Errand::ReloadSources => ready(self.tell(true)),
-            // The process ends as it does when whoever started it wants it to.
-            Errand::Shutdown => ready(match kill_process(getpid(), Signal::TERM) {
+            ControlRequest::Engine(command) => self.command(command),
+            ControlRequest::Access { commands, rule } => ready(self.admit(commands, rule)),
+            ControlRequest::OnOffline => {
+                Box::pin(async move { commander.on_offline().await.into() })
+            }
+            ControlRequest::Rekey | ControlRequest::CycleLogs => ready(self.tell(false)),
+            ControlRequest::ReloadSources => ready(self.tell(true)),
+            // Ends the process as a signal would.
+            ControlRequest::Shutdown => ready(match kill_process(getpid(), Signal::TERM) {
                 Ok(()) => Status::Success,
                 Err(_) => Status::Failed,
             }),
@@ -168,7 +171,7 @@ impl Control for Controller {
     }
 }
 
-/// Has what was done stand where the configuration would say it: the agent is told its settings again with other keys, say.
+/// Repeats the settings with a change applied, such as new keys.
 fn remember(settings: &mut Settings, command: &engine::Command, reply: &Reply) {
     use engine::Command as Done;
     match (command, reply) {

@@ -1,9 +1,10 @@
-//! Where clients are answered: sockets and threads, from the start on or once somebody is allowed.
+//! The NTP listeners: sockets and threads, from the start or once a client is allowed.
 //!
-//! What was opened stays open when nobody is allowed any more; whoever asks then gets no answer.
+//! Open sockets stay open after the last client is denied; requests then get no answer.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::net::UdpSocket;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use daemon::listen::Inherited;
 use daemon::metrics::Metrics;
@@ -12,16 +13,16 @@ use daemon::udp;
 
 use super::{policy, sockets};
 use crate::config::Config;
-use crate::server::{Server, Supply};
+use crate::server::{AnswerData, Server};
 use ntp::keys::KeyRing;
 use random::Random;
 use time_model::settings::{ServerSettings, Settings};
 
 /// Sockets, and threads that answer there.
 pub(super) struct NtpListeners {
-    supply: Supply,
+    supply: AnswerData,
     precision: i8,
-    /// Of each address as many sockets as there are threads; none if the poll loop answers itself.
+    /// The number of sockets for each address, one for each thread; none if the poll loop answers.
     threads: Option<usize>,
     progress: Progress,
     metrics: Metrics,
@@ -45,7 +46,7 @@ impl NtpListeners {
     pub(super) fn new(
         config: &Config,
         context: &Context,
-        supply: Supply,
+        supply: AnswerData,
         precision: i8,
         random: Random,
     ) -> Arc<Self> {
@@ -89,7 +90,7 @@ impl NtpListeners {
         Ok(Vec::new())
     }
 
-    /// Other settings and keys: whom is answered changes, and the first who is allowed has sockets opened.
+    /// Changes settings and keys: the access list changes, and the first allowed client makes this open sockets.
     pub(super) fn tell(&self, settings: &Settings, keys: &KeyRing) {
         let policy = policy(settings, keys, self.precision);
         self.supply.policy.publish(policy);
@@ -99,11 +100,11 @@ impl NtpListeners {
             && let Err(error) = self.open(&mut Inherited::none(), &settings.server)
         {
             let error: &dyn std::error::Error = &error;
-            tracing::error!(error, "Clients are allowed, and cannot be answered");
+            tracing::error!(error, "Cannot open the sockets for NTP clients");
         }
     }
 
-    /// Where clients are answered, in words.
+    /// The addresses of the listeners, as text.
     pub(super) fn listeners(&self) -> Vec<String> {
         self.held().listeners.clone()
     }
@@ -122,6 +123,6 @@ impl NtpListeners {
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock()
     }
 }

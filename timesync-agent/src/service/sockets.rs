@@ -1,4 +1,4 @@
-//! Where clients are answered: sockets that systemd hands over, else those of the configuration.
+//! The sockets of the NTP listeners: those that systemd hands over, else those of the configuration.
 
 use std::io;
 use std::net::UdpSocket;
@@ -12,7 +12,7 @@ use time_model::settings::ServerSettings;
 /// The name of the sockets among inherited ones.
 pub(super) const NAME: &str = "ntp";
 
-/// Opens all of them, `per_address` for each address so that as many threads have one of their own. None if nobody may ask.
+/// Opens all of them, `per_address` for each address so that each thread has one of its own. Opens none if no client may ask.
 ///
 /// # Errors
 ///
@@ -53,7 +53,7 @@ fn bind_device(socket: &UdpSocket, device: &str) -> io::Result<()> {
     socket2::SockRef::from(socket).bind_device(Some(device.as_bytes()))
 }
 
-/// Where the sockets are, in words.
+/// The addresses of the sockets, as text.
 pub(super) fn names(sockets: &[UdpSocket]) -> Vec<String> {
     let mut names: Vec<String> = sockets
         .iter()
@@ -68,7 +68,7 @@ pub(super) fn names(sockets: &[UdpSocket]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use time_model::settings::{AccessRule, Whom};
+    use time_model::settings::{AccessRule, ClientMatch};
 
     fn settings(bind: &[&str]) -> ServerSettings {
         ServerSettings {
@@ -80,7 +80,7 @@ mod tests {
             access: vec![AccessRule {
                 allow: true,
                 all: false,
-                whom: Whom::Everybody,
+                whom: ClientMatch::Everybody,
             }],
             ..ServerSettings::default()
         }

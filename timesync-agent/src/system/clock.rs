@@ -1,8 +1,8 @@
 //! The clocks of the kernel, and what is done to the wall clock.
 //!
-//! The rate is set by the frequency of the kernel up to 500 ppm and by the length of its tick beyond, which makes time run up to a
-//! tenth faster or slower and never jump. The kernel's own loop is not used. What it reports is compared with what was set: if
-//! somebody else has changed it, two programs correct one clock, and neither can.
+//! The rate is set by the frequency of the kernel up to 500 ppm and by the length of its tick beyond, which makes time run up
+//! to a tenth faster or slower and never jump. The kernel's own loop is not used. The clock's state is compared with the state
+//! that was set: if it has changed, two programs correct one clock, and neither can.
 
 use std::fmt;
 use std::io;
@@ -11,10 +11,6 @@ use time_model::time::{RawTime, Reading, SECOND, Span, UnixTime};
 use time_model::view::Leap;
 use timekeeper::Status;
 
-use super::sys;
-
-/// How often both clocks are read; the reading that was disturbed least counts.
-const TRIES: usize = 3;
 /// Readings by which the precision of the wall clock is measured.
 const N_READINGS: usize = 100;
 /// The best precision that is believed, in seconds.
@@ -23,7 +19,7 @@ const BEST_PRECISION: f64 = 1e-9;
 const TICK: i64 = 10_000;
 /// The most that a tick may be longer or shorter.
 const MAX_TICK_CHANGE: i64 = 1000;
-/// What a microsecond more is, in parts per billion.
+/// The change of one microsecond in the tick, in parts per billion.
 const TICK_STEP: f64 = 100_000.0;
 /// Up to this the frequency alone is changed, in parts per billion; the kernel takes 500 ppm.
 const FREQUENCY_ALONE: f64 = 450_000.0;
@@ -35,24 +31,17 @@ const FOREIGN_STATUS: i32 = libc::STA_PLL | libc::STA_FLL | libc::STA_PPSFREQ | 
 /// Both clocks at one moment, as nearly as can be.
 #[must_use]
 pub fn read() -> Reading {
-    let mut best = (i64::MAX, Reading::default());
-    for _ in 0..TRIES {
-        let before = sys::clock(libc::CLOCK_MONOTONIC_RAW);
-        let wall = sys::clock(libc::CLOCK_REALTIME);
-        let took = sys::clock(libc::CLOCK_MONOTONIC_RAW) - before;
-        if took < best.0 {
-            let raw = RawTime(before + took / 2);
-            let wall = UnixTime(wall);
-            best = (took, Reading { raw, wall });
-        }
+    let (raw, wall) = sys::clock::raw_and_wall();
+    Reading {
+        raw: RawTime(raw),
+        wall: UnixTime(wall),
     }
-    best.1
 }
 
 /// The wall clock.
 #[must_use]
 pub fn wall() -> UnixTime {
-    UnixTime(sys::clock(libc::CLOCK_REALTIME))
+    UnixTime(sys::clock::read(sys::clock::Clock::Wall))
 }
 
 /// The smallest step of the wall clock that a process can see, in seconds.
@@ -67,7 +56,7 @@ pub fn measure_precision() -> f64 {
         }
         last = now;
     }
-    // Where time stands still between readings there is nothing to be measured.
+    // A clock that does not move between readings has no measurable precision.
     if smallest == Span(SECOND) {
         BEST_PRECISION
     } else {
@@ -80,9 +69,9 @@ pub fn measure_precision() -> f64 {
 pub enum ClockError {
     /// The kernel refuses.
     Refused(io::Error),
-    /// Somebody else has changed it.
+    /// Another program has changed it.
     Interference {
-        /// What was found, and what was left there.
+        /// The found and the expected state.
         what: String,
     },
 }
@@ -129,7 +118,7 @@ struct Rate {
 }
 
 impl Rate {
-    /// The nearest to so many parts per billion.
+    /// The nearest rate to this many parts per billion.
     #[expect(
         clippy::cast_possible_truncation,
         reason = "both are bounded by what the kernel takes"
@@ -150,7 +139,7 @@ impl Rate {
         }
     }
 
-    /// What it is, in parts per billion.
+    /// The rate in parts per billion.
     #[expect(
         clippy::cast_precision_loss,
         reason = "both are bounded by what the kernel takes"
@@ -184,7 +173,7 @@ impl Clock {
         self.is_trusted = is_trusted;
     }
 
-    /// The rate that is in force, whoever set it, in parts per billion.
+    /// The rate in force, in parts per billion, also when another program has set it.
     ///
     /// # Errors
     ///
@@ -193,24 +182,24 @@ impl Clock {
         Ok(rate_of(&current()?).parts_per_billion())
     }
 
-    /// Lets the wall clock gain on the raw clock by so many parts per billion; gives what the kernel took of it. A clock that is
-    /// not corrected goes on as it does.
+    /// Makes the wall clock gain this many parts per billion on the raw clock; returns the rate that the kernel took. A clock
+    /// that is not corrected keeps its rate.
     ///
     /// # Errors
     ///
-    /// The kernel refuses, or somebody else corrects the clock.
+    /// The kernel refuses, or another program corrects the clock.
     pub fn set_rate(&mut self, parts_per_billion: f64) -> Result<f64, ClockError> {
         if !self.corrects {
             return self.rate();
         }
         self.look()?;
         let rate = Rate::nearest(parts_per_billion);
-        let mut adjustment = sys::no_adjustment();
+        let mut adjustment = sys::clock::no_adjustment();
         adjustment.modes = libc::ADJ_FREQUENCY | libc::ADJ_TICK;
         adjustment.freq = rate.frequency;
         adjustment.tick = rate.tick;
         if self.set.is_none() {
-            // What another program left of the kernel's own loop would go on correcting.
+            // The kernel's own loop, if another program left it on, would continue to correct.
             adjustment.modes |= libc::ADJ_STATUS;
             adjustment.status = self.status;
         }
@@ -230,7 +219,7 @@ impl Clock {
             return Ok(());
         }
         self.look()?;
-        let mut adjustment = sys::no_adjustment();
+        let mut adjustment = sys::clock::no_adjustment();
         adjustment.modes = libc::ADJ_SETOFFSET | libc::ADJ_NANO;
         adjustment.time.tv_sec = span.0.div_euclid(SECOND);
         // With ADJ_NANO these are nanoseconds, and never negative.
@@ -260,7 +249,7 @@ impl Clock {
         if !(status.synchronised && self.is_trusted) {
             bits |= libc::STA_UNSYNC;
         }
-        let mut adjustment = sys::no_adjustment();
+        let mut adjustment = sys::clock::no_adjustment();
         adjustment.modes = libc::ADJ_STATUS | libc::ADJ_MAXERROR | libc::ADJ_ESTERROR;
         adjustment.status = bits;
         adjustment.maxerror = microseconds(status.max_error);
@@ -271,7 +260,7 @@ impl Clock {
         if let Some(offset) = status.tai_offset
             && adjustment.tai != offset
         {
-            let mut adjustment = sys::no_adjustment();
+            let mut adjustment = sys::clock::no_adjustment();
             adjustment.modes = libc::ADJ_TAI;
             adjustment.constant = offset.into();
             adjust(&mut adjustment)?;
@@ -312,13 +301,15 @@ fn rate_of(state: &libc::timex) -> Rate {
 }
 
 fn current() -> Result<libc::timex, ClockError> {
-    let mut state = sys::no_adjustment();
+    let mut state = sys::clock::no_adjustment();
     adjust(&mut state)?;
     Ok(state)
 }
 
 fn adjust(adjustment: &mut libc::timex) -> Result<(), ClockError> {
-    sys::adjust(adjustment).map_err(ClockError::Refused)
+    sys::clock::adjust(adjustment)
+        .map(drop)
+        .map_err(ClockError::Refused)
 }
 
 /// In microseconds, rounded up, as a bound has to be.

@@ -1,7 +1,7 @@
 //! Other programs that correct the clock: with two of them, neither can.
 //!
-//! What runs where this process can see it is looked for at start, before anything is changed. What runs elsewhere (on the host of a
-//! container, say) shows itself when the clock is not as it was left; [`Clock::look`](super::clock::Clock::look) sees that.
+//! Programs that this process can see are found at start, before anything is changed. A program that it cannot see (on the host
+//! of a container, say) is noticed by a clock that has changed; [`Clock::look`](super::clock::Clock::look) sees that.
 
 use std::fmt;
 use std::fs;
@@ -25,14 +25,14 @@ const SET_TIME: u64 = 1 << 25;
 
 /// A program that may correct the clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rival {
-    /// What it is called.
+pub struct CompetingService {
+    /// The name of the program.
     pub name: String,
     /// Its number.
     pub pid: u32,
 }
 
-impl fmt::Display for Rival {
+impl fmt::Display for CompetingService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} (process {})", self.name, self.pid)
     }
@@ -41,9 +41,9 @@ impl fmt::Display for Rival {
 /// The first one that runs here, by the process directory (`/proc`). A `ptp4l` that keeps a card's clock is none where its time
 /// is taken from that clock: `with_ptp` says so.
 #[must_use]
-pub fn find(processes: &Path, with_ptp: bool) -> Option<Rival> {
+pub fn find(processes: &Path, with_ptp: bool) -> Option<CompetingService> {
     let own = std::process::id();
-    let mut rivals: Vec<Rival> = fs::read_dir(processes)
+    let mut services: Vec<CompetingService> = fs::read_dir(processes)
         .ok()?
         .flatten()
         .filter_map(|entry| {
@@ -52,20 +52,20 @@ pub fn find(processes: &Path, with_ptp: bool) -> Option<Rival> {
             let arguments = fs::read(entry.path().join("cmdline")).unwrap_or_default();
             let name = name.trim_end();
             let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
-            let is_one = is_rival(name, &arguments, with_ptp) && may_set_clock(&status);
-            is_one.then(|| Rival {
+            let is_one = is_competing(name, &arguments, with_ptp) && may_set_clock(&status);
+            is_one.then(|| CompetingService {
                 name: name.to_owned(),
                 pid,
             })
         })
-        .filter(|rival| rival.pid != own)
+        .filter(|service| service.pid != own)
         .collect();
-    rivals.sort_by_key(|rival| rival.pid);
-    rivals.into_iter().next()
+    services.sort_by_key(|service| service.pid);
+    services.into_iter().next()
 }
 
-/// Whether a process has what it takes, by what the kernel says of it: who may not set the clock corrects none, whatever it is. An
-/// agent whose configuration leaves the clock alone has given it up.
+/// Returns whether a process may set the clock, by the kernel's account of its capabilities: a process without them corrects no
+/// clock. An agent whose configuration leaves the clock alone has given them up.
 fn may_set_clock(status: &str) -> bool {
     let set = status
         .lines()
@@ -75,7 +75,7 @@ fn may_set_clock(status: &str) -> bool {
 }
 
 /// Whether a program corrects the clock, by its name and its arguments (each ends with a zero).
-fn is_rival(name: &str, arguments: &[u8], with_ptp: bool) -> bool {
+fn is_competing(name: &str, arguments: &[u8], with_ptp: bool) -> bool {
     if !NAMES.contains(&name) || (name == "ptp4l" && with_ptp) {
         return false;
     }
@@ -92,7 +92,7 @@ fn is_rival(name: &str, arguments: &[u8], with_ptp: bool) -> bool {
         "ptp4l" => argument == b"--free_running=1",
         _ => false,
     };
-    // Of a list of commands, only one that serves does.
+    // Only the commands of the list that serve correct the clock.
     let serves = name != "timesync-agent"
         || arguments
             .split(|octet| *octet == 0)
@@ -135,7 +135,7 @@ mod tests {
             ("chronyc", "chronyc\0", false, false),
             ("xntpd", "", false, false),
         ] {
-            let found = is_rival(name, arguments.as_bytes(), with_ptp);
+            let found = is_competing(name, arguments.as_bytes(), with_ptp);
             assert_eq!(found, expected, "{name} {arguments:?}");
         }
     }

@@ -1,31 +1,33 @@
-//! Sockets that ask and are told when: each for one request, connected to one server, with stamps of the kernel both ways.
+//! Sockets that send requests and get timestamps: each for one request, connected to one server, with timestamps of the kernel
+//! both ways.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use ntp::wire::LONGEST_PACKET;
+use socket2::SockRef;
 use time_model::sample::Stamp;
 use time_model::settings::ClientSettings;
 use time_model::time::{Span, UnixTime};
 use time_model::view::StampSource;
 
 use super::clock;
-use super::sys::{self, Received};
+use super::datagram::{self, Received};
 
-/// Bound on the error of a stamp of the kernel, in seconds: what lies between it and the wire is the path's.
+/// Bound on the error of a timestamp of the kernel, in seconds: the time between it and the wire belongs to the path.
 const KERNEL_ERROR: f64 = 0.0;
 /// A stamp of the kernel is this old at most when it is picked up; if it seems older, or is not past, the clock was stepped.
 const OLDEST_STAMP: Span = Span(time_model::time::SECOND);
 
-/// What stamps are wanted: by the kernel, on arrival and on leaving, without a copy of what left.
+/// The requested timestamps: by the kernel, on arrival and on departure, without a copy of the sent datagram.
 const STAMPS: libc::c_uint = libc::SOF_TIMESTAMPING_SOFTWARE
     | libc::SOF_TIMESTAMPING_RX_SOFTWARE
     | libc::SOF_TIMESTAMPING_TX_SOFTWARE
     | libc::SOF_TIMESTAMPING_OPT_ID
     | libc::SOF_TIMESTAMPING_OPT_TSONLY;
 
-/// By the card besides, and by which: of what is sent both stamps, each with its interface.
+/// Timestamps of the NIC besides, and its interface: for sent datagrams both timestamps, each with its interface.
 const CARD_STAMPS: libc::c_uint = libc::SOF_TIMESTAMPING_RX_HARDWARE
     | libc::SOF_TIMESTAMPING_TX_HARDWARE
     | libc::SOF_TIMESTAMPING_RAW_HARDWARE
@@ -80,7 +82,7 @@ pub struct Socket {
 /// A stamp of a card, on its own clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NicStamp {
-    /// The number of the card's interface, where it is told.
+    /// The number of the NIC's interface, if the kernel reports it.
     pub interface: Option<u32>,
     /// When.
     pub at: UnixTime,
@@ -103,10 +105,10 @@ pub enum Departure {
 ///
 /// There is no descriptor left.
 pub fn plain() -> io::Result<OwnedFd> {
-    sys::socket(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0))
+    datagram::socket(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0))
 }
 
-/// False on machines whose kernel was told to do without.
+/// Returns whether the kernel has IPv6; some kernels run without.
 #[must_use]
 pub fn has_ipv6() -> bool {
     UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok()
@@ -130,10 +132,10 @@ impl Socket {
     ///
     /// There is no way to the server, or no descriptor left.
     pub fn open(to: SocketAddr, options: &Options) -> io::Result<Self> {
-        let descriptor = sys::socket(to)?;
-        let set = |level, option, value| sys::set_option(&descriptor, level, option, value);
+        let descriptor = datagram::socket(to)?;
+        let set = |level, option, value| sys::option::set(&descriptor, level, option, value);
         if let Some(device) = &options.device {
-            sys::bind_device(&descriptor, device)?;
+            sys::option::bind_device(&descriptor, device)?;
         }
         let dscp = libc::c_int::from(options.dscp) << 2;
         if dscp != 0 {
@@ -145,16 +147,14 @@ impl Socket {
         let mut own = options.addresses.iter().copied();
         let own = own.find(|address| address.is_ipv4() == to.is_ipv4());
         if own.is_some() || options.port != 0 {
-            // Of one port for all requests each has its own socket, told apart by the other side.
+            // If all requests share one port, each has its own socket, told apart by the server's address.
             set(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
             let any = match to {
                 SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
                 SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
             };
-            sys::bind(
-                &descriptor,
-                SocketAddr::new(own.unwrap_or(any), options.port),
-            )?;
+            let own = SocketAddr::new(own.unwrap_or(any), options.port);
+            SockRef::from(&descriptor).bind(&own.into())?;
         }
         let stamps = match options.card_stamps {
             true => (STAMPS | CARD_STAMPS).cast_signed(),
@@ -162,16 +162,16 @@ impl Socket {
         };
         // Without them the readings of this process have to do.
         drop(set(libc::SOL_SOCKET, libc::SO_TIMESTAMPING, stamps));
-        // Lets `poll` tell of stamps without an error. Whoever does not know the option tells of them as of errors.
+        // Makes `poll` report timestamps without an error. A kernel without the option reports them as errors.
         drop(set(libc::SOL_SOCKET, libc::SO_SELECT_ERR_QUEUE, 1));
-        sys::connect(&descriptor, to)?;
+        SockRef::from(&descriptor).connect(&to.into())?;
         Ok(Self {
             descriptor,
             is_v6: to.is_ipv6(),
         })
     }
 
-    /// What to wait for.
+    /// The descriptor to wait for.
     #[must_use]
     pub fn descriptor(&self) -> RawFd {
         self.descriptor.as_raw_fd()
@@ -180,7 +180,7 @@ impl Socket {
     /// From where requests leave.
     #[must_use]
     pub fn local_address(&self) -> Option<IpAddr> {
-        sys::local_address(&self.descriptor).map(|address| address.ip())
+        datagram::local_address(&self.descriptor).map(|address| address.ip())
     }
 
     /// Sends a request, and says when that was as far as this process knows: just before.
@@ -190,7 +190,7 @@ impl Socket {
     /// The network is down, or whatever it says.
     pub fn send(&self, octets: &[u8]) -> io::Result<Stamp> {
         let wall = clock::wall();
-        sys::send(&self.descriptor, octets)?;
+        SockRef::from(&self.descriptor).send(octets)?;
         Ok(Stamp {
             wall,
             raw: None,
@@ -204,7 +204,7 @@ impl Socket {
         let mut buffer = [0; LONGEST_PACKET];
         loop {
             let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-            let received = sys::receive(&self.descriptor, &mut buffer, flags).ok()?;
+            let received = datagram::receive(&self.descriptor, &mut buffer, flags).ok()?;
             if received.number.is_none() {
                 continue;
             }
@@ -231,9 +231,9 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// The network says that nobody listens there, or that there is no way.
+    /// The network reports that no server listens there, or that there is no route.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<Arrival>> {
-        match sys::receive(&self.descriptor, buffer, libc::MSG_DONTWAIT) {
+        match datagram::receive(&self.descriptor, buffer, libc::MSG_DONTWAIT) {
             Ok(received) => Ok(Some(Arrival {
                 length: received.length,
                 stamp: arrived(&received),
@@ -258,9 +258,9 @@ pub struct Listener {
 pub struct Asked {
     /// How much of the buffer it is.
     pub length: usize,
-    /// Who asks.
+    /// The client.
     pub from: SocketAddr,
-    /// Whom: the own address that the answer has to come from.
+    /// The own address that the answer has to come from.
     pub to: Option<IpAddr>,
     /// When.
     pub stamp: Stamp,
@@ -273,34 +273,34 @@ impl Listener {
     ///
     /// The address is not ours, taken, or not for us.
     pub fn open(at: SocketAddr, device: Option<&str>) -> io::Result<Self> {
-        let descriptor = sys::socket(at)?;
-        let set = |level, option, value| sys::set_option(&descriptor, level, option, value);
+        let descriptor = datagram::socket(at)?;
+        let set = |level, option, value| sys::option::set(&descriptor, level, option, value);
         set(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
         if let Some(device) = device {
-            sys::bind_device(&descriptor, device)?;
+            sys::option::bind_device(&descriptor, device)?;
         }
         if at.is_ipv6() {
             set(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
         }
         let listener = Self::prepare(descriptor, at)?;
-        sys::bind(&listener.descriptor, at)?;
+        SockRef::from(&listener.descriptor).bind(&at.into())?;
         Ok(listener)
     }
 
-    /// Listens at a socket that somebody else has bound.
+    /// Listens on a socket that another process has bound.
     ///
     /// # Errors
     ///
     /// It is no datagram socket of an address, or does not take what is needed.
     pub fn adopt(descriptor: OwnedFd) -> io::Result<Self> {
-        let at = sys::local_address(&descriptor).ok_or(io::ErrorKind::InvalidInput)?;
-        sys::set_flags(&descriptor)?;
+        let at = datagram::local_address(&descriptor).ok_or(io::ErrorKind::InvalidInput)?;
+        datagram::set_flags(&descriptor)?;
         Self::prepare(descriptor, at)
     }
 
-    /// Has the kernel tell when requests come and answers leave, and whom was asked.
+    /// Requests timestamps of requests and responses, and the own address of each request.
     fn prepare(descriptor: OwnedFd, at: SocketAddr) -> io::Result<Self> {
-        let set = |level, option, value| sys::set_option(&descriptor, level, option, value);
+        let set = |level, option, value| sys::option::set(&descriptor, level, option, value);
         match at {
             SocketAddr::V4(_) => set(libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?,
             SocketAddr::V6(_) => set(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?,
@@ -318,7 +318,7 @@ impl Listener {
         })
     }
 
-    /// What to wait for.
+    /// The descriptor to wait for.
     #[must_use]
     pub fn descriptor(&self) -> RawFd {
         self.descriptor.as_raw_fd()
@@ -327,12 +327,12 @@ impl Listener {
     /// Its own address.
     #[must_use]
     pub fn local_address(&self) -> Option<SocketAddr> {
-        sys::local_address(&self.descriptor)
+        datagram::local_address(&self.descriptor)
     }
 
     /// Takes a request; none if there is no more.
     pub fn receive(&self, buffer: &mut [u8]) -> Option<Asked> {
-        let received = sys::receive(&self.descriptor, buffer, libc::MSG_DONTWAIT).ok()?;
+        let received = datagram::receive(&self.descriptor, buffer, libc::MSG_DONTWAIT).ok()?;
         Some(Asked {
             length: received.length,
             from: received.from?,
@@ -345,7 +345,7 @@ impl Listener {
     #[must_use]
     pub fn send(&self, octets: &[u8], asked: &Asked) -> bool {
         let from = asked.to.filter(|_| self.has_many_addresses);
-        sys::send_to(&self.descriptor, octets, asked.from, from).is_ok()
+        datagram::send_to(&self.descriptor, octets, asked.from, from).is_ok()
     }
 
     /// When an answer left, and the how manieth it was; none if no more is known.
@@ -353,7 +353,7 @@ impl Listener {
         let mut buffer = [0; LONGEST_PACKET];
         loop {
             let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-            let received = sys::receive(&self.descriptor, &mut buffer, flags).ok()?;
+            let received = datagram::receive(&self.descriptor, &mut buffer, flags).ok()?;
             if let (Some(number), Some(stamp)) = (received.number, kernel(&received)) {
                 return Some((number, stamp));
             }

@@ -1,11 +1,11 @@
-//! What wakes the loop: a timer, and a counter that other threads add to.
+//! Wakes the loop: a timer, and a counter that other threads add to.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use time_model::time::Span;
 
-use super::sys;
+use sys::wait;
 
 /// A timer that goes off once.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ impl Timer {
     ///
     /// There is no descriptor left.
     pub fn new() -> io::Result<Self> {
-        sys::timer().map(Self)
+        wait::timer().map(Self)
     }
 
     /// Lets it go off after this; at once if that is no time.
@@ -27,22 +27,22 @@ impl Timer {
     ///
     /// The kernel refuses.
     pub fn set(&self, after: Span) -> io::Result<()> {
-        sys::set_timer(&self.0, after.0)
+        wait::set_timer(&self.0, after.0)
     }
 
     /// It has gone off.
     pub fn clear(&self) {
-        sys::read_counter(&self.0);
+        wait::clear(&self.0);
     }
 
-    /// What to wait for.
+    /// The descriptor to wait for.
     #[must_use]
     pub fn descriptor(&self) -> RawFd {
         self.0.as_raw_fd()
     }
 }
 
-/// What another thread wakes the loop by.
+/// Lets another thread wake the loop.
 #[derive(Debug)]
 pub struct Waker(OwnedFd);
 
@@ -53,20 +53,20 @@ impl Waker {
     ///
     /// There is no descriptor left.
     pub fn new() -> io::Result<Self> {
-        sys::event().map(Self)
+        wait::counter().map(Self)
     }
 
     /// Wakes the loop.
     pub fn wake(&self) {
-        sys::count(&self.0);
+        wait::count(&self.0);
     }
 
     /// It is awake.
     pub fn clear(&self) {
-        sys::read_counter(&self.0);
+        wait::clear(&self.0);
     }
 
-    /// What to wait for.
+    /// The descriptor to wait for.
     #[must_use]
     pub fn descriptor(&self) -> RawFd {
         self.0.as_raw_fd()

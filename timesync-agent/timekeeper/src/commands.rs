@@ -1,11 +1,11 @@
-//! What chronyc may want done.
+//! The commands of chronyc.
 
 use super::{SourceId, Timekeeper};
 use time_model::settings::{Local, MakeStep};
 use time_model::time::{Reading, Span};
 
 impl Timekeeper {
-    /// chronyc's `makestep` without arguments: what is left is corrected at once. False if the clock is let alone.
+    /// chronyc's `makestep` without arguments: corrects the remaining offset at once. False if the clock is left alone.
     pub fn makestep(&mut self, now: Reading) -> bool {
         if self.free_running {
             return false;
@@ -35,7 +35,8 @@ impl Timekeeper {
         self.reselect(None, now);
     }
 
-    /// chronyc's `reselect`: nobody leads until one is chosen. What the last one said stands, in case that there is none.
+    /// chronyc's `reselect`: there is no system peer until one is chosen. The last time stays in force, in case that there is
+    /// none.
     pub fn reselect_now(&mut self, now: Reading) {
         if let Some(root) = &mut self.root {
             root.source = None;
@@ -48,7 +49,7 @@ impl Timekeeper {
         self.consensus.rules.reselect_distance = distance;
     }
 
-    /// Forgets the samples of a source (`None`: of all), as chronyc's `reset sources` does.
+    /// Forgets the samples of a source (all sources for `None`), as chronyc's `reset sources` does.
     pub fn reset_source(&mut self, id: Option<SourceId>, now: Reading) {
         let known = self.known_frequency();
         self.consensus.restart(id, known);

@@ -1,4 +1,4 @@
-//! What the sources agree on: who is right, who leads, and the offset and frequency that follow from it.
+//! The consensus of sources: the truechimers, the system peer, and the offset and frequency that follow from them.
 //!
 //! Knows no clock and corrects nothing: the [discipline](crate::discipline) does.
 
@@ -12,12 +12,12 @@ use time_model::settings::{Local, SelectionSettings, Settings};
 use time_model::time::{RawTime, Reading, Span};
 use time_model::view::{Leap, SelectionView, SourceState};
 
-/// Of several sources, the first one that answers is not followed before half of them did, or this has passed: one that is
-/// wrong must not be followed for being quick.
+/// With several sources, the first one that answers is not followed before half of them did, or this has passed: the quickest
+/// one may be wrong.
 pub(super) const PATIENCE: Span = Span(2 * time_model::time::SECOND);
-/// Uncertainty of an asymmetry that nobody can see, as a part of the shortest round trip: what sources differ by for it.
+/// Uncertainty of a hidden asymmetry, as a part of the shortest round trip: sources differ by it.
 const ASYMMETRY: f64 = 0.02;
-/// What several sources together say.
+/// The combined estimate of several sources.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Combined {
     /// True time less wall time.
@@ -27,7 +27,7 @@ pub(super) struct Combined {
     pub(super) frequency_variance: f64,
 }
 
-/// Who leads, and why nobody does.
+/// The system peer, or the reason for having none.
 #[derive(Clone, Debug)]
 pub(super) struct Decision {
     selection: Selection,
@@ -47,13 +47,13 @@ impl Decision {
         self.best.is_some()
     }
 
-    /// Why nobody leads.
+    /// The reason for having no system peer.
     pub(super) fn failure(&self) -> Option<Failure> {
         self.selection.failure
     }
 }
 
-/// What the sources say together, and what the leading one says of its way to the primary source.
+/// The combined estimate, and the root values of the system peer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Agreement {
     pub(super) combined: Combined,
@@ -81,7 +81,7 @@ impl Consensus {
         }
     }
 
-    /// Other rules from now on. What is known of sources stays.
+    /// Changes the rules. The knowledge of sources stays.
     pub(super) fn configure(&mut self, settings: &Settings) {
         self.rules = settings.selection.clone();
         self.max_samples = settings.client.max_samples;
@@ -132,7 +132,7 @@ impl Consensus {
         self.sources.iter_mut().find(|source| source.id == id)
     }
 
-    /// Forgets the samples of a source (`None`: of all).
+    /// Forgets the samples of a source (all sources for `None`).
     pub(super) fn restart(&mut self, id: Option<SourceId>, known: Option<(f64, f64)>) {
         for source in &mut self.sources {
             if id.is_none_or(|id| source.id == id) {
@@ -165,7 +165,7 @@ impl Consensus {
         self.first_sample
     }
 
-    /// Decides anew who leads; `updated` has a new sample.
+    /// Chooses the system peer again; `updated` has a new sample.
     pub(super) fn decide(
         &mut self,
         local: Option<Local>,
@@ -229,7 +229,7 @@ impl Consensus {
                 .is_some_and(|first| now.raw - first >= PATIENCE)
     }
 
-    /// What follows from a decision, if somebody leads.
+    /// The consequences of a decision, if there is a system peer.
     pub(super) fn agree(
         &self,
         decision: &Decision,
@@ -274,7 +274,7 @@ impl Consensus {
             .map(|sample| sample.leap)
     }
 
-    /// Weighs sources by what is not known of each.
+    /// Weighs sources by the uncertainty of each.
     fn combine(&self, selection: &Selection, now: Reading) -> Option<Combined> {
         let mut combined = Combined::default();
         let (mut offsets, mut frequencies) = (0.0, 0.0);

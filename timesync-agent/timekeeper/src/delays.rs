@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-/// So many are remembered.
+/// This many are remembered.
 const RECENT: usize = 64;
 
 /// The latest round trips, in seconds.

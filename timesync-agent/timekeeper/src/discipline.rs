@@ -1,28 +1,28 @@
-//! What is done to the clock: a frequency, and for a while a slew on top of it; a step where that is allowed.
+//! The control of the clock: a frequency, and for a while a slew on top of it; a step where that is allowed.
 //!
-//! The rate that is asked for is always above −1, and so time never runs backwards but by a step.
+//! The requested rate is always above −1, and so time never runs backwards but by a step.
 
 use time_model::settings::{ClockSettings, MakeStep};
 use time_model::time::{RawTime, Reading, Span, UnixTime};
 
-/// A correction takes so many times what is due until the next one, in intervals between samples, if it is no more than the
-/// uncertainty of the estimate. `corrtimeratio` 3, the default, is this.
+/// The length of a correction in intervals between samples, if it is no more than the uncertainty of the estimate.
+/// `corrtimeratio` 3, the default, is this.
 const CORRECTION_TIME: f64 = 1.0;
 /// The shortest slew, in seconds.
 const SHORTEST_SLEW: f64 = 0.2;
-/// What is corrected below this is not worth a slew.
+/// A correction below this is not worth a slew.
 const NOTHING: f64 = 1e-10;
 /// An offset that is slewed away within three hours and a half, in seconds.
 const SLEWABLE: f64 = 1000.0;
 /// Part of the squared offset that the long-term average takes over; chrony's.
 const AVERAGE: f64 = 0.1;
 
-/// What is known, at an update of the clock.
+/// The estimate at an update of the clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Update {
     /// True time less wall time, in seconds.
     pub(super) offset: f64,
-    /// What of it is news: that, less what was known before and is being corrected.
+    /// The new part of it: the offset, less the known part that is being corrected.
     pub(super) change: f64,
     /// Its standard deviation.
     pub(super) deviation: f64,
@@ -34,7 +34,7 @@ pub(super) struct Update {
     pub(super) interval: f64,
 }
 
-/// What follows.
+/// The consequence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Correction {
     /// The clock is slewed.
@@ -50,7 +50,7 @@ pub(super) enum Correction {
 /// The clock, as it is corrected.
 #[derive(Clone, Debug)]
 pub(super) struct Discipline {
-    /// Rate that is asked for without slew, as gain of the wall clock in a second.
+    /// The requested rate without slew, as gain of the wall clock in a second.
     pub(super) frequency: f64,
     /// Standard deviation of that.
     pub(super) skew: f64,
@@ -58,7 +58,7 @@ pub(super) struct Discipline {
     pub(super) frequency_known: bool,
     /// Slew on top, and when it ends.
     slew: Option<(f64, RawTime)>,
-    /// What was asked for last, and what the kernel took.
+    /// The last requested rate, and the rate that the kernel took.
     asked: Option<f64>,
     pub(super) applied: f64,
     makestep: Option<MakeStep>,
@@ -128,7 +128,7 @@ impl Discipline {
         }
     }
 
-    /// The clock is told what time it is.
+    /// Sets the clock by the time of day.
     pub(super) fn update(
         &mut self,
         clock: &ClockSettings,
@@ -173,7 +173,7 @@ impl Discipline {
         Correction::Slewed
     }
 
-    /// `maxchange`: what is beyond it is passed over, and too much of that is the end.
+    /// `maxchange`: a larger change is ignored, and too many of them end the program.
     fn refuse(&mut self, clock: &ClockSettings, change: f64) -> Option<Correction> {
         let limit = clock.max_change.filter(|limit| {
             self.n_updates >= u64::from(limit.delay) && change.abs() > limit.offset

@@ -19,7 +19,7 @@ pub(super) struct Fallback {
 /// A mean.
 #[derive(Clone, Copy, Debug)]
 struct Mean {
-    /// Over so many seconds.
+    /// The length of the interval, in seconds.
     seconds: f64,
     frequency: f64,
     /// It was filled for so long.
@@ -43,7 +43,7 @@ impl Fallback {
         }
     }
 
-    /// The clock was updated: for so many seconds this was the frequency.
+    /// The clock was updated: for this many seconds the frequency was this.
     pub(super) fn update(&mut self, frequency: f64, seconds: f64) {
         self.n_taken = 0;
         if seconds <= 0.0 {
@@ -62,7 +62,7 @@ impl Fallback {
         }
     }
 
-    /// The frequency to go on with when nothing was heard for so many seconds, if it is another one than before.
+    /// The frequency to continue with after this many seconds without a sample, if it differs from the one before.
     pub(super) fn take(&mut self, silent: f64) -> Option<f64> {
         let due = |mean: &&Mean| mean.seconds <= silent;
         let n_due = self.means.iter().take_while(due).count();
@@ -71,7 +71,7 @@ impl Fallback {
         }
         let fresh = self.means.get(self.n_taken..n_due)?;
         self.n_taken = n_due;
-        // Of those the longest that has seen as much.
+        // The longest interval with as much data.
         let whole = fresh.iter().rev().find(|mean| mean.filled >= mean.seconds);
         whole.map(|mean| mean.frequency)
     }

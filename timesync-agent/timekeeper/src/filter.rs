@@ -1,7 +1,7 @@
 //! The filter of one source: a bank of Kalman filters on the raw clock, each with a belief of its own about how much the
 //! local oscillator wanders and how much noise round trips do not explain, weighted by how well they foretold the samples.
 //!
-//! What the clock is corrected by does not come in here, and therefore disturbs nothing.
+//! Corrections of the clock do not come in here, and therefore disturb nothing.
 
 mod model;
 mod path;
@@ -19,7 +19,7 @@ const WANDERS: [f64; 5] = [1e-11, 1e-10, 1e-9, 1e-8, 1e-7];
 const NOISES: [f64; 3] = [0.0, 0.2, 1.0];
 /// How credible that is before there are samples, as logarithms: on most paths round trips explain everything.
 const NOISE_CREDITS: [f64; 3] = [0.0, -1.5, -4.0];
-/// What a sample's likelihood is worth after the next one: about fifty samples decide.
+/// The decay of a sample's likelihood with each later one: about fifty samples decide.
 const MEMORY: f64 = 0.98;
 /// Credit of the belief that what was learned of the frequency has become wrong, as a logarithm.
 const UNLEARNED: f64 = -5.0;
@@ -29,21 +29,21 @@ const AFTER_JUMP: f64 = 1e-6;
 const SAMPLES: usize = 64;
 /// As long as there are so few samples, each new one says so much about the path that all are weighed again.
 const QUICK: usize = 16;
-/// So many samples in a row that nothing known can explain, and what is known goes.
+/// This many inexplicable samples in a row discard the estimate.
 const CONTRADICTIONS: u32 = 4;
 /// A likelihood below this is no explanation.
 const INCREDIBLE: f64 = 1e-4;
-/// Standard deviations of a frequency that nobody knows: most crystals are within 30 ppm, some are not what they should be.
+/// Standard deviations of an unknown frequency: most crystals are within 30 ppm, some are defective.
 const ANY_FREQUENCY: [f64; 2] = [25e-6, 250e-6];
 /// Random errors of stamps, as a part of the dispersion, which is a bound on them.
 const STAMP_NOISE: f64 = 0.1;
 
-/// What is known at a moment.
+/// The estimate at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Estimate {
     /// True time less raw time less [`Filter::base`], in seconds.
     pub(super) offset: f64,
-    /// What the offset gains in a second.
+    /// The gain of the offset in a second.
     pub(super) frequency: f64,
     pub(super) offset_variance: f64,
     pub(super) covariance: f64,
@@ -60,22 +60,22 @@ struct Point {
     residual: f64,
 }
 
-/// What a sample did.
+/// The effect of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     /// It was weighed.
     Weighed,
     /// It cannot be explained.
     Contradicts,
-    /// It is the last of several that cannot be explained: everything begins anew with them.
+    /// It is the last of several that cannot be explained: the estimate starts again with them.
     Reset,
 }
 
-/// What the temperature does to the crystal. It is taken out of what the filter sees, and put back into what it says, so that the
-/// filter looks at a crystal that keeps its temperature.
+/// The effect of the temperature on the crystal. The filter gets samples without it, and its output gets it added again, so
+/// that the filter sees a crystal of constant temperature.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tempered {
-    /// What true time has gained by it until then, in seconds, and gains from then on in a second.
+    /// The gain of true time by it until then, in seconds, and the gain from then on in a second.
     gained: f64,
     rate: f64,
     since: RawTime,
@@ -88,7 +88,7 @@ impl Tempered {
     }
 }
 
-/// What is known of one source.
+/// The estimate of one source.
 #[derive(Clone, Debug)]
 pub(super) struct Filter {
     /// Frequency that was learned earlier, and its standard deviation.
@@ -212,7 +212,7 @@ impl Filter {
         Taken::Reset
     }
 
-    /// The source had no time of its own for a while, and begins anew; the way to it and the crystal here are what they were.
+    /// The source had no time of its own for a while, and starts again; its path and the local crystal stay as they were.
     pub(super) fn restart(&mut self, known: Option<(f64, f64)>) {
         self.prior = known.or(self.prior);
         self.points.clear();
@@ -220,7 +220,7 @@ impl Filter {
         self.contradictions = 0;
     }
 
-    /// The clock of the source jumps by so many seconds at once, as at a leap second.
+    /// The clock of the source jumps by this many seconds at once, as at a leap second.
     pub(super) fn shift(&mut self, seconds: f64) {
         for model in &mut self.bank {
             model.offset += seconds;
@@ -230,7 +230,7 @@ impl Filter {
         }
     }
 
-    /// What is known at a moment at or after the last sample.
+    /// The estimate at or after the last sample.
     pub(super) fn estimate(&self, at: RawTime) -> Option<Estimate> {
         let best = self
             .bank
@@ -271,7 +271,7 @@ impl Filter {
         Some(mean)
     }
 
-    /// By how much the variance of the offset grows in so many seconds.
+    /// The growth of the variance of the offset in this many seconds.
     pub(super) fn growth(&self, seconds: f64) -> f64 {
         let best = self
             .bank
@@ -347,7 +347,7 @@ impl Filter {
         let edges = self.edges(&point, 0.0);
         let half = (edges.high - edges.low) / 2.0;
         let deviation = edges.softness.hypot(half / 1.732);
-        // What was learned may have become wrong since: one of the beliefs is always that nobody knows.
+        // The learned values may have become wrong since: one of the beliefs is always that they are unknown.
         let [usual, any] = ANY_FREQUENCY;
         let doubt = if self.prior.is_some() { UNLEARNED } else { 0.0 };
         let learned = self.prior.unwrap_or((0.0, usual));
@@ -369,7 +369,7 @@ impl Filter {
         }
     }
 
-    /// Where the frequency began is of no interest any more: of each belief, the better beginning stays.
+    /// The initial frequency does not matter any more: keeps the better beginning of each belief.
     fn merge_priors(&mut self) {
         let n = WANDERS.len() * NOISES.len();
         if self.bank.len() <= n {
@@ -438,13 +438,13 @@ impl Filter {
         likelihood
     }
 
-    /// Where the offset is by a sample alone.
+    /// The offset from one sample alone.
     fn edges(&self, point: &Point, noise: f64) -> Edges {
         let excess = (point.delay - self.path.floor()).max(0.0);
         let floor_error = self.path.floor_error() / 2.0;
         let stamps = STAMP_NOISE * point.dispersion;
         let softness = (floor_error * floor_error + stamps * stamps + noise * noise).sqrt();
-        // Where the configuration says which way is late, the offset is towards the other end, though not all of it.
+        // If the configuration names the slow direction, the offset is towards the other end, though not all of it.
         let asymmetry = self.asymmetry.unwrap_or(0.0);
         let centre = point.offset + asymmetry * excess;
         let half = (0.5 - asymmetry.abs()).max(0.05) * excess;

@@ -1,16 +1,16 @@
-//! What is known of true time, and from whom.
+//! The knowledge of true time, and its sources.
 
 use crate::terms::SourceId;
 use time_model::time::{RawTime, Reading, Span};
 
-/// What all sources together say.
+/// The combined estimate of all sources.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Knowledge {
     pub(super) at: RawTime,
     /// True time less raw time at `at`, in nanoseconds, and what is less than a nanosecond in seconds.
     pub(super) ahead: i64,
     pub(super) frequency: f64,
-    /// Of the offset.
+    /// The offset.
     pub(super) deviation: f64,
 }
 
@@ -33,7 +33,7 @@ impl Knowledge {
     }
 }
 
-/// What the leading source says of the way to the primary source.
+/// The root values of the system peer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Root {
     /// None if another process heard it.

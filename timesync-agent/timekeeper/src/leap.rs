@@ -1,4 +1,4 @@
-//! Leap seconds: who says that one comes, and what is done when it does.
+//! Leap seconds: the announcements, and their execution.
 
 use super::terms::LeapSecond;
 use time_model::settings::LeapMode;
@@ -10,12 +10,12 @@ const DAY: i64 = 86_400 * SECOND;
 /// So close to a leap second, samples are not taken: servers do it at different moments.
 const CLOSE: i64 = 5 * SECOND;
 
-/// What is known of leap seconds.
+/// The known leap seconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LeapSeconds {
     pub(super) mode: LeapMode,
     table: Vec<LeapSecond>,
-    /// What most sources announce.
+    /// The announcement of most sources.
     announced: Leap,
     /// The next one, if it comes at the end of this day.
     pub(super) next: Option<(UnixTime, Leap)>,
@@ -98,12 +98,12 @@ impl LeapSeconds {
         }
     }
 
-    /// What is to come at the end of this day.
+    /// The leap second at the end of this day.
     pub(super) fn pending(&self) -> Leap {
         self.next.map_or(Leap::Normal, |(_, leap)| leap)
     }
 
-    /// What the kernel has to do at the end of the day.
+    /// The kernel's task at the end of the day.
     pub(super) fn for_kernel(&self) -> Leap {
         match self.mode {
             LeapMode::System => self.pending(),
@@ -144,7 +144,7 @@ impl LeapSeconds {
         Some((leap, Span(seconds * SECOND)))
     }
 
-    /// How long until the next one is over on the wall clock; where none is due today, until the table is to be looked at again.
+    /// The time until the next one is over on the wall clock; if none is due today, until the next look at the table.
     pub(super) fn until(&self, wall: UnixTime) -> Option<Span> {
         match self.next {
             Some((at, Leap::Delete)) => Some(at - Span(SECOND) - wall),
@@ -157,7 +157,7 @@ impl LeapSeconds {
         }
     }
 
-    /// Whether nobody knows who has it yet.
+    /// Returns whether the state of sources is uncertain at this time.
     pub(super) fn is_close(&self, wall: UnixTime) -> bool {
         let next = self.next.map(|(at, _)| at);
         next.into_iter()

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! No packets, no names, no sockets, no clock: `now` is an argument. Offsets are positive if the wall clock is slow, that is,
-//! true time less wall time. Filters live on the raw clock, which nobody corrects.
+//! true time less wall time. Filters live on the raw clock, which no program corrects.
 
 mod commands;
 mod consensus;
@@ -49,11 +49,11 @@ use time_model::time::{RawTime, Reading, Span, UnixTime};
 
 /// Reference ID of the own clock, 127.127.1.1.
 pub const LOCAL_REFERENCE_ID: u32 = 0x7F7F_0101;
-/// Effects that wait to be done. More than this only if nobody takes them.
+/// Effects that wait for the caller. More than this only if the caller takes none.
 const MAX_EFFECTS: usize = 1024;
 /// A frequency is not taken over from one source to another as if it were known better than this.
 const LEAST_SKEW: f64 = 1e-7;
-/// What time it is.
+/// The time of day.
 #[derive(Clone, Debug)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -66,7 +66,7 @@ pub struct Timekeeper {
     discipline: Discipline,
     fallback: Fallback,
     smoothing: Option<Smoothing>,
-    /// What the temperature adds to the frequency, gained in a second.
+    /// The part of the frequency that the temperature causes, as gain in a second.
     tempered: f64,
     leap: LeapSeconds,
     knowledge: Option<Knowledge>,
@@ -119,7 +119,7 @@ impl Timekeeper {
         timekeeper
     }
 
-    /// Other rules from now on. What is known of sources stays.
+    /// Changes the rules. The knowledge of sources stays.
     pub fn configure(&mut self, settings: &Settings, now: Reading) {
         self.consensus.configure(settings);
         if self.clock.fallback_drift != settings.clock.fallback_drift {
@@ -228,12 +228,12 @@ impl Timekeeper {
         self.consensus.source(id).map_or(0, |source| source.poll)
     }
 
-    /// What is to be done; ask until there is nothing.
+    /// The next effect; call again until there is none.
     pub fn poll_effect(&mut self) -> Option<Effect> {
         self.effects.pop_front()
     }
 
-    /// What the kernel really took of the rate that was asked for, in parts per billion.
+    /// The rate that the kernel took for the requested one, in parts per billion.
     pub fn applied(&mut self, parts_per_billion: f64, _now: Reading) {
         self.discipline.applied = parts_per_billion;
     }
@@ -242,7 +242,7 @@ impl Timekeeper {
     #[must_use]
     pub fn poll_timeout(&self, now: Reading) -> Option<RawTime> {
         let leap = self.leap.until(now.wall).map(|span| {
-            // Slewing changes when it is; it is looked at again in time.
+            // Slewing changes the wall time of the leap second; the timer is checked again in time.
             now.raw
                 + Span(
                     (span.0 / 2)
@@ -304,7 +304,7 @@ impl Timekeeper {
         })
     }
 
-    /// What was learned of the frequency of the crystal, and how well.
+    /// The learned frequency of the crystal, and its uncertainty.
     fn known_frequency(&self) -> Option<(f64, f64)> {
         let skew = self.discipline.skew.max(LEAST_SKEW);
         let known = self.discipline.frequency_known;

@@ -1,7 +1,8 @@
 //! The own time, given when there is no other (`local`), and which of several orphans leads.
 //!
-//! Orphans ask each other and all have `local stratum N orphan`. Who has the smallest reference ID among those that are reached
-//! gives its own time at stratum N; the others follow it, at N + 1, and a server of stratum N or above counts for nothing else.
+//! Orphans query each other and all have `local stratum N orphan`. The one with the smallest reference ID among those that are
+//! reached gives its own time at stratum N; the others follow it, at N + 1, and a server of stratum N or above counts for
+//! nothing else.
 
 use super::Timekeeper;
 use super::terms::Note;
@@ -46,7 +47,7 @@ impl Timekeeper {
             return Some(self.started + Span::from_seconds(local.wait_unsynchronised));
         };
         let mut waited = root.at.raw + Span::from_seconds(local.wait_synchronised);
-        // Who has just taken over has not had the time to hear it.
+        // A node that has just taken over has not had the time to hear it.
         if !self.following {
             waited = waited.max(self.heard_by.unwrap_or(waited));
         }

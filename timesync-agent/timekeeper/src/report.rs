@@ -1,4 +1,4 @@
-//! What others are told: clients of the time, people of how good it is.
+//! The time for clients, and its quality for people.
 
 use super::knowledge::Root;
 use super::{LOCAL_REFERENCE_ID, Reference, SourceId, Timekeeper};
@@ -26,7 +26,7 @@ impl Timekeeper {
         if !self.following {
             return ClockState::Holdover;
         }
-        // A clock that is let alone stays where it is, and clients are told what it lacks: nothing is left to be corrected.
+        // A clock that is left alone keeps its time, and clients get the missing correction added: no correction remains.
         let left = match self.free_running {
             true => 0.0,
             false => knowledge.offset(now).abs(),
@@ -40,13 +40,13 @@ impl Timekeeper {
         }
     }
 
-    /// What clients are told.
+    /// The time for clients.
     #[must_use]
     pub fn reference(&self, now: Reading) -> Reference {
         self.smoothed(self.own_reference(now), now)
     }
 
-    /// What there is to tell, of the clock as it is.
+    /// The reference for clients, for the clock as it is.
     pub(super) fn own_reference(&self, now: Reading) -> Reference {
         let offset = match &self.knowledge {
             Some(knowledge) => knowledge.offset(now),
@@ -60,7 +60,7 @@ impl Timekeeper {
             offset: if self.free_running { offset } else { left },
             offset_rate: match &self.knowledge {
                 Some(knowledge) if self.free_running => knowledge.frequency,
-                // Of the wall clock's own seconds, which the slew makes longer or shorter.
+                // In the wall clock's own seconds, which the slew makes longer or shorter.
                 _ => -slew / (1.0 + slew),
             },
             offset_ends: self
@@ -94,7 +94,7 @@ impl Timekeeper {
         }
     }
 
-    /// What the leading source said of its error, and what has been added since.
+    /// The error that the system peer reported, and its growth since.
     pub(super) fn root_dispersion(&self, root: &Root, now: Reading) -> f64 {
         let aside = match &self.knowledge {
             Some(knowledge) if !self.free_running => {
@@ -107,7 +107,7 @@ impl Timekeeper {
         root.dispersion + aside + self.dispersion_rate() * age
     }
 
-    /// What chronyc's `tracking` says.
+    /// The values of chronyc's `tracking`.
     #[must_use]
     pub fn tracking(&self, now: Reading) -> Tracking {
         let reference = self.own_reference(now);

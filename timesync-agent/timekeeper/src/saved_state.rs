@@ -1,18 +1,18 @@
-//! What one process leaves to the next on the same machine, so that clients have a server that is synchronised throughout.
+//! The state that one process leaves to the next on the same machine, so that clients have a synchronised server throughout.
 //!
-//! Everything is on the raw clock, which goes on while no process looks: the time is as good as it was, and less so by what the
-//! crystal may have gone wrong since, as if a source had not answered for as long.
+//! All times are on the raw clock, which runs while no process looks: the time is as good as it was, less the possible drift of
+//! the crystal since, as if a source had not answered for as long.
 
 use serde::{Deserialize, Serialize};
 
 use super::Timekeeper;
 use super::knowledge::{Knowledge, Root};
-use super::smoothing::Moment;
+use super::smoothing::ServedOffset;
 use super::terms::{Note, Reference};
 use time_model::settings::Settings;
 use time_model::time::{RawTime, Reading, SECOND, Span, UnixTime};
 
-/// Left for longer than this it is not taken: a service that was away for so long begins anew.
+/// A state older than this is ignored: a service that was away for longer starts again.
 const OLDEST: Span = Span(300 * SECOND);
 /// So long an heir of an island's follower waits to hear the one that leads, before it takes itself for the leader: four requests of
 /// a burst.
@@ -25,7 +25,7 @@ const GAIN: f64 = 1e-3;
 /// No time is known to a frequency beyond this.
 const MOST_DRIFT: f64 = 0.5;
 
-/// What is left. Times are in nanoseconds: of the raw clock, of the wall clock since 1970.
+/// The state. Times are in nanoseconds, on the raw clock, or on the wall clock since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct SavedState {
@@ -39,15 +39,15 @@ pub struct SavedState {
     frequency: Option<(f64, f64)>,
     /// Steps that are left of those that the configuration allows at the start.
     steps_left: Option<u32>,
-    /// What was served was ahead by so much, in seconds, and so much less in each second.
+    /// The served time was ahead by this many seconds, and by this many less in each second.
     smoothing: Option<(f64, f64)>,
-    /// Whose time it is.
+    /// The system peer.
     lead: Option<Lead>,
     /// Since when the own time is given.
     local: Option<i64>,
 }
 
-/// What time it is, and from whom.
+/// The time of day, and its source.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct Lead {
@@ -86,7 +86,7 @@ impl SavedState {
         (0..=OLDEST.0).contains(&age.0) && apart.seconds().abs() <= agreed
     }
 
-    /// What clients are told by it, before there is anything else.
+    /// The time for clients from it, before there is another.
     #[must_use]
     pub fn reference(&self, settings: &Settings, free_running: bool, now: Reading) -> Reference {
         let mut heir = Timekeeper::new(settings, None, now);
@@ -97,7 +97,7 @@ impl SavedState {
 }
 
 impl Timekeeper {
-    /// What a successor needs to know; nothing if there is no time to give.
+    /// The state for a successor; nothing if there is no time to give.
     #[must_use]
     pub fn saved_state(&self, now: Reading) -> Option<SavedState> {
         let lead = self.knowledge.zip(self.root.as_ref());
@@ -131,8 +131,9 @@ impl Timekeeper {
         })
     }
 
-    /// Goes on from what another process left; false, and nothing has changed, if that is of no use any more. For a timekeeper that
-    /// has just begun. The first source is followed as at any start: several are heard, and the one that is wrong is known for it.
+    /// Continues from the state of another process; returns false, without a change, if the state is of no use any more. For a
+    /// timekeeper that has just begun. The first source is followed as at any start: several are heard, and a falseticker is
+    /// known for it.
     pub fn inherit(&mut self, state: &SavedState, now: Reading) -> bool {
         let is_sane = state.lead.is_none_or(|lead| lead.is_sane())
             && state.frequency.is_none_or(|(frequency, skew)| {
@@ -172,9 +173,9 @@ impl Timekeeper {
             self.allow_local(lead.delay / 2.0 + lead.dispersion);
         }
         if let (Some((offset, rate)), Some(smoothing)) = (state.smoothing, &mut self.smoothing) {
-            smoothing.resume(Moment { offset, rate }, RawTime(state.raw));
+            smoothing.resume(ServedOffset { offset, rate }, RawTime(state.raw));
         }
-        // Whoever gave its own time goes on with it until it hears a better one.
+        // A node that gave its own time continues to do so until it hears a better one.
         if let Some(since) = state.local.filter(|_| self.local.is_some()) {
             self.local_active = true;
             self.local_allowed = true;

@@ -1,4 +1,4 @@
-//! Which sources are right, and which of them leads: intersection of what they claim (RFC 5905 §11.2.1), then chrony's rules
+//! Selection of the truechimers and of the system peer: intersection of their intervals (RFC 5905 §11.2.1), then chrony's rules
 //! of preference, hysteresis and combining.
 
 use super::terms::SourceId;
@@ -29,18 +29,18 @@ pub(super) struct Candidate {
     pub(super) score: f64,
 }
 
-/// What selection says.
+/// The result of selection.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Selection {
-    /// Of each candidate, in their order.
+    /// The result for each candidate, in their order.
     pub(super) states: Vec<SourceState>,
-    /// Who leads.
+    /// The system peer.
     pub(super) best: Option<usize>,
-    /// Why nobody does.
+    /// The reason for having no system peer.
     pub(super) failure: Option<Failure>,
 }
 
-/// Why nobody leads.
+/// The reason for having no system peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     /// No source is usable.
@@ -49,7 +49,7 @@ pub(super) enum Failure {
     NoMajority,
     /// Fewer than `minsources` agree, or none of the required ones does.
     TooFew {
-        /// So many agree.
+        /// This many agree.
         n_agreeing: u32,
     },
 }
@@ -115,9 +115,9 @@ pub(super) fn select(
     }
 }
 
-/// What can be said of each alone. Those that may count are `Combined`, until the intersection is known.
+/// The verdict on each alone. Those that may count are `Combined`, until the intersection is known.
 fn usable(rules: &SelectionSettings, candidates: &[Candidate]) -> Vec<SourceState> {
-    // Who contradicts itself is asked only if there is nobody else.
+    // A source that contradicts itself counts only if there is no other.
     let consistent = candidates.iter().any(|c| {
         c.lack.is_none() && !c.in_doubt && !c.options.noselect && c.distance <= rules.max_distance
     });
@@ -207,7 +207,7 @@ fn authenticate(mode: AuthSelectMode, candidates: &mut [Candidate]) {
     }
 }
 
-/// Where most of the intervals overlap, if a majority does. Where there are trusted sources, they decide alone.
+/// The point at which most of the intervals overlap, if a majority does. If there are trusted sources, they decide alone.
 fn intersection(candidates: &[Candidate], states: &[SourceState]) -> Option<(f64, f64)> {
     let selectable = || {
         candidates
@@ -229,7 +229,7 @@ fn intersection(candidates: &[Candidate], states: &[SourceState]) -> Option<(f64
             ]
         })
         .collect();
-    // Of ends at one point, beginnings come first: intervals that touch overlap.
+    // At one point, beginnings come before ends: intervals that touch overlap.
     ends.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
     let (mut depth, mut deepest) = (0_usize, 0);
     let mut overlap = None;
@@ -253,7 +253,7 @@ fn intersection(candidates: &[Candidate], states: &[SourceState]) -> Option<(f64
     }
 }
 
-/// The nearest leads; who leads stays unless another is better for long.
+/// The nearest becomes the system peer; the present one stays unless another is better for long.
 fn lead(
     rules: &SelectionSettings,
     candidates: &mut [Candidate],
@@ -318,7 +318,7 @@ fn lead(
     Some(best.0)
 }
 
-/// Who is far from the leading one, in distance or in frequency, agrees but is not combined.
+/// A source that is far from the system peer, in distance or in frequency, agrees but is not combined.
 fn restrict_combining(
     rules: &SelectionSettings,
     candidates: &[Candidate],

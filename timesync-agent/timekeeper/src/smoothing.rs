@@ -1,4 +1,4 @@
-//! What clients are served changes slowly, however the clock is corrected: `smoothtime`.
+//! Makes the served time change slowly, however the clock is corrected: `smoothtime`.
 //!
 //! ```text
 //!   rate │    ┌──────┐        served time gains on or falls behind this clock by no more than a frequency, which changes by no
@@ -18,26 +18,26 @@ use time_model::settings::{LeapMode, SmoothTime};
 use time_model::time::{RawTime, Reading, Span};
 use time_model::view::{Leap, SmoothingView};
 
-/// The reference ID of time that is smoothed, 127.127.1.255, as chronyd has it: who compares servers sees that this is not the time
-/// of the source.
+/// The reference ID of smoothed time, 127.127.1.255, as in chronyd: a client that compares servers sees that this is not the
+/// time of the source.
 pub const SMOOTHED_REFERENCE_ID: u32 = 0x7F7F_01FF;
-/// Until the frequency is known to so many times the wander, which are seconds, corrections are those of a start and are served at
-/// once; chronyd's.
+/// Until the uncertainty of the frequency falls below this many seconds of wander, corrections are those of a start and are
+/// served at once; chronyd's.
 const SETTLED: f64 = 10_000.0;
 /// Below this, in seconds, it is served as it is known.
 const NOTHING: f64 = 1e-7;
 
 /// Served time less the time of this clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Moment {
+pub(super) struct ServedOffset {
     /// In seconds.
     pub(super) offset: f64,
     /// By how much that becomes less in a second.
     pub(super) rate: f64,
 }
 
-impl Moment {
-    /// After so many seconds of a wander.
+impl ServedOffset {
+    /// The length of the wander, in seconds.
     fn after(self, seconds: f64, wander: f64) -> Self {
         Self {
             offset: self.offset - seconds * (self.rate + wander * seconds / 2.0),
@@ -53,7 +53,7 @@ struct Stage {
     wander: f64,
 }
 
-/// What is on its way.
+/// The remaining smoothing.
 #[derive(Clone, Debug)]
 pub(super) struct Smoothing {
     settings: SmoothTime,
@@ -62,7 +62,7 @@ pub(super) struct Smoothing {
     max_wander: f64,
     is_active: bool,
     since: RawTime,
-    start: Moment,
+    start: ServedOffset,
     stages: [Stage; 3],
 }
 
@@ -77,7 +77,7 @@ impl Smoothing {
             max_wander,
             is_active: false,
             since: RawTime(0),
-            start: Moment::default(),
+            start: ServedOffset::default(),
             stages: Default::default(),
         })
     }
@@ -98,7 +98,7 @@ impl Smoothing {
             return;
         }
         let moment = self.at(now);
-        self.start = Moment {
+        self.start = ServedOffset {
             offset: moment.offset - offset,
             rate: moment.rate + frequency,
         };
@@ -106,16 +106,16 @@ impl Smoothing {
         self.plan();
     }
 
-    /// Goes on from where another process was.
-    pub(super) fn resume(&mut self, moment: Moment, since: RawTime) {
+    /// Continues from the state of another process.
+    pub(super) fn resume(&mut self, moment: ServedOffset, since: RawTime) {
         self.is_active = true;
         (self.start, self.since) = (moment, since);
         self.plan();
     }
 
-    /// What was on its way is served at once.
+    /// Serves the remaining correction at once.
     fn reset(&mut self, now: RawTime) {
-        (self.start, self.since) = (Moment::default(), now);
+        (self.start, self.since) = (ServedOffset::default(), now);
         self.plan();
     }
 
@@ -126,7 +126,7 @@ impl Smoothing {
         }
     }
 
-    /// For whoever asks.
+    /// For reports.
     fn view(&self, now: RawTime) -> SmoothingView {
         let moment = self.at(now);
         let since = (now - self.since).seconds().max(0.0);
@@ -146,12 +146,12 @@ impl Smoothing {
         }
     }
 
-    /// What is left of it, if anything was smoothed yet.
-    pub(super) fn moment(&self, now: RawTime) -> Option<Moment> {
+    /// The remaining correction, if any was smoothed yet.
+    pub(super) fn moment(&self, now: RawTime) -> Option<ServedOffset> {
         self.is_active.then(|| self.at(now))
     }
 
-    pub(super) fn at(&self, now: RawTime) -> Moment {
+    pub(super) fn at(&self, now: RawTime) -> ServedOffset {
         let mut left = (now - self.since).seconds().max(0.0);
         let mut moment = self.start;
         for stage in self.stages {
@@ -160,7 +160,7 @@ impl Smoothing {
             left -= seconds;
         }
         match left > 0.0 {
-            true => Moment::default(),
+            true => ServedOffset::default(),
             false => moment,
         }
     }
@@ -168,7 +168,7 @@ impl Smoothing {
     /// The way to nothing: to a peak of the rate, along it if that is the highest allowed, and down.
     fn plan(&mut self) {
         let (limit, wander) = (self.max_rate, self.max_wander);
-        // What is gone by the time the rate is nothing, if it falls from now on.
+        // The correction that is served by the time the rate is zero, if it falls from now on.
         let stopping = self.start.rate * self.start.rate.abs() / (2.0 * wander);
         let towards = if self.start.offset >= stopping {
             1.0
@@ -230,7 +230,7 @@ impl Timekeeper {
         smoothing.map(|smoothing| smoothing.activate(now)).is_some()
     }
 
-    /// What is known of the time has changed, and the clock was not stepped.
+    /// The estimate of the time has changed, and the clock was not stepped.
     pub(super) fn smooth(&mut self, before: Option<Knowledge>, now: Reading) {
         let skew = self.discipline.skew;
         let Some(smoothing) = &mut self.smoothing else {
@@ -252,14 +252,14 @@ impl Timekeeper {
         }
     }
 
-    /// What of a reference clients are told.
+    /// Replaces the reference for clients.
     pub(super) fn smoothed(&self, reference: Reference, now: Reading) -> Reference {
         let Some(smoothing) = &self.smoothing else {
             return reference;
         };
         let is_leap = matches!(reference.leap, Leap::Insert | Leap::Delete);
         let reference = Reference {
-            // Who has it smeared must not insert it besides.
+            // A client of smeared time must not insert the leap second besides.
             leap: match is_leap && self.leap.mode == LeapMode::Slew {
                 true => Leap::Normal,
                 false => reference.leap,

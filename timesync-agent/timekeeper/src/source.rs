@@ -1,4 +1,4 @@
-//! One source: its samples, whether it can be selected, and how often it is asked.
+//! One source: its samples, its eligibility, and its poll interval.
 
 use crate::delays::Delays;
 use crate::filter::{Estimate, Filter, Taken};
@@ -11,11 +11,11 @@ use time_model::view::{Leap, Reason, SelectionView, SourceMode, SourceState};
 const POLL_GROWTH: f64 = 0.65;
 /// And no more than this, in seconds: a clock that is to be within a millisecond has to be asked again before it is not.
 const POLL_BOUND: f64 = 300e-6;
-/// The first burst goes on while the uncertainty at the first poll after it would be above this, in seconds.
+/// The first burst continues while the uncertainty at the first poll after it would be above this, in seconds.
 const BURST_GROWTH: f64 = 50e-6;
-/// So many samples are of the first burst.
+/// This many samples are of the first burst.
 const FIRST_BURST: usize = 8;
-/// With so many samples there are no more bursts: what is uncertain then is so for other reasons.
+/// With this many samples there are no more bursts: uncertainty then has other reasons.
 const LAST_BURST: usize = 24;
 
 /// A source and what is known of it.
@@ -71,8 +71,8 @@ impl Source {
         }
     }
 
-    /// `maxdelayratio`; below 1 it is none. As in chrony a longer round trip counts for more than nothing once the clock may have gone
-    /// as wrong since the last sample: a way that has become longer is not shut for good.
+    /// `maxdelayratio`; below 1 it is off. As in chrony, a longer round trip is accepted once the clock may have drifted as far
+    /// since the last sample: a longer path is not blocked permanently.
     fn is_beyond_ratio(&self, sample: &Sample, error_rate: f64) -> bool {
         let Some(ratio) = self.options.max_delay_ratio.filter(|ratio| *ratio >= 1.0) else {
             return false;
@@ -150,7 +150,7 @@ impl Source {
         candidate.lack = lack;
         candidate.stratum = sample.stratum;
         candidate.offset = self.offset(&estimate, now);
-        // Who contradicts itself claims both.
+        // A source that contradicts itself claims both.
         candidate.distance = delay / 2.0 + dispersion + self.filter.doubt();
         candidate.deviation = self.filter.path_spread().max(self.filter.noise());
         candidate.frequency = estimate.frequency;
@@ -182,8 +182,8 @@ impl Source {
         taken
     }
 
-    /// Whether another request should follow soon, in a burst: the frequency is not known well enough to leave the clock alone
-    /// until the next poll. True after the first few polls at most, if the way is long and the interval, too.
+    /// Returns whether another request should follow soon, in a burst: the frequency is too uncertain to leave the
+    /// clock alone until the next poll. True after the first few polls at most, if the path is long and the interval, too.
     pub(super) fn wants_more(&self) -> bool {
         let interval = f64::from(self.options.minpoll).exp2();
         let growth = self.filter.growth(interval);

@@ -1,6 +1,6 @@
 //! By how much a temperature changes the frequency of the crystal: chrony's `tempcomp`, its law and its files. No file is read here.
 
-/// What follows from a temperature is believed up to here, in parts per million; chronyd's.
+/// The largest believable effect of a temperature, in parts per million; chronyd's.
 pub const MOST: f64 = 10.0;
 
 /// Frequency by temperature, in parts per million: by how much the clock has to gain on the crystal.
@@ -34,19 +34,19 @@ pub struct Reading {
     pub compensation: f64,
 }
 
-/// What may be wrong with a file.
+/// The faults of a file.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum TemperatureError {
     /// A line of points is not two numbers.
     #[error("line {line} is not a temperature and a frequency")]
     NoPoint {
-        /// Which, from 1 on.
+        /// The line, from 1 on.
         line: usize,
     },
     /// It is not warmer than the one before.
     #[error("the temperature of line {line} is not above the one before")]
     Order {
-        /// Which, from 1 on.
+        /// The line, from 1 on.
         line: usize,
     },
     /// There is no line through one point.
@@ -124,7 +124,7 @@ impl Law {
             }
             Self::Points(points) => points.at(temperature),
         };
-        // What is no number is not less, either.
+        // NaN is not less, either.
         if compensation.abs() <= MOST {
             Ok(Reading {
                 temperature,

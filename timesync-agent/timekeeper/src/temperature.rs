@@ -1,7 +1,7 @@
-//! What the temperature does to the frequency: `tempcomp`.
+//! The effect of the temperature on the frequency: `tempcomp`.
 //!
-//! It is no error that is corrected: what time it is does not change, only what it gains from here on. So clients of smooth time see
-//! nothing of it, and the drift file, `tracking` and the filters know the crystal as it is without.
+//! It corrects no error: the time of day does not change, only its gain from now on. So clients of smooth time see nothing of
+//! it, and the drift file, `tracking` and the filters know the crystal as it is without.
 
 use super::Timekeeper;
 use time_model::time::Reading;
@@ -23,13 +23,13 @@ impl Timekeeper {
         self.set_rate();
     }
 
-    /// What the clock gains in a second while it is not slewed.
+    /// The gain of the clock in a second while it is not slewed.
     #[must_use]
     pub fn frequency(&self) -> f64 {
         self.discipline.frequency
     }
 
-    /// What was learned of the crystal: the frequency without what the temperature adds.
+    /// The learned frequency of the crystal: the frequency without the effect of the temperature.
     pub(super) fn crystal_frequency(&self) -> f64 {
         self.discipline.frequency - self.tempered
     }

@@ -1,4 +1,4 @@
-//! What goes into the timekeeper and what comes out of it.
+//! The inputs and the outputs of the timekeeper.
 
 use time_model::settings::SelectOptions;
 use time_model::time::{RawTime, Span, UnixTime};
@@ -8,7 +8,7 @@ use time_model::view::{Leap, SourceMode};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceId(pub u32);
 
-/// One measurement of a source: what its clock showed when the raw clock showed `at`.
+/// One measurement of a source: the time of its clock when the raw clock showed `at`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
     /// The middle of the exchange.
@@ -28,15 +28,16 @@ pub struct Sample {
     pub stratum: u8,
     /// The leap second that it announces.
     pub leap: Leap,
-    /// Whom it follows itself.
+    /// Its own reference ID.
     pub reference_id: u32,
     /// When it was last told what time it is.
     pub reference_time: UnixTime,
-    /// The reference ID that the own address has for this server: of two orphans the smaller one leads. 0 if there is none.
+    /// The reference ID of the own address as seen by this server: the smaller one of two orphans is the system peer. 0 if
+    /// there is none.
     pub local_reference_id: u32,
 }
 
-/// What became of a sample; chrony's tests B and C and what is our own.
+/// The result of a sample; chrony's tests B and C and our own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It counts.
@@ -47,7 +48,7 @@ pub enum Verdict {
     DelayDeviation,
     /// Older than the newest one, or not a number.
     Disordered,
-    /// A leap second is so close that nobody knows who has it.
+    /// A leap second is so close that sources may have inserted it or not.
     LeapSecond,
     /// It is at odds with everything known; a few more of these and what is known goes.
     Contradiction,
@@ -84,7 +85,7 @@ pub struct Weighing {
     pub max_samples: Option<u32>,
     /// `stratum` that is added, of a reference clock.
     pub stratum: u8,
-    /// `copy`: whoever follows it has the reference ID that it has itself.
+    /// `copy`: a client that follows it has the reference ID that it has itself.
     pub copy: bool,
 }
 
@@ -109,7 +110,7 @@ impl Default for Weighing {
     }
 }
 
-/// The frequency, kept between runs; what a drift file has.
+/// The frequency, kept between runs in a drift file.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Drift {
     /// By how much the clock gains, in parts per million; positive if fast.
@@ -127,11 +128,11 @@ pub struct LeapSecond {
     pub tai_offset: i32,
 }
 
-/// What is to be done.
+/// Effects.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Effect {
-    /// Let the wall clock gain on the raw clock by so many parts per billion; all of it, frequency and slew. What the
-    /// kernel took is reported with [`applied`](super::Timekeeper::applied).
+    /// Make the wall clock gain this many parts per billion on the raw clock; all of it, frequency and slew. The caller reports
+    /// the rate that the kernel took with [`applied`](super::Timekeeper::applied).
     SetRate(f64),
     /// Add this to the wall clock at once.
     Step(Span),
@@ -160,7 +161,7 @@ pub struct Status {
     pub tai_offset: Option<i32>,
 }
 
-/// What happened, for logs.
+/// Events, for logs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Note {
     /// This source leads.
@@ -176,7 +177,7 @@ pub enum Note {
     NoMajority,
     /// Fewer than `minsources` agree.
     TooFewSources {
-        /// So many do.
+        /// The number of them.
         n_agreeing: u32,
     },
     /// This source disagrees with the majority.
@@ -202,21 +203,21 @@ pub enum Note {
     LocalEnded,
     /// No source is reached, and the clock runs on with what it learned.
     Holdover,
-    /// What another process knew is known from now on.
+    /// The state of another process is known from now on.
     Inherited {
         /// How long ago it was left.
         age: Span,
     },
 }
 
-/// What a client is told of this clock, and how that changes until the next one is made.
+/// The reference for a client, and its change until the next one is made.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reference {
     /// Leap second at hand; `Unsynchronised` if there is no time to give.
     pub leap: Leap,
     /// Stratum; 16 if there is no time to give.
     pub stratum: u8,
-    /// Whom the clock follows; 127.127.1.1 for its own time, 0 for nobody.
+    /// The reference ID of the system peer; 127.127.1.1 for the own time, 0 for none.
     pub reference_id: u32,
     /// When the clock was last told what time it is.
     pub reference_time: UnixTime,
@@ -228,8 +229,8 @@ pub struct Reference {
     pub dispersion_rate: f64,
     /// When, on the wall clock.
     pub at: UnixTime,
-    /// What is to be added to the wall clock at `at` to get the time of this agent, in seconds: what is left of a slew, or
-    /// everything if the clock is let alone.
+    /// The seconds to add to the wall clock at `at` to get the time of this agent: the rest of a slew, or everything if the
+    /// clock is left alone.
     pub offset: f64,
     /// By how much that grows, in seconds per second.
     pub offset_rate: f64,

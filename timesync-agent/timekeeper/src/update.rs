@@ -14,7 +14,7 @@ use time_model::time::{RawTime, Reading, Span};
 const UNBOUNDED: f64 = 16.0;
 
 impl Timekeeper {
-    /// Decides anew who leads, and corrects the clock if there is something new to correct it by.
+    /// Chooses the system peer again, and corrects the clock if there is a new estimate.
     pub(super) fn reselect(&mut self, updated: Option<SourceId>, now: Reading) {
         let error_rate = self.error_rate();
         let leading = self.leading();
@@ -40,7 +40,7 @@ impl Timekeeper {
         self.review_local(now);
     }
 
-    /// Nobody leads.
+    /// There is no system peer.
     fn lose(&mut self, failure: Option<Failure>, now: Reading) {
         if self.failure != failure {
             self.failure = failure;
@@ -111,8 +111,8 @@ impl Timekeeper {
         self.keep_drift(now.raw);
     }
 
-    /// True time less wall time as it was before an update: what is left of a slew, and of a clock that is let alone all that it is
-    /// off. A clock that somebody else has set is not where it is expected.
+    /// True time less wall time as it was before an update: the rest of a slew, or the whole offset of a clock that is left
+    /// alone. A clock that another program has set is not at the expected time.
     fn expected(&self, now: Reading) -> f64 {
         if self.free_running {
             self.offset(now).unwrap_or(0.0)
@@ -180,7 +180,8 @@ impl Timekeeper {
         Some(last + Span::from_seconds(silent))
     }
 
-    /// Without sources for long, the clock goes on with a frequency of as long. What time it is by now does not change.
+    /// After a long time without sources, the clock continues with a frequency over as long a time. The present time of day
+    /// does not change.
     pub(super) fn fall_back(&mut self, now: Reading) {
         let Some(last) = self.discipline.last_update.filter(|_| !self.following) else {
             return;
@@ -225,7 +226,7 @@ impl Timekeeper {
         self.clock.max_clock_error * 1e-6
     }
 
-    /// The same, with what is not known of the frequency.
+    /// The same, with the uncertainty of the frequency.
     pub(super) fn dispersion_rate(&self) -> f64 {
         self.error_rate() + self.discipline.skew
     }

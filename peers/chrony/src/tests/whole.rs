@@ -108,7 +108,7 @@ fn the_file_of_a_disconnected_control_plane_is_read_as_it_is() {
         [AccessRule {
             allow: true,
             all: true,
-            whom: Whom::Everybody
+            whom: ClientMatch::Everybody
         }]
     );
     let local = Local {

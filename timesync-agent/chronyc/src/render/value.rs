@@ -3,7 +3,7 @@
 use crate::reply::{Address, NEVER};
 use time_model::time::{SECOND, UnixTime};
 
-/// A number with so many digits behind the point.
+/// A number with this many digits behind the point.
 pub(super) fn fixed(value: f64, digits: usize) -> String {
     format!("{value:.digits$}")
 }

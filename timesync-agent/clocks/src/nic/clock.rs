@@ -1,12 +1,12 @@
 //! The clock of a card beside the raw clock: a line through the last readings of both.
 //!
-//! Somebody else may set that clock, or run it at another rate (ptp4l does both): a reading that is not on the line begins a new one.
+//! Another program may set that clock, or run it at another rate (ptp4l does both): a reading off the line starts a new one.
 
 use std::collections::VecDeque;
 
 use time_model::time::{RawTime, SECOND, Span, UnixTime};
 
-/// Both clocks were read so far apart that nobody knows what happened between.
+/// The two clocks were read so far apart that anything may have happened between.
 const GAP: i64 = 10 * SECOND;
 /// The most readings that are kept, whatever the configuration says.
 const MOST: usize = 64;
@@ -35,14 +35,14 @@ pub struct Rules {
 struct Reading {
     card: UnixTime,
     raw: RawTime,
-    /// What it is worth: one over its variance.
+    /// The weight of the reading: one over its variance.
     weight: f64,
 }
 
 /// Raw time by the card's, around the last reading.
 #[derive(Clone, Copy, Debug, Default)]
 struct Line {
-    /// What the last reading is off the line, in nanoseconds.
+    /// The distance of the last reading from the line, in nanoseconds.
     offset: f64,
     /// Raw nanoseconds for each of the card's, less one.
     drift: f64,
@@ -106,7 +106,7 @@ impl NicClock {
         self.fit();
     }
 
-    /// Where a stamp of the card lies, and a bound on the error of that, in seconds; nothing if that is not near a reading.
+    /// The raw time of a timestamp of the NIC, and a bound on its error, in seconds; nothing if it is far from every reading.
     #[must_use]
     pub fn raw(&self, card: UnixTime) -> Option<(RawTime, f64)> {
         let last = self.readings.back()?;

@@ -1,4 +1,4 @@
-//! Which stamps of one exchange count.
+//! Chooses between the timestamps of one exchange.
 //!
 //! The answer of a server near by may be here before the card has said when the request left. Such an answer waits for a moment:
 //! then both stamps are the card's, or both are the kernel's.
@@ -11,7 +11,7 @@ use time_model::view::StampSource;
 
 /// How long an answer waits for the card's word on its request; chrony's. Cards take some 10 to 100 µs.
 const PATIENCE: Span = Span(1_000_000);
-/// Answers of one request that may wait: whoever sends more than one is no server, or somebody else.
+/// Responses to one request that may wait: a sender of more than one is no server, or another host.
 const WAITING: usize = 4;
 
 /// When something left, as far as is known.
@@ -53,7 +53,7 @@ struct Waiting {
 impl Exchange {
     /// The card has said when the request left. Take [`Self::poll_ready`] after it.
     pub fn sent(&mut self, stamp: Stamp) {
-        debug_assert_eq!(stamp.by, StampSource::Hardware, "of a card");
+        debug_assert_eq!(stamp.by, StampSource::Hardware, "by a NIC");
         self.sent_by_card = Some(stamp);
     }
 

@@ -1,4 +1,4 @@
-//! How often the clock of a card is read: often while it stamps, seldom while nobody asks, as chronyd does it.
+//! The interval between readings of a NIC's clock: short while it takes timestamps, long while it is idle, as in chronyd.
 //!
 //! A reading keeps the bus of the card busy for microseconds, on some for a fraction of a millisecond, for nothing if no packet was
 //! stamped since the one before.

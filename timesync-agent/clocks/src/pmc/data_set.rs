@@ -1,4 +1,4 @@
-//! What a clock of PTP tells of itself: its data sets (IEEE 1588-2008 clause 8), and ptp4l's own beside them.
+//! The data sets of a PTP clock (IEEE 1588-2008 clause 8), and ptp4l's own beside them.
 
 use time_model::view::{Leap, PtpRole};
 

@@ -9,7 +9,7 @@ use time_model::view::Leap;
 /// Length of the common header (§13.3).
 const HEADER: usize = 34;
 
-/// Where the TLV of a management message begins (§15.4.1).
+/// The offset of the TLV in a management message (§15.4.1).
 const TLV: usize = 48;
 
 /// messageType of management messages.
@@ -21,7 +21,7 @@ const TLV_MANAGEMENT: u16 = 1;
 /// actionField: RESPONSE (§15.4.1.6).
 const RESPONSE: u8 = 2;
 
-/// What can be asked for (managementId, §15.5.2.3), with ptp4l's own from 0xc000 on.
+/// The readable data sets (managementId, §15.5.2.3), with ptp4l's own from 0xc000 on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u16)]
 pub enum Id {
@@ -44,17 +44,17 @@ pub enum Id {
 /// An answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// Of the clock itself.
+    /// The clock itself.
     Default(DefaultDataSet),
     /// How far it is from its master.
     Current(CurrentDataSet),
-    /// Whom it follows.
+    /// Its parent.
     Parent(ParentDataSet),
     /// How its master counts seconds.
     TimeProperties(TimeProperties),
-    /// Of one port.
+    /// One port.
     Port(PortDataSet),
-    /// What was measured last.
+    /// The last measurement.
     TimeStatus(TimeStatus),
     /// More of one port.
     PortProperties(PortProperties),
@@ -67,9 +67,9 @@ pub enum NoAnswer {
     Short,
     /// No management message of version 2.
     Foreign,
-    /// No response: ptp4l refuses (`MANAGEMENT_ERROR_STATUS`), or it is somebody's request.
+    /// No response: ptp4l refuses (`MANAGEMENT_ERROR_STATUS`), or it is a request of another program.
     NoResponse,
-    /// Of a data set that is not ours to know.
+    /// The response has a data set that this client does not use.
     Unknown,
 }
 
@@ -250,7 +250,7 @@ fn port_properties(fields: &mut Fields<'_>) -> Result<PortProperties, NoAnswer> 
     })
 }
 
-/// What is left of a message.
+/// The rest of a message.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {

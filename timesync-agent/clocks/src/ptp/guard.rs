@@ -1,4 +1,4 @@
-//! Which messages are let in: those that say what can be true.
+//! Filters messages: only plausible ones reach the machine.
 //!
 //! statime computes with what messages say; times and corrections at the ends of their ranges would overflow there. So whatever a
 //! slave has no use for, and whatever no clock would say, is left outside.
@@ -12,10 +12,10 @@ const CORRECTION: u64 = 1_000_000_000 << 16;
 /// Seconds of a time; the earliest leaves room for a correction, the latest is in the year 2514.
 const SECONDS: std::ops::Range<u64> = 2..1 << 34;
 
-/// An Announce message with so many steps is not qualified (§9.3.2.5).
+/// An Announce message with this many steps is not qualified (§9.3.2.5).
 const STEPS: u16 = 255;
 
-/// Whether a message goes on to the machine.
+/// Returns whether a message reaches the machine.
 #[must_use]
 pub fn admits(message: &[u8]) -> bool {
     admitted(message).is_some()
@@ -33,14 +33,14 @@ fn admitted(message: &[u8]) -> Option<()> {
         return None;
     }
     match kind & 0xf {
-        // Sync: of one step, or its time comes later.
+        // Sync: a one-step one, or a Follow_Up brings its time.
         0x0 => is_two_step.then_some(()).or_else(|| time(message)),
         // Pdelay_Req; its time is not used.
         0x2 => Some(()),
         // Pdelay_Resp, Follow_Up, Delay_Resp, Pdelay_Resp_Follow_Up.
         0x3 | 0x8 | 0x9 | 0xa => time(message),
-        // Announce: stepsRemoved, and grandmasterPriority1: who has the last of all has no claim to be a master, and would be
-        // compared with this clock, which has it, too.
+        // Announce: stepsRemoved, and grandmasterPriority1. A clock with the last priority of all never claims to be a master;
+        // statime would compare it with this clock, which has that priority, too.
         0xb => {
             let steps = u16::from_be_bytes(field(message, HEADER + 27)?);
             let [priority] = field(message, HEADER + 13)?;

@@ -1,7 +1,7 @@
 //! statime's ordinary clock, with its timers, and what it measures.
 //!
-//! It is told messages with their stamps and the time, and gives messages to send and the master's time. It never waits, nor reads
-//! a clock; what statime takes for its clock is the raw clock of the last call, far enough from zero that no correction gets
+//! The machine gets messages with their timestamps and the time, and returns messages to send and the master's time. It never
+//! waits, nor reads a clock; statime's clock is the raw clock of the last call, far enough from zero that no correction gets
 //! below it.
 
 mod adapter;
@@ -32,13 +32,13 @@ use time_model::view::{Leap, PtpRole, PtpState, PtpView};
 /// Messages that were sent and whose stamps have not come: more only if the card has none to give.
 const MOST_SENT: usize = 16;
 
-/// What was measured and not fetched; each call gives one at most.
+/// Measurements that were not fetched; each call returns one at most.
 const MOST_TOLD: usize = 64;
 
 /// messageType of Announce (table 36).
 const ANNOUNCE: u8 = 0xb;
 
-/// `FOREIGN_MASTER_THRESHOLD`: so many Announce messages qualify a master (§9.3.2.4.5).
+/// `FOREIGN_MASTER_THRESHOLD`: this many Announce messages qualify a master (§9.3.2.4.5).
 const QUALIFIED: u8 = 2;
 
 /// Ports whose Announce messages are counted: as many as statime remembers.
@@ -106,7 +106,7 @@ pub struct Machine<'a> {
     n_measured: u64,
 }
 
-/// What was measured last.
+/// The last measurement.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     at: RawTime,
@@ -145,7 +145,7 @@ impl<'a> Machine<'a> {
             },
             announce_interval: Interval::from_log_2(settings.announce_interval),
             announce_receipt_timeout: settings.announce_timeout,
-            // Of masters.
+            // The messages of masters.
             sync_interval: Interval::ONE_SECOND,
             master_only: false,
             delay_asymmetry: Duration::from_nanos(Span::from_seconds(settings.asymmetry).0),
@@ -235,13 +235,13 @@ impl<'a> Machine<'a> {
         let source = message.get(20..).and_then(<[u8]>::first_chunk::<10>);
         let own = self.instance.default_ds().clock_identity.0;
         if source.is_some_and(|source| source.starts_with(&own)) {
-            // Its own, come back, or of somebody who says so.
+            // Its own message, returned by the network, or forged.
             return;
         }
         let Some(mut port) = self.port.take() else {
             return;
         };
-        // What statime does not take up, as that of another domain, makes it do nothing.
+        // A message that statime ignores, such as one of another domain, changes nothing.
         let is_heard = self.perform(call(&mut port, message));
         self.port = Some(port);
         let is_announce = message.first().is_some_and(|kind| kind & 0xf == ANNOUNCE);
@@ -278,7 +278,7 @@ impl<'a> Machine<'a> {
         self.told.pop_front()
     }
 
-    /// What others see of it.
+    /// The view for people.
     #[must_use]
     pub fn view(&mut self, clock: usize, settings: &PtpSettings, now: Reading) -> PtpView {
         let parent = self.instance.parent_ds();
@@ -335,9 +335,9 @@ impl<'a> Machine<'a> {
     /// Whether an election can have a result.
     ///
     /// Two Announce messages qualify a master (§9.3.2.5), and statime forgets all but one of them with each election. So while
-    /// there is a master, the next election waits until somebody has qualified again; an election that finds nobody would lose
-    /// the master for no other reason than that two intervals do not begin together. A master that is gone is noticed by the
-    /// timer of Announce messages, or by another that qualifies.
+    /// there is a master, the next election waits until a master has qualified again; an election without one would lose the
+    /// master for no other reason than that two intervals do not begin together. The timer of Announce messages notices a lost
+    /// master, and so does another that qualifies.
     fn may_elect(&self) -> bool {
         let follows = self.port.as_ref().is_some_and(Port::is_steering);
         !follows || self.announced.values().any(|&n| n >= QUALIFIED)
@@ -351,17 +351,17 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Nobody has announced anything for long.
+    /// No Announce message came for long.
     fn lose(&mut self) {
         self.drive(Port::handle_announce_receipt_timer);
-        // What is remembered of the one that is gone would qualify it once more.
+        // Remembered messages of the lost master would qualify it once more.
         self.elect();
         if self.port.as_ref().is_some_and(Port::is_steering) {
             self.drive(Port::handle_announce_receipt_timer);
         }
     }
 
-    /// Who is the best master (§9.3).
+    /// The best master (§9.3).
     fn elect(&mut self) {
         let Some(port) = self.port.take() else {
             return;
@@ -387,7 +387,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Does what the port asks for; whether it waits for the next Announce message anew.
+    /// Executes the actions of the port; returns whether it waits for the next Announce message again.
     fn perform(&mut self, actions: PortActionIterator<'_>) -> bool {
         let now = self.now.get();
         let mut waits_anew = false;

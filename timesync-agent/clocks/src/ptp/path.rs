@@ -23,7 +23,7 @@ const MOST_DRIFT: f64 = 1e-3;
 /// Median absolute deviation to standard deviation, of normal noise.
 const DEVIATION: f64 = 1.4826;
 
-/// What is known at a Sync message.
+/// The state at a Sync message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Measured {
     /// When it came.
@@ -32,7 +32,7 @@ pub(super) struct Measured {
     pub(super) offset: i64,
     /// The delay of the path, in seconds.
     pub(super) delay: f64,
-    /// What the delay is uncertain by, in seconds.
+    /// The uncertainty of the delay, in seconds.
     pub(super) dispersion: f64,
 }
 
@@ -72,7 +72,7 @@ impl Path {
         if (at - *sync).0.abs() > GAP.0 {
             return;
         }
-        // What a Sync message would have had at that moment.
+        // The hypothetical correction of a Sync message at that moment.
         let there = *there + nearest(self.drift * float((at - *sync).0));
         self.peer(float(there.saturating_sub(offset)) / 2.0);
     }

@@ -37,7 +37,7 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// For at most `capacity` samples, of which the oldest go; what is worse than `max_dispersion` is no sample.
+    /// For at most `capacity` samples; the oldest go first. A reading worse than `max_dispersion` is no sample.
     pub(crate) fn new(capacity: u32, max_dispersion: Option<f64>) -> Self {
         let capacity = usize::try_from(capacity).unwrap_or(MOST).clamp(1, MOST);
         Self {

@@ -1,4 +1,5 @@
-//! PTP hardware clocks: what the kernel's `PTP_SYS_OFFSET*` requests answer, and pulses that they stamp (`linux/ptp_clock.h`).
+//! PTP hardware clocks: answers to the kernel's `PTP_SYS_OFFSET*` requests, and pulses that they timestamp
+//! (`linux/ptp_clock.h`).
 //!
 //! Only layouts and decoding. There are three requests, in the order of how exact they are: both clocks latched at one moment by
 //! the hardware; the wall clock read right before and right after the register of the hardware clock; and the wall clock read
@@ -43,7 +44,7 @@ pub const PULSES: u32 = request(WRITE, 2, PULSES_SIZE);
 /// `PTP_PIN_SETFUNC`.
 pub const PIN: u32 = request(WRITE, 7, PIN_SIZE);
 
-/// Where a pin has its number, after its name; its use and its channel follow.
+/// The offset of a pin's number, after its name; its use and its channel follow.
 const PIN_INDEX: usize = 64;
 
 /// `PTP_ENABLE_FEATURE`, and `PTP_RISING_EDGE` or `PTP_FALLING_EDGE`.

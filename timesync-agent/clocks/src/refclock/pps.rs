@@ -4,7 +4,7 @@
 
 use time_model::time::{SECOND, UnixTime};
 
-/// Length of `struct pps_fdata`: what is known, and how long to wait for more.
+/// Length of `struct pps_fdata`: the last pulses, and the time to wait for more.
 pub const SIZE: usize = 64;
 
 /// `PPS_FETCH`, whose number has the size of a pointer in it.
@@ -19,13 +19,13 @@ pub const SET_PARAMETERS: u32 = 1 << 30 | 8 << 16 | (b'p' as u32) << 8 | 0xa2;
 /// A pulse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pulse {
-    /// Which; another number is another pulse.
+    /// The number of the pulse; another number is another pulse.
     pub sequence: u32,
     /// When, on the wall clock.
     pub at: UnixTime,
 }
 
-/// A request for what is known. The time to wait is zero and valid, so nobody waits.
+/// A request for the last pulses. The time to wait is zero and valid, so the kernel returns at once.
 #[must_use]
 pub const fn request() -> [u8; SIZE] {
     [0; SIZE]

@@ -11,13 +11,13 @@ pub const FIRST_KEY: u32 = 0x4e54_5030;
 /// Length of the structure.
 pub const SIZE: usize = 96;
 
-/// Where `count` is.
+/// The offset of `count`.
 pub const COUNT: usize = 4;
 
-/// Where `valid` is.
+/// The offset of `valid`.
 pub const VALID: usize = 48;
 
-/// What a writer left.
+/// A sample of a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// Time of the reference clock.

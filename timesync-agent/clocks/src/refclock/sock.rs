@@ -27,7 +27,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// What the reference clock said.
+    /// A sample of the reference clock.
     #[must_use]
     pub fn clock(&self) -> UnixTime {
         self.local + Span::from_seconds(self.offset)

@@ -9,11 +9,13 @@ use std::path::PathBuf;
 
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockAddr, Socket, Type};
 
-use super::{on_raw, sys};
+use super::on_raw;
 use crate::nic;
 use crate::phc_device::Phc;
-use crate::sys::reading;
+use crate::reading;
 use clocks::nic::{NEEDED, NicClock, Rules};
+use sys::control::{Parsed, Room, messages};
+use sys::{link as frames, message, option};
 use time_model::settings::{PtpDelay, PtpSettings, PtpStamps, PtpTransport};
 use time_model::time::{RawTime, SECOND, Span, UnixTime};
 
@@ -47,7 +49,7 @@ const CONTROL: usize = 512;
 /// Messages taken before anything else is done.
 const AT_ONCE: usize = 64;
 
-/// How often the interface is looked for, and the card's clock is read.
+/// The interval between two checks of the interface, and between two readings of the NIC's clock.
 const KEEP: Span = Span(SECOND);
 
 /// The kernel stamps what is sent and what comes, counts what is sent, and gives stamps without the message
@@ -68,7 +70,7 @@ const READINGS: Rules = Rules {
 /// and everything (`HWTSTAMP_FILTER_*`).
 const FILTERS: [u8; 4] = [12, 6, 9, 1];
 
-/// What came.
+/// A received event.
 pub(super) enum Event<'a> {
     /// A message with a stamp.
     Received { octets: &'a [u8], at: RawTime },
@@ -89,14 +91,14 @@ pub(super) struct Sockets {
     general: Socket,
     /// Messages sent since stamps were asked for: how the kernel counts them.
     n_sent: u32,
-    card: Option<Card>,
+    card: Option<Nic>,
     next_look: RawTime,
     is_there: bool,
 }
 
 /// The clock of the card.
 #[derive(Debug)]
-struct Card {
+struct Nic {
     clock: Phc,
     beside: NicClock,
 }
@@ -148,7 +150,7 @@ impl Sockets {
         self.card.is_some()
     }
 
-    /// What to wait for: event and general messages.
+    /// The descriptors to wait for: event and general messages.
     pub(super) fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
         [self.event.as_fd(), self.general.as_fd()]
     }
@@ -172,7 +174,7 @@ impl Sockets {
             return sent.map(|_| None);
         }
         if let Err(error) = sent {
-            // Nobody knows whether it was counted.
+            // The kernel may have counted it or not.
             self.ask_for_stamps()?;
             return Err(error);
         }
@@ -190,7 +192,7 @@ impl Sockets {
             }
             PtpTransport::Ethernet => {
                 let group = if is_peer { LINK_PEERS } else { LINK_GROUP };
-                sys::link_address(self.index, ETHERTYPE, Some(group))
+                frames::address(self.index, ETHERTYPE, Some(group))
             }
         }
     }
@@ -203,8 +205,8 @@ impl Sockets {
             SOFTWARE
         };
         // The kernel counts from 0 when counting is switched on.
-        sys::ask_for_stamps(&self.event, 0)?;
-        sys::ask_for_stamps(&self.event, flags)?;
+        option::ask_for_stamps(&self.event, 0)?;
+        option::ask_for_stamps(&self.event, flags)?;
         self.n_sent = 0;
         Ok(())
     }
@@ -227,20 +229,22 @@ impl Sockets {
     /// Takes what has come.
     pub(super) fn receive(&self, mut event: impl FnMut(Event<'_>)) {
         let mut buffer = [0; LONGEST];
-        let mut control = [0; CONTROL];
+        let mut control = Room::<CONTROL>::EMPTY;
         // Stamps first: an answer may be here already to what was sent.
         for flags in [libc::MSG_ERRQUEUE, 0] {
             for _ in 0..AT_ONCE {
-                let Ok((length, told)) =
-                    sys::receive(&self.event, &mut buffer, &mut control, flags)
+                let flags_now = flags | libc::MSG_DONTWAIT;
+                let Ok(received) =
+                    message::receive(&self.event, &mut buffer, &mut control.0, flags_now)
                 else {
                     break;
                 };
-                let stamped = control.get(..told).map(stamps).unwrap_or_default();
+                let control = control.0.get(..received.control_length);
+                let stamped = control.map(stamps).unwrap_or_default();
                 let Some(at) = self.raw(&stamped) else {
                     continue;
                 };
-                match (flags, stamped.key, buffer.get(..length)) {
+                match (flags, stamped.key, buffer.get(..received.length)) {
                     (0, _, Some(octets)) => event(Event::Received { octets, at }),
                     (_, Some(key), _) => event(Event::Sent { key, at }),
                     _ => {}
@@ -248,10 +252,11 @@ impl Sockets {
             }
         }
         for _ in 0..AT_ONCE {
-            let Ok((length, _)) = sys::receive(&self.general, &mut buffer, &mut control, 0) else {
+            let flags = libc::MSG_DONTWAIT;
+            let Ok(received) = message::receive(&self.general, &mut buffer, &mut [], flags) else {
                 break;
             };
-            if let Some(octets) = buffer.get(..length) {
+            if let Some(octets) = buffer.get(..received.length) {
                 event(Event::General { octets });
             }
         }
@@ -267,7 +272,7 @@ impl Sockets {
 }
 
 /// The card's clock, if it is to stamp and can.
-fn choose_card(settings: &PtpSettings, probe: &Socket) -> io::Result<Option<Card>> {
+fn choose_card(settings: &PtpSettings, probe: &Socket) -> io::Result<Option<Nic>> {
     let opened = match settings.stamps {
         PtpStamps::Software => return Ok(None),
         PtpStamps::Best | PtpStamps::Hardware => open_card(&settings.interface, probe),
@@ -279,7 +284,7 @@ fn choose_card(settings: &PtpSettings, probe: &Socket) -> io::Result<Option<Card
     }
 }
 
-fn open_card(interface: &str, probe: &Socket) -> io::Result<Card> {
+fn open_card(interface: &str, probe: &Socket) -> io::Result<Nic> {
     let info = nic::abilities(probe, interface)?;
     let filter = FILTERS
         .into_iter()
@@ -290,7 +295,7 @@ fn open_card(interface: &str, probe: &Socket) -> io::Result<Card> {
     let (filter, number) = chosen.ok_or(io::ErrorKind::Unsupported)?;
     let clock = Phc::open(&PathBuf::from(format!("/dev/ptp{number}")), false)?;
     nic::make_stamp(probe, interface, filter)?;
-    Ok(Card {
+    Ok(Nic {
         clock,
         beside: NicClock::new(READINGS),
     })
@@ -318,10 +323,10 @@ fn link(index: u32, ethertype: Option<u16>, peers: bool) -> io::Result<Socket> {
     // Until it is bound it hears nothing.
     let socket = Socket::new(Domain::PACKET, Type::DGRAM, None)?;
     if let Some(ethertype) = ethertype {
-        socket.bind(&sys::link_address(index, ethertype, None))?;
-        sys::join(&socket, index, LINK_GROUP)?;
+        socket.bind(&frames::address(index, ethertype, None))?;
+        frames::join(&socket, index, LINK_GROUP)?;
         if peers {
-            sys::join(&socket, index, LINK_PEERS)?;
+            frames::join(&socket, index, LINK_PEERS)?;
         }
     }
     Ok(socket)
@@ -329,64 +334,34 @@ fn link(index: u32, ethertype: Option<u16>, peers: bool) -> io::Result<Socket> {
 
 //--- Stamps
 
-/// What control messages say.
+/// The contents of control messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Stamped {
     software: Option<UnixTime>,
     hardware: Option<UnixTime>,
-    /// Which message it was that was sent.
+    /// The number of the sent message.
     key: Option<u32>,
 }
 
-/// Length, level and type of a control message (`cmsg(3)`).
-const HEADER: usize = 16;
-
 /// Takes control messages apart.
-fn stamps(mut control: &[u8]) -> Stamped {
+fn stamps(control: &[u8]) -> Stamped {
     let mut stamped = Stamped::default();
-    while let Some((length, level, kind)) = header(control) {
-        let body = control.get(HEADER..length).unwrap_or_default();
-        match (level, kind) {
-            (libc::SOL_SOCKET, libc::SO_TIMESTAMPING) => {
-                stamped.software = moment(body, 0);
-                stamped.hardware = moment(body, 32);
+    for message in messages(control) {
+        match (message.level, message.kind, message.parsed()) {
+            (_, _, Parsed::Stamps { software, hardware }) => {
+                stamped.software = software.map(UnixTime);
+                stamped.hardware = hardware.map(UnixTime);
             }
-            (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_PACKET, TRANSMIT_STAMP) => {
-                stamped.key = key(body);
-            }
+            (_, _, Parsed::Sent(number)) => stamped.key = Some(number),
+            (libc::SOL_PACKET, TRANSMIT_STAMP, _) => stamped.key = key(message.data),
             _ => {}
         }
-        let next = length
-            .max(HEADER)
-            .checked_next_multiple_of(size_of::<usize>());
-        control = next
-            .and_then(|next| control.get(next..))
-            .unwrap_or_default();
     }
     stamped
 }
 
 /// `PACKET_TX_TIMESTAMP`.
 const TRANSMIT_STAMP: i32 = 16;
-
-fn header(control: &[u8]) -> Option<(usize, i32, i32)> {
-    let (length, rest) = control.split_first_chunk()?;
-    let (level, rest) = rest.split_first_chunk()?;
-    Some((
-        usize::from_ne_bytes(*length),
-        i32::from_ne_bytes(*level),
-        i32::from_ne_bytes(*rest.first_chunk()?),
-    ))
-}
-
-/// A `timespec`; zero is none.
-fn moment(body: &[u8], at: usize) -> Option<UnixTime> {
-    let (seconds, rest) = body.get(at..)?.split_first_chunk()?;
-    let nanoseconds = i64::from_ne_bytes(*rest.first_chunk()?);
-    let seconds = i64::from_ne_bytes(*seconds).checked_mul(SECOND)?;
-    let time = seconds.checked_add(nanoseconds)?;
-    (time != 0).then_some(UnixTime(time))
-}
 
 /// The key out of a `sock_extended_err` of a stamp (linux/errqueue.h).
 fn key(body: &[u8]) -> Option<u32> {
@@ -405,12 +380,9 @@ mod tests {
     use super::*;
 
     fn message(level: i32, kind: i32, body: &[u8]) -> Vec<u8> {
-        let mut octets = (HEADER + body.len()).to_ne_bytes().to_vec();
-        octets.extend(level.to_ne_bytes());
-        octets.extend(kind.to_ne_bytes());
-        octets.extend(body);
-        octets.resize(octets.len().next_multiple_of(8), 0);
-        octets
+        let mut room = [0; 128];
+        let length = sys::control::put(&mut room, 0, level, kind, body);
+        room[..length].to_vec()
     }
 
     fn times(times: [(i64, i64); 3]) -> Vec<u8> {

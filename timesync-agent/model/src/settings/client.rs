@@ -1,13 +1,13 @@
-//! How servers are asked, all of them.
+//! The polling of servers, all of them.
 
 use std::net::IpAddr;
 
-/// How servers are asked, all of them.
+/// The polling of servers, all of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClientSettings {
-    /// `acquisitionport`: one port for all requests (0: of the system's choice); `None` is a fresh one for each.
+    /// `acquisitionport`: one port for all requests (0: the system chooses it); `None` is a fresh one for each.
     pub port: Option<u16>,
-    /// `bindacqaddress`: where requests come from, one of each family.
+    /// `bindacqaddress`: the local addresses of requests, one of each family.
     pub bind_addresses: Vec<IpAddr>,
     /// `bindacqdevice`.
     pub bind_device: Option<String>,
@@ -50,13 +50,13 @@ pub struct HardwareStamps {
     pub max_samples: u32,
     /// `precision` in seconds.
     pub precision: f64,
-    /// `txcomp`: what is added to stamps of sending, in seconds.
+    /// `txcomp`: added to transmit timestamps, in seconds.
     pub transmit_compensation: f64,
-    /// `rxcomp`: what is taken from stamps of arrival, in seconds.
+    /// `rxcomp`: subtracted from receive timestamps, in seconds.
     pub receive_compensation: f64,
     /// `nocrossts`: do not use the card's own way to read both clocks.
     pub no_cross: bool,
-    /// `rxfilter`: what the card stamps.
+    /// `rxfilter`: the packets that the NIC timestamps.
     pub filter: ReceiveFilter,
 }
 
@@ -79,7 +79,7 @@ impl HardwareStamps {
     }
 }
 
-/// What a network card stamps on arrival.
+/// The packets that a NIC timestamps on arrival.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReceiveFilter {
     /// The most specific of what it can.

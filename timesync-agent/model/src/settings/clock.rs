@@ -1,8 +1,8 @@
-//! What is done to the clock, and whose time is given when there is no other.
+//! The clock discipline, and the local time that is served when there is no other.
 
 use std::path::PathBuf;
 
-/// What is done to the clock.
+/// The clock discipline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClockSettings {
     /// `driftfile`: the frequency, kept between runs.
@@ -29,7 +29,7 @@ pub struct ClockSettings {
     pub rtcsync: bool,
     /// `fallbackdrift`: intervals, as powers of two in seconds, over which the frequency is averaged for when sources go.
     pub fallback_drift: Option<FallbackDrift>,
-    /// `smoothtime`: what clients are served changes slowly.
+    /// `smoothtime`: the served time changes slowly.
     pub smoothtime: Option<SmoothTime>,
     /// `tempcomp`: frequency by temperature.
     pub temperature: Option<TemperatureCompensation>,
@@ -64,7 +64,7 @@ impl Default for ClockSettings {
 pub struct MakeStep {
     /// Corrections above this many seconds.
     pub threshold: f64,
-    /// In so many updates of the clock; `None` is always.
+    /// The number of updates of the clock; `None` is always.
     pub limit: Option<u32>,
 }
 
@@ -73,9 +73,9 @@ pub struct MakeStep {
 pub struct MaxChange {
     /// A correction above this many seconds.
     pub offset: f64,
-    /// After so many updates of the clock.
+    /// The number of updates of the clock before it takes effect.
     pub delay: u32,
-    /// So many are passed over before; `None` is all of them.
+    /// The number of excesses that are ignored before; `None` is all of them.
     pub ignore: Option<u32>,
 }
 
@@ -102,11 +102,11 @@ pub struct SmoothTime {
 /// Frequency by temperature.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TemperatureCompensation {
-    /// Where the temperature is read.
+    /// The file of the temperature.
     pub file: PathBuf,
     /// How often, in seconds.
     pub interval: f64,
-    /// What follows from it.
+    /// The frequency that follows from it.
     pub law: TemperatureLaw,
 }
 
@@ -139,7 +139,7 @@ pub struct LeapSettings {
     pub mode: LeapMode,
 }
 
-/// Who inserts a leap second, and how.
+/// The inserter of a leap second, and the way it is inserted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LeapMode {
     /// The kernel.

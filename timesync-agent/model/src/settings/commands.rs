@@ -27,7 +27,7 @@ pub struct CommandSettings {
 }
 
 impl CommandSettings {
-    /// Where datagrams are listened for.
+    /// The addresses of the datagram sockets.
     #[must_use]
     pub fn listen(&self) -> Vec<SocketAddr> {
         if self.port == 0 {
@@ -63,7 +63,7 @@ pub const OPEN_COMMANDS: [&str; 8] = [
     "tracking",
 ];
 
-/// Where chronyc looks for the socket.
+/// The path at which chronyc looks for the socket.
 pub const DEFAULT_COMMAND_SOCKET: &str = "/run/chrony/chronyd.sock";
 
 impl Default for CommandSettings {

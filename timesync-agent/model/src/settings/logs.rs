@@ -9,7 +9,7 @@ use std::path::PathBuf;
     reason = "each is a word of its own in the configuration"
 )]
 pub struct LogSettings {
-    /// `logdir`: where; nothing is written without.
+    /// `logdir`: the directory; without one nothing is written.
     pub directory: Option<PathBuf>,
     /// `logbanner`: lines between headings; 0 is no heading.
     pub banner: u32,

@@ -7,7 +7,7 @@ pub struct PtpSettings {
     pub interface: String,
     /// Over what messages travel.
     pub transport: PtpTransport,
-    /// Whose stamps count.
+    /// The source of timestamps.
     pub stamps: PtpStamps,
     /// domainNumber; others are not heard.
     pub domain: u8,
@@ -55,7 +55,7 @@ pub enum PtpTransport {
     Ethernet,
 }
 
-/// Whose stamps count.
+/// The source of timestamps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PtpStamps {
     /// The card's where it has a clock, else the kernel's.

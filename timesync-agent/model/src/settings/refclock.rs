@@ -58,7 +58,7 @@ pub enum RefclockDriver {
         /// `clear`: falling edges.
         clear: bool,
     },
-    /// What ptp4l says of its clock, over its management socket; no driver of chrony.
+    /// The state of ptp4l's clock, over its management socket; no driver of chrony.
     Ptp4l {
         /// The socket of ptp4l.
         socket: PathBuf,
@@ -89,7 +89,7 @@ impl RefclockDriver {
 pub struct PhcOptions {
     /// `nocrossts`: do not use its own way to read both clocks.
     pub no_cross: bool,
-    /// `extpps`: it stamps pulses; of these, `pin`, `channel` and `clear`.
+    /// `extpps`: it timestamps pulses; with `pin`, `channel` and `clear`.
     pub external_pulses: Option<ExternalPulses>,
 }
 
@@ -107,11 +107,11 @@ pub struct ExternalPulses {
 /// How samples of a reference clock are weighed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RefclockOptions {
-    /// `refid`; of the driver and the number of the clock unless given.
+    /// `refid`; made from the driver and the number of the clock unless given.
     pub reference_id: u32,
     /// `poll`: how often samples are made to one, as a power of two in seconds.
     pub poll: i8,
-    /// `dpoll`: how often the driver is asked, as a power of two in seconds.
+    /// `dpoll`: the poll interval of the driver, as a power of two in seconds.
     pub driver_poll: i8,
     /// `filter`: samples that are made to one, at most.
     pub filter: u32,
@@ -121,7 +121,7 @@ pub struct RefclockOptions {
     pub rate: u32,
     /// `maxlockage`: pulses that a sample of that clock may be old.
     pub max_lock_age: u32,
-    /// `width` of pulses, in seconds; where given, edges of the other kind are left out.
+    /// `width` of pulses, in seconds; if given, edges of the other kind are left out.
     pub width: f64,
     /// `pps`: its seconds are not to be trusted.
     pub pulses: bool,
@@ -188,7 +188,7 @@ pub fn reference_id(text: &str) -> Option<u32> {
     Some(u32::from_be_bytes(id))
 }
 
-/// Its letters; what can not be printed is left out, as chronyc does.
+/// Its letters; without those that cannot be printed, as chronyc does.
 #[must_use]
 pub fn reference_id_text(id: u32) -> String {
     id.to_be_bytes()
@@ -198,7 +198,7 @@ pub fn reference_id_text(id: u32) -> String {
         .collect()
 }
 
-/// Where ptp4l answers management messages that change nothing.
+/// The path at which ptp4l answers management messages that change nothing.
 pub const DEFAULT_PTP_SOCKET: &str = "/var/run/ptp4lro";
 
 /// Three letters of the driver and the number of the clock, as chronyd has it.

@@ -1,6 +1,6 @@
-//! Whom to believe.
+//! Selection of sources.
 
-/// Whom to believe.
+/// Selection of sources.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SelectionSettings {
     /// `minsources`: selectable sources below which the clock is let alone; at least 1.
@@ -11,7 +11,7 @@ pub struct SelectionSettings {
     pub max_jitter: f64,
     /// `combinelimit`: distance of combined sources, in distances of the best one; 0 is no combining.
     pub combine_limit: f64,
-    /// `reselectdist`: what another source has to be better by.
+    /// `reselectdist`: the advantage that another source must have.
     pub reselect_distance: f64,
     /// `stratumweight`: distance that a stratum counts for.
     pub stratum_weight: f64,
@@ -33,7 +33,7 @@ impl Default for SelectionSettings {
     }
 }
 
-/// What authentication is to selection.
+/// The role of authentication in selection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AuthSelectMode {
     /// Sources without it are not selected.

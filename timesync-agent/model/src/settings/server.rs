@@ -14,7 +14,7 @@ pub struct ServerSettings {
     pub bind_addresses: Vec<IpAddr>,
     /// `binddevice`.
     pub bind_device: Option<String>,
-    /// `allow` and `deny`, in order; nobody is answered without.
+    /// `allow` and `deny`, in order; without any, no client is answered.
     pub access: Vec<AccessRule>,
     /// `ratelimit`.
     pub rate_limit: Option<RateLimit>,
@@ -45,8 +45,8 @@ impl ServerSettings {
         self.port != 0 && self.access.iter().any(|rule| rule.allow)
     }
 
-    /// What is bound: the addresses that are given, and without any each one of the machine. Where there is no IPv6, its wildcard is
-    /// not missed beside others.
+    /// The addresses to bind: those that are given, and without any each one of the machine. On a machine without IPv6, its
+    /// wildcard is not missed beside others.
     #[must_use]
     pub fn addresses(&self, has_ipv6: bool) -> Vec<SocketAddr> {
         let every = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
@@ -64,20 +64,20 @@ impl ServerSettings {
     }
 }
 
-/// A line of an access list. The most specific network decides; of the same one, the last line.
+/// A line of an access list. The most specific network decides; for the same one, the last line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessRule {
     /// `allow`, not `deny`.
     pub allow: bool,
-    /// `all`: what more specific lines before it said is forgotten.
+    /// `all`: removes earlier lines of more specific networks.
     pub all: bool,
-    /// For whom.
-    pub whom: Whom,
+    /// The client.
+    pub whom: ClientMatch,
 }
 
-/// For whom a line of an access list is.
+/// The clients of a line of an access list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Whom {
+pub enum ClientMatch {
     /// Everybody, over IPv4 and IPv6.
     Everybody,
     /// A network or an address.
@@ -93,14 +93,14 @@ pub struct RateLimit {
     pub interval: i8,
     /// `burst`: answers at once.
     pub burst: u32,
-    /// `leak`: of what is above the limit, one in two to the power of this is answered.
+    /// `leak`: above the limit, one request in two to the power of this is answered.
     pub leak: u32,
-    /// `kod`: of what is above the limit, one in two to the power of this gets a kiss-o'-death (RFC 5905 §7.4); 0 is never.
+    /// `kod`: above the limit, one request in two to the power of this gets a kiss-o'-death (RFC 5905 §7.4); 0 is never.
     pub kod: u32,
 }
 
 impl Default for RateLimit {
-    /// Of NTP.
+    /// NTP.
     fn default() -> Self {
         Self {
             interval: 3,

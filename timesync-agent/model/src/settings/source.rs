@@ -1,19 +1,19 @@
-//! Servers and pools: whom to ask, and how.
+//! Servers and pools to query, and how.
 
 use std::net::IpAddr;
 
 /// A server, or a pool of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SourceSettings {
-    /// Whom to ask.
+    /// The server.
     pub host: Host,
-    /// Of a pool: how many of its servers; `None` is one server.
+    /// For a pool: the number of its servers; `None` is one server.
     pub pool: Option<usize>,
     /// How.
     pub options: SourceOptions,
 }
 
-/// Whom to ask: an address, or a name to be resolved.
+/// The server: an address, or a name to be resolved.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Host {
     /// It has no name.
@@ -55,7 +55,7 @@ pub const MAX_STRATUM: u8 = 16;
 /// A sub-second interval is for servers with a round trip below this.
 pub const MAX_SUBSECOND_DELAY: f64 = 0.01;
 
-/// How one server is asked and its answers are weighed.
+/// The options of one server: polling and weight.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -98,7 +98,7 @@ pub struct SourceOptions {
     pub asymmetry: Option<f64>,
     /// `offset`: added to every measured offset.
     pub offset: f64,
-    /// `filter`: of so many samples the one with the shortest round trip counts.
+    /// `filter`: the sample with the shortest round trip among this many counts.
     pub filter: Option<u32>,
     /// `minsamples`: does nothing, as [`super::ClientSettings::min_samples`].
     pub min_samples: Option<u32>,
@@ -149,7 +149,7 @@ impl Default for SourceOptions {
     }
 }
 
-/// Whether a server is asked from the start.
+/// Returns whether a server is polled from the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Connectivity {
     /// It is.
@@ -178,7 +178,7 @@ impl Family {
     }
 }
 
-/// What selection is told of a source.
+/// The selection options of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,

@@ -1,4 +1,4 @@
-//! What an association is told of the node: its clocks, its keys, and what its own clients are told.
+//! The node's state as an association needs it: its clocks, its keys, and the time for its own clients.
 
 use crate::keys::KeyRing;
 use time_model::time::{RawTime, Reading, UnixTime};
@@ -10,13 +10,13 @@ use timekeeper::Reference;
 pub struct RawStamp {
     /// When.
     pub at: RawTime,
-    /// Who read the clock.
+    /// The reader of the clock.
     pub by: StampSource,
     /// Bound on the error of the reading, in seconds.
     pub error: f64,
 }
 
-/// What an association needs to know of the node.
+/// The state of the node.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     /// Both clocks.
@@ -27,18 +27,18 @@ pub struct Context<'a> {
     pub precision: f64,
     /// Keys.
     pub keys: &'a KeyRing,
-    /// What clients are told, if there can be any.
+    /// The time for clients, if the node can have any.
     pub told: Option<&'a Reference>,
 }
 
 impl Context<'_> {
-    /// What the wall clock showed, or would have if it had not been touched since.
+    /// The wall time of a raw time, if the wall clock was not touched since.
     #[must_use]
     pub fn wall(&self, raw: RawTime) -> UnixTime {
         self.now.wall_at(raw, self.rate)
     }
 
-    /// What the raw clock showed.
+    /// The raw time of a wall time.
     #[must_use]
     pub fn raw(&self, wall: UnixTime) -> RawTime {
         self.now.raw_at(wall, self.rate)

@@ -1,4 +1,4 @@
-//! What a response says: four times, an offset and a delay of them, and which tests it passes.
+//! The contents of a response: four times, the offset and the delay from them, and the tests that it passes.
 
 use std::net::IpAddr;
 
@@ -10,10 +10,10 @@ use time_model::time::{NtpTimestamp, RawTime, Span, UnixTime};
 use time_model::view::Leap;
 use timekeeper::Reference;
 
-/// By how much two clocks may drift apart while an answer is waited for (RFC 5905 §7.2, PHI), in seconds per second.
+/// The assumed drift between two clocks during a round trip (RFC 5905 §7.2, PHI), in seconds per second.
 const DRIFT: f64 = 15e-6;
 
-/// What of a response is good; chrony's tests, as bits from the highest of ten.
+/// The tests that a response passes; chrony's, as bits from the highest of ten.
 pub(super) mod test {
     pub(in crate::association) const DUPLICATE: u16 = 1 << 9;
     pub(in crate::association) const BOGUS: u16 = 1 << 8;
@@ -45,7 +45,7 @@ pub(super) struct Times {
     pub(super) root_dispersion: f64,
 }
 
-/// What four times make.
+/// The measurement from four times.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measured {
     pub(super) at: RawTime,
@@ -76,8 +76,8 @@ impl Measured {
     }
 }
 
-/// What a kiss-o'-death says: up to four letters, then zeros (RFC 5905 §7.4). A server that has no time to give has a stratum of 0
-/// as well, and for a code nothing, or an address.
+/// The code of a kiss-o'-death: up to four letters, then zeros (RFC 5905 §7.4). A server that has no time to give has a stratum
+/// of 0 as well, and no code, or an address in its place.
 pub(super) fn kiss_code(packet: &Packet) -> Option<[u8; 4]> {
     let code = packet.reference_id.to_be_bytes();
     let n_letters = code.iter().take_while(|octet| octet.is_ascii_graphic());

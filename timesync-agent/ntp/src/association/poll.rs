@@ -1,4 +1,4 @@
-//! When a server is asked: polling interval, bursts, and what slows down.
+//! The times of polls: polling interval, bursts, and backoff.
 
 use random::Random;
 use time_model::settings::{MAX_SUBSECOND_DELAY, SourceOptions};
@@ -14,7 +14,7 @@ const BURST_INTERVAL: f64 = 2.0;
 const AHEAD: f64 = 2.0;
 /// By which part of it an interval is longer at random, so that the clients of a server do not all come at once.
 const JITTER: f64 = 0.02;
-/// What an unanswered request adds to the polling interval, as a power of two.
+/// An unanswered request adds this to the polling interval, as a power of two.
 const MISSED: f64 = 0.25;
 /// Intervals to wait after a kiss-o'-death that says RATE, as chrony does.
 const BACK_OFF: f64 = 4.0;
@@ -30,17 +30,17 @@ pub(super) struct Schedule {
     advised: i8,
     /// Added while there are no answers.
     penalty: f64,
-    /// Of each start, if there is one.
+    /// The burst of each start, if there is one.
     initial_burst: Option<(u32, u32)>,
-    /// Of each poll, if there is one.
+    /// The burst of each poll, if there is one.
     poll_burst: Option<(u32, u32)>,
     burst_left: Option<Burst>,
     /// From this interval on a request goes ahead of each, or two.
     presend: Option<i8>,
     n_ahead: u8,
-    /// So many go ahead before the next one that counts, with the one that is out.
+    /// The number of requests before the next one that counts, with the one that is out.
     ahead_left: u8,
-    /// What was learned so far is too little: polls are bursts, too, where the start was one.
+    /// Too little was learned so far: polls are bursts, too, where the start was one.
     wants_more: bool,
     is_online: bool,
     /// The server is so near that it may be asked more than once a second.
@@ -126,7 +126,7 @@ impl Schedule {
         self.next = None;
     }
 
-    /// chronyc's `burst`: of an offline source, too.
+    /// chronyc's `burst`: polls an offline source, too.
     pub(super) fn burst(&mut self, good: u32, total: u32, now: RawTime) {
         if self.burst_left.is_none() && good > 0 && total > 0 {
             self.start((good, total));
@@ -227,7 +227,7 @@ impl Schedule {
         self.is_near = delay < MAX_SUBSECOND_DELAY;
     }
 
-    /// RATE (RFC 5905 §7.4): no burst, longer intervals for good, and a pause.
+    /// RATE (RFC 5905 §7.4): no burst, longer intervals permanently, and a pause.
     pub(super) fn slow_down(&mut self, asked: i8, now: RawTime) {
         self.ahead_left = 0;
         self.burst_left = None;

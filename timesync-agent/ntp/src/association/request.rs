@@ -1,4 +1,4 @@
-//! What is sent to a server: random numbers, and no time.
+//! The request to a server: random numbers, and no time.
 
 use super::{Association, Context, LONGEST_SERVICE, Pending, RawStamp};
 use crate::keys::KeyRing;
@@ -6,11 +6,11 @@ use crate::wire::{LONGEST_PACKET, Mode, Packet, Writer};
 use time_model::time::{NtpTimestamp, SECOND, Span};
 use time_model::view::{Leap, StampSource};
 
-/// Requests without answer after which interleaved mode begins anew, as in chrony: the server may have forgotten us.
+/// Requests without answer after which interleaved mode starts again, as in chrony: the server may have forgotten us.
 const INTERLEAVED_ATTEMPTS: u32 = 4;
-/// What a request has for the precision of a clock that it does not tell of.
+/// The precision field of a request, which does not reveal the clock's.
 const UNTOLD_PRECISION: i8 = 32;
-/// How long an answer is waited for at least.
+/// The least time to wait for an answer.
 const SHORTEST_WAIT: Span = Span(SECOND);
 
 impl Association {

@@ -171,7 +171,7 @@ impl Client {
     }
 
     fn judge(&mut self, verdict: Verdict, poll: i8) {
-        let wish = Wish {
+        let wish = PollRequest {
             poll,
             wants_more: false,
         };

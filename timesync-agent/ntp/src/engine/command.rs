@@ -1,6 +1,6 @@
-//! What chronyc may want done to sources and the clock.
+//! The commands of chronyc for sources and the clock.
 
-use super::{Command, Engine, Reply, SmoothTime, Whom};
+use super::{Command, Engine, Reply, SmoothTime, SourceMatch};
 use crate::pool::Refused;
 use time_model::settings::{MAX_POLL, MIN_POLL};
 use time_model::time::Reading;
@@ -97,7 +97,7 @@ impl Engine {
 
     fn set_polling(
         &mut self,
-        whom: Whom,
+        whom: SourceMatch,
         minpoll: Option<i8>,
         maxpoll: Option<i8>,
         now: Reading,
@@ -119,17 +119,19 @@ impl Engine {
     }
 
     /// Does something to each of these; there has to be one.
-    fn each(&mut self, whom: Whom, mut act: impl FnMut(&mut Self, SourceId)) -> Reply {
+    fn each(&mut self, whom: SourceMatch, mut act: impl FnMut(&mut Self, SourceId)) -> Reply {
         let ids: Vec<SourceId> = self
             .members
             .iter()
             .filter(|(_, member)| match whom {
-                Whom::All => true,
-                Whom::Network(network) => network.contains(&member.association.address().ip()),
+                SourceMatch::All => true,
+                SourceMatch::Network(network) => {
+                    network.contains(&member.association.address().ip())
+                }
             })
             .map(|(id, _)| *id)
             .collect();
-        if ids.is_empty() && whom != Whom::All {
+        if ids.is_empty() && whom != SourceMatch::All {
             return Reply::NoSuchSource;
         }
         for id in ids {

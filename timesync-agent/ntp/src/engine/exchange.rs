@@ -1,4 +1,4 @@
-//! What goes into the engine and what comes out of it.
+//! The events and the actions of the engine.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,21 +14,21 @@ use timekeeper::Effect;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SocketId(pub u64);
 
-/// What happened.
+/// Events.
 #[derive(Clone, Copy, Debug)]
 pub enum Input<'a> {
     /// A datagram came to a socket that [`Output::Send`] opened.
     Datagram {
-        /// Which one.
+        /// The source.
         socket: SocketId,
-        /// What it was.
+        /// The datagram.
         octets: &'a [u8],
         /// When it came.
         stamp: Stamp,
     },
     /// The request of a socket has left. It may be told again when someone knows better.
     Sent {
-        /// Which one.
+        /// The source.
         socket: SocketId,
         /// When.
         stamp: Stamp,
@@ -37,19 +37,19 @@ pub enum Input<'a> {
     },
     /// The request of a socket could not be sent: the network has no way to the server.
     Failed {
-        /// Which one.
+        /// The source.
         socket: SocketId,
     },
-    /// It was sent, and the network says that nobody received it: the server may be starting again.
+    /// The network reports that the server did not receive it: the server may be starting again.
     Refused {
-        /// Which one.
+        /// The source.
         socket: SocketId,
     },
     /// A name that was asked for with [`Output::Resolve`].
     Resolved {
-        /// Which one.
+        /// The host.
         name: &'a str,
-        /// What it stands for, in the resolver's order; nothing if that is not known.
+        /// Its addresses, in the resolver's order; empty if unknown.
         addresses: &'a [IpAddr],
     },
     /// The temperature was read (`tempcomp`).
@@ -58,21 +58,21 @@ pub enum Input<'a> {
     ReferenceClock {
         /// Its place in the configuration.
         index: usize,
-        /// What it gave, if anything.
+        /// Its sample, if it gave one.
         made: Option<ClockSample>,
     },
 }
 
-/// What is to be done.
+/// Actions.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
     /// Open a socket of its own, send this from it, and listen for the answer.
     Send {
-        /// What the socket is called from here on.
+        /// The number of the socket from now on.
         socket: SocketId,
-        /// To whom.
+        /// The server.
         to: SocketAddr,
-        /// What.
+        /// The datagram.
         octets: Vec<u8>,
     },
     /// Close a socket: its request was answered, or will not be.
@@ -85,14 +85,14 @@ pub enum Output {
     Log(Record),
 }
 
-/// What logs are written from.
+/// The records of the logs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
     /// A temperature, and what follows from it.
     Temperature(timekeeper::tempcomp::Reading),
     /// A valid response, and what was made of it.
     Measurement(Box<Measurement>),
-    /// What selection made of a source; chrony's `selection`.
+    /// The result of selection for a source; chrony's `selection`.
     Selection {
         /// The source.
         view: Box<SourceView>,
@@ -107,7 +107,7 @@ pub enum Record {
     ReferenceClock(Box<ReferenceClockRecord>),
     /// A source answered that it wants to be left alone.
     KissOfDeath {
-        /// Which one.
+        /// The source.
         address: IpAddr,
         /// Its code (RFC 5905 §7.4).
         code: [u8; 4],
@@ -116,14 +116,14 @@ pub enum Record {
     Replaced {
         /// By the configuration.
         name: String,
-        /// Which one is gone.
+        /// The source that has gone.
         old: IpAddr,
-        /// Which one came.
+        /// The source that replaces it.
         new: IpAddr,
     },
     /// A name was resolved for the first time, or is not resolved.
     Resolved {
-        /// Which one.
+        /// The source.
         name: String,
         /// How many addresses were found.
         n_addresses: usize,
@@ -135,11 +135,11 @@ pub enum Record {
 pub struct Measurement {
     /// When the exchange took place, on the wall clock.
     pub at: UnixTime,
-    /// Who answered.
+    /// The server that answered.
     pub address: IpAddr,
     /// Own polling interval, as a power of two in seconds.
     pub poll: i8,
-    /// What it said.
+    /// The measurement.
     pub packet: PacketView,
 }
 
@@ -148,7 +148,7 @@ pub struct Measurement {
 pub struct ReferenceClockRecord {
     /// When it was taken, on the wall clock.
     pub at: UnixTime,
-    /// Which clock.
+    /// The clock.
     pub reference_id: u32,
     /// Leap second at hand.
     pub leap: Leap,
@@ -158,38 +158,38 @@ pub struct ReferenceClockRecord {
     pub dispersion: f64,
 }
 
-/// What chronyc, or whoever else, may want done.
+/// The commands of chronyc and of other callers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     /// Poll these sources.
-    Online(Whom),
+    Online(SourceMatch),
     /// Do not poll them.
-    Offline(Whom),
+    Offline(SourceMatch),
     /// Ask these sources many times in a row.
     Burst {
         /// Good samples that are enough.
         good: u32,
         /// Requests at most.
         total: u32,
-        /// Whom.
-        whom: Whom,
+        /// The sources.
+        whom: SourceMatch,
     },
     /// Step the clock by all that is left to be corrected.
     MakeStep,
     /// From here on, step like this.
     SetMakeStep(Option<MakeStep>),
-    /// What becomes of smooth time (`smoothtime`).
+    /// A change of smooth time (`smoothtime`).
     SmoothTime(SmoothTime),
     /// Resolve names again and replace sources that are not what their names say.
     Refresh,
-    /// Choose a source anew, without regard to the one that leads.
+    /// Choose a source again, without preference for the system peer.
     Reselect,
     /// Forget all samples.
     ResetSources,
     /// Change the polling intervals of these sources.
     SetPolling {
-        /// Whose.
-        whom: Whom,
+        /// The sources.
+        whom: SourceMatch,
         /// `minpoll`, where it changes.
         minpoll: Option<i8>,
         /// `maxpoll`, where it changes.
@@ -205,9 +205,9 @@ pub enum Command {
     DeleteSource(IpAddr),
 }
 
-/// Whom a command is for.
+/// The sources of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Whom {
+pub enum SourceMatch {
     /// Every source.
     #[default]
     All,
@@ -215,14 +215,14 @@ pub enum Whom {
     Network(IpNet),
 }
 
-/// What became of a command.
+/// The result of a command.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     /// Done.
     Done,
-    /// Done, and these are asked from here on.
+    /// Done; these are polled from now on.
     Sources(Vec<SourceSettings>),
-    /// The server is asked already.
+    /// The server is polled already.
     AlreadyPresent,
     /// There are as many as can be.
     TooMany,
@@ -236,7 +236,7 @@ pub enum Reply {
     Failed,
 }
 
-/// What chronyc may want of smooth time.
+/// The commands of chronyc for smooth time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SmoothTime {
     /// Serve the time as it is, and smooth what comes from here on.

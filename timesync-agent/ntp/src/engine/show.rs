@@ -1,4 +1,4 @@
-//! What others see: views for whoever asks, records for logs.
+//! Views for people, records for logs.
 
 use super::exchange::ReferenceClockRecord;
 use super::{Engine, Measurement, Output, Record};
@@ -9,7 +9,7 @@ use time_model::view::{KeyView, PtpView, SourceView, Tracking, View};
 use timekeeper::SourceId;
 
 impl Engine {
-    /// Everything. What PTP slaves say of themselves is the caller's to give.
+    /// The whole view. The caller adds the state of PTP timeReceivers.
     #[must_use]
     pub fn view(&self, ptp: Vec<PtpView>, now: Reading) -> View {
         View {
@@ -30,7 +30,7 @@ impl Engine {
         ids.filter_map(move |id| self.source(id, now))
     }
 
-    /// Whether any source is asked many times in a row.
+    /// Returns whether a burst of any source is running.
     #[must_use]
     pub fn is_bursting(&self) -> bool {
         let mut members = self.members.values();

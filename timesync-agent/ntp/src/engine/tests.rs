@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use super::*;
 use crate::responder::{Answer, LONGEST_ANSWER, Policy, Request, Responder, Tables};
 use time_model::settings::{
-    AccessRule, Host, MakeStep, ServerSettings, SourceSettings, Whom as Who,
+    AccessRule, ClientMatch as Who, Host, MakeStep, ServerSettings, SourceSettings,
 };
 use time_model::time::UnixTime;
 use time_model::view::{ClockState, Leap, StampSource, View};
@@ -362,23 +362,23 @@ fn commands_reach_the_sources_they_name() {
         .with("192.0.2.1", Some(0.0))
         .with("203.0.113.1", Some(0.0));
     world.run(30);
-    let net = |text: &str| Whom::Network(text.parse().unwrap());
+    let net = |text: &str| SourceMatch::Network(text.parse().unwrap());
     let nobody = Command::Offline(net("198.51.100.0/24"));
     tell(&mut world, &nobody, &Reply::NoSuchSource, [ON, ON]);
     let first = Command::Offline(net("192.0.2.0/24"));
     tell(&mut world, &first, &Reply::Done, [OFF, ON]);
     // Who comes online begins with a burst.
-    let all = Command::Online(Whom::All);
+    let all = Command::Online(SourceMatch::All);
     tell(&mut world, &all, &Reply::Done, [(true, true), ON]);
-    let all = Command::Offline(Whom::All);
+    let all = Command::Offline(SourceMatch::All);
     tell(&mut world, &all, &Reply::Done, [OFF, OFF]);
     let burst = |good, total, whom| Command::Burst { good, total, whom };
-    let odd = burst(2, 1, Whom::All);
+    let odd = burst(2, 1, SourceMatch::All);
     tell(&mut world, &odd, &Reply::Invalid, [OFF, OFF]);
     let second = burst(2, 4, net("203.0.113.1/32"));
     tell(&mut world, &second, &Reply::Done, [OFF, (false, true)]);
     let polling = |minpoll| Command::SetPolling {
-        whom: Whom::All,
+        whom: SourceMatch::All,
         minpoll: Some(minpoll),
         maxpoll: Some(minpoll),
     };
@@ -398,7 +398,7 @@ fn a_limit_of_the_polling_interval_takes_the_other_one_along() {
         let mut world = World::new(&settings(&["192.0.2.1"]), 0.0).with("192.0.2.1", Some(0.0));
         world.run(30);
         let command = Command::SetPolling {
-            whom: Whom::All,
+            whom: SourceMatch::All,
             minpoll,
             maxpoll,
         };

@@ -1,22 +1,23 @@
-//! Who is answered: chrony's `allow` and `deny`.
+//! The access list: chrony's `allow` and `deny`.
 //!
-//! Networks form a tree whose levels are four bits apart, one for IPv4 and one for IPv6. The deepest level that has a verdict for an
-//! address decides. Within a level the last line wins, so that of two networks whose prefix lengths are of the same four, as /25
-//! and /28 are, the later one counts where they overlap; that is how chronyd stores them, and a configuration means here what it
-//! means there. A line with `all` forgets what was said below its network. Without any line nobody is answered.
+//! Networks form a tree whose levels are four bits apart, one for IPv4 and one for IPv6. The deepest level that has a verdict
+//! for an address decides. Within a level the last line wins, so that of two networks whose prefix lengths are of the same
+//! four, as /25 and /28 are, the later one counts where they overlap; that is how chronyd stores them, and a configuration
+//! means here what it means there. A line with `all` removes the lines below its network. Without any line, no client is
+//! answered.
 
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use time_model::settings::{AccessRule, Whom};
+use time_model::settings::{AccessRule, ClientMatch};
 
 /// Bits between two levels of the tree.
 const LEVEL_BITS: u8 = 4;
 /// Branches of a node.
 const BRANCHES: usize = 1 << LEVEL_BITS;
 
-/// A list of whom to answer.
+/// An access list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Acl {
     v4: Node,
@@ -26,14 +27,14 @@ pub struct Acl {
 /// A network of a whole number of levels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Node {
-    /// What its lines said; none: as the level above.
+    /// The verdict of its lines; none: as the level above.
     verdict: Option<bool>,
     /// The networks within.
     branches: Option<Box<[Self; BRANCHES]>>,
 }
 
 impl Acl {
-    /// Nobody.
+    /// No client.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -51,9 +52,9 @@ impl Acl {
     /// Adds a line.
     pub fn add(&mut self, rule: &AccessRule, resolve: impl FnOnce(&str) -> Vec<IpAddr>) {
         match &rule.whom {
-            Whom::Everybody => self.set(rule.allow, rule.all, None),
-            Whom::Network(network) => self.set(rule.allow, rule.all, Some(*network)),
-            Whom::Name(name) => {
+            ClientMatch::Everybody => self.set(rule.allow, rule.all, None),
+            ClientMatch::Network(network) => self.set(rule.allow, rule.all, Some(*network)),
+            ClientMatch::Name(name) => {
                 for address in resolve(name) {
                     self.set(rule.allow, rule.all, Some(address.into()));
                 }

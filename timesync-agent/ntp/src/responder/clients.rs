@@ -1,11 +1,12 @@
-//! What is remembered of clients: how often each asks and what it is still allowed, in a table that never grows beyond its limit.
+//! The memory of clients: the number of requests and the remaining allowance of each, in a table that never grows beyond its
+//! limit.
 //!
-//! A client belongs into one set of the table, by a hash of its address that others cannot aim at. When the set is full, whoever
-//! has been quiet longest is forgotten. Each set has its own lock, so that threads hardly ever meet.
+//! A client belongs into one set of the table, by a hash of its address that others cannot aim at. A full set forgets the
+//! client that has been quiet longest. Each set has its own lock, so that threads hardly ever meet.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::place::place;
 use super::rate::{Bucket, Limit, Verdict};
@@ -23,7 +24,7 @@ const SMOOTHING: f32 = 0.25;
 /// A client is impatient if its requests come by so much (a power of two) faster after one was dropped.
 const IMPATIENT: f32 = 1.0;
 
-/// What a client asks for.
+/// The service that a client uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
     /// The time.
@@ -32,7 +33,7 @@ pub enum Service {
     Command,
 }
 
-/// What one address asked of one service.
+/// The requests of one address to one service.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Access {
     /// Requests.
@@ -50,7 +51,7 @@ pub struct Access {
 /// A client; `chronyc clients`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClientView {
-    /// Who.
+    /// The address.
     pub address: IpAddr,
     /// How often it asked for the time.
     pub ntp: Access,
@@ -135,7 +136,7 @@ impl Account {
     reason = "an average of logarithms needs no more digits"
 )]
 fn smooth(average: &mut f32, interval: Span) {
-    // Below a microsecond nobody asks; a clock that was set back says nothing.
+    // Intervals below a microsecond do not occur; a clock that was set back gives none.
     let interval = (interval.seconds().max(1e-6) as f32).log2();
     if average.is_nan() {
         *average = interval;
@@ -223,7 +224,7 @@ impl Clients {
         })
     }
 
-    /// Begins to count anew for the client at a place; what it may still ask is as it was.
+    /// Resets the counters of the client at a place; its allowance stays as it was.
     pub(super) fn reset(&self, index: usize) {
         let Some(set) = self.sets.get(index / SET_SIZE) else {
             return;
@@ -261,7 +262,7 @@ fn mapped(address: IpAddr) -> Ipv6Addr {
 
 fn lock(set: &Mutex<Vec<Client>>) -> MutexGuard<'_, Vec<Client>> {
     // Each client is counted in one step, so a panic elsewhere leaves a table that can be used.
-    set.lock().unwrap_or_else(PoisonError::into_inner)
+    set.lock()
 }
 
 #[cfg(test)]

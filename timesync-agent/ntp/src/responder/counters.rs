@@ -1,13 +1,14 @@
-//! What responders have counted; `chronyc serverstats` and the metrics.
+//! The counters of responders; `chronyc serverstats` and the metrics.
 
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Direction, Reason};
 use time_model::time::Span;
 use time_model::view::StampSource;
 
-/// What is counted.
+/// The counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Counter {
     /// Requests of clients that are allowed, answered or not.
@@ -108,7 +109,7 @@ impl Statistics {
     }
 }
 
-/// What one thread has counted.
+/// The counters of one thread.
 #[derive(Debug, Default)]
 pub(super) struct Counters([AtomicU64; N_COUNTERS]);
 
@@ -146,9 +147,9 @@ pub(super) struct Registry {
 #[derive(Debug, Default)]
 struct Threads {
     counters: Vec<Arc<Counters>>,
-    /// Of threads that are no more.
+    /// The counters of threads that have ended.
     ended: [u64; N_COUNTERS],
-    /// What was counted before the last reset.
+    /// The counts before the last reset.
     reset_at: [u64; N_COUNTERS],
 }
 
@@ -199,7 +200,7 @@ impl Registry {
 
     fn lock(&self) -> MutexGuard<'_, Threads> {
         // Nothing that is done under the lock stops halfway.
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+        self.threads.lock()
     }
 }
 

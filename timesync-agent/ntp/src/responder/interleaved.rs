@@ -1,11 +1,11 @@
-//! When answers left: what interleaved mode tells a client with its next answer (RFC 9769 §2).
+//! The departure times of answers: interleaved mode sends each to a client with its next answer (RFC 9769 §2).
 //!
-//! A client that wants it repeats our receive timestamp as its origin timestamp. Our receive timestamps are odd and our transmit
-//! timestamps are even, so that such a request is told from others without remembering anybody: only for those who ask so is
-//! anything kept. A client has a set of places by its address, which it cannot aim at others'; in it the oldest makes room.
+//! A client that wants it repeats our receive timestamp as its origin timestamp. Our receive timestamps are odd and our
+//! transmit timestamps are even, so that such a request is recognised without a memory of clients: only these requests cost
+//! memory. A client has a set of places by its address, which it cannot aim at others'; in it the oldest makes room.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::place::place;
 use time_model::time::{NtpTimestamp, UnixTime};
@@ -18,7 +18,7 @@ const SET_OCTETS: usize = SET_SIZE * size_of::<Stamp>();
 /// The most sets, whatever the limit says: half a million answers.
 const MOST_SETS: usize = 1 << 13;
 
-/// An answer that is remembered: where, and by which receive timestamp.
+/// A remembered answer: its place, and its receive timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receipt {
     set: usize,
@@ -58,7 +58,7 @@ impl Stamps {
         }
     }
 
-    /// Takes out when the answer left that had `receive` as receive timestamp; it is told once.
+    /// Takes out the departure time of the answer that had `receive` as receive timestamp; returns it once.
     pub(super) fn take(
         &self,
         client: IpAddr,
@@ -112,7 +112,7 @@ impl Stamps {
         }
     }
 
-    /// The clock was stepped: what was remembered is of another time.
+    /// The clock was stepped: the remembered times belong to another time.
     pub(super) fn clear(&self) {
         for set in &self.sets {
             lock(set).clear();
@@ -145,7 +145,7 @@ impl Stamps {
 
 fn lock(set: &Mutex<Vec<Stamp>>) -> MutexGuard<'_, Vec<Stamp>> {
     // Stamps are put in and taken out in one step.
-    set.lock().unwrap_or_else(PoisonError::into_inner)
+    set.lock()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Where in a table something belongs.
+//! The place of a value in a table.
 
-/// Where in a table a value belongs: a hash that nobody can aim at without the seed.
+/// The place of a value in a table: a hash that an attacker cannot aim at without the seed.
 pub(super) fn place(value: u128, seed: [u64; 2]) -> u64 {
     let [first, second] = seed;
     let [high, low] = [value >> 64, value & u128::from(u64::MAX)];

@@ -1,4 +1,4 @@
-//! Who is answered and how: what the configuration makes of it, in the form that a responder uses.
+//! The access list and the limits of the configuration, in the form that a responder uses.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use super::rate::Limit;
 use crate::keys::KeyRing;
 use time_model::settings::ServerSettings;
 
-/// Who is answered and how.
+/// The policy of a responder.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// Whom.
+    /// The clients.
     pub access: Acl,
     /// With which keys answers may be signed.
     pub keys: Arc<KeyRing>,
@@ -28,7 +28,8 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// What settings say. `precision` of the clock is a power of two in seconds; `resolve` gives the addresses of a name.
+    /// The policy of settings. `precision` of the clock is a power of two in seconds; `resolve` returns the addresses of a
+    /// name.
     pub fn new(
         settings: &ServerSettings,
         keys: Arc<KeyRing>,
@@ -36,7 +37,7 @@ impl Policy {
         resolve: impl FnMut(&str) -> Vec<IpAddr>,
     ) -> Self {
         let limit = settings.rate_limit.as_ref();
-        // Of the 32 bits of a fraction those that stand for less; a clock of more than a second's precision is none.
+        // The bits of a fraction, out of 32, below the precision; a clock of more than a second's precision has none.
         let unknown_bits = (32 + i32::from(precision)).clamp(0, 32);
         Self {
             access: Acl::from_rules(&settings.access, resolve),

@@ -1,8 +1,8 @@
 //! How often one client is answered: chrony's `ratelimit`.
 //!
-//! A bucket holds time: an answer costs the interval, and the bucket holds as many intervals as a burst has answers. What is above
-//! the limit is dropped, but for a random part of it: else whoever forges the address of a client could keep the client from
-//! being answered at all.
+//! A bucket holds time: an answer costs the interval, and the bucket holds as many intervals as a burst has answers. Requests
+//! above the limit are dropped, but for a random part of them: otherwise a sender that forges the address of a client could
+//! keep the client from every answer.
 
 use random::Random;
 use time_model::settings::RateLimit;
@@ -15,7 +15,7 @@ const SHORTEST_INTERVAL: i8 = -19;
 /// The longest burst.
 const LONGEST_BURST: u32 = 255;
 
-/// What a request may expect.
+/// The verdict on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// An answer.
@@ -35,7 +35,7 @@ pub(super) struct Limit {
     kod: u32,
 }
 
-/// What a client has left, in nanoseconds.
+/// The remaining allowance of a client, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Bucket(i64);
 
@@ -60,7 +60,7 @@ impl Limit {
         }
     }
 
-    /// What a client has that was never seen before.
+    /// The allowance of a new client.
     pub(super) fn full(&self) -> Bucket {
         Bucket(self.capacity)
     }

@@ -2,7 +2,7 @@ use std::net::Ipv4Addr;
 
 use super::*;
 use crate::keys::{Algorithm, Key, KeyRing};
-use time_model::settings::{AccessRule, ServerSettings, Whom};
+use time_model::settings::{AccessRule, ClientMatch, ServerSettings};
 use time_model::time::{SECOND, Span};
 
 mod hostile;
@@ -34,7 +34,7 @@ fn settings() -> ServerSettings {
         access: vec![AccessRule {
             allow: true,
             all: false,
-            whom: Whom::Network("192.0.2.0/24".parse().unwrap()),
+            whom: ClientMatch::Network("192.0.2.0/24".parse().unwrap()),
         }],
         ..ServerSettings::default()
     }

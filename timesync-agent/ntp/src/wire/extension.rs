@@ -15,9 +15,9 @@ const LONGEST_MAC: usize = KEY_ID_LENGTH + LONGEST_DIGEST_V4;
 /// One extension field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtensionField<'a> {
-    /// What it is.
+    /// The type.
     pub kind: u16,
-    /// What it says, with its padding.
+    /// The value, with its padding.
     pub body: &'a [u8],
 }
 

@@ -4,7 +4,7 @@ use super::HEADER_LENGTH;
 use time_model::time::{NtpShort, NtpTimestamp};
 use time_model::view::Leap;
 
-/// What a packet is for (RFC 5905 figure 10).
+/// The mode of a packet (RFC 5905 figure 10).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// 0, which version 1 knows no other than.
@@ -65,7 +65,7 @@ pub struct Packet {
     pub leap: Leap,
     /// VN, from 0 to 7.
     pub version: u8,
-    /// What it is for.
+    /// The mode.
     pub mode: Mode,
     /// 0 is none, or a kiss-o'-death (RFC 5905 §7.4).
     pub stratum: u8,
@@ -77,15 +77,15 @@ pub struct Packet {
     pub root_delay: NtpShort,
     /// Error collected on the way to the primary source.
     pub root_dispersion: NtpShort,
-    /// Who the server follows; the code of a kiss-o'-death.
+    /// The server's source; the code of a kiss-o'-death.
     pub reference_id: u32,
     /// When the server was last told the time.
     pub reference_time: NtpTimestamp,
-    /// Of a response: what the request had as transmit timestamp, in interleaved mode as receive timestamp.
+    /// In a response: the transmit timestamp of the request, in interleaved mode its receive timestamp.
     pub origin: NtpTimestamp,
     /// When the sender received what this answers.
     pub receive: NtpTimestamp,
-    /// When this was sent, in interleaved mode what was sent before; of a request a random number.
+    /// The time of departure, in interleaved mode of the packet before; in a request a random number.
     pub transmit: NtpTimestamp,
 }
 

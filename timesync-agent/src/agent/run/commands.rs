@@ -1,11 +1,11 @@
-//! What other threads want of the loop: names that are resolved, commands, settings.
+//! Requests of other threads: resolved names, commands, settings.
 
 use super::super::{Reload, Request};
 use super::{Nics, Run, open_clocks, socket_options};
 use crate::system::clock;
 use crate::system::socket::Socket;
 use clock_drivers::Clocks;
-use ntp::engine::{Command, Input, Reply, Whom};
+use ntp::engine::{Command, Input, Reply, SourceMatch};
 use time_model::time::Reading;
 
 impl Run {
@@ -30,8 +30,8 @@ impl Run {
             match request {
                 Request::Command(command, reply) => {
                     let done = self.engine.command(&command, now);
-                    tracing::info!(?command, reply = ?done, "Told to");
-                    // Whoever asked may have gone.
+                    tracing::info!(?command, reply = ?done, "Command executed");
+                    // The client may have disconnected.
                     reply.send(done).ok();
                 }
                 Request::OnOffline(reply) => {
@@ -80,7 +80,7 @@ impl Run {
                 Ok(answerer) => self.answerer = Some(answerer),
                 Err(error) => {
                     let error: &dyn std::error::Error = &error;
-                    tracing::error!(error, "Clients are allowed, and cannot be answered");
+                    tracing::error!(error, "Cannot open the sockets for NTP clients");
                 }
             }
         }
@@ -91,7 +91,7 @@ impl Run {
             let Some(address) = view.address else {
                 continue;
             };
-            let whom = Whom::Network(address.into());
+            let whom = SourceMatch::Network(address.into());
             let has_way = Socket::open((address, 123).into(), &self.socket_options).is_ok();
             let command = if has_way {
                 Command::Online(whom)

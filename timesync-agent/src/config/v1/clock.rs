@@ -1,4 +1,4 @@
-//! Whom to believe, what is done to the clock, leap seconds, the own time.
+//! Selection, the clock discipline, leap seconds, the own time.
 
 use toml::Spanned;
 

@@ -1,4 +1,4 @@
-//! How servers are asked and clients are answered, chronyc's protocol, logs.
+//! The poll of servers, the answers to clients, chronyc's protocol, logs.
 
 use toml::Spanned;
 
@@ -148,7 +148,7 @@ impl Reader<'_> {
                 rest => (false, rest),
             };
             let whom = match rest {
-                [] => Ok(time_model::settings::Whom::Everybody),
+                [] => Ok(time_model::settings::ClientMatch::Everybody),
                 [whom] => peer_chrony::whom(whom),
                 _ => Err("one network a line".to_owned()),
             };

@@ -11,10 +11,10 @@ const POINTS: u32 = 48;
 const REACH: f64 = 6.0;
 /// Probability of a sample that is wrong in a way that nothing here describes.
 const OUTLIER: f64 = 1e-5;
-/// White noise of the frequency of the raw clock, as variance of the offset, in s²/s: what reading it costs.
+/// White noise of the frequency of the raw clock, as variance of the offset, in s²/s: the noise of reading it.
 const PHASE_NOISE: f64 = 1e-19;
 
-/// Where the offset is, by one sample alone.
+/// The offset, by one sample alone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Edges {
     /// Not before.
@@ -30,7 +30,7 @@ pub(super) struct Edges {
 pub(super) struct Model {
     /// Variance of the frequency that a second adds.
     pub(super) wander: f64,
-    /// Which part of the jitter that is seen is not explained by round trips.
+    /// The part of the observed jitter that round trips do not explain.
     pub(super) noise: f64,
     pub(super) offset: f64,
     pub(super) frequency: f64,
@@ -53,7 +53,7 @@ impl Model {
         self.frequency_variance += self.wander * t;
     }
 
-    /// By how much the variance of the offset grows in so many seconds.
+    /// The growth of the variance of the offset in this many seconds.
     pub(super) fn growth(&self, seconds: f64) -> f64 {
         let t = seconds;
         2.0 * self.covariance * t + self.frequency_variance * t * t + self.wander * t * t * t / 3.0
@@ -80,7 +80,7 @@ impl Model {
             first += weight * distance;
             second += weight * distance * distance;
         }
-        // Of a normal distribution, the sum over the steps would be √(2π)·deviation / step.
+        // For a normal distribution, the sum over the steps would be √(2π)·deviation / step.
         let likelihood = mass * step / (deviation * 2.506_628_274_631);
         if likelihood < OUTLIER {
             return OUTLIER;

@@ -6,14 +6,14 @@ use std::collections::VecDeque;
 const RECENT: usize = 64;
 /// Blocks of which the shortest round trip is remembered, so that the floor is known from a thousand of them.
 const BLOCKS: usize = 16;
-/// So many round trips together decide whether the way has become longer, if they are so many spreads of their own above the
-/// floor: many for a little, few for a lot.
+/// Pairs of a number of round trips and a number of spreads: this many round trips, all this far above the floor, mean a longer
+/// path. Many for a little, few for a lot.
 const CHANGES: [(usize, f64); 2] = [(16, 5.0), (RECENT, 1.5)];
 /// Logarithm of the probability of a false alarm at one sample.
 const CHANCE: f64 = -23.0;
 /// Median excess of the sum of two exponential delays, in means of one of them.
 const MEDIAN_OF_TWO: f64 = 1.678;
-/// What a first round trip may be above the floor, as a part of it, before there is a second one to tell.
+/// The assumed excess of a first round trip over the floor, as a part of it, before there is a second one to compare.
 const FIRST_SPREAD: f64 = 0.1;
 
 /// Round trips of one source.
@@ -33,7 +33,7 @@ pub(super) struct Path {
     n: usize,
     /// Mean of what one of both ways adds, from the median.
     spread: f64,
-    /// What it was before the latest few, which may be of another way.
+    /// The floor before the latest few round trips, which may be of another path.
     usual: f64,
 }
 

@@ -1,4 +1,4 @@
-//! What statime wants of its surroundings, and its forms of what we know: a clock, a filter, chance, times.
+//! The environment that statime needs, and its forms of known values: a clock, a filter, chance, times.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -37,7 +37,7 @@ pub(super) fn offset(offset: Duration) -> Option<i64> {
         .checked_sub(EPOCH)
 }
 
-/// What was measured, in the order in which it was.
+/// Measurements, in the order in which they were taken.
 #[derive(Debug)]
 pub(super) enum Recorded {
     /// Another master.
@@ -80,7 +80,7 @@ impl Filter for Recorder {
     }
 }
 
-/// Where a [`Recorder`] puts it.
+/// The target of a [`Recorder`].
 #[derive(Clone, Debug, Default)]
 pub struct Queue(pub(super) Rc<RefCell<VecDeque<Recorded>>>);
 

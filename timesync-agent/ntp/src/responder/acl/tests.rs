@@ -108,8 +108,8 @@ fn examples_of_the_manual() {
         if all {
             rest = words.next();
         }
-        let whom = rest.map_or(Whom::Everybody, |network| {
-            Whom::Network(network.parse().unwrap())
+        let whom = rest.map_or(ClientMatch::Everybody, |network| {
+            ClientMatch::Network(network.parse().unwrap())
         });
         AccessRule { allow, all, whom }
     };
@@ -153,12 +153,12 @@ fn names_stand_for_their_addresses() {
         AccessRule {
             allow: true,
             all: false,
-            whom: Whom::Everybody,
+            whom: ClientMatch::Everybody,
         },
         AccessRule {
             allow: false,
             all: false,
-            whom: Whom::Name("client.example.org".into()),
+            whom: ClientMatch::Name("client.example.org".into()),
         },
     ];
     let addresses = ["192.0.2.1", "2001:db8::1"].map(|text| text.parse().unwrap());

@@ -17,16 +17,16 @@ use time_model::time::{Span, UnixTime};
 
 /// Making or sending one takes no longer than this, in nanoseconds: a thread that lost its core says nothing of the next batch.
 const LONGEST: i64 = 20_000;
-/// Of a difference to the last so much is taken over, one part in so many, where it is less and where it is more.
+/// The part of a difference to the last value that is adopted, one in this many, for a smaller and for a larger one.
 const DOWN: i64 = 4;
 const UP: i64 = 32;
 
-/// What one takes, in 1/256 ns so that small steps are not lost.
+/// The time that one takes, in 1/256 ns so that small steps are not lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Cost(i64);
 
 impl Cost {
-    /// So many took so long together.
+    /// This many together took this long.
     fn learn(&mut self, count: usize, elapsed: Span) {
         let count = i64::try_from(count).unwrap_or(i64::MAX).max(1);
         let one = (elapsed.0 / count).clamp(0, LONGEST) << 8;
@@ -40,9 +40,9 @@ impl Cost {
     }
 }
 
-/// What is known of batches.
+/// The averages of batches.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Leaving {
+pub(super) struct TransmitTimes {
     /// When the first answer of this batch was made, and how many were since.
     begin: Option<(UnixTime, usize)>,
     /// Since when the kernel has the batch.
@@ -51,7 +51,7 @@ pub(super) struct Leaving {
     sending: Cost,
 }
 
-impl Leaving {
+impl TransmitTimes {
     /// When an answer leaves that is made now. The clock is read once in a batch.
     pub(super) fn foretell(&mut self, turn: Turn, clock: impl FnOnce() -> UnixTime) -> UnixTime {
         let (begin, made) = self.begin.unwrap_or_else(|| (clock(), 0));
@@ -60,7 +60,7 @@ impl Leaving {
         begin + self.making.of(to_make) + self.sending.of(turn.before)
     }
 
-    /// So many are made, and the kernel gets them now.
+    /// This many are ready, and the kernel gets them now.
     pub(super) fn made(&mut self, now: UnixTime) {
         if let Some((begin, made)) = self.begin.take() {
             self.making.learn(made, now - begin);
@@ -68,7 +68,7 @@ impl Leaving {
         self.handed_over = Some(now);
     }
 
-    /// The kernel has sent so many.
+    /// The kernel has sent this many.
     pub(super) fn sent(&mut self, count: usize, now: UnixTime) {
         if let Some(handed_over) = self.handed_over.take() {
             self.sending.learn(count, now - handed_over);
@@ -84,7 +84,7 @@ mod tests {
     const START: UnixTime = UnixTime(1_800_000_000 * SECOND);
 
     /// One batch in which making and sending one takes so many nanoseconds; how much later than foretold each left.
-    fn batch(leaving: &mut Leaving, n: usize, making: i64, sending: i64) -> Vec<i64> {
+    fn batch(leaving: &mut TransmitTimes, n: usize, making: i64, sending: i64) -> Vec<i64> {
         let at = |made: usize, sent: usize| {
             let [made, sent] = [made, sent].map(|count| i64::try_from(count).unwrap());
             START + Span(made * making + sent * sending)
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn what_batches_take_is_learned() {
-        let mut leaving = Leaving::default();
+        let mut leaving = TransmitTimes::default();
         let late = batch(&mut leaving, 64, 200, 4_000);
         assert_eq!(late.first(), Some(&(64 * 200)));
         assert_eq!(
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn noise_makes_it_early_rather_than_late() {
-        let mut leaving = Leaving::default();
+        let mut leaving = TransmitTimes::default();
         let mut late = Vec::new();
         for round in 0..2000_i64 {
             // From 3 to 7 µs, and one in a hundred loses its core for 2 ms.
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn no_batch_is_foretold_far_ahead() {
-        let mut leaving = Leaving::default();
+        let mut leaving = TransmitTimes::default();
         for _ in 0..1000 {
             batch(&mut leaving, 64, SECOND, SECOND);
         }
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn the_clock_is_read_once_in_a_batch() {
-        let mut leaving = Leaving::default();
+        let mut leaving = TransmitTimes::default();
         let turn = Turn::default();
         let mut readings = 0;
         for _ in 0..10 {

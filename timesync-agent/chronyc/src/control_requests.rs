@@ -1,15 +1,15 @@
-//! Commands of chronyc: what has to be done, and by whom.
+//! Commands of chronyc that change something, and the part that executes each.
 
 use ipnet::IpNet;
 
 use super::reply::{Address, Report, Status};
 use super::request::{Command, Sources};
 use ntp::engine;
-use time_model::settings::{AccessRule, Local, MakeStep, Whom};
+use time_model::settings::{AccessRule, ClientMatch, Local, MakeStep};
 
 /// Something to be done.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Errand {
+pub enum ControlRequest {
     /// By the engine.
     Engine(engine::Command),
     /// Ask those sources that there is a way to, and no others.
@@ -18,26 +18,26 @@ pub enum Errand {
     Rekey,
     /// Read the sources of `sourcedir` again.
     ReloadSources,
-    /// Open the logs anew.
+    /// Open the logs again.
     CycleLogs,
     /// End.
     Shutdown,
-    /// Let somebody in, or out.
+    /// Allow or deny a network.
     Access {
         /// To chronyc's protocol, not to the time.
         commands: bool,
-        /// Whom, and what is said of them.
+        /// The network, and the verdict.
         rule: AccessRule,
     },
 }
 
-/// What a request comes to.
+/// The result of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// This is told.
+    /// The reply is this.
     Reply(Status, Report),
-    /// Somebody has to do it, and what becomes of it is told.
-    Errand(Errand),
+    /// Another part executes this, and the reply is its result.
+    ControlRequest(ControlRequest),
 }
 
 impl From<Status> for Answer {
@@ -54,7 +54,7 @@ impl From<Report> for Answer {
 
 impl From<engine::Command> for Answer {
     fn from(command: engine::Command) -> Self {
-        Self::Errand(Errand::Engine(command))
+        Self::ControlRequest(ControlRequest::Engine(command))
     }
 }
 
@@ -72,10 +72,11 @@ impl From<engine::Reply> for Status {
     }
 }
 
-/// What a command comes to that is no report.
-pub(super) fn errand(command: &Command) -> Answer {
+/// The result of a command that is no report.
+pub(super) fn control_request(command: &Command) -> Answer {
     use engine::Command as Do;
-    let for_sources = |sources: &Sources, make: fn(engine::Whom) -> Do| match whom(*sources) {
+    let for_sources = |sources: &Sources, make: fn(engine::SourceMatch) -> Do| match whom(*sources)
+    {
         Ok(whom) => Answer::from(make(whom)),
         Err(status) => status.into(),
     };
@@ -129,11 +130,11 @@ pub(super) fn errand(command: &Command) -> Answer {
         Command::Refresh => Do::Refresh.into(),
         Command::Reselect => Do::Reselect.into(),
         Command::ResetSources => Do::ResetSources.into(),
-        Command::OnOffline => Answer::Errand(Errand::OnOffline),
-        Command::Rekey => Answer::Errand(Errand::Rekey),
-        Command::ReloadSources => Answer::Errand(Errand::ReloadSources),
-        Command::CycleLogs => Answer::Errand(Errand::CycleLogs),
-        Command::Shutdown => Answer::Errand(Errand::Shutdown),
+        Command::OnOffline => Answer::ControlRequest(ControlRequest::OnOffline),
+        Command::Rekey => Answer::ControlRequest(ControlRequest::Rekey),
+        Command::ReloadSources => Answer::ControlRequest(ControlRequest::ReloadSources),
+        Command::CycleLogs => Answer::ControlRequest(ControlRequest::CycleLogs),
+        Command::Shutdown => Answer::ControlRequest(ControlRequest::Shutdown),
         // Samples are not kept in files, so there is nothing to be written.
         Command::Dump => Status::Success.into(),
         Command::MaxUpdateSkew(_) | Command::SetMakeStep { .. } | Command::SmoothTime(_) => {
@@ -143,7 +144,7 @@ pub(super) fn errand(command: &Command) -> Answer {
     }
 }
 
-/// Who may ask, and who is asked; both until the end of the process.
+/// The access list and the sources; both until the end of the process.
 fn change(command: &Command) -> Answer {
     use engine::Command as Do;
     match command {
@@ -154,7 +155,7 @@ fn change(command: &Command) -> Answer {
             address,
             bits,
         } => match network(*address, *bits) {
-            Some(whom) => Answer::Errand(Errand::Access {
+            Some(whom) => Answer::ControlRequest(ControlRequest::Access {
                 commands: *commands,
                 rule: AccessRule {
                     allow: *allow,
@@ -171,18 +172,18 @@ fn change(command: &Command) -> Answer {
         Command::DeleteSource(Address::Ip(address)) => Do::DeleteSource(*address).into(),
         // A source without an address cannot be told from others.
         Command::DeleteSource(_) => Status::NoSuchSource.into(),
-        // There is no setting of the time by hand, and no clock of the board.
+        // The time cannot be set manually, and there is no real-time clock.
         _ => Status::NotEnabled.into(),
     }
 }
 
-/// For whom a line of access is.
-fn network(address: Address, bits: i32) -> Option<Whom> {
+/// The network of an access line.
+fn network(address: Address, bits: i32) -> Option<ClientMatch> {
     match address {
-        Address::Unspecified => (bits == 0).then_some(Whom::Everybody),
+        Address::Unspecified => (bits == 0).then_some(ClientMatch::Everybody),
         Address::Ip(address) => {
             let network = IpNet::new(address, u8::try_from(bits).ok()?).ok()?;
-            Some(Whom::Network(network.trunc()))
+            Some(ClientMatch::Network(network.trunc()))
         }
         Address::Id(_) => None,
     }
@@ -195,7 +196,7 @@ fn polling(address: Address, minpoll: Option<i32>, maxpoll: Option<i32>) -> Answ
     let poll = |poll: Option<i32>| poll.map(i8::try_from).transpose();
     match (poll(minpoll), poll(maxpoll)) {
         (Ok(minpoll), Ok(maxpoll)) => engine::Command::SetPolling {
-            whom: engine::Whom::Network(address.into()),
+            whom: engine::SourceMatch::Network(address.into()),
             minpoll,
             maxpoll,
         }
@@ -204,9 +205,9 @@ fn polling(address: Address, minpoll: Option<i32>, maxpoll: Option<i32>) -> Answ
     }
 }
 
-fn whom(sources: Sources) -> Result<engine::Whom, Status> {
+fn whom(sources: Sources) -> Result<engine::SourceMatch, Status> {
     let address = match sources.address {
-        Address::Unspecified => return Ok(engine::Whom::All),
+        Address::Unspecified => return Ok(engine::SourceMatch::All),
         Address::Ip(address) => address,
         Address::Id(_) => return Err(Status::NoSuchSource),
     };
@@ -219,5 +220,5 @@ fn whom(sources: Sources) -> Result<engine::Whom, Status> {
         }
         _ => IpNet::from(address),
     };
-    Ok(engine::Whom::Network(network.trunc()))
+    Ok(engine::SourceMatch::Network(network.trunc()))
 }
