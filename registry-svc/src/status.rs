@@ -6,7 +6,7 @@ use std::time::Duration;
 use config_text::{counted, counted_as};
 use daemon::config::HumanDuration;
 use daemon::run::headline;
-use registry_cluster::buckets::Difference;
+use registry_cluster_core::buckets::Difference;
 use registry_cluster::{Cluster, PeerStatus};
 use registry_facts::record::{Fact, Key, Stamped};
 use registry_facts::survey::Survey;

@@ -6,7 +6,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use registry_facts::name::NodeName;
 
-use super::acknowledge::Outcome;
+use registry_cluster_core::acknowledge::Outcome;
 
 /// A peer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]

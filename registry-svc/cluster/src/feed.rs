@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use oci::digest::Digest;
-use proto::registry as wire;
+use registry_proto as wire;
 use registry_facts::hlc::Hlc;
 use registry_facts::name::NodeName;
 use registry_facts::record::{NodeId, Record, RecordError, Vector};
@@ -24,12 +24,12 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 
-use super::backoff::Backoff;
+use registry_cluster_core::backoff::Backoff;
 use super::counters::Counters;
 use super::fetch::Fetcher;
-use super::intake::{Intake, Limits, Output, Receipt};
+use registry_cluster_core::intake::{Intake, Limits, Output, Receipt};
 use super::peer::Peer;
-use super::wire as form;
+use registry_cluster_core::wire as form;
 
 /// How often a follower says what it holds, and waits are looked at.
 pub(super) const BEAT: Duration = Duration::from_secs(1);

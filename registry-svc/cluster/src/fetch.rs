@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use oci::digest::Digest;
-use proto::registry as wire;
+use registry_proto as wire;
 use registry_facts::name::NodeName;
 use registry_store::window::{Piece, Window};
 use registry_store::{Store, StoreError};

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Each node follows the journals of all others ([`feed`]) and applies a record when all the content
-//! that it needs is here ([`intake`]), so that a manifest that is visible can be pulled whole. A write
-//! is acknowledged when enough nodes have it on disk ([`acknowledge`]). Tags and deletions are
+//! that it needs is here ([`registry_cluster_core::intake`]), so that a manifest that is visible can be pulled whole. A write
+//! is acknowledged when enough nodes have it on disk ([`registry_cluster_core::acknowledge`]). Tags and deletions are
 //! registers in which the last writer wins, so partitions heal without anyone deciding.
 //!
 //! No node waits for another to start: alone, this one serves and takes what it can and says so.
@@ -34,38 +34,32 @@ use registry_store::others::{Fetched, Others};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-use self::acknowledge::{Acknowledgement, Followers, Mode};
-use self::buckets::Difference;
+use registry_cluster_core::acknowledge::{Acknowledgement, Followers, Mode};
+use registry_cluster_core::buckets::Difference;
 use self::compare::{CompareError, Comparison};
 use self::counters::Counters;
 use self::feed::{BEAT, Feed, now};
 use self::fetch::Fetcher;
-use self::intake::Limits;
+use registry_cluster_core::intake::Limits;
 use self::peer::Peer;
 use self::server::Server;
 use self::settings::Settings;
 use self::tls::Identity;
 
-pub mod acknowledge;
-pub mod backoff;
-pub mod buckets;
 pub mod compare;
 pub mod counters;
 mod feed;
 mod fetch;
-pub mod intake;
 mod peer;
 pub mod proxy;
 mod read_through;
 mod server;
+mod service;
 pub mod settings;
-#[cfg(test)]
-mod simulation;
 #[cfg(test)]
 mod tests;
 mod throttle;
 mod tls;
-pub mod wire;
 
 pub use fetch::Body;
 pub use read_through::Remote;
@@ -264,7 +258,7 @@ impl Cluster {
         let mut asked = JoinSet::new();
         for peer in self.0.peers.iter().filter(|peer| peer.may_answer()) {
             let mut client = peer.control();
-            let request = proto::registry::HasRequest {
+            let request = registry_proto::HasRequest {
                 digests: vec![digest.to_string()],
             };
             asked.spawn(async move {

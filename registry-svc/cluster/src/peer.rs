@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use hyper::Uri;
 use hyper_util::rt::TokioIo;
-use proto::registry::replication_client::ReplicationClient;
+use crate::service::replication_client::ReplicationClient;
 use registry_facts::name::NodeName;
 use registry_facts::record::{NodeId, Vector};
 use tokio::io::{AsyncRead, AsyncWrite};

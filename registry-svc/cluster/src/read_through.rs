@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use oci::digest::Digest;
 use oci::reference::{Reference, RepositoryName};
-use proto::registry as wire;
+use registry_proto as wire;
 use registry_facts::name::NodeName;
 use registry_store::StoreError;
 use tokio::task::JoinSet;
@@ -20,7 +20,7 @@ use tokio_stream::StreamExt as _;
 use super::Cluster;
 use super::fetch::Body;
 use super::peer::Peer;
-use super::wire::{Found, Wanted, What};
+use registry_cluster_core::wire::{Found, Wanted, What};
 
 /// How long peers have to answer whether they have something: the client waits, and hears that there
 /// is nothing when they do not.

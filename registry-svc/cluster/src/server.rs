@@ -22,8 +22,8 @@ use hyper::body::{Body as HttpBody, Incoming};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use proto::registry as wire;
-use proto::registry::replication_server::{Replication, ReplicationServer};
+use registry_proto as wire;
+use crate::service::replication_server::{Replication, ReplicationServer};
 use registry_facts::name::NodeName;
 use registry_facts::record::{NodeId, RecordError, Vector};
 use registry_store::{Store, StoreError};
@@ -39,12 +39,12 @@ use tonic::{Request as Call, Response as Answer, Status, Streaming};
 use tower_service::Service as _;
 
 use self::shown::find;
-use super::acknowledge::Followers;
+use registry_cluster_core::acknowledge::Followers;
 use super::compare::Content;
 use super::peer::{CONNECTION_WINDOW, MAX_MESSAGE, STREAM_WINDOW};
 use super::tls::{Identity, node_of};
-use super::wire as form;
-use super::wire::Wanted;
+use registry_cluster_core::wire as form;
+use registry_cluster_core::wire::Wanted;
 
 /// Connections from peers. Each makes two; a listener on a wider network is not filled by strangers.
 const MAX_CONNECTIONS: usize = 64;

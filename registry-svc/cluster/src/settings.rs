@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use registry_facts::name::NodeName;
 
-use super::acknowledge::Mode;
+use registry_cluster_core::acknowledge::Mode;
 
 /// What the cluster is told by the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -28,7 +28,7 @@ use tempfile::TempDir;
 use tokio_stream::StreamExt as _;
 
 use self::trust::{certificates, files};
-use super::acknowledge::{Mode, Outcome};
+use registry_cluster_core::acknowledge::{Mode, Outcome};
 use super::settings::{PeerSettings, Settings, TlsFiles};
 use super::{Caller, Cluster, Remote, compare, nowhere};
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use oci::digest::Digest;
 use oci::reference::{RepositoryName, Tag};
 use prost::Message;
-use proto::registry as wire;
+use registry_proto as wire;
 use thiserror::Error;
 
 use crate::hlc::Hlc;

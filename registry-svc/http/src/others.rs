@@ -13,7 +13,7 @@ use hyper::http::request::Parts as Head;
 use oci::digest::Digest;
 use oci::reference::{Reference, RepositoryName};
 use registry_auth::Peer;
-use registry_cluster::acknowledge::Outcome;
+use registry_cluster_core::acknowledge::Outcome;
 use registry_cluster::{Cluster, Remote};
 use registry_facts::name::UploadId;
 use registry_facts::record::Position;

@@ -11,7 +11,7 @@ use daemon::exit;
 use daemon::listen::{self, Inherited};
 use daemon::run::StartError;
 use registry_cluster::Cluster;
-use registry_cluster::acknowledge::Mode;
+use registry_cluster_core::acknowledge::Mode;
 use registry_cluster::settings::{PeerSettings, Settings, TlsFiles};
 use registry_facts::name::NodeName;
 use registry_http::Api;

@@ -13,10 +13,10 @@ use tokio_stream::StreamExt as _;
 use super::Feed;
 use super::LARGEST_MANIFEST;
 use crate::fetch::Landing;
-use crate::intake::{Kind, Outcome};
+use registry_cluster_core::intake::{Kind, Outcome};
 use crate::read_through::ask;
-use crate::wire as form;
-use crate::wire::{Wanted, What};
+use registry_cluster_core::wire as form;
+use registry_cluster_core::wire::{Wanted, What};
 
 impl Feed {
     /// Sees to it that content is here, and says what it refers to.

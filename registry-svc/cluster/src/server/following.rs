@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
 use daemon::drain::Guard;
-use proto::registry as wire;
+use registry_proto as wire;
 use registry_facts::name::NodeName;
 use registry_facts::record::{Record, RecordError};
 use tokio::sync::mpsc;
 use tonic::{Status, Streaming};
 
 use super::{Following, RECORDS};
-use crate::acknowledge::Follower;
+use registry_cluster_core::acknowledge::Follower;
 use crate::feed::{BEAT, now};
-use crate::wire as form;
+use registry_cluster_core::wire as form;
 
 impl Following {
     /// This stream is the peer's newest.

@@ -5,7 +5,7 @@ use oci::reference::{Reference, RepositoryName};
 use registry_facts::record::{Fact, Key};
 use registry_store::{Store, StoreError};
 
-use crate::wire::{Found, Wanted, What};
+use registry_cluster_core::wire::{Found, Wanted, What};
 
 /// What a repository shows, with content that is held.
 pub(super) async fn find(store: &Store, wanted: &Wanted) -> Result<Option<Found>, StoreError> {

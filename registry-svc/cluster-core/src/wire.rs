@@ -4,7 +4,7 @@
 
 use oci::digest::Digest;
 use oci::reference::{Reference, RepositoryName};
-use proto::registry as wire;
+use registry_proto as wire;
 use registry_facts::hlc::Hlc;
 use registry_facts::record::{Key, NodeId, Rank, Record, RecordError, Stamped, Vector};
 

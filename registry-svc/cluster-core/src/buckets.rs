@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use oci::digest::{Algorithm, Digest};
-use proto::registry as wire;
+use registry_proto as wire;
 use registry_facts::record::{Fact, Key, Rank, Stamped};
 
 /// How many buckets there are.
