@@ -7,9 +7,10 @@ pub mod cluster;
 mod page;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use daemon::metrics::{Page, float};
+use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use registry_facts::survey::Survey;
@@ -105,14 +106,14 @@ pub struct Sources(Arc<Mutex<Vec<Source>>>);
 impl Sources {
     /// Asks `source` at each scrape.
     pub fn add(&self, source: impl Fn() -> Vec<Sample> + Send + Sync + 'static) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         all.push(Box::new(source));
     }
 
     /// What all of them have; samples of one name stand together.
     #[must_use]
     pub fn read(&self) -> Vec<Sample> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.0.lock();
         let mut samples: Vec<Sample> = all.iter().flat_map(|source| source()).collect();
         drop(all);
         samples.sort_by_key(|sample| sample.name);

@@ -3,12 +3,13 @@
 //! One of each at a time, and neither waits for the other: a scrub takes hours, and a disk that is full
 //! has to be swept meanwhile.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use daemon::exit;
 use daemon::snapshot::Cell;
+use parking_lot::{Mutex, MutexGuard};
 use registry_cluster::Cluster;
 use registry_store::others::Others;
 use registry_store::scrub;
@@ -386,8 +387,8 @@ impl Upkeep {
         ]
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock()
     }
 }
 

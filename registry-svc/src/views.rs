@@ -4,7 +4,7 @@
 //! store itself when no daemon has it: one [`View`] answers both.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use config_text::web::encoded;
@@ -13,6 +13,7 @@ use oci::digest::Digest;
 use oci::manifest;
 use oci::manifest::Manifest;
 use oci::reference::{Reference, RepositoryName, Tag};
+use parking_lot::{Mutex, MutexGuard};
 use registry_auth::form::Form;
 use registry_facts::record::{Fact, Key};
 use registry_facts::survey::{Holding, Survey};
@@ -195,8 +196,8 @@ impl Looker {
         self.lock().as_ref().map(|last| Arc::clone(&last.survey))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Last>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Option<Last>> {
+        self.last.lock()
     }
 
     fn tags(&self, repository: &RepositoryName) -> Result<Value, ViewError> {

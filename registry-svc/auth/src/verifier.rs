@@ -8,10 +8,10 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use ring::hmac;
 use ring::rand::SystemRandom;
 use tokio::sync::Semaphore;
@@ -138,7 +138,7 @@ impl Verifier {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Instant>> {
         // Each change is a single insert or remove, so a panic elsewhere leaves it whole.
         let remembered = &self.remembered;
-        remembered.lock().unwrap_or_else(PoisonError::into_inner)
+        remembered.lock()
     }
 }
 

@@ -8,8 +8,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{HOST, HeaderValue, USER_AGENT};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use parking_lot::{Mutex, MutexGuard};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -347,10 +348,8 @@ impl Idle {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Endpoint, Vec<SendRequest<Sent>>>> {
-        self.by_endpoint
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Endpoint, Vec<SendRequest<Sent>>>> {
+        self.by_endpoint.lock()
     }
 }
 

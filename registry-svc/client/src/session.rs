@@ -4,7 +4,7 @@
 //! read; what proves anything stays behind when they lead to another host.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,6 +12,7 @@ use config_text::web;
 use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use oci::reference::RepositoryName;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -209,7 +210,7 @@ impl Session {
     }
 
     fn proof(&self, ask: &Ask) -> Option<HeaderValue> {
-        let proofs = self.proofs.lock().unwrap_or_else(PoisonError::into_inner);
+        let proofs = self.proofs.lock();
         if proofs.is_basic {
             return self.basic(ask);
         }
@@ -250,7 +251,7 @@ impl Session {
         }
         let basic = self.basic(ask);
         let basic = basic.ok_or_else(|| self.unauthorized(", and none are known"))?;
-        let mut proofs = self.proofs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut proofs = self.proofs.lock();
         if was_proved && proofs.is_basic {
             return Err(self.unauthorized(" and takes none that are known"));
         }
@@ -294,7 +295,7 @@ impl Session {
             header: header.clone(),
             ends: Instant::now() + lasts,
         };
-        let mut proofs = self.proofs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut proofs = self.proofs.lock();
         if proofs.tokens.len() >= MAX_TOKENS {
             proofs.tokens.clear();
         }

@@ -12,8 +12,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use oci::digest::{Algorithm, Digest};
-use registry_proto as wire;
 use registry_facts::record::{Fact, Key, Rank, Stamped};
+use registry_proto as wire;
 
 /// How many buckets there are.
 pub const N_BUCKETS: usize = 256;

@@ -4,9 +4,9 @@
 
 use oci::digest::Digest;
 use oci::reference::{Reference, RepositoryName};
-use registry_proto as wire;
 use registry_facts::hlc::Hlc;
 use registry_facts::record::{Key, NodeId, Rank, Record, RecordError, Stamped, Vector};
+use registry_proto as wire;
 
 use super::buckets::Buckets;
 

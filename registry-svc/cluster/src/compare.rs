@@ -10,19 +10,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oci::digest::Digest;
-use registry_proto as wire;
 use registry_facts::index::key::{BLOB, MANIFEST};
 use registry_facts::record::{Fact, RecordError, Stamped};
+use registry_proto as wire;
 use registry_store::{Store, StoreError};
 use tonic::Status;
 
-use registry_cluster_core::buckets::{
-    self, Buckets, Difference, Registers, blob_differences, bucket_of, register_differences,
-};
 use super::counters::Counters;
 use super::feed::Feed;
 use super::fetch::Fetcher;
 use super::peer::Peer;
+use registry_cluster_core::buckets::{
+    self, Buckets, Difference, Registers, blob_differences, bucket_of, register_differences,
+};
 use registry_cluster_core::wire as form;
 use registry_cluster_core::wire::Summary;
 

@@ -10,25 +10,26 @@
 mod content;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use oci::digest::Digest;
-use registry_proto as wire;
+use parking_lot::{Mutex, MutexGuard};
 use registry_facts::hlc::Hlc;
 use registry_facts::name::NodeName;
 use registry_facts::record::{NodeId, Record, RecordError, Vector};
+use registry_proto as wire;
 use registry_store::Store;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 
-use registry_cluster_core::backoff::Backoff;
 use super::counters::Counters;
 use super::fetch::Fetcher;
-use registry_cluster_core::intake::{Intake, Limits, Output, Receipt};
 use super::peer::Peer;
+use registry_cluster_core::backoff::Backoff;
+use registry_cluster_core::intake::{Intake, Limits, Output, Receipt};
 use registry_cluster_core::wire as form;
 
 /// How often a follower says what it holds, and waits are looked at.
@@ -351,8 +352,8 @@ impl Feed {
         }
     }
 
-    fn early(&self) -> std::sync::MutexGuard<'_, BTreeMap<NodeId, Hlc>> {
-        self.0.early.lock().unwrap_or_else(PoisonError::into_inner)
+    fn early(&self) -> MutexGuard<'_, BTreeMap<NodeId, Hlc>> {
+        self.0.early.lock()
     }
 
     /// How often the streams began again.
@@ -445,8 +446,8 @@ impl Feed {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Intake> {
-        self.0.intake.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Intake> {
+        self.0.intake.lock()
     }
 }
 

@@ -16,13 +16,14 @@ mod transfer;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use oci::digest::Digest;
-use registry_proto as wire;
+use parking_lot::{Mutex, MutexGuard};
 use registry_facts::name::NodeName;
+use registry_proto as wire;
 use registry_store::window::{Piece, Window};
 use registry_store::{Store, StoreError};
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -309,18 +310,12 @@ impl Fetcher {
         suspects.extend(sources.into_iter().map(|peer| (peer, *digest)));
     }
 
-    fn flights(&self) -> std::sync::MutexGuard<'_, BTreeMap<Digest, Arc<Flight>>> {
-        self.0
-            .flights
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn flights(&self) -> MutexGuard<'_, BTreeMap<Digest, Arc<Flight>>> {
+        self.0.flights.lock()
     }
 
-    fn suspects(&self) -> std::sync::MutexGuard<'_, BTreeSet<(NodeName, Digest)>> {
-        self.0
-            .suspects
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn suspects(&self) -> MutexGuard<'_, BTreeSet<(NodeName, Digest)>> {
+        self.0.suspects.lock()
     }
 }
 
@@ -345,8 +340,8 @@ impl Flight {
         self.window().at(at)
     }
 
-    fn window(&self) -> std::sync::MutexGuard<'_, Window> {
-        self.window.lock().unwrap_or_else(PoisonError::into_inner)
+    fn window(&self) -> MutexGuard<'_, Window> {
+        self.window.lock()
     }
 }
 

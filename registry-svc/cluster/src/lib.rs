@@ -34,17 +34,17 @@ use registry_store::others::{Fetched, Others};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-use registry_cluster_core::acknowledge::{Acknowledgement, Followers, Mode};
-use registry_cluster_core::buckets::Difference;
 use self::compare::{CompareError, Comparison};
 use self::counters::Counters;
 use self::feed::{BEAT, Feed, now};
 use self::fetch::Fetcher;
-use registry_cluster_core::intake::Limits;
 use self::peer::Peer;
 use self::server::Server;
 use self::settings::Settings;
 use self::tls::Identity;
+use registry_cluster_core::acknowledge::{Acknowledgement, Followers, Mode};
+use registry_cluster_core::buckets::Difference;
+use registry_cluster_core::intake::Limits;
 
 pub mod compare;
 pub mod counters;

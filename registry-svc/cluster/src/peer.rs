@@ -5,14 +5,15 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use crate::service::replication_client::ReplicationClient;
 use hyper::Uri;
 use hyper_util::rt::TokioIo;
-use crate::service::replication_client::ReplicationClient;
+use parking_lot::{Mutex, MutexGuard};
 use registry_facts::name::NodeName;
 use registry_facts::record::{NodeId, Vector};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -142,8 +143,8 @@ impl Peer {
         change(&mut self.lock());
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock()
     }
 }
 

@@ -12,20 +12,21 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::service::replication_server::{Replication, ReplicationServer};
 use bytes::Bytes;
 use daemon::drain::Guard;
 use hyper::body::{Body as HttpBody, Incoming};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use registry_proto as wire;
-use crate::service::replication_server::{Replication, ReplicationServer};
+use parking_lot::{Mutex, MutexGuard};
 use registry_facts::name::NodeName;
 use registry_facts::record::{NodeId, RecordError, Vector};
+use registry_proto as wire;
 use registry_store::{Store, StoreError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -39,10 +40,10 @@ use tonic::{Request as Call, Response as Answer, Status, Streaming};
 use tower_service::Service as _;
 
 use self::shown::find;
-use registry_cluster_core::acknowledge::Followers;
 use super::compare::Content;
 use super::peer::{CONNECTION_WINDOW, MAX_MESSAGE, STREAM_WINDOW};
 use super::tls::{Identity, node_of};
+use registry_cluster_core::acknowledge::Followers;
 use registry_cluster_core::wire as form;
 use registry_cluster_core::wire::Wanted;
 
@@ -126,11 +127,8 @@ impl Server {
         self.0.heard.subscribe()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Followers> {
-        self.0
-            .followers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Followers> {
+        self.0.followers.lock()
     }
 
     //--- Connections

@@ -4,8 +4,9 @@
 //! The files are read anew at a reload; connections that are open stay as they are.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::RwLock;
 use registry_facts::name::NodeName;
 use rustls::client::verify_server_name;
 use rustls::pki_types::pem::{self, PemObject as _};
@@ -86,7 +87,7 @@ impl Identity {
     /// Reads the files anew; what cannot be used leaves what is in force.
     pub(super) fn reload(&self) -> Result<(), TlsError> {
         let sides = load(&self.node, &self.files)?;
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = sides;
+        *self.current.write() = sides;
         Ok(())
     }
 
@@ -99,10 +100,7 @@ impl Identity {
     }
 
     fn sides(&self) -> Sides {
-        self.current
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.current.read().clone()
     }
 }
 

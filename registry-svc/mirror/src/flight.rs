@@ -8,10 +8,11 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use oci::digest::Digest;
+use parking_lot::{Mutex, MutexGuard};
 use registry_client::connection::ByteStream;
 use registry_store::window::{Piece, Window};
 use registry_store::{Store, StoreError};
@@ -158,10 +159,8 @@ impl Flights {
         Box::pin(ReceiverStream::new(body))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Digest, Arc<Flight>>> {
-        self.by_digest
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Digest, Arc<Flight>>> {
+        self.by_digest.lock()
     }
 }
 
@@ -190,8 +189,8 @@ impl Flight {
         self.window().at(at)
     }
 
-    fn window(&self) -> std::sync::MutexGuard<'_, Window> {
-        self.window.lock().unwrap_or_else(PoisonError::into_inner)
+    fn window(&self) -> MutexGuard<'_, Window> {
+        self.window.lock()
     }
 }
 

@@ -18,12 +18,13 @@ mod waiting;
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use oci::digest::Digest;
 use oci::reference::RepositoryName;
+use parking_lot::{Mutex, MutexGuard};
 use registry_client::connection::{ByteStream, Pool, TrustError};
 use registry_client::credentials::{AuthFile, Credentials};
 use registry_client::endpoint::{Endpoint, EndpointError, Scheme};
@@ -453,8 +454,8 @@ impl Mirrors {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock()
 }
 
 fn now() -> Instant {

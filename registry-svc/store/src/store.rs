@@ -24,13 +24,14 @@ pub mod upload;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use oci::digest::Digest;
 use oci::reference::{Reference, RepositoryName, Tag};
+use parking_lot::Mutex;
 use registry_facts::index::IndexError;
 use registry_facts::index::view::View;
 use registry_facts::lease;
@@ -413,11 +414,7 @@ impl Store {
     /// Forgets what is known of content that is lost: leases and what is kept in memory.
     pub fn forget(&self, digest: &Digest) {
         self.inner.end_lease(digest);
-        let mut manifests = self
-            .inner
-            .manifests
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut manifests = self.inner.manifests.lock();
         manifests.remove(digest);
     }
 
@@ -489,13 +486,13 @@ impl Inner {
 
     fn lease(&self, digest: &Digest, size: u64) {
         let now = self.now();
-        let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut leases = self.leases.lock();
         leases.take(*digest, size, now);
     }
 
     fn leased(&self, digest: &Digest) -> Option<u64> {
         let now = self.now();
-        let leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        let leases = self.leases.lock();
         leases.size(digest, now)
     }
 
@@ -503,14 +500,14 @@ impl Inner {
     /// end between the two.
     fn renew(&self, digest: &Digest) -> Option<u64> {
         let now = self.now();
-        let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut leases = self.leases.lock();
         let size = leases.size(digest, now)?;
         leases.take(*digest, size, now);
         Some(size)
     }
 
     fn end_lease(&self, digest: &Digest) {
-        let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut leases = self.leases.lock();
         leases.end(digest);
     }
 }

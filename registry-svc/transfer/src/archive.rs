@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use flate2::read::MultiGzDecoder;
+use parking_lot::{Mutex, MutexGuard};
 use registry_archive::catalogue::{Files, Problems};
 use registry_archive::entries::{Entries, EntryError, File as Place};
 use registry_archive::tar;
@@ -486,8 +486,8 @@ fn exactly(from: &mut impl Read, left: &mut u64, to: &mut [u8]) -> io::Result<us
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock()
 }
 
 //--- Files

@@ -5,11 +5,12 @@
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use oci::digest::Digest;
+use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
@@ -77,7 +78,7 @@ impl Progress {
             Some(tag) => format!("{}:{}", item.to.as_str(), tag.as_str()),
             None => format!("{}@{}", item.to.as_str(), item.digest),
         };
-        *self.at.lock().unwrap_or_else(PoisonError::into_inner) = name;
+        *self.at.lock() = name;
     }
 
     /// An image is done with.
@@ -109,7 +110,7 @@ impl Progress {
     }
 
     fn is_new(&self, digest: Digest) -> bool {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         seen.insert(digest)
     }
 
@@ -138,7 +139,7 @@ impl Progress {
         let (blobs, of_blobs) = self.blobs.now();
         let (images, of_images) = self.images.now();
         let rate = per_second(octets, took);
-        let at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = self.at.lock();
         let line = format!(
             "[{}] {} of {}, {blobs}/{of_blobs} blobs, {images}/{of_images} images, {}/s{}  {}",
             bar(octets, of_octets),

@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use oci::digest::{Digest, Hasher};
+use parking_lot::{Mutex, MutexGuard};
 use registry_archive::tar;
 
 /// What is written to a tar archive at once.
@@ -253,8 +253,8 @@ fn partial(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock()
 }
 
 #[cfg(test)]

@@ -17,13 +17,14 @@ pub mod queue;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use daemon::calendar::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -134,7 +135,7 @@ impl Events {
     fn sender(&self) -> MutexGuard<'_, Option<SyncSender<Happened>>> {
         // Replaced in one step, so a panic elsewhere cannot have left it half made.
         let sender = &self.0.sender;
-        sender.lock().unwrap_or_else(PoisonError::into_inner)
+        sender.lock()
     }
 }
 
@@ -336,7 +337,7 @@ impl Webhooks {
     }
 
     fn running(&self) -> MutexGuard<'_, Running> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        self.running.lock()
     }
 }
 
@@ -500,11 +501,11 @@ impl Endpoint {
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
         // A panic in between leaves offsets that the next start reads from the file anew.
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 
     fn status(&self) -> MutexGuard<'_, EndpointStatus> {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+        self.status.lock()
     }
 }
 

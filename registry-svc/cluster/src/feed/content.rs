@@ -13,8 +13,8 @@ use tokio_stream::StreamExt as _;
 use super::Feed;
 use super::LARGEST_MANIFEST;
 use crate::fetch::Landing;
-use registry_cluster_core::intake::{Kind, Outcome};
 use crate::read_through::ask;
+use registry_cluster_core::intake::{Kind, Outcome};
 use registry_cluster_core::wire as form;
 use registry_cluster_core::wire::{Wanted, What};
 

@@ -1,18 +1,17 @@
 //! One stream of the journal to a peer, from its first message to its end.
 
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
 
 use daemon::drain::Guard;
-use registry_proto as wire;
 use registry_facts::name::NodeName;
 use registry_facts::record::{Record, RecordError};
+use registry_proto as wire;
 use tokio::sync::mpsc;
 use tonic::{Status, Streaming};
 
 use super::{Following, RECORDS};
-use registry_cluster_core::acknowledge::Follower;
 use crate::feed::{BEAT, now};
+use registry_cluster_core::acknowledge::Follower;
 use registry_cluster_core::wire as form;
 
 impl Following {
@@ -91,11 +90,7 @@ impl Following {
         }
     }
 
-    fn streams(&self) -> std::sync::MutexGuard<'_, BTreeMap<NodeName, u64>> {
-        self.server
-            .0
-            .streams
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn streams(&self) -> parking_lot::MutexGuard<'_, BTreeMap<NodeName, u64>> {
+        self.server.0.streams.lock()
     }
 }

@@ -6,10 +6,11 @@
 //!
 //! One thread at a time may write; readers are never in its way.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use oci::digest::Digest;
 use oci::reference::{RepositoryName, Tag};
+use parking_lot::Mutex;
 
 use super::key::{self, BLOB, MANIFEST, REPOSITORY, TAG};
 use super::{Batch, Index, IndexError, SCAN};
@@ -313,7 +314,7 @@ impl View {
         &self,
         records: impl IntoIterator<Item = &'a Record>,
     ) -> Result<(), IndexError> {
-        let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writer = self.writer.lock();
         let mut pending = Pending::new(self);
         for record in records {
             for fact in &record.facts {
@@ -332,7 +333,7 @@ impl View {
         if tombstone.stamp >= before || !tombstone.fact.is_tombstone() {
             return Ok(false);
         }
-        let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writer = self.writer.lock();
         let key = key::register(&tombstone.fact.key());
         let is_same = self.index.get(&key)?.as_ref() == Some(&key::value(tombstone));
         if is_same {

@@ -5,8 +5,9 @@
 //! index anew.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use registry_facts::index::IndexError;
 use registry_facts::index::memory::MemoryIndex;
 use registry_facts::index::view::View;
@@ -111,7 +112,7 @@ impl Current {
             );
             IndexError::Failed(error.to_string())
         })?;
-        let mut in_use = self.view.write().unwrap_or_else(PoisonError::into_inner);
+        let mut in_use = self.view.write();
         in_use.view = view.clone();
         in_use.n_failed += 1;
         Ok(view)
@@ -119,14 +120,11 @@ impl Current {
 
     fn in_use(&self) -> InUse {
         // It is replaced in one step.
-        self.view
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.view.read().clone()
     }
 
     fn applying(&self) -> MutexGuard<'_, Place> {
-        self.applied.lock().unwrap_or_else(PoisonError::into_inner)
+        self.applied.lock()
     }
 }
 

@@ -6,8 +6,9 @@
 //! is left between.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use registry_facts::hlc::Hlc;
 use registry_facts::index::{IndexError, SCAN};
 use registry_facts::record::{NodeId, Record, Vector};
@@ -102,7 +103,7 @@ impl Taken {
 
     fn state(&self) -> MutexGuard<'_, State> {
         // What a panic could leave behind is a record noted twice or not noted, which a feed bears.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

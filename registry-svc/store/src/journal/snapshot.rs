@@ -6,10 +6,11 @@
 //! index forgets them.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use registry_facts::frame;
 use registry_facts::frame::Kind;
 use registry_facts::hlc::Hlc;
@@ -69,10 +70,8 @@ impl Directory {
     ///
     /// Fails as the disk does; the journal is then as whole as before.
     pub fn compact(&self, current: &Current, boundary: &Boundary) -> Result<u64, JournalError> {
-        let _compacting = match self.compacting.try_lock() {
-            Err(TryLockError::WouldBlock) => return Ok(0),
-            Err(TryLockError::Poisoned(lock)) => lock.into_inner(),
-            Ok(lock) => lock,
+        let Some(_compacting) = self.compacting.try_lock() else {
+            return Ok(0);
         };
         let name = files::snapshot(boundary.segment);
         let temporary = self.path.join(format!("{name}.tmp"));
@@ -85,7 +84,7 @@ impl Directory {
                 return Err(error);
             }
         };
-        let _files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let _files = self.files.lock();
         self.disk
             .rename(&temporary, &self.path.join(name))
             .and_then(|()| self.disk.sync_directory(&self.path))
@@ -118,7 +117,7 @@ impl Directory {
         until: Place,
         visit: &mut dyn FnMut(Record) -> Result<(), JournalError>,
     ) -> Result<(), JournalError> {
-        let _files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let _files = self.files.lock();
         files::replay(&*self.disk, &self.path, Some(until), visit).map(drop)
     }
 

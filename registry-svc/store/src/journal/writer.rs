@@ -1,11 +1,12 @@
 //! The thread that writes the journal.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use registry_facts::frame;
 use registry_facts::frame::Kind;
 use registry_facts::hlc::{Clock, Hlc};
@@ -103,17 +104,8 @@ impl Writer {
 
     /// Writes what is queued and ends the thread; blocks.
     pub fn close(&self) {
-        drop(
-            self.requests
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take(),
-        );
-        let thread = self
-            .thread
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        drop(self.requests.lock().take());
+        let thread = self.thread.lock().take();
         if let Some(thread) = thread
             && thread.join().is_err()
         {
@@ -124,7 +116,7 @@ impl Writer {
     async fn ask(&self, statement: Statement) -> Result<Option<Position>, JournalError> {
         let (done, answer) = oneshot::channel();
         let sender = {
-            let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+            let requests = self.requests.lock();
             requests.clone().ok_or(JournalError::ReadOnly)?
         };
         let request = Request { statement, done };

@@ -5,13 +5,14 @@
 
 use std::cmp::Reverse;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use daemon::snapshot::Cell;
 use oci::digest::Digest;
 use oci::reference::RepositoryName;
+use parking_lot::Mutex;
 use registry_facts::record::{Fact, Key};
 
 use super::{Full, Quota, Settings, Standing, Watermarks, within_quota};
@@ -138,7 +139,7 @@ impl Space {
     fn look(&self) {
         let standing = self.standing();
         let before = {
-            let mut told = self.0.told.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut told = self.0.told.lock();
             std::mem::replace(&mut *told, standing)
         };
         if standing != before {

@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use oci::digest::Digest;
 use oci::reference::RepositoryName;
+use parking_lot::Mutex;
 use registry_facts::hlc::Hlc;
 use registry_facts::index::key::BLOB;
 use registry_facts::index::view::View;
@@ -369,7 +370,7 @@ pub(crate) struct Flights {
 impl Flights {
     /// The lock that whoever brings a digest holds.
     fn join(&self, digest: &Digest) -> Arc<AsyncMutex<()>> {
-        let mut flights = self.flights.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut flights = self.flights.lock();
         if let Some(flight) = flights.get(digest).and_then(Weak::upgrade) {
             return flight;
         }

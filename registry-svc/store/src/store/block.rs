@@ -4,7 +4,7 @@
 //! machine whose memory its host has yet to provide several times more, and takes the place of what
 //! the node needs. A block that is aligned in memory and in the file spares that.
 
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 
 use crate::disk::ALIGNMENT;
 
@@ -33,7 +33,7 @@ pub(crate) struct Block {
 
 impl Block {
     pub(crate) fn new() -> Self {
-        let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let kept = KEPT.lock().pop();
         // Octets that are not used are never touched, and take no memory.
         let mut memory = kept.unwrap_or_else(|| Vec::with_capacity(BLOCK + ALIGNMENT));
         let begin = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
@@ -65,7 +65,7 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = KEPT.lock();
         if kept.len() < MOST_KEPT {
             kept.push(std::mem::take(&mut self.memory));
         }

@@ -5,7 +5,7 @@
 //! whole by itself wherever it arrives.
 
 use std::io;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use oci::digest::Digest;
 use oci::reference::{Reference, RepositoryName, Tag};
@@ -235,7 +235,7 @@ impl Inner {
         let name = (repository.clone(), reference.clone());
         let n_taken = *self.changes.borrow();
         {
-            let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut names = self.names.lock();
             if names.n_taken != n_taken {
                 names.n_taken = n_taken;
                 names.cache.clear();
@@ -245,7 +245,7 @@ impl Inner {
         }
         let found = self.read(|view| resolve(view, repository, reference))?;
         if let Some(found) = &found {
-            let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut names = self.names.lock();
             // What was taken meanwhile may have changed the answer.
             if names.n_taken == n_taken && *self.changes.borrow() == n_taken {
                 names.cache.insert(name, found.clone(), NAME_WEIGHT);
@@ -255,18 +255,12 @@ impl Inner {
     }
 
     fn cached(&self, digest: &Digest) -> Option<bytes::Bytes> {
-        let mut manifests = self
-            .manifests
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut manifests = self.manifests.lock();
         manifests.find(digest)
     }
 
     fn remember(&self, digest: &Digest, bytes: &bytes::Bytes) {
-        let mut manifests = self
-            .manifests
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut manifests = self.manifests.lock();
         let weight = bytes.len() + CONTENT_WEIGHT;
         manifests.insert(*digest, bytes.clone(), weight);
     }

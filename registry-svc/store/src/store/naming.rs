@@ -4,9 +4,9 @@
 //! states that a repository has it must not rely on that name before it is durable.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
 
 use oci::digest::{Algorithm, Digest};
+use parking_lot::Mutex;
 
 /// What is not known to be durable.
 #[derive(Debug, Default)]
@@ -66,7 +66,7 @@ impl Naming {
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut Names) -> T) -> T {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        change(&mut self.0.lock())
     }
 }
 

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio_stream::Stream;
 
@@ -27,16 +28,12 @@ pub(crate) struct Buffers {
 
 impl Buffers {
     fn take(&self) -> Vec<u8> {
-        let kept = self
-            .free
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop();
+        let kept = self.free.lock().pop();
         kept.unwrap_or_else(|| vec![0; PIECE])
     }
 
     fn give(&self, buffer: Vec<u8>) {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = self.free.lock();
         if free.len() < MOST_KEPT {
             free.push(buffer);
         }

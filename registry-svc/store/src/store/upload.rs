@@ -6,13 +6,14 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use oci::digest::{Algorithm, Digest};
 use oci::reference::RepositoryName;
+use parking_lot::{Mutex, MutexGuard};
 use registry_facts::name::{NodeName, UploadId};
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 use tokio_stream::Stream;
@@ -62,7 +63,7 @@ pub(crate) struct Sessions {
 
 impl Sessions {
     fn table(&self) -> MutexGuard<'_, HashMap<UploadId, Arc<Session>>> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 
     fn find(&self, repository: &RepositoryName, id: &UploadId) -> Result<Arc<Session>, StoreError> {

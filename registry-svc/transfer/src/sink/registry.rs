@@ -2,10 +2,10 @@
 //! off, and waits when it is told to.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
 use oci::digest::Digest;
 use oci::reference::{Reference, RepositoryName, Tag};
+use parking_lot::Mutex;
 use registry_client::{ClientError, Registry, Upload};
 use tokio::time::sleep;
 
@@ -146,12 +146,12 @@ impl RegistrySink {
     }
 
     fn saw(&self, repository: &RepositoryName, digest: &Digest) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         seen.entry(*digest).or_insert_with(|| repository.clone());
     }
 
     fn elsewhere(&self, repository: &RepositoryName, digest: &Digest) -> Option<RepositoryName> {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = self.seen.lock();
         let found = seen.get(digest)?;
         (found != repository).then(|| found.clone())
     }

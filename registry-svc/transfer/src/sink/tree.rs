@@ -1,10 +1,10 @@
 //! Exports: an OCI layout, which every tool reads, or the data directory of a distribution registry.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
 use oci::digest::Digest;
 use oci::reference::{RepositoryName, Tag};
+use parking_lot::{Mutex, MutexGuard};
 use registry_archive::distribution;
 use registry_archive::layout;
 use serde_json::{Value, json};
@@ -193,8 +193,8 @@ impl TreeSink {
         }
     }
 
-    fn index(&self) -> std::sync::MutexGuard<'_, BTreeMap<(String, String), Value>> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    fn index(&self) -> MutexGuard<'_, BTreeMap<(String, String), Value>> {
+        self.index.lock()
     }
 }
 
