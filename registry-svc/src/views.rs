@@ -1,4 +1,4 @@
-//! What people look at: repositories, tags, manifests, sizes; as JSON.
+//! Views for people: repositories, tags, manifests, sizes; as JSON.
 //!
 //! The admin listener shows it, and a verb of the command line reads it from there, or from the
 //! store itself when no daemon has it: one [`View`] answers both.
@@ -32,21 +32,21 @@ const TAGS_OF_MANIFEST: usize = 1000;
 /// The most referrers of one manifest that are shown.
 const REFERRERS: usize = 1000;
 
-/// What is looked at.
+/// The requested view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum View {
     /// All repositories with their sizes.
     Repositories,
     /// The tags of one.
     Tags {
-        /// Which.
+        /// The repository.
         repository: RepositoryName,
     },
     /// One manifest with what it refers to and what refers to it.
     Manifest {
-        /// Where.
+        /// The repository.
         repository: RepositoryName,
-        /// Which.
+        /// The tag or the digest.
         reference: Reference,
     },
 }
@@ -150,7 +150,7 @@ impl Looker {
         }
     }
 
-    /// What is to be seen.
+    /// The requested view.
     ///
     /// # Errors
     /// When it is not there, or the store cannot be read.
@@ -165,7 +165,7 @@ impl Looker {
         }
     }
 
-    /// What the store holds; added up anew when something has changed since the last time.
+    /// The content of the store; counted again when something has changed since the last time.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -190,7 +190,7 @@ impl Looker {
         Ok(survey)
     }
 
-    /// What was found out last, however old.
+    /// The last count, however old.
     #[must_use]
     pub fn last(&self) -> Option<Arc<Survey>> {
         self.lock().as_ref().map(|last| Arc::clone(&last.survey))
@@ -281,7 +281,7 @@ impl Looker {
         }))
     }
 
-    /// Which tags point to a manifest.
+    /// The tags that point to a manifest.
     fn tags_of(&self, repository: &RepositoryName, digest: &Digest) -> Result<Value, StoreError> {
         let tags: Vec<Tag> = self
             .store

@@ -1,8 +1,8 @@
 //! Following the journals of the other nodes, and applying what comes.
 //!
-//! One task for each peer holds its stream; what comes goes to the one [`Intake`], and what the intake
-//! asks for is done by tasks of their own: bringing content here, applying records. Each task ends with
-//! telling the intake how it went and doing what it asks for next.
+//! One task for each peer reads its stream and passes the records to the one [`Intake`]. Other
+//! tasks do what the intake requests: they fetch content and apply records. Each task reports its
+//! result to the intake and does what it requests next.
 //!
 //! The tasks that hold streams are cancelled with the cluster. Those that apply are not: a record that
 //! is being written is written.
@@ -72,8 +72,8 @@ struct Inner {
     intake: Mutex<Intake>,
     /// Counts how often the streams were asked to begin again.
     restarts: watch::Sender<u64>,
-    /// Origins from whose clock too early a statement came, and its stamp: what they state waits until
-    /// the clock here has come so far.
+    /// Origins whose clock was too far ahead, and the stamp of their statement: their records wait
+    /// until the clock here has reached it.
     early: Mutex<BTreeMap<NodeId, Hlc>>,
 }
 
@@ -173,7 +173,7 @@ impl Feed {
 
     //--- One stream
 
-    /// One stream, until it fails or is asked to begin again.
+    /// One stream, until it fails or has to begin again.
     async fn stream(&self, peer: &Arc<Peer>) -> Result<(), FeedError> {
         let mut restarts = self.0.restarts.subscribe();
         restarts.mark_unchanged();
@@ -297,7 +297,7 @@ impl Feed {
             if record.sequence == 0 {
                 return Err(RecordError::Field("sequence").into());
             }
-            // What was stated here is in the journal already.
+            // The journal has the node's own records already.
             if record.origin == self.0.node || self.is_early(&record) {
                 continue;
             }

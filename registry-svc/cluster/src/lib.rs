@@ -164,8 +164,8 @@ impl Cluster {
         })))
     }
 
-    /// Serves the peers on a listener until the drain is asked for. Requests of clients that a peer
-    /// passes on go to `passed_on`.
+    /// Serves the peers on a listener until the drain begins. Requests of clients that a peer
+    /// forwards go to `passed_on`.
     ///
     /// # Errors
     /// When the runtime cannot take the listener.
@@ -187,7 +187,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Reads the certificate files anew, for connections to come.
+    /// Reads the certificate files again, for new connections.
     ///
     /// # Errors
     /// When they cannot be used; those in force stay.
@@ -198,7 +198,7 @@ impl Cluster {
         }
     }
 
-    /// Whether the certificate files could be read anew; nothing is taken up.
+    /// Checks that the certificate files can be read again; changes nothing.
     ///
     /// # Errors
     /// When they cannot be used.
@@ -275,15 +275,15 @@ impl Cluster {
         false
     }
 
-    /// Brings content here from whoever has it; true when it is here. For the scrub, which repairs
-    /// what it had to put away.
+    /// Fetches content from a node that has it; true when it is here. The scrub uses it to repair
+    /// damaged blobs.
     pub async fn fetch(&self, digest: &Digest) -> bool {
         self.0.fetcher.fetch(digest, None).await == fetch::Landing::Held
     }
 
     //--- Views
 
-    /// What this node and another one do not have alike.
+    /// The differences between this node and another one.
     ///
     /// # Errors
     /// When they cannot be compared.
@@ -343,7 +343,7 @@ impl Cluster {
         }
     }
 
-    /// What is counted, to be registered with the daemon's metrics.
+    /// The counters, to register with the daemon's metrics.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.0.counters
@@ -404,11 +404,11 @@ pub struct Status {
 /// How a peer is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerStatus {
-    /// What the site calls it.
+    /// Its name in the site.
     pub name: NodeName,
-    /// Where it listens.
+    /// Its address.
     pub address: String,
-    /// Who it is in this life of its disk, once it was heard.
+    /// Its identity in this life of its disk, after its first message.
     pub node: Option<String>,
     /// Whether this node follows its journal.
     pub connected: bool,
@@ -430,9 +430,9 @@ pub struct PeerStatus {
     pub missing_blobs: u64,
 }
 
-/// Where a caller that proved nothing is known from.
+/// The address of a caller without a certificate.
 impl Caller {
-    /// What to call it in a log.
+    /// The caller's name for a log.
     #[must_use]
     pub fn name(&self) -> String {
         match &self.node {

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 /// Octets that may come at once after a quiet moment, as time at the full rate.
 const BURST: Duration = Duration::from_millis(100);
 
-/// Lets so many octets a second through.
+/// Limits a rate of bytes a second.
 #[derive(Debug)]
 pub(super) struct Throttle {
     rate: Option<u64>,
@@ -25,7 +25,7 @@ impl Throttle {
         }
     }
 
-    /// Waits until so many octets may come.
+    /// Waits until this many bytes may come.
     pub(super) async fn take(&self, octets: usize) {
         let Some(rate) = self.rate else {
             return;

@@ -1,7 +1,7 @@
 //! How nodes prove to each other who they are: both sides show a certificate of the cluster's
 //! authority that is for the name of a configured node.
 //!
-//! The files are read anew at a reload; connections that are open stay as they are.
+//! A reload reads the files again; open connections stay as they are.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,19 +24,19 @@ pub enum TlsError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         source: pem::Error,
     },
     /// A file without a certificate.
     #[error("{path} holds no certificate", path = .0.display())]
     Empty(PathBuf),
-    /// What TLS does not work with.
+    /// TLS cannot use the files.
     #[error("certificate {certificate} does not work", certificate = certificate.display())]
     Unfit {
         /// The certificate's file.
         certificate: PathBuf,
-        /// What TLS says of it.
+        /// The cause.
         #[source]
         source: rustls::Error,
     },
@@ -45,7 +45,7 @@ pub enum TlsError {
     Authority {
         /// The authority's file.
         ca: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         source: rustls::server::VerifierBuilderError,
     },
@@ -84,7 +84,7 @@ impl Identity {
         })
     }
 
-    /// Reads the files anew; what cannot be used leaves what is in force.
+    /// Reads the files again; if they cannot be used, the present ones stay in force.
     pub(super) fn reload(&self) -> Result<(), TlsError> {
         let sides = load(&self.node, &self.files)?;
         *self.current.write() = sides;
@@ -104,7 +104,7 @@ impl Identity {
     }
 }
 
-/// Which of the nodes a certificate is for.
+/// The node that a certificate is for.
 pub(super) fn node_of<'a>(
     certificate: &CertificateDer<'_>,
     mut nodes: impl Iterator<Item = &'a NodeName>,

@@ -56,7 +56,8 @@ impl Following {
                 },
                 _ = beat.tick() => Vec::new(),
                 () = responses.closed() => break,
-                // What is there to be sent is sent; the peer follows the journal of the next process.
+                // All pending records are sent; the peer then follows the journal of the next
+                // process.
                 () = guard.asked(), if !guard.is_asked() => continue,
             };
             let response = wire::JournalResponse {
