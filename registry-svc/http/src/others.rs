@@ -1,6 +1,7 @@
-//! What the other nodes of the cluster have, and what they have to know.
+//! The other nodes of the cluster: their content, and their acknowledgement of writes.
 //!
-//! A request that a node passes on is never passed on again, and asks nobody further.
+//! A request that a node has forwarded is never forwarded again, and this node asks no other about
+//! it.
 
 use std::time::Duration;
 
@@ -114,7 +115,7 @@ impl<'a> Others<'a> {
         })
     }
 
-    /// Stores a manifest; what it refers to may be on its way from the node that it was pushed to.
+    /// Stores a manifest; its content may be on its way from the node that a client pushed it to.
     pub(super) async fn put_manifest(
         &self,
         store: &Store,

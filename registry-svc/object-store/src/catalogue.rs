@@ -1,4 +1,4 @@
-//! Which objects there are: their sizes, and when they were last written or wanted.
+//! The known objects: their sizes, and when they were last written or wanted.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use oci::digest::{Algorithm, Digest};
 use parking_lot::{Mutex, MutexGuard};
 
-/// What is known of an object.
+/// The state of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Object {
     pub(super) size: u64,

@@ -10,9 +10,9 @@ use registry_store::disk::File;
 
 use crate::objects::Objects;
 
-/// What is asked for first.
+/// The size of the first request.
 const FIRST: u64 = 1 << 20;
-/// What is asked for when reading goes on: a request costs some milliseconds whatever its size.
+/// The size of later requests: a request costs some milliseconds whatever its size.
 const NEXT: u64 = 8 << 20;
 
 /// An object that is read.

@@ -1,7 +1,7 @@
 //! How far a copy is: counted by what copies, shown by [`show`].
 //!
-//! On a terminal that is one line with a bar, which is drawn again; elsewhere a line at times, so that a
-//! log of a copy that takes hours says that it goes on.
+//! On a terminal that is one line with a bar, which is drawn again; elsewhere a line at times, so
+//! that the log of a copy that takes hours shows that it continues.
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
@@ -72,7 +72,7 @@ impl Progress {
         self.octets.of.store(octets, Ordering::Relaxed);
     }
 
-    /// What is being copied.
+    /// Sets the current item.
     pub fn at(&self, item: &Item) {
         let name = match &item.tag {
             Some(tag) => format!("{}:{}", item.to.as_str(), tag.as_str()),
@@ -132,7 +132,7 @@ impl Progress {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// One line that says how far it is, of at most so many characters.
+    /// One line of progress, of at most `width` characters.
     #[must_use]
     pub fn line(&self, took: Duration, width: usize) -> String {
         let (octets, of_octets) = self.octets.now();
@@ -163,7 +163,7 @@ fn bar(done: u64, of: u64) -> String {
     format!("{}{}", "#".repeat(full), "-".repeat(BAR - full))
 }
 
-/// How long the rest will take, if it goes on like this.
+/// The time for the rest at the present rate.
 fn left(done: u64, of: u64, rate: u64) -> String {
     let rest = of.saturating_sub(done);
     match rest.checked_div(rate) {

@@ -1,4 +1,4 @@
-//! Registers on an index: what is visible of the facts that were taken.
+//! Registers on an index: the visible content by the facts that were taken.
 //!
 //! Every key of a fact is a register in which the greatest [rank](crate::record::Rank) wins, so
 //! taking a record again, or records in another order, makes no difference. A tag is visible while
@@ -25,7 +25,7 @@ pub struct View {
 }
 
 impl View {
-    /// What an index holds.
+    /// The view of an index.
     pub fn new(index: Arc<dyn Index>) -> Self {
         Self {
             index,
@@ -33,7 +33,7 @@ impl View {
         }
     }
 
-    /// What it is kept in.
+    /// Its index.
     #[must_use]
     pub fn index(&self) -> &dyn Index {
         &*self.index
@@ -60,7 +60,7 @@ impl View {
         key::parse_size(key::parse_head(&value)?.2)
     }
 
-    /// What a repository knows of a manifest that it has.
+    /// The link of a manifest that a repository has.
     ///
     /// # Errors
     ///
@@ -295,7 +295,7 @@ impl View {
     }
 }
 
-/// Whether a walk goes on.
+/// Whether a walk continues.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Walk {
     On,
@@ -474,7 +474,7 @@ impl<'a> Pending<'a> {
     }
 }
 
-/// What a repository has.
+/// The counts of a repository.
 #[derive(Clone, Copy, Default)]
 struct Counts {
     n_blobs: u64,

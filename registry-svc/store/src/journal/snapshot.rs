@@ -22,16 +22,16 @@ use super::{JournalError, Place};
 use crate::disk::{Disk, File};
 use crate::journal::current::Current;
 
-/// How long it is remembered that something was deleted: longer than any node is away. One that
-/// was away longer has to begin anew, or it would bring back what was deleted.
+/// The time that deletions are remembered: longer than any node is away. A node that was away
+/// longer has to begin empty, or it would bring back deleted content.
 pub const TOMBSTONES: Duration = Duration::from_hours(30 * 24);
 
-/// What a snapshot stands for.
+/// The end of the records that a snapshot replaces.
 #[derive(Debug)]
 pub struct Boundary {
     /// The segment that it precedes.
     pub segment: u64,
-    /// What had been taken when that segment was begun.
+    /// The accepted records when that segment was begun.
     pub vector: Vector,
     /// The greatest stamp then.
     pub stamp: Hlc,
@@ -53,7 +53,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// A directory that nobody uses yet.
+    /// A directory that is not in use yet.
     pub fn new(disk: Arc<dyn Disk>, path: PathBuf) -> Self {
         Self {
             disk,
@@ -79,7 +79,7 @@ impl Directory {
         let size = match written {
             Ok(size) => size,
             Err(error) => {
-                // What is left of it counts for nothing, and the next start takes it away.
+                // The rest of it counts for nothing, and the next start removes it.
                 drop(self.disk.remove(&temporary));
                 return Err(error);
             }
@@ -219,5 +219,5 @@ impl Output<'_> {
     }
 }
 
-/// What is written at once.
+/// The size of one write.
 const CHUNK: usize = 1 << 20;

@@ -1,7 +1,7 @@
 //! Looks after the room of the disk: how much there is, what repositories hold, and a reserve.
 //!
-//! The reserve is a file that is given up when the disk is as good as full, whoever has filled it:
-//! then the journal can still be written, and so things can be deleted.
+//! The reserve is a file that the registry gives up when the disk is nearly full, whatever has
+//! filled it: then the journal can still be written, and so clients can delete.
 
 use std::cmp::Reverse;
 use std::io;
@@ -19,7 +19,7 @@ use super::{Full, Quota, Settings, Standing, Watermarks, within_quota};
 use crate::disk::{Access, Room};
 use crate::store::Store;
 
-/// How often the disk is looked at besides before pushes.
+/// The interval of checks of the disk beside those before pushes.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// The reserve is given up when less than this is free: the journal writes a few records a second.
@@ -61,8 +61,8 @@ impl Space {
         self.0.settings.publish(settings);
     }
 
-    /// Says how much will be free once what nobody needs is gone: whoever is refused for that much
-    /// is told to come again.
+    /// Sets how much will be free once unneeded content is removed: a client that is refused for
+    /// that much may come again.
     pub fn expect(&self, freeable: u64) {
         self.0.freeable.store(freeable, Ordering::Relaxed);
     }
@@ -200,7 +200,7 @@ impl Space {
         let kind = std::mem::discriminant(&after);
         let mut sum = 0;
         loop {
-            // What cannot be read is not held against anybody.
+            // A disk that cannot be read refuses no push.
             let step = self
                 .0
                 .store

@@ -96,17 +96,17 @@ pub(crate) fn read_piece(
 /// The content of a blob in pieces of at most 256 KiB.
 pub struct BlobReader {
     file: Arc<dyn File>,
-    /// What was read when it was opened.
+    /// The bytes that were read when it was opened.
     first: Option<Bytes>,
     next: Option<JoinHandle<io::Result<Bytes>>>,
-    /// Where the piece after the next begins.
+    /// The offset of the piece after the next.
     at: u64,
     end: u64,
     buffers: Arc<Buffers>,
 }
 
 impl BlobReader {
-    /// Goes on behind `first`, which ends at `at`.
+    /// Continues behind `first`, which ends at `at`.
     pub(crate) fn new(
         file: Arc<dyn File>,
         first: Bytes,

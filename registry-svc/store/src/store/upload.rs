@@ -30,7 +30,7 @@ const MOST_SESSIONS: usize = 4096;
 /// octets were written.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What a session's small file is at most.
+/// The most bytes of a session's small file.
 const LONGEST_NOTE: u64 = 1024;
 
 /// A session.
@@ -254,7 +254,7 @@ impl Store {
         self.drop_session(id, slot).await
     }
 
-    /// Ends sessions that nobody has written to for so long; returns how many.
+    /// Ends sessions without a write for this long; returns how many.
     pub async fn expire_sessions(&self, rest: Duration) -> usize {
         let oldest = u64::try_from(rest.as_millis()).unwrap_or(u64::MAX);
         let before = self.inner.now().saturating_sub(oldest);
@@ -324,7 +324,7 @@ async fn hold(session: &Session) -> Result<OwnedMutexGuard<Option<Incoming>>, St
     Ok(slot)
 }
 
-/// What the names of the small files end with.
+/// The suffix of the small files.
 const NOTE: &str = ".session";
 
 fn note(layout: &Layout, number: &str) -> std::path::PathBuf {

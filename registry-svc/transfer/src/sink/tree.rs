@@ -34,7 +34,7 @@ pub enum Layout {
 pub struct TreeSink {
     tree: std::sync::Arc<Tree>,
     layout: Layout,
-    /// What the index of an OCI layout lists, by repository and tag or digest.
+    /// The entries of an OCI layout's index, by repository and tag or digest.
     index: Mutex<BTreeMap<(String, String), Value>>,
 }
 
@@ -209,8 +209,8 @@ fn key(repository: &RepositoryName, digest: &Digest, tag: Option<&Tag>) -> (Stri
     (repository.as_str().to_owned(), reference)
 }
 
-/// What an index lists, by the names that [`TreeSink::name_image`] gives; what another tool put there
-/// stays under its digest.
+/// The entries of an index, by the names that [`TreeSink::name_image`] gives; an entry of another
+/// tool stays under its digest.
 fn listed(octets: &[u8]) -> Option<BTreeMap<(String, String), Value>> {
     let mut index: Value = serde_json::from_slice(octets).ok()?;
     let Value::Array(descriptors) = index.get_mut("manifests")?.take() else {
@@ -235,8 +235,8 @@ fn listed(octets: &[u8]) -> Option<BTreeMap<(String, String), Value>> {
     Some(found)
 }
 
-/// The index. A tag alone is what the standard asks for, and what skopeo and podman are asked for, as
-/// long as it says which image is meant.
+/// The index. A tag alone is the standard's form, and the one that users of skopeo and podman give,
+/// as long as it identifies the image.
 fn index_of(images: &BTreeMap<(String, String), Value>) -> Value {
     let named = |key: &&(String, String)| !key.0.is_empty();
     let first = images.keys().find(named).map(|(repository, _)| repository);
